@@ -31,6 +31,14 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
+# Says how far pip is, from what it prints, and prints all of that when it fails.
+PROGRESS = awk -v all="$$(grep -c '==' $(LOCKS)/dev.txt)" ' \
+	/^Collecting / { if (++n % 20 == 0) { printf "  %d of %d packages\n", n, all; fflush() } } \
+	/^Installing collected/ { print "  unpacking them"; fflush() } \
+	/^pip ended: / { code = $$3; next } \
+	{ said = said $$0 "\n" } \
+	END { if (code != 0) printf "%s", said; exit code }'
+
 # Sets $$python to the first interpreter that is new enough, or says what was found and what to do.
 FIND_PYTHON = python=; found=; \
 	for candidate in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
@@ -59,7 +67,8 @@ $(STAMP): pyproject.toml setup.py $(LOCKS)/build.txt $(LOCKS)/dev.txt $(LOCKS)/j
 	fi
 	@echo "installing $(LOCKS)/dev.txt into $(VENV) (a few minutes the first time)"
 	@$(PIP) install --require-hashes -r $(LOCKS)/build.txt
-	@$(PIP) install --require-hashes --no-build-isolation -r $(LOCKS)/dev.txt
+	@{ $(BIN)/python -m pip --disable-pip-version-check install --progress-bar off --require-hashes \
+		--no-build-isolation -r $(LOCKS)/dev.txt 2>&1; echo "pip ended: $$?"; } | $(PROGRESS)
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m tidemark.spark_jobs.java 2>/dev/null || { \
 		echo "no Java 17 or newer here: installing a Java runtime into $(VENV) ($(LOCKS)/java.txt)"; \

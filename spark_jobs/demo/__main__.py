@@ -2,7 +2,8 @@
 
 It starts a controller on SQLite, runs a real Spark job over a fleet of 16 partitions with a bound that somebody
 guessed, restarts it from its checkpoint with the bound that the controller recommends, and counts the sink of both
-against the truth. With ``--kafka`` the rows come through a Kafka broker that it starts too.
+against the truth, beside a bound that somebody thinks is safe and Live control. With ``--kafka`` the rows come through
+a Kafka broker that it starts too. With ``--keep`` the job goes on in real time.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from pyspark.sql import SparkSession
@@ -28,6 +31,7 @@ from tidemark.models.plural import plural
 from tidemark.models.target import parse_target
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess, DemoError
 from tidemark.spark_jobs.demo.feed import Feed, FileFeed
+from tidemark.spark_jobs.demo.fleet import Fleet
 from tidemark.spark_jobs.demo.generator import generate
 from tidemark.spark_jobs.demo.kafka_jars import JarsNotFound, with_kafka
 from tidemark.spark_jobs.demo.loop import JOB, STREAM, Loop
@@ -40,6 +44,7 @@ from tidemark.spark_jobs.demo.plan import (
     read_trace,
     write_trace,
 )
+from tidemark.spark_jobs.demo.replaying import Job
 from tidemark.spark_jobs.java import JavaNotFound, ensure_java
 from tidemark.spark_jobs.local_disk import LOCAL_DISK
 
@@ -51,6 +56,9 @@ _POLICY = {
     "max_narrowing_ppm": None,
 }
 """The demo runs by itself and for minutes; by default a first bound waits for an hour of evidence and for approval."""
+
+_RECENT = {"horizon_ms": 15 * 60_000, "window_ms": 30 * 60_000}
+"""Of the fleet, minutes count: what the guessed bound lost is soon forgotten."""
 
 _SECONDS, _ROWS_PER_SECOND, _SEED, _SLOT_US = 300, 400, 1, 3_000_000
 
@@ -89,7 +97,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="tidemark demo", description="Run the whole loop on a real Spark stream."
     )
     parser.add_argument(
-        "--keep", action="store_true", help="leave the controller running and print its address"
+        "--keep",
+        action="store_true",
+        help="go on until Ctrl-C: the fleet's job in real time, and the controller",
     )
     parser.add_argument(
         "--kafka", action="store_true", help="send the rows through a Kafka broker, which is started too"
@@ -102,6 +112,9 @@ def _parser() -> argparse.ArgumentParser:
         "--guess", help="the bound that somebody guessed (2s for the fleet, the window's length else)"
     )
     parser.add_argument(
+        "--safe", help="the bound that somebody thinks is safe (60s for the fleet, ten times the guess else)"
+    )
+    parser.add_argument(
         "--slots",
         type=int,
         default=DEFAULT_BATCHES,
@@ -112,11 +125,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _demonstrate(chosen: argparse.Namespace, target: str, folder: Path, console: Console) -> int:
-    plan, window_us, guess_us = _prepare(chosen, folder)
-    operator = TimeWindow(window_us, window_us)
+    plan, bounds = _prepare(chosen, folder)
+    operator = TimeWindow(bounds.window_us, bounds.window_us)
     console.print(
-        f"{plural(plan.rows, 'row')}, {plural(len(np.unique(plan.arrivals.partition)), 'partition')}, "
-        f"windows of {format_duration(window_us)}, target {target}, guessed bound {format_duration(guess_us)}"
+        f"{plural(plan.rows, 'row')}, {plural(len(np.unique(plan.arrivals.partition)), 'partition')}, windows of "
+        f"{format_duration(bounds.window_us)}, target {target}, guessed bound {format_duration(bounds.guess_us)}"
     )
     if chosen.trace:
         console.print(
@@ -127,41 +140,76 @@ def _demonstrate(chosen: argparse.Namespace, target: str, folder: Path, console:
         feed: Feed = (
             _through_kafka(plan, stack, console) if chosen.kafka else FileFeed(plan, folder / "slots")
         )
-        console.print("starting the controller and Spark ...")
         controller = ControllerProcess(folder, JOB, STREAM)
-        try:
-            spark = _session(folder, kafka=chosen.kafka)
-            try:
-                controller.wait_until_ready()
-                controller.put("slo", {"target_ppm": parse_target(target)})
-                controller.put("policy", _POLICY)
-                Loop(
-                    spark=spark,
-                    plan=plan,
-                    feed=feed,
-                    operator=operator,
-                    guess_ms=guess_us // 1_000,
-                    controller=controller,
-                    folder=folder,
-                    console=console,
-                ).run()
-            finally:
-                # Interrupted in the middle of a call, Spark may not answer any more; its process ends with this one.
-                with suppress(Exception):
-                    spark.stop()
-        except BaseException:
-            controller.stop()
-            raise
-    if chosen.keep:
-        controller.leave()
-        console.print(
-            f"the controller runs on at {controller.url} (process {controller.pid}, files in {folder})"
+        stack.callback(controller.stop)
+        controller.wait_until_ready()
+        controller.put(
+            "slo", {"target_ppm": parse_target(target), **(_RECENT if chosen.trace is None else {})}
         )
-        console.print(f"  see {controller.url}/#/streams/{JOB}/{STREAM}")
-        console.print(f"  end it with: kill {controller.pid}")
-    else:
-        controller.stop()
+        controller.put("policy", _POLICY)
+        console.print(f"watch it here: {controller.url}/#/streams/{JOB}/{STREAM}", highlight=False)
+        console.print("starting Spark ...")
+        spark = _session(folder, kafka=chosen.kafka)
+        stack.callback(_stop, spark)
+        loop = Loop(
+            job=Job(
+                spark=spark,
+                feed=feed,
+                operator=operator,
+                own_bound=f"{bounds.guess_us // 1_000} milliseconds",
+                folder=folder,
+                names=(JOB, STREAM),
+                controller_url=controller.url,
+            ),
+            plan=plan,
+            target_ppm=parse_target(target),
+            guess_ms=bounds.guess_us // 1_000,
+            safe_ms=bounds.safe_us // 1_000,
+            controller=controller,
+            console=console,
+        )
+        loop.run()
+        if chosen.keep:
+            _go_on(loop, feed, folder, fleet=chosen.trace is None)
+    _next_steps(console, kept=chosen.keep)
     return 0
+
+
+def _stop(spark: SparkSession) -> None:
+    # Interrupted in the middle of a call, Spark may not answer any more; its process ends with this one.
+    with suppress(Exception):
+        spark.stop()
+
+
+def _go_on(loop: Loop, feed: Feed, folder: Path, *, fleet: bool) -> None:
+    """Go on until Ctrl-C: with the fleet's rows as they arrive, or with the controller alone."""
+    console, url = loop.console, loop.controller.url
+    goes_on = fleet and isinstance(feed, FileFeed)
+    what = "the job goes on in real time" if goes_on else "the controller goes on"
+    console.print(
+        f"{what}: {url}/#/streams/{JOB}/{STREAM}; files in {folder}; Ctrl-C ends it", highlight=False
+    )
+    try:
+        if isinstance(feed, FileFeed) and fleet:
+            last_us = int(loop.plan.arrivals.event_time_us.max())
+            loop.go_on(feed, Fleet(last_us, _ROWS_PER_SECOND, _SEED))
+        while True:
+            time.sleep(_SECONDS)
+    except KeyboardInterrupt:
+        console.print()
+
+
+def _next_steps(console: Console, *, kept: bool) -> None:
+    console.print("\nnext:")
+    steps = (
+        "your own rows: tidemark demo --trace my.parquet (tidemark trace makes one)",
+        "your own job: one line in place of withWatermark, see docs/how-to/jobs.md",
+        "why this bound, and how sure it is: docs/tutorial.md"
+        if kept
+        else "the page with a job that goes on: tidemark demo --keep",
+    )
+    for number, step in enumerate(steps, 1):
+        console.print(f"  {number}. {step}", highlight=False)
 
 
 def _through_kafka(plan: Plan, stack: ExitStack, console: Console) -> Feed:
@@ -183,25 +231,42 @@ def _through_kafka(plan: Plan, stack: ExitStack, console: Console) -> Feed:
     return feed
 
 
-def _prepare(chosen: argparse.Namespace, folder: Path) -> tuple[Plan, int, int]:
+class _Bounds(NamedTuple):
+    window_us: int
+    guess_us: int
+    safe_us: int
+
+
+def _prepare(chosen: argparse.Namespace, folder: Path) -> tuple[Plan, _Bounds]:
     if not 2 <= chosen.slots <= MAX_BATCHES:
         raise ValueError(f"--slots must be at least 2 and at most {MAX_BATCHES}, not {chosen.slots}")
-    if chosen.guess and parse_duration(chosen.guess) < 0:
-        raise ValueError(f"--guess must be at least 0, not {chosen.guess!r}")
+    for option in ("guess", "safe"):
+        given = getattr(chosen, option)
+        if given and parse_duration(given) < 0:
+            raise ValueError(f"--{option} must be at least 0, not {given!r}")
     path = folder / "trace.parquet"
     if chosen.trace is None:
-        arrivals = generate(_SECONDS, _ROWS_PER_SECOND, _SEED)
+        # Up to now, as far as whole minutes go: what the page shows is of today.
+        minute_us = 60_000_000
+        start_us = (time.time_ns() // 1_000 // minute_us) * minute_us - _SECONDS * 1_000_000
+        arrivals = generate(_SECONDS, _ROWS_PER_SECOND, _SEED, start_us)
         write_trace(path, arrivals)
         plan = plan_of(path, arrivals, _SLOT_US)
-        window_us = parse_duration(chosen.window) if chosen.window else 10_000_000
-        return plan, window_us, parse_duration(chosen.guess) if chosen.guess else 2_000_000
-    if not chosen.trace.is_file():
+        window_us, guess_us, safe_us = 10_000_000, 2_000_000, 60_000_000
+    elif not chosen.trace.is_file():
         raise DemoError(f"there is no file {chosen.trace}")
-    arrivals = read_trace(chosen.trace)
-    write_trace(path, arrivals)
-    plan = plan_of(path, arrivals, max_batches=chosen.slots)
-    window_us = parse_duration(chosen.window) if chosen.window else nice_duration_us(plan.slot_us)
-    return plan, window_us, parse_duration(chosen.guess) if chosen.guess else window_us
+    else:
+        arrivals = read_trace(chosen.trace)
+        write_trace(path, arrivals)
+        plan = plan_of(path, arrivals, max_batches=chosen.slots)
+        window_us = nice_duration_us(plan.slot_us)
+        guess_us = parse_duration(chosen.window) if chosen.window else window_us
+        safe_us = 10 * (parse_duration(chosen.guess) if chosen.guess else guess_us) or 10 * guess_us
+    return plan, _Bounds(
+        parse_duration(chosen.window) if chosen.window else window_us,
+        parse_duration(chosen.guess) if chosen.guess else guess_us,
+        parse_duration(chosen.safe) if chosen.safe else safe_us,
+    )
 
 
 def _session(folder: Path, *, kafka: bool) -> SparkSession:

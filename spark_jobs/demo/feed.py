@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from tidemark.spark_jobs.demo.generator import GeneratedRows
 from tidemark.spark_jobs.demo.plan import Plan
 
 
@@ -67,22 +68,29 @@ class FileFeed:
         """Write the files of the batches up to ``until_rows``."""
         while self._written < len(self._ends) and self._ends[self._written] <= until_rows:
             first = self._ends[self._written - 1] if self._written else 0
-            self._write(first, self._ends[self._written])
-            self._written += 1
+            rows, last = self._plan.arrivals, self._ends[self._written]
+            self.write(
+                GeneratedRows(
+                    rows.event_time_us[first:last],
+                    rows.arrival_time_us[first:last],
+                    rows.partition[first:last],
+                )
+            )
 
-    def _write(self, first: int, last: int) -> None:
-        rows = self._plan.arrivals
+    def write(self, rows: GeneratedRows) -> None:
+        """Write one file, the rows of a batch."""
         table = pa.table(
             {
-                "event_time": pa.array(rows.event_time_us[first:last], pa.timestamp("us", tz="UTC")),
-                "partition": pa.array(rows.partition[first:last], pa.string()),
+                "event_time": pa.array(rows.event_time_us, pa.timestamp("us", tz="UTC")),
+                "partition": pa.array(rows.partition, pa.string()),
             }
         )
         # Spark skips names that begin with a dot, and takes files in the order of their times of modification.
         hidden = self._folder / f".{self._written}"
         pq.write_table(table, hidden)
         os.utime(hidden, (self._written, self._written))
-        hidden.rename(self._folder / f"{self._written:04}.parquet")
+        hidden.rename(self._folder / f"{self._written:06}.parquet")
+        self._written += 1
 
     def stop(self) -> None:
         """Do nothing: writing takes no time."""

@@ -15,8 +15,8 @@ from tidemark.models.operators import Int64s
 PARTITIONS = 16
 SLOW_PARTITION = 7
 _OFFLINE_PARTITIONS = (3, 11)
-_START_US = 1_767_225_600_000_000
-"""2026-01-01T00:00:00Z."""
+START_US = 1_767_225_600_000_000
+"""Where event times begin unless a caller says otherwise: 2026-01-01T00:00:00Z."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class GeneratedRows:
     partition: np.ndarray[tuple[int], np.dtype[np.str_]]
 
 
-def generate(seconds: int, rows_per_second: int, seed: int) -> GeneratedRows:
-    """Return ``seconds`` of the fleet's rows; the same seed gives the same rows."""
+def generate(seconds: int, rows_per_second: int, seed: int, start_us: int = START_US) -> GeneratedRows:
+    """Return ``seconds`` of the fleet's rows from ``start_us``, the same ones for the same seed."""
     rng = np.random.default_rng(seed)
     rows = seconds * rows_per_second
     event_s = np.sort(rng.uniform(0, seconds, rows))
@@ -47,7 +47,7 @@ def generate(seconds: int, rows_per_second: int, seed: int) -> GeneratedRows:
     arrival_s = event_s + delay_s
     order = np.argsort(arrival_s, kind="stable")
     return GeneratedRows(
-        _START_US + (event_s[order] * 1e6).astype(np.int64),
-        _START_US + (arrival_s[order] * 1e6).astype(np.int64),
+        start_us + (event_s[order] * 1e6).astype(np.int64),
+        start_us + (arrival_s[order] * 1e6).astype(np.int64),
         partition[order].astype(np.str_),
     )

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyspark.sql import SparkSession
 from rich.console import Console
 
-from tidemark.models.operators import TimeWindow
 from tidemark.spark_jobs import flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess, DemoError
-from tidemark.spark_jobs.demo.feed import Feed
+from tidemark.spark_jobs.demo.feed import FileFeed
+from tidemark.spark_jobs.demo.fleet import Fleet
 from tidemark.spark_jobs.demo.outcome import Outcome, outcome_of, read_sink
 from tidemark.spark_jobs.demo.plan import Plan
-from tidemark.spark_jobs.demo.replaying import Run, replay
+from tidemark.spark_jobs.demo.replaying import Job, Run, check
 from tidemark.spark_jobs.demo.view import View, comparison
+from tidemark.spark_jobs.demo.what_if import LIVE, WhatIf
 
 JOB, STREAM = "demo", "fleet"
 _RECOMMENDATION_SECONDS = 180
@@ -28,19 +28,25 @@ _FLUSH_SECONDS = 180
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """Everything the two runs share."""
+    """Everything the runs share."""
 
-    spark: SparkSession
+    job: Job
+    """The job."""
     plan: Plan
-    feed: Feed
-    operator: TimeWindow
+    """The trace."""
+    target_ppm: int
+    """The completeness target in parts per million."""
     guess_ms: int
+    """The bound that somebody guessed, in milliseconds."""
+    safe_ms: int
+    """The bound that somebody thinks is safe, in milliseconds."""
     controller: ControllerProcess
-    folder: Path
+    """The controller."""
     console: Console
+    """Where to print."""
 
     def run(self) -> None:
-        """Run both, print the comparison and the reasons.
+        """Run the job with both bounds, and print the comparison and the reason.
 
         Raises:
             DemoError: when the query fails, or the controller does not keep up.
@@ -52,25 +58,38 @@ class Loop:
                 "recommended bound", self.plan.rows, self._shown(view, len(guessed.facts))
             )
         status = self.controller.get()
-        runs = [
-            self._outcome(guessed, self.guess_ms, 0),
-            self._outcome(recommended, status["applied"]["bound_ms"], guessed.watermark_ms),
-        ]
-        self.console.print(comparison(runs[0], runs[1], ("guessed", "recommended")))
+        between_us = (guessed.watermark_ms * 1_000, recommended.watermark_ms * 1_000)
+        what_if = WhatIf(self.plan, self.job.operator, self.target_ppm)
+        columns = {
+            "too small": self._outcome(guessed, self.guess_ms, 0),
+            "safe": what_if.outcome(f"fixed:{self.safe_ms}ms", between_us, self.safe_ms),
+            "Tidemark": self._outcome(recommended, status["applied"]["bound_ms"], guessed.watermark_ms),
+            "Live": what_if.outcome(LIVE, between_us),
+        }
+        self.console.print(comparison(columns))
         self._explain(status)
 
+    def go_on(self, feed: FileFeed, fleet: Fleet) -> None:
+        """Let the job run on with the rows of the fleet as they arrive, until somebody stops it.
+
+        Raises:
+            DemoError: when the query fails.
+        """
+        query = self.job.start(self.plan.rows)
+        try:
+            while query.isActive:
+                rows = fleet.arrived(time.time_ns() // 1_000)
+                if len(rows.event_time_us):
+                    feed.write(rows)
+                time.sleep(self.plan.slot_us / 1e6)
+            check(query)
+        finally:
+            # Interrupted in the middle of a call, Spark may not answer any more.
+            with suppress(Exception):
+                query.stop()
+
     def _replay(self, doing: str, until_rows: int, on_progress: Callable[[Run], None]) -> Run:
-        run = replay(
-            self.spark,
-            self.feed,
-            operator=self.operator,
-            own_bound=f"{self.guess_ms} milliseconds",
-            until_rows=until_rows,
-            folder=self.folder,
-            names=(JOB, STREAM),
-            controller_url=self.controller.url,
-            on_progress=on_progress,
-        )
+        run = self.job.replay(until_rows, on_progress)
         if not flush(_FLUSH_SECONDS):
             raise DemoError(f"{doing}: reports did not reach the controller; see {self.controller.log}")
         return run
@@ -101,20 +120,19 @@ class Loop:
     def _outcome(self, run: Run, bound_ms: int, watermark_before_ms: int) -> Outcome:
         return outcome_of(
             plan=self.plan,
-            operator=self.operator,
+            operator=self.job.operator,
             bound_ms=bound_ms,
             watermark_us=np.array([watermark_before_ms, run.watermark_ms], np.int64) * 1_000,
-            windows=[window for window in read_sink(self.folder / "sink") if window.batch_id in run.facts],
+            windows=[
+                window for window in read_sink(self.job.folder / "sink") if window.batch_id in run.facts
+            ],
             facts=run.facts,
         )
 
     def _explain(self, status: dict[str, Any]) -> None:
-        kept = status["applied"]["source"] == "job"
-        said = (
-            "no bound could be recommended, so the job kept its own:"
-            if kept
-            else "what the controller says now:"
-        )
-        self.console.print(said)
-        for step in (status.get("recommended") or {}).get("steps", []):
-            self.console.print(f"  {step['name']}: {step['reason']}", highlight=False)
+        steps = (status.get("recommended") or {}).get("steps", [])
+        if status["applied"]["source"] == "job":
+            why = steps[-1]["reason"] if steps else "there is too little evidence"
+            self.console.print(
+                f"no bound could be recommended, so the job kept its own: {why}", highlight=False
+            )

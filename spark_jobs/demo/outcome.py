@@ -41,8 +41,8 @@ class SinkWindow:
 class Outcome:
     """Completeness and cost of one run."""
 
-    bound_ms: int
-    """The bound of the run, in milliseconds."""
+    bound_ms: int | None
+    """The bound of the run, in milliseconds; None for one that moved."""
     windows: int
     """Windows closed in the run."""
     rows: int
@@ -52,7 +52,7 @@ class Outcome:
     latency_us: float | None
     """Mean over the windows of the wall time of emission, by the trace's clock, minus the window's end."""
     state_rows: float | None
-    """Mean over the batches of the rows in the state store."""
+    """Mean over the batches of the rows in the state store; None of a replay."""
 
     @property
     def completeness(self) -> float | None:

@@ -1,4 +1,4 @@
-"""One run of the demonstration's job: the trace through Spark into a Parquet sink, until a given row."""
+"""The demonstration's job: the trace through Spark into a Parquet sink, run by run."""
 
 from __future__ import annotations
 
@@ -29,64 +29,74 @@ class Run:
     watermark_ms: int = 0
 
 
-def replay(
-    spark: SparkSession,
-    feed: Feed,
-    *,
-    operator: TimeWindow,
-    own_bound: str,
-    until_rows: int,
-    folder: Path,
-    names: tuple[str, str],
-    controller_url: str,
-    on_progress: Callable[[Run], None],
-) -> Run:
-    """Run the job until row ``until_rows`` and every window the watermark closes is out; return what is known of it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """The job of the demonstration: what all of its runs share."""
 
-    Args:
-        spark: the session.
-        feed: where its rows come from.
-        operator: the windows.
-        own_bound: the bound the job uses unless the controller gives one.
-        until_rows: rows of the trace to stop after.
-        folder: holds the checkpoint and the sink.
-        names: of the job and the stream.
-        controller_url: address of the controller.
-        on_progress: called a few times a second with what is known.
+    spark: SparkSession
+    """The session."""
+    feed: Feed
+    """Where its rows come from."""
+    operator: TimeWindow
+    """The windows."""
+    own_bound: str
+    """The bound that it uses unless the controller gives one."""
+    folder: Path
+    """Holds the checkpoint and the sink."""
+    names: tuple[str, str]
+    """Of the job and the stream."""
+    controller_url: str
+    """Address of the controller."""
 
-    Raises:
-        DemoError: when the query or the feed fails.
-    """
-    job, stream = names
-    counts = (
-        feed.events(spark, until_rows)
-        .transform(
-            adaptive_watermark(
-                "event_time", own_bound, operator, job=job, stream=stream, controller_url=controller_url
+    def start(self, until_rows: int) -> StreamingQuery:
+        """Start it from its checkpoint, for the rows of the trace up to ``until_rows``."""
+        job, stream = self.names
+        counts = (
+            self.feed.events(self.spark, until_rows)
+            .transform(
+                adaptive_watermark(
+                    "event_time",
+                    self.own_bound,
+                    self.operator,
+                    job=job,
+                    stream=stream,
+                    controller_url=self.controller_url,
+                )
             )
+            .groupBy(F.window("event_time", f"{self.operator.size_us} microseconds"))
+            .agg(F.count("*").alias("rows"))
+            .select(F.unix_micros("window.end").alias("end_us"), "rows")
         )
-        .groupBy(F.window("event_time", f"{operator.size_us} microseconds"))
-        .agg(F.count("*").alias("rows"))
-        .select(F.unix_micros("window.end").alias("end_us"), "rows")
-    )
 
-    def into_sink(df: DataFrame, batch_id: int) -> None:
-        # Overwriting makes a repeated batch harmless; the folder names the batch that emitted the windows.
-        df.coalesce(1).write.mode("overwrite").parquet(str(folder / "sink" / f"batch={batch_id}"))
+        def into_sink(df: DataFrame, batch_id: int) -> None:
+            # Overwriting makes a repeated batch harmless; the folder names the batch that emitted the windows.
+            df.coalesce(1).write.mode("overwrite").parquet(str(self.folder / "sink" / f"batch={batch_id}"))
 
-    query = (
-        counts.writeStream.foreachBatch(into_sink)
-        .outputMode("append")
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(processingTime=feed.interval)
-        .start()
-    )
-    run = Run()
-    try:
-        _drain(query, feed, until_rows, run, on_progress)
-    finally:
-        query.stop()
-    return run
+        return (
+            counts.writeStream.foreachBatch(into_sink)
+            .outputMode("append")
+            .option("checkpointLocation", str(self.folder / "checkpoint"))
+            .trigger(processingTime=self.feed.interval)
+            .start()
+        )
+
+    def replay(self, until_rows: int, on_progress: Callable[[Run], None]) -> Run:
+        """Run it until row ``until_rows`` and every window the watermark closes is out; return what is known of it.
+
+        Args:
+            until_rows: rows of the trace to stop after.
+            on_progress: called a few times a second with what is known.
+
+        Raises:
+            DemoError: when the query or the feed fails.
+        """
+        query = self.start(until_rows)
+        run = Run()
+        try:
+            _drain(query, self.feed, until_rows, run, on_progress)
+        finally:
+            query.stop()
+        return run
 
 
 def _drain(
@@ -111,12 +121,21 @@ def _drain(
             break
         if not query.isActive:
             feed.stop()
-    error = query.exception()
-    if error is not None:
-        raise DemoError(f"the Spark query failed: {str(error).splitlines()[0]}")
+    check(query)
     if failures:
         raise DemoError(str(failures[0]).partition("\n")[0]) from failures[0]
     _take(query, feed, run)
+
+
+def check(query: StreamingQuery) -> None:
+    """Check that a query has not failed.
+
+    Raises:
+        DemoError: when it has.
+    """
+    error = query.exception()
+    if error is not None:
+        raise DemoError(f"the Spark query failed: {str(error).splitlines()[0]}")
 
 
 def _take(query: StreamingQuery, feed: Feed, run: Run) -> None:

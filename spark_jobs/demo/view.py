@@ -96,25 +96,20 @@ def _table(status: Mapping[str, Any], partitions: Mapping[str, Any], state_rows:
     return table
 
 
-def comparison(guessed: Outcome, recommended: Outcome, labels: tuple[str, str]) -> Table:
-    """Return the two runs side by side."""
-    table = Table(
-        title="guessed against recommended: the sink counted against the truth", title_justify="left"
-    )
+def comparison(columns: Mapping[str, Outcome]) -> Table:
+    """Return outcomes side by side, by their labels; those without a state were replayed and not run."""
+    table = Table(title="two guesses, Tidemark and its Live mode, against the truth", title_justify="left")
     table.add_column("")
-    for label in labels:
+    for label in columns:
         table.add_column(label, justify="right")
-    runs = (guessed, recommended)
+    runs = list(columns.values())
     rows = {
-        "bound": [_ms(run.bound_ms) for run in runs],
+        "how": ["replayed" if run.state_rows is None else "on Spark" for run in runs],
+        "bound": ["moves" if run.bound_ms is None else _ms(run.bound_ms) for run in runs],
         "completeness": ["unknown" if run.completeness is None else _percent(run) for run in runs],
         "rows lost": [f"{run.lost:,} of {run.rows:,}" for run in runs],
         "mean latency": [
             "unknown" if run.latency_us is None else format_about(run.latency_us) for run in runs
-        ],
-        "windows closed": [f"{run.windows:,}" for run in runs],
-        "state rows (mean)": [
-            "unknown" if run.state_rows is None else f"{run.state_rows:,.1f}" for run in runs
         ],
     }
     for name, cells in rows.items():
