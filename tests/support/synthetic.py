@@ -108,14 +108,17 @@ def stalls(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.in
     A stall begins at 300 + 560 k + U(0, 60) s. Rows that reach the queue in the meantime leave in order from its end
     on, 2,000 a second, and later ones wait for them. With 7,200 s there are 12 stalls.
     """
-    entered_s = event_s + _usual_delay(rng, len(event_s))
-    count = int(max((event_s[-1] - 300) // 560, 0))
-    begin = 300 + 560 * np.arange(count) + rng.uniform(0, 60, count)
-    stopped = np.column_stack([begin, begin + rng.uniform(10, 40, count)])
-    queued = partition == partition.max()
-    arrival_s = entered_s.copy()
-    arrival_s[queued] = fifo(entered_s[queued], stopped)
-    return _Rows(event_s, arrival_s, partition)
+    return _stalled(rng, event_s, partition, np.array([partition.max()]))
+
+
+def joint(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+    """As ``stalls``, but 30 % of the partitions, by default of 8 to 32, stop together, each a queue of its own.
+
+    Drawn: which ones.
+    """
+    count = int(partition.max()) + 1
+    queues = rng.choice(count, max(round(0.3 * count), 1), replace=False)
+    return _stalled(rng, event_s, partition, queues)
 
 
 def slow(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
@@ -139,6 +142,15 @@ def night(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int
     return stationary(rng, event_s[day], partition[day])
 
 
+def shifts(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+    """Usual delays; two partitions go on, the others, by default six, are silent for 20 of every 60 minutes.
+
+    Drawn: the phase.
+    """
+    resting = (partition > 1) & ((event_s / 3_600 + rng.random()) % 1 < 1 / 3)
+    return stationary(rng, event_s[~resting], partition[~resting])
+
+
 def future(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
     """As ``stationary``, but a few rows are future-dated by a day.
 
@@ -154,7 +166,8 @@ def future(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.in
 Kind = Callable[[np.random.Generator, Float64s, NDArray[np.int64]], _Rows]
 
 KINDS: dict[str, Kind] = {
-    kind.__name__: kind for kind in (stationary, step, diurnal, heavy, bursts, stalls, slow, night, future)
+    kind.__name__: kind
+    for kind in (stationary, step, diurnal, heavy, bursts, stalls, joint, slow, night, shifts, future)
 }
 """Each takes a generator, event times in seconds (ascending) and partitions."""
 
@@ -170,14 +183,15 @@ def synthetic(
     Args:
         kind: one of ``KINDS``.
         seed: seed of every draw.
-        rate: rows a second; ``night`` has them by day only.
+        rate: rows a second; ``night`` and ``shifts`` have fewer while they are silent.
         seconds: event time from the first row to the last, about.
-        partitions: how many; by default 2 to 8 as the seed has it, 2 for ``stalls`` and 8 for ``slow``.
+        partitions: how many; by default 2 to 8 as the seed has it, four times as many for ``joint``, 2 for
+            ``stalls``, 8 for ``slow`` and ``shifts``.
     """
     rng = np.random.default_rng([seed, *kind.encode()])
     start_us = START_US + int(rng.integers(3_600 * SECOND))
     drawn = int(rng.integers(2, 9))
-    count = partitions or {"stalls": 2, "slow": 8}.get(kind, drawn)
+    count = partitions or {"stalls": 2, "joint": 4 * drawn, "slow": 8, "shifts": 8}.get(kind, drawn)
     event_s = _event_s(rng, rate, seconds)
     shares = np.r_[np.full(count - 1, 0.7 / (count - 1)), 0.3] if kind == "stalls" and count > 1 else None
     partition = rng.choice(count, len(event_s), p=shares)
@@ -216,6 +230,20 @@ def fifo(entered_s: Float64s, stopped_s: Float64s, rows_per_s: float = BACKLOG_R
     # A row leaves when it is ready and its predecessor has left: the running maximum of ready less queued.
     left[order] = queued_s + np.maximum.accumulate(ready - queued_s)
     return left
+
+
+def _stalled(
+    rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64], queues: NDArray[np.int64]
+) -> _Rows:
+    entered_s = event_s + _usual_delay(rng, len(event_s))
+    count = int(max((event_s[-1] - 300) // 560, 0))
+    begin = 300 + 560 * np.arange(count) + rng.uniform(0, 60, count)
+    stopped = np.column_stack([begin, begin + rng.uniform(10, 40, count)])
+    arrival_s = entered_s.copy()
+    for queue in queues:
+        queued = partition == queue
+        arrival_s[queued] = fifo(entered_s[queued], stopped)
+    return _Rows(event_s, arrival_s, partition)
 
 
 def _event_s(rng: np.random.Generator, rate: int, seconds: int) -> Float64s:

@@ -45,9 +45,10 @@ def test_a_row_arrives_after_it_happened(kind: str) -> None:
 
 @every_kind
 def test_the_rate_is_as_asked(kind: str) -> None:
-    """By night there are no rows, so about half of them."""
-    rows = len(short(kind).event_time_us)
-    assert 0.35 <= rows / (100 * SHORT_S) <= 0.65 if kind == "night" else rows == 100 * SHORT_S
+    """By night there are no rows, so about half of them; in shifts six partitions of eight may rest for 20 minutes."""
+    share = len(short(kind).event_time_us) / (100 * SHORT_S)
+    least, most = {"night": (0.35, 0.65), "shifts": (0.49, 1.0)}.get(kind, (1, 1))
+    assert least <= share <= most
 
 
 @every_kind
@@ -63,7 +64,8 @@ def test_the_start_on_the_grid_and_the_partitions_vary_with_the_seed(kind: str) 
     phases = {int(trace.arrival_time_us[0] // SECOND % 60) for trace in traces}
     counts = {len(set(trace.partition.tolist())) for trace in traces}
     assert len(phases) > 5
-    assert counts == {2} if kind == "stalls" else counts == {8} if kind == "slow" else len(counts) > 2
+    fixed = {"stalls": {2}, "slow": {8}, "shifts": {8}}
+    assert counts == fixed[kind] if kind in fixed else len(counts) > 2
     assert set(synthetic(kind, 1, rate=20, seconds=900, partitions=3).partition.tolist()) == {0, 1, 2}
 
 
@@ -127,6 +129,28 @@ def test_a_stall_keeps_event_times_within_the_usual_disorder() -> None:
     everyone = np.maximum.accumulate(trace.event_time_us) - trace.event_time_us
     assert np.quantile(own / SECOND, 0.99) == pytest.approx(1.95, rel=0.05)
     assert np.quantile(everyone / SECOND, 0.99) > 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_in_a_joint_stall_three_in_ten_partitions_stop_together_and_keep_their_order(seed: int) -> None:
+    trace = synthetic("joint", seed, rate=200, seconds=SHORT_S)
+    count = int(trace.partition.max()) + 1
+    own = [trace.arrival_time_us[trace.partition == one] for one in range(count)]
+    longest = [silences_s(times).max() for times in own]
+    queues = np.flatnonzero(np.array(longest) > 9)
+    assert count in range(8, 33, 4)
+    assert len(queues) == round(0.3 * count)
+    begins = [own[one][:-1][silences_s(own[one]) > 9] for one in queues]
+    assert {len(each) for each in begins} == {2}
+    assert np.ptp(np.array(begins) / SECOND, axis=0).max() < 2, "all stop at the same time"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_the_shifts_two_partitions_go_on_and_the_others_rest_for_20_minutes(seed: int) -> None:
+    trace = synthetic("shifts", seed, rate=50, seconds=7_200)
+    longest = [silences_s(trace.arrival_time_us[trace.partition == one]).max() for one in range(8)]
+    assert max(longest[:2]) < 60
+    assert all(1_190 < each < 1_260 for each in longest[2:])
 
 
 @pytest.mark.parametrize("seed", range(4))
