@@ -9,10 +9,11 @@ from pathlib import Path
 from tidemark.controller.traces.format import OpenTrace
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
+from tidemark.models.backtest.named import policy_for
 from tidemark.models.backtest.run import BacktestRun, run
 from tidemark.models.backtest.score import BacktestScore, meets, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
-from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, make_policy, policy_names
+from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, FROM_THE_TRACE, make_policy, policy_names
 from tidemark.models.policies.fixed import Fixed
 from tidemark.models.policies.policy import Explains
 from tidemark.models.policies.setup import Setup
@@ -75,7 +76,7 @@ def choose_policies(given: Sequence[str], setup: Setup) -> list[str]:
     """
     names = [name for one in given for name in (policy_names() if one.strip() == ALL else [one.strip()])]
     for name in names:
-        if name != FIXED_HINDSIGHT:
+        if name not in FROM_THE_TRACE:
             make_policy(name, setup)
     return list(dict.fromkeys(names))
 
@@ -122,7 +123,7 @@ def judge(
     on_progress("clairvoyant", arrivals.slots)
     outcomes = []
     for name in policies:
-        policy = Fixed(bound_us) if name == FIXED_HINDSIGHT else make_policy(name, setup)
+        policy = Fixed(bound_us) if name == FIXED_HINDSIGHT else policy_for(name, arrivals, setup)
         try:
             ran = run(arrivals, setup, policy, on_slot=_throttled(name, arrivals.slots, on_progress))
         except ValueError as error:

@@ -10,6 +10,7 @@ import numpy as np
 from tidemark.models.backtest.arrivals import MINUTE_US, Arrivals
 from tidemark.models.backtest.bases import shifted
 from tidemark.models.backtest.distinct import sums
+from tidemark.models.backtest.flink import flink_batches
 from tidemark.models.backtest.per_row import Ticks, first_rows, native_ticks, policy_ticks
 from tidemark.models.backtest.spark import (
     Batches,
@@ -19,6 +20,7 @@ from tidemark.models.backtest.spark import (
     restart_batches,
 )
 from tidemark.models.operators import Int64s
+from tidemark.models.policies.flink import Flink
 from tidemark.models.policies.policy import NO_BASE_US, BoundPolicy
 from tidemark.models.policies.setup import Setup
 
@@ -74,6 +76,9 @@ def run(
     Raises:
         ValueError: when the policy decides something that the engine cannot do.
     """
+    if isinstance(policy, Flink):
+        on_slot(arrivals.slots - 1)
+        return run_flink(arrivals, setup, policy)
     if policy.native:
         bound_us = policy.decide(arrivals.first_us, arrivals.first_us).bound_us
         if bound_us is None:
@@ -91,6 +96,15 @@ def run_native(arrivals: Arrivals, setup: Setup, bound_us: int) -> BacktestRun:
     if setup.engine == "per-row":
         return _judged_rows(arrivals, setup, native_ticks(arrivals, setup, max(bound_us, 0)))
     return _judged_batches(arrivals, setup, native_batches(arrivals, setup, plan_bound_us(bound_us)))
+
+
+def run_flink(arrivals: Arrivals, setup: Setup, flink: Flink) -> BacktestRun:
+    """Return what Flink does with the same arrivals, whatever the engine and the mode of ``setup``; a batch is a tick.
+
+    Raises:
+        ValueError: when Flink's tick is not a whole number of triggers.
+    """
+    return _judged_batches(arrivals, setup, flink_batches(arrivals, setup, flink))
 
 
 def _judged_batches(arrivals: Arrivals, setup: Setup, batches: Batches) -> BacktestRun:

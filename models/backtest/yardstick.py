@@ -16,6 +16,7 @@ import numpy as np
 
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.bases import shifted
+from tidemark.models.backtest.distinct import sums
 from tidemark.models.backtest.per_row import native_row_bases
 from tidemark.models.backtest.run import run_native
 from tidemark.models.backtest.score import BacktestScore, late_budget, meets, score, weights
@@ -39,18 +40,29 @@ def fixed_hindsight(arrivals: Arrivals, setup: Setup) -> tuple[int, BacktestScor
     Microseconds: whole milliseconds for Spark. With ``timeslices`` it is the smallest one under which the required
     share of the scored windows each reach the target.
     """
-    need, key, count = _native_needs(arrivals, setup)
-    if setup.objective == "occurrences":
-        order = np.argsort(need, kind="stable")
-        admitted = np.cumsum(count[order])
-        required = arrivals.pairs - late_budget(setup, arrivals.pairs)
-        bound = int(need[order][np.searchsorted(admitted, required)])
-    else:
-        bound = _bound_of_good_windows(arrivals, setup, need, key, count)
-    bound = max(bound, 0)
+    windows = int(np.searchsorted(arrivals.keys_us, arrivals.scored_until_us, side="right"))
+    bound = least_bound_us(setup, *_native_needs(arrivals, setup), windows)
     found = score(arrivals, setup, run_native(arrivals, setup, bound))
     assert meets(setup, found), f"bound {bound} us does not meet the target in the replay: {found}"
     return bound, found
+
+
+def least_bound_us(setup: Setup, need_us: Int64s, key: Int64s, count: Int64s, windows: int) -> int:
+    """Return the smallest bound, at least 0, that meets the target.
+
+    Args:
+        setup: gives the target and the objective.
+        need_us: the need of each count, shape (counts,).
+        key: the index of the key of each, shape (counts,).
+        count: the pairs behind each, shape (counts,).
+        windows: scored windows: keys with a lower index.
+    """
+    if setup.objective == "timeslices":
+        return max(_bound_of_good_windows(setup, need_us, key, count, windows), 0)
+    order = np.argsort(need_us, kind="stable")
+    admitted = np.cumsum(count[order])
+    pairs = int(count.sum())
+    return max(int(need_us[order][np.searchsorted(admitted, pairs - late_budget(setup, pairs))]), 0)
 
 
 def clairvoyant(arrivals: Arrivals, setup: Setup) -> float | None:
@@ -85,17 +97,18 @@ def _native_needs(arrivals: Arrivals, setup: Setup) -> tuple[Int64s, Int64s, Int
     return needs_us(arrivals.key_us, base, SPARK_TICK_US), arrivals.key_index.astype(np.int64), arrivals.count
 
 
-def _bound_of_good_windows(arrivals: Arrivals, setup: Setup, need: Int64s, key: Int64s, count: Int64s) -> int:
-    windows = int(np.searchsorted(arrivals.keys_us, arrivals.scored_until_us, side="right"))
-    if not windows:
+def _bound_of_good_windows(setup: Setup, need: Int64s, key: Int64s, count: Int64s, windows: int) -> int:
+    scored = key < windows
+    pairs = sums(key[scored], count[scored], windows)
+    pairs = pairs[pairs > 0]
+    if not len(pairs):
         return 0
     order = np.lexsort((need, key))
     admitted = np.cumsum(count[order])
-    pairs = arrivals.pairs_by_key[:windows]
     before = np.cumsum(pairs) - pairs
     required = pairs - (PPM - setup.target_ppm) * pairs // PPM
     bound_of_window = need[order][np.searchsorted(admitted, before + required)]
-    must_meet = -(-setup.good_windows_ppm * windows // PPM)
+    must_meet = -(-setup.good_windows_ppm * len(pairs) // PPM)
     return int(np.sort(bound_of_window)[must_meet - 1])
 
 

@@ -2,31 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tidemark.models.duration import parse_duration
 from tidemark.models.operators import TimeWindow
 from tidemark.models.policies.conformal import AdaptiveConformal
 from tidemark.models.policies.fixed import Fixed
+from tidemark.models.policies.flink import Flink
 from tidemark.models.policies.max_need import MaxNeed
 from tidemark.models.policies.policy import BoundPolicy
 from tidemark.models.policies.recommended import RecommendedPolicy
 from tidemark.models.policies.ring import Ring
 from tidemark.models.policies.setup import Setup
 from tidemark.models.policies.tidemark import Tidemark
+from tidemark.models.policies.trackers import (
+    DynamicallyTuned,
+    ScaleFreeGradient,
+    StronglyAdaptive,
+    TrackerPolicy,
+)
 from tidemark.models.policies.tracking import Tracking
 from tidemark.models.target import parse_target
 
 FIXED_HINDSIGHT = "fixed-hindsight"
-"""The smallest constant bound that meets the target over the whole trace; the caller resolves it."""
+"""The smallest constant bound that meets the target over the whole trace."""
+FLINK_HINDSIGHT = "flink-hindsight"
+"""Flink with the bound and the idle timeout that have the lowest latency over the whole trace."""
+FLINK_QUARTER = "flink-quarter"
+"""Flink with those that have it over the first quarter."""
+FROM_THE_TRACE = (FIXED_HINDSIGHT, FLINK_HINDSIGHT, FLINK_QUARTER)
+"""Policies that are made from the trace itself; ``backtest.named`` makes them."""
+
+_CONFORMAL: dict[str, Callable[[Setup], BoundPolicy]] = {
+    "aci": lambda setup: AdaptiveConformal(setup.target_ppm, scope=setup.scope),
+    "sfogd": lambda setup: TrackerPolicy(ScaleFreeGradient, setup.target_ppm, scope=setup.scope),
+    "saocp": lambda setup: TrackerPolicy(StronglyAdaptive, setup.target_ppm, scope=setup.scope),
+    "dtaci": lambda setup: TrackerPolicy(DynamicallyTuned, setup.target_ppm, scope=setup.scope),
+}
 
 
 def policy_names() -> tuple[str, ...]:
     """Return the policies behind ``all``, in the order in which results are shown."""
-    return ("tidemark", FIXED_HINDSIGHT, "max60", "ring:0.95", "ring:target", "ring:certified", "aci")
+    return (
+        "tidemark",
+        *FROM_THE_TRACE,
+        "flink",
+        "max60",
+        "ring:0.95",
+        "ring:target",
+        "ring:certified",
+        *_CONFORMAL,
+    )
 
 
 def policy_forms() -> tuple[str, ...]:
     """Return every form of a name, for help and errors: those of ``policy_names`` and those with a parameter."""
-    return (*policy_names(), "fixed:<duration>", "ring:<share>")
+    return (*policy_names(), "fixed:<duration>", "flink:<bound>[:<idle timeout>[:<tick>]]", "ring:<share>")
 
 
 def make_policy(name: str, setup: Setup) -> BoundPolicy:
@@ -34,7 +65,7 @@ def make_policy(name: str, setup: Setup) -> BoundPolicy:
 
     Args:
         name: ``fixed:5s`` (a duration), ``max60``, ``ring:0.95`` (a share), ``ring:target``, ``ring:certified``,
-            ``aci`` or ``tidemark``.
+            ``aci``, ``sfogd``, ``saocp``, ``dtaci``, ``flink``, ``flink:5s:30s`` or ``tidemark``.
         setup: gives the target and the scope.
 
     Raises:
@@ -50,11 +81,14 @@ def make_policy(name: str, setup: Setup) -> BoundPolicy:
             return _ring(parameter, setup)
         case "max60", "":
             return MaxNeed(scope=setup.scope)
-        case "aci", "":
-            return AdaptiveConformal(setup.target_ppm, scope=setup.scope)
-        case "fixed-hindsight", "":
+        case _, "" if kind in _CONFORMAL:
+            return _CONFORMAL[kind](setup)
+        case "flink", _ if colon or not parameter:
+            return _flink(parameter if colon else "0")
+        case _, "" if kind in FROM_THE_TRACE:
             raise ValueError(
-                "fixed-hindsight needs the whole trace: find its bound first, then ask for fixed:<bound>"
+                f"{kind} needs the whole trace: find its settings first, then ask for "
+                f"{kind.partition('-')[0]}:<bound>"
             )
         case _:
             raise ValueError(f"policy {name!r} is unknown; use one of {', '.join(policy_forms())}")
@@ -79,6 +113,16 @@ def _fixed(parameter: str) -> Fixed:
     if bound_us < 0:
         raise ValueError(f"policy 'fixed:{parameter}': the bound must be at least 0, such as fixed:5s")
     return Fixed(bound_us)
+
+
+def _flink(parameter: str) -> Flink:
+    parts = [parse_duration(part) for part in parameter.split(":")]
+    if len(parts) > 3:
+        raise ValueError(f"policy 'flink:{parameter}' has more than a bound, an idle timeout and a tick")
+    try:
+        return Flink(*parts)
+    except ValueError as error:
+        raise ValueError(f"policy 'flink:{parameter}': {error}") from None
 
 
 def _share_ppm(parameter: str) -> int:

@@ -38,7 +38,7 @@ class Scores:
         """The maximum score."""
         return int(self.value_us[-1])
 
-    def share_above(self, bound_us: int) -> float:
+    def share_above(self, bound_us: float) -> float:
         """Return the share of the rows that a bound misses."""
         return float(self.count[self.value_us > bound_us].sum() / self.count.sum())
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tidemark.models.operators import tumbling
-from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, make_policy, policy_forms, policy_names
+from tidemark.models.policies.catalogue import FROM_THE_TRACE, make_policy, policy_forms, policy_names
 from tidemark.models.policies.policy import BoundPolicy
 from tidemark.models.policies.setup import Setup
 
@@ -35,23 +35,31 @@ def bound_of(name: str) -> int | None:
         ("ring:target", 990),
         ("ring:certified", 996),
         ("aci", 990),
+        ("dtaci", 991),
+        ("flink", 0),
+        ("flink:5s:30s:10s", 5),
     ],
 )
 def test_a_name_makes_its_policy(name: str, seconds: int) -> None:
     assert bound_of(name) == seconds * 1_000_000
 
 
-def test_every_name_of_all_can_be_made_but_the_one_that_needs_the_whole_trace() -> None:
+def test_every_name_of_all_can_be_made_but_those_that_need_the_whole_trace() -> None:
     for name in policy_names():
-        if name == FIXED_HINDSIGHT:
-            with pytest.raises(ValueError, match="fixed-hindsight needs the whole trace"):
+        if name in FROM_THE_TRACE:
+            with pytest.raises(
+                ValueError, match=f"{name} needs the whole trace.* ask for (fixed|flink):<bound>"
+            ):
                 make_policy(name, SETUP)
         else:
             first, second = make_policy(name, SETUP), make_policy(name, SETUP)
             assert first is not second, "a policy learns, so each run needs its own"
 
 
-@pytest.mark.parametrize("name", ["", "max", "max60:5s", "fixed", "ring", "aci:1", "Ring:0.95", "all"])
+@pytest.mark.parametrize(
+    "name",
+    ["", "max", "max60:5s", "fixed", "ring", "aci:1", "saocp:2", "flink-hindsight:1s", "Ring:0.95", "all"],
+)
 def test_an_unknown_name_is_rejected_with_the_known_ones(name: str) -> None:
     with pytest.raises(ValueError, match="is unknown; use one of") as refused:
         make_policy(name, SETUP)
@@ -65,6 +73,9 @@ def test_an_unknown_name_is_rejected_with_the_known_ones(name: str) -> None:
         ("fixed:abc", "duration 'abc': expected something like"),
         ("fixed:", "duration '': expected something like"),
         ("fixed:-5s", "policy 'fixed:-5s': the bound must be at least 0"),
+        ("flink:-5s", "policy 'flink:-5s': a bound of Flink must be at least 0"),
+        ("flink:5s:0", "policy 'flink:5s:0': the idle timeout of Flink must be above 0"),
+        ("flink:1s:1s:1s:1s", "has more than a bound, an idle timeout and a tick"),
         ("ring:95", "policy 'ring:95': target '95' must lie between 0 and 1"),
         ("ring:p95", "policy 'ring:p95': target 'p95' is not a decimal number"),
         (
