@@ -38,6 +38,15 @@ MISSING_DEVIATIONS = 4.0
 Chosen: by chance once in 30,000 cohorts. Fewer hold more often for nothing, more detect only total silence.
 """
 
+SILENT_ROWS = 12.0
+"""How many rows a partition must be expected to have sent in a silence before it is no chance.
+
+Chosen: a gap of independent rows is as long once in 160,000. Fewer hold for nothing where rows are many.
+"""
+
+SILENT_SHARE = 0.01
+"""Minimum share of a cohort that a silence must withhold to count. Less is the far end of its usual stragglers."""
+
 MISSED_FROM_AGE = -1.5
 """Age in triggers from which a key that misses rows is marked: its stragglers no longer count as usual.
 
@@ -71,6 +80,13 @@ RECENT_TRIGGERS = 16
 
 LONGEST_HOLD_SPANS = 10.0
 """Minimum time for which missing rows are waited for, in spans, while a stream is young."""
+
+LONGEST_HOLD_SPANS_AFTER_STOP = 4.0
+"""The same once a partition has stopped: been silent for longer than that, so that its rows were not late but none.
+
+Chosen: a stall of four windows is still held. Fewer let more stalls go, more wait longer at each shift of partitions
+that rest and return.
+"""
 
 LONGEST_HOLD_MARGIN = 1.25
 """Maximum wait for missing rows, as a multiple of the maximum age ever seen."""

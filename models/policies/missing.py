@@ -1,14 +1,17 @@
 """Missing rows: rows that should have arrived by now and have not, by cohort of event time.
 
 A stall or a burst of delay shows in rows that are absent, before the first late row comes: of n rows a cohort, a
-partition has delivered a known share by each age. A cohort that is short of its forecast by more than
-chance and its partition's own unevenness allow is missing rows, and they are counted here. Forecasts forget, so that
-a stream that ends or slows down is not waited for long.
+partition has delivered a known share by each age. A partition that is silent for longer than chance explains misses
+what it would have sent meanwhile, however few rows each cohort has of it. A cohort that is short of its forecast by
+more than chance and its partition's own unevenness allow is missing rows too. Both are counted here. Forecasts forget,
+so that a stream that ends or slows down is not waited for long, and a partition that has been silent for longer than
+anything is waited for has stopped: when it returns it is new.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tidemark.models.live_defaults import (
     FORECAST_HALF_LIFE,
@@ -16,6 +19,8 @@ from tidemark.models.live_defaults import (
     MAX_COHORTS,
     MISSING_DEVIATIONS,
     PROFILE_HALF_LIFE,
+    SILENT_ROWS,
+    SILENT_SHARE,
     UNEVENNESS_CEILING,
     UNEVENNESS_COHORTS,
 )
@@ -27,6 +32,8 @@ _STREAM = 0
 """Row and column of the whole stream; partition p is p + 1."""
 
 _ALL = slice(None)
+
+_NEVER_US = 2**62
 
 _MIN_SCALE = 1e-6
 """When the weights of what was delivered are brought back to 1."""
@@ -54,8 +61,14 @@ class Missing:
         self._rows = np.zeros(1)
         self._cohorts = 0.0
         self._unevenness = np.ones(1)
+        self._last_us = np.zeros(1, np.int64)
+        """Wall time of the newest batch with rows, shape (partitions + 1,)."""
+        self._learned_from_us = np.full(1, -_NEVER_US)
+        """Start of the first cohort that shows each partition's pace, after it stopped, shape (partitions + 1,)."""
+        self.stopped = False
+        """Whether a partition has ever stopped."""
         self._open = OpenCohorts(granule_us, MAX_COHORTS)
-        self._done_us = -(2**62)
+        self._done_us = -_NEVER_US
         self._whole_from_us: int | None = None
 
     @property
@@ -83,6 +96,8 @@ class Missing:
             count: rows, shape (counts,).
         """
         self._know_partitions(int(partition.max()) + 1)
+        self._last_us[partition + 1] = now_us
+        self._last_us[_STREAM] = now_us
         if self._whole_from_us is None:
             # Cohorts already under way when the stream was first seen are incomplete.
             begun = start_us[start_us <= now_us]
@@ -101,7 +116,10 @@ class Missing:
 
     def _learn(self, now_us: int, partition: Int64s, start_us: Int64s, count: Int64s) -> None:
         """Learn the usual rows from cohorts that were seen whole: an earlier backlog does not show the pace."""
-        whole = start_us >= (self._whole_from_us or 0)
+        column = partition + 1
+        returned = column[self._learned_from_us[column] == _NEVER_US]
+        self._learned_from_us[returned] = now_us
+        whole = start_us >= np.maximum(self._learned_from_us[column], self._whole_from_us or 0)
         partition, rows = partition[whole], count[whole]
         bucket = bucket_of((now_us - start_us[whole]) / self._trigger_us)
         weights = rows / self._scale
@@ -110,16 +128,22 @@ class Missing:
         self._rows += np.bincount(partition + 1, weights=rows, minlength=len(self._rows))
         self._rows[_STREAM] += rows.sum()
 
-    def shortfall(self, now_us: int) -> Float64s:
+    def shortfall(self, now_us: int, longest: float) -> Float64s:
         """Return how many rows each open cohort is missing, 0 within what chance allows, shape (cohorts,).
 
         Cohorts without any row are open too, up to the wall clock: when all partitions are silent, their rows are
         missing.
+
+        Args:
+            now_us: wall time in microseconds.
+            longest: silence in triggers after which a partition has stopped.
         """
         if not len(self.start_us):
             return np.empty(0)
         newest_us = now_us - (now_us - int(self.start_us[0])) % self._granule_us
         self._open_cohorts(int(self.start_us[0]), newest_us)
+        silence = (now_us - self._last_us) / self._trigger_us
+        self._forget_stopped(silence, longest)
         counts, forecast = self._open.counts, self._forecast()
         # Whatever its age, a cohort with this many rows of a partition has enough of them. That leaves few to look at:
         # the young ones, and those that are short.
@@ -127,20 +151,44 @@ class Missing:
         expecting = np.flatnonzero(enough > 0)
         cohort, column = np.nonzero(counts[:, expecting] < enough[expecting])
         column = expecting[column]
-        if not len(column):
-            return np.zeros(len(counts))
         expected = self._delivered(now_us, cohort, column) * forecast[column]
         short = expected - counts[cohort, column]
-        whole = self.start_us >= (self._whole_from_us or 0)
-        missed = (short > self._chance(expected, column)) & whole[cohort]
+        missed = short > self._chance(expected, column)
         cohort, column, short = cohort[missed], column[missed], short[missed]
-        of_stream = column == _STREAM
         # A stall of one partition shows in that partition first, a burst over all of them in the sum.
-        missing = np.bincount(cohort, np.where(of_stream, 0, short), len(counts)).astype(np.float64)
-        missing[cohort[of_stream]] = np.maximum(missing[cohort[of_stream]], short[of_stream])
+        single = column != _STREAM
+        missing = np.bincount(cohort[single], short[single], len(counts)).astype(np.float64)
+        for one in self._silent(forecast, silence).tolist():
+            counted = np.bincount(cohort[column == one], short[column == one], len(counts))
+            missing += np.maximum(self._unsent(now_us, one, forecast[one]) - counted, 0)
+        missing[cohort[~single]] = np.maximum(missing[cohort[~single]], short[~single])
+        missing[self.start_us < (self._whole_from_us or 0)] = 0
         return missing
 
-    def close(self, until_us: int) -> None:
+    def _silent(self, forecast: Float64s, silence: Float64s) -> NDArray[np.intp]:
+        """Return the columns of the partitions that are silent for longer than chance explains."""
+        unsent = forecast * self._cohorts_per_trigger * silence / np.maximum(self._unevenness, 1)
+        unsent[_STREAM] = 0
+        return np.flatnonzero(unsent > SILENT_ROWS)
+
+    def _unsent(self, now_us: int, column: int, forecast: float) -> Float64s:
+        """Return the rows of each cohort that a silent partition would have sent since its last, shape (cohorts,)."""
+        cohort = np.arange(len(self.start_us))
+        columns = np.full(len(cohort), column)
+        before = self._delivered(int(self._last_us[column]), cohort, columns)
+        share = self._delivered(now_us, cohort, columns) - before
+        unsent: Float64s = np.where(share > SILENT_SHARE, share, 0) * forecast
+        return unsent
+
+    def _forget_stopped(self, silence: Float64s, longest: float) -> None:
+        stopped = self._silent(self._forecast(), np.where(silence > longest, silence, 0))
+        self._rows[_STREAM] = max(self._rows[_STREAM] - self._rows[stopped].sum(), 0)
+        self._rows[stopped] = 0
+        # What it sends when it returns may be a backlog, which does not show its pace.
+        self._learned_from_us[stopped] = _NEVER_US
+        self.stopped = self.stopped or len(stopped) > 0
+
+    def close(self, now_us: int, until_us: int) -> None:
         """Forget the cohorts that start before ``until_us``, and learn from them how uneven cohorts are."""
         closed = int(np.searchsorted(self.start_us, until_us, side="left"))
         if not closed:
@@ -148,6 +196,9 @@ class Missing:
         forecast = self._forecast()
         deviation = (self._open.counts[:closed] - forecast) ** 2 / np.maximum(forecast, 1)
         observed = np.minimum(deviation, UNEVENNESS_CEILING).mean(axis=0)
+        # How a partition stalls says nothing of how uneven it is.
+        silent = self._silent(forecast, (now_us - self._last_us) / self._trigger_us)
+        observed[silent] = self._unevenness[silent]
         decay = 0.5 ** (closed / UNEVENNESS_COHORTS)
         self._unevenness = self._unevenness * decay + observed * (1 - decay)
         self._done_us = max(self._done_us, int(self.start_us[closed - 1]))
@@ -159,6 +210,8 @@ class Missing:
 
     def _delivered(self, now_us: int, cohort: Int64s, column: Int64s) -> Float64s:
         """Return which share of its rows a cohort of a partition has usually delivered by now, shape (pairs,)."""
+        if not len(cohort):
+            return np.empty(0)
         at = bucket_of((now_us - self.start_us) / self._trigger_us)
         # Inside a wide bucket, rows that belong to it may still come.
         at = np.where(WIDE[at], np.maximum(at - 1, 0), at)[cohort]
@@ -180,6 +233,8 @@ class Missing:
             self._profile = np.vstack([self._profile, np.zeros((new, BUCKETS), np.float32)])
             self._rows = np.concatenate([self._rows, np.zeros(new)])
             self._unevenness = np.concatenate([self._unevenness, np.ones(new)])
+            self._last_us = np.concatenate([self._last_us, np.zeros(new, np.int64)])
+            self._learned_from_us = np.concatenate([self._learned_from_us, np.full(new, -_NEVER_US)])
             self._open.widen(partitions + 1)
 
     def _open_cohorts(self, first_us: int, last_us: int) -> None:

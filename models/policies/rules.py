@@ -26,6 +26,7 @@ from tidemark.models.live_defaults import (
     LONGEST_HOLD_MARGIN,
     LONGEST_HOLD_SHARE_OF_BUDGET,
     LONGEST_HOLD_SPANS,
+    LONGEST_HOLD_SPANS_AFTER_STOP,
     MEMORIES,
     MISSED_FROM_AGE,
     PRICES,
@@ -181,7 +182,9 @@ class RuleSet:
             self._missed, self._recent = self._missed[left], self._recent[left]
             self._has_rows = self._has_rows[left]
 
-    def decide(self, now_us: int, in_force_us: int, missing: Float64s, elapsed: float) -> None:
+    def decide(
+        self, now_us: int, in_force_us: int, missing: Float64s, elapsed: float, longest_hold: float
+    ) -> None:
         """Move every rule's watermark.
 
         Args:
@@ -189,6 +192,7 @@ class RuleSet:
             in_force_us: when the watermarks are in force.
             missing: rows that each open key is missing, shape (keys,).
             elapsed: age of the stream in triggers.
+            longest_hold: for how many triggers missing rows are waited for at most.
         """
         rows_a_key = self.rows_a_key(elapsed)
         worth = 1 / (self.price * self._budget_share * rows_a_key)  # triggers a row
@@ -204,8 +208,8 @@ class RuleSet:
         if len(self.key_us):
             age_then = (in_force_us - self.key_us) / self._trigger_us
             self._missed |= (missing > 0) & ((now_us - self.key_us) / self._trigger_us >= MISSED_FROM_AGE)
-            longest = self._longest_hold(beyond[-_KINDS], rows_a_key)
-            required = np.minimum(required, self._held_us(now_us, age_then, missing, (worth, longest)))
+            limits = worth, longest_hold
+            required = np.minimum(required, self._held_us(now_us, age_then, missing, limits))
         self.watermark_us = np.maximum(self.watermark_us, required)
         self.at_stake = missing @ (self.key_us[:, None] <= self.watermark_us[None, :])
         self._decided.append((in_force_us, self.watermark_us))
@@ -213,6 +217,18 @@ class RuleSet:
     def rows_a_key(self, elapsed: float) -> float:
         """Return the mean number of pairs per key so far."""
         return max(self.pairs / max(elapsed * self._keys_per_trigger, 1), 1e-9)
+
+    def longest_hold(self, elapsed: float, *, stopped: bool) -> float:
+        """Return the maximum number of triggers for which missing rows are waited for.
+
+        It is as long as rows were ever seen to take, but at least so many spans: fewer once a partition has stopped,
+        because a silence then need not be a stall.
+        """
+        rare = LONGEST_HOLD_SHARE_OF_BUDGET * self._budget_share * self.rows_a_key(elapsed)
+        beyond = self._stragglers.beyond()[-1, 0, ZERO:]
+        longest_seen = float(WAIT[ZERO + int(np.argmax(beyond <= rare))])
+        spans = LONGEST_HOLD_SPANS_AFTER_STOP if stopped else LONGEST_HOLD_SPANS
+        return max(LONGEST_HOLD_MARGIN * longest_seen, spans * self._span)
 
     def latency(self, now_us: int) -> Float64s:
         """Return each rule's latencies so far in triggers, summed over keys, open ones included, shape (rules,)."""
@@ -253,15 +269,6 @@ class RuleSet:
         first = self.key_us[candidates[waits.argmax(axis=1)]] - 1
         free[holds] = np.where(held, first, free[holds])
         return free
-
-    def _longest_hold(self, beyond: Float64s, rows_a_key: float) -> float:
-        """Return the maximum number of triggers for which missing rows are waited for.
-
-        It is as long as rows were ever seen to take, unless the stream is too young to know.
-        """
-        rare = LONGEST_HOLD_SHARE_OF_BUDGET * self._budget_share * rows_a_key
-        longest_seen = float(WAIT[ZERO + int(np.argmax(beyond <= rare))])
-        return max(LONGEST_HOLD_MARGIN * longest_seen, LONGEST_HOLD_SPANS * self._span)
 
     def _coming(self, now_us: int, candidates: NDArray[np.intp]) -> Float64s:
         """Return the pace at which rows still come, in rows a trigger, shape (candidates,).

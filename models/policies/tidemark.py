@@ -195,9 +195,10 @@ class Tidemark:
         self._advance(now_us)
         in_force_us = now_us + self._delay_us
         self._rules.emit(now_us)
-        self._missing.close(self._rules.done_us - self._operator_reach_us + 1)
-        missing = self._missing_by_key(now_us)
-        self._rules.decide(now_us, in_force_us, missing, self._elapsed)
+        self._missing.close(now_us, self._rules.done_us - self._operator_reach_us + 1)
+        longest = self._rules.longest_hold(self._elapsed, stopped=self._missing.stopped)
+        missing = self._missing_by_key(now_us, longest)
+        self._rules.decide(now_us, in_force_us, missing, self._elapsed, longest)
         self._choice = self._budget.choose(now_us, self._account(), self._rules.latency(now_us))
         required_us = int(self._rules.watermark_us[self._choice.rule])
         if self._setup.latency_cap_us is not None:
@@ -208,9 +209,9 @@ class Tidemark:
         self._pending.append((in_force_us, self._watermark_us))
         self._decided_us = now_us
 
-    def _missing_by_key(self, now_us: int) -> Float64s:
+    def _missing_by_key(self, now_us: int, longest: float) -> Float64s:
         """Return how many rows each open key is missing, shape (keys,); keys that miss all their rows are opened."""
-        missing = self._missing.shortfall(now_us)
+        missing = self._missing.shortfall(now_us, longest)
         short = np.flatnonzero(missing)
         if not len(short):
             return np.zeros(len(self._rules.key_us))

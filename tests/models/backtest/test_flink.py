@@ -14,6 +14,7 @@ from tidemark.models.backtest.score import late_budget, meets, score
 from tidemark.models.operators import TimeWindow
 from tidemark.models.policies.flink import Flink
 from tidemark.models.policies.setup import Setup
+from tidemark.models.slo import Objective
 
 from support.backtests import Row, arrivals_of, keys_of, random_rows
 
@@ -135,7 +136,7 @@ def test_a_tick_that_is_no_whole_number_of_triggers_is_rejected_with_the_way_out
 
 
 @pytest.mark.parametrize("objective", ["occurrences", "timeslices"])
-def test_hindsight_meets_the_target_and_no_bound_with_a_timeout_tried_is_faster(objective: str) -> None:
+def test_hindsight_meets_the_target_and_no_bound_with_a_timeout_tried_is_faster(objective: Objective) -> None:
     for seed in range(25):
         dice = np.random.default_rng([7, seed])
         rows = random_rows(dice, 120, 60 * TRIGGER_US, 4 * TRIGGER_US, 3)

@@ -14,6 +14,8 @@ from tidemark.models.live_defaults import (
     FUTURE_COHORTS,
     MAX_COHORTS,
     MISSING_DEVIATIONS,
+    SILENT_ROWS,
+    SILENT_SHARE,
 )
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.ages import WIDE, bucket_of
@@ -26,6 +28,9 @@ SPAN = 10
 """Triggers of 1 s in a span; cohorts last 1 s too."""
 RATE = 80
 """Rows of each partition in a cohort."""
+
+LONGEST = 100.0
+"""Triggers of silence after which a partition has stopped."""
 
 Delays = Callable[[NDArray[np.float64], Int64s], NDArray[np.float64]]
 """Seconds by which rows are later, by their event time in seconds and their partition."""
@@ -91,9 +96,9 @@ def watched(
         if now in counts:
             where, start, count = np.array(counts[now], np.int64).T
             watch.add(now * SECOND, where, start * SECOND, count)
-        short = watch.shortfall(now * SECOND)
+        short = watch.shortfall(now * SECOND, LONGEST)
         yield Glance(now, watch.start_us // SECOND, short)
-        watch.close((now - closes_after) * SECOND)
+        watch.close(now * SECOND, (now - closes_after) * SECOND)
 
 
 def stall(begin: int, end: int, partition: int | None) -> Delays:
@@ -111,12 +116,23 @@ def every_cell(watch: Missing, now_us: int) -> NDArray[np.float64]:
     counts, forecast = watch._open.counts, watch._rows / watch._cohorts
     delivered = np.cumsum(watch._profile, axis=1, dtype=np.float64)
     share = delivered / np.maximum(delivered[:, -1:], 1e-9)
-    at = bucket_of((now_us - watch.start_us) / SECOND)
-    expected = share[:, np.where(WIDE[at], np.maximum(at - 1, 0), at)].T * forecast
+
+    def due(at_us: int) -> NDArray[np.float64]:
+        at = bucket_of((at_us - watch.start_us) / SECOND)
+        return share[:, np.where(WIDE[at], np.maximum(at - 1, 0), at)].T * forecast
+
+    expected = due(now_us)
     short = expected - counts
     chance = MISSING_DEVIATIONS * np.sqrt(np.maximum(watch._unevenness, 1) * expected)
     whole = watch.start_us >= (watch._whole_from_us or 0)
     short = np.where((short > chance) & whole[:, None], short, 0)
+    for column in range(1, counts.shape[1]):
+        last_us = int(watch._last_us[column])
+        unsent = forecast[column] * (now_us - last_us) / SECOND
+        if unsent / max(watch._unevenness[column], 1) > SILENT_ROWS:
+            silent = (expected - due(last_us))[:, column]
+            silent = np.where(whole & (silent > SILENT_SHARE * forecast[column]), silent, 0)
+            short[:, column] = np.maximum(short[:, column], silent)
     most: NDArray[np.float64] = np.maximum(short[:, 0], short[:, 1:].sum(axis=1))
     return most
 
@@ -154,10 +170,38 @@ def test_a_stall_shows_in_its_first_seconds_long_before_its_rows_come() -> None:
     assert all(glance.total > 0.7 * RATE for glance in shown[503 - 1 :])
 
 
-def test_a_partition_of_few_rows_is_not_missed_where_chance_could_explain_it() -> None:
+def test_of_a_partition_of_few_rows_half_is_not_missed_where_chance_could_explain_it() -> None:
     """Four deviations of ten rows are more than ten rows."""
-    shown = list(watched(520, stall(500, 540, 1), rates=(80.0, 10.0)))
+
+    def half(event_s: NDArray[np.float64], part: Int64s) -> NDArray[np.float64]:
+        return np.where((event_s >= 500) & (part == 1) & (np.arange(len(event_s)) % 2 == 0), 30.0, 0.0)
+
+    shown = list(watched(520, half, rates=(80.0, 10.0)))
     assert all(glance.total == 0 for glance in shown[400:])
+
+
+@pytest.mark.parametrize("rate", [10.0, 2.0])
+def test_but_when_it_is_silent_it_is_missed_as_soon_as_chance_no_longer_explains_it(rate: float) -> None:
+    """Twelve rows unsent: a gap that long comes once in 160,000. What it would have sent since is missing."""
+    shown = list(watched(530, stall(500, 540, 1), rates=(80.0, rate)))
+    assert sum(glance.total > 0 for glance in shown[400 : 500 - 1]) <= 2
+    seen = 500 + int(SILENT_ROWS / rate) + 4
+    for glance in shown[seen:]:
+        unsent = rate * (glance.now - 500)
+        assert 0.5 * unsent < glance.total < 1.3 * unsent
+
+
+def test_a_partition_that_is_silent_for_longer_than_anything_is_waited_for_has_stopped() -> None:
+    """From then on nothing is missed, and when it returns it is new: its forecast begins again."""
+    watch = Missing(SECOND, SECOND, SPAN)
+    stopped = dict.fromkeys((False, True), 0)
+    for glance in watched(900, stall(500, 800, 1), rates=(80.0, 40.0), missing=watch):
+        if 510 <= glance.now <= 590 or glance.now > 603:
+            stopped[watch.stopped] += glance.total > 0
+        if glance.now in (590, 610):
+            assert watch.stopped == (glance.now == 610)
+    assert stopped[False] > 70
+    assert stopped[True] <= 2
 
 
 def test_a_burst_over_all_partitions_shows_in_their_sum() -> None:
@@ -213,7 +257,7 @@ def test_a_stream_met_in_its_midst_misses_nothing_of_what_came_before() -> None:
         watch.advance(1)
         starts = np.arange(now - 40, now) if now == 100 else np.array([now - 1])
         watch.add(now * SECOND, 0 * starts, starts * SECOND, 0 * starts + 50)
-        assert not watch.shortfall(now * SECOND).any(), f"{now - 100} s after the start"
+        assert not watch.shortfall(now * SECOND, LONGEST).any(), f"{now - 100} s after the start"
 
 
 @pytest.mark.parametrize("lag", [5.0, 20.0, 47.0])
@@ -263,7 +307,7 @@ def test_no_more_cohorts_are_kept_than_stated_even_if_nothing_is_closed() -> Non
         watch.advance(1)
         starts = np.arange(now, now + 100) * SECOND
         watch.add((now + 100) * SECOND, np.zeros(100, np.int64), starts, np.full(100, 3, np.int64))
-        assert len(watch.shortfall((now + 100) * SECOND)) == len(watch.start_us) <= MAX_COHORTS
+        assert len(watch.shortfall((now + 100) * SECOND, LONGEST)) == len(watch.start_us) <= MAX_COHORTS
     assert len(watch.start_us) == MAX_COHORTS
     np.testing.assert_array_equal(np.diff(watch.start_us), SECOND)
 
@@ -287,7 +331,7 @@ def test_a_row_dated_ahead_opens_no_cohort(ahead: int) -> None:
     before = watch.start_us.copy()
     watch.add(100 * SECOND, np.array([0]), np.array([(100 + ahead) * SECOND]), np.array([1]))
     np.testing.assert_array_equal(watch.start_us, before)
-    assert not watch.shortfall(100 * SECOND).any()
+    assert not watch.shortfall(100 * SECOND, LONGEST).any()
 
 
 def test_rows_of_a_cohort_that_was_closed_do_not_open_it_again() -> None:

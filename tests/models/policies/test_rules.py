@@ -52,7 +52,8 @@ class Driven:
             self.batches.append((now_us, keys, counts))
         self.rules.emit(now_us)
         missing = np.zeros(len(self.rules.key_us)) if short is None else short(now_us, self.rules.key_us)
-        self.rules.decide(now_us, now_us + DELAY_US, missing, elapsed)
+        longest = self.rules.longest_hold(elapsed, stopped=False)
+        self.rules.decide(now_us, now_us + DELAY_US, missing, elapsed, longest)
         self.decided.append((now_us + DELAY_US, self.rules.watermark_us))
         self.walls.append(now_us)
 

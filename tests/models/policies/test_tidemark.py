@@ -13,7 +13,11 @@ from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.run import BacktestRun, run
 from tidemark.models.backtest.score import BacktestScore, meets, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
-from tidemark.models.live_defaults import LONGEST_HOLD_MARGIN, LONGEST_HOLD_SPANS
+from tidemark.models.live_defaults import (
+    LONGEST_HOLD_MARGIN,
+    LONGEST_HOLD_SPANS,
+    LONGEST_HOLD_SPANS_AFTER_STOP,
+)
 from tidemark.models.operators import Int64s, RowLevel, TimeWindow, session, sliding, tumbling
 from tidemark.models.policies.catalogue import make_policy
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
@@ -303,7 +307,10 @@ def silent_after(seconds: int, silence: int) -> Trace:
 
 
 def test_the_last_windows_of_a_stream_that_falls_silent_close_in_a_stated_time() -> None:
-    """The longest hold: ten spans, or a quarter longer than any row was ever seen to take, whichever is more."""
+    """The longest hold: ten spans, or a quarter longer than any row was ever seen to take, whichever is more.
+
+    Counted from the last row: by then every partition has stopped.
+    """
     trace = silent_after(900, 900)
     arrivals = counted(trace, setup())
     found = run(arrivals, setup(), Tidemark(setup()))
@@ -357,6 +364,38 @@ def test_who_slept_through_a_silence_decides_nearly_as_who_watched_it() -> None:
         assert mark is not None
         marks.append(mark)
     assert abs(marks[0] - marks[1]) <= 10 * SECOND
+
+
+@pytest.mark.parametrize(("seed", "seconds"), [(9, 1_800), (7, 2_700)])
+def test_the_first_joint_stall_is_held_already_at_three_nines(seed: int, seconds: int) -> None:
+    """The rows of one stall that is let go are more than the budget: to repay them, all that follows would wait."""
+    asked = setup(target_ppm=999_000)
+    arrivals = counted(synthetic("joint", seed, seconds=seconds), asked)
+    found = score(arrivals, asked, run(arrivals, asked, Tidemark(asked)))
+    lowest = clairvoyant(arrivals, asked)
+    assert found.latency_mean_us is not None
+    assert lowest is not None
+    assert meets(asked, found), found.completeness
+    assert found.latency_mean_us < 1.35 * lowest
+
+
+def test_partitions_that_rest_and_return_do_not_make_everything_wait() -> None:
+    """The first rest looks like a stall and is waited for as long as any; the next one less, and no return at all."""
+    asked = setup(target_ppm=999_000)
+    trace = synthetic("shifts", 3, rate=100, seconds=7_200)
+    arrivals = counted(trace, asked)
+    found = run(arrivals, asked, Tidemark(asked))
+    seconds = np.maximum(found.emit_wall_us - arrivals.keys_us, 0) / SECOND
+    own = trace.arrival_time_us[trace.partition == 5]
+    rests = [(int(own[at]), int(own[at + 1])) for at in np.flatnonzero(np.diff(own) > 600 * SECOND)]
+    assert len(rests) == 2
+    for (begun, ended), spans in zip(rests, (LONGEST_HOLD_SPANS, LONGEST_HOLD_SPANS_AFTER_STOP), strict=True):
+        longest = spans * SPAN + LIVE_DELAY
+        stopped = begun + longest * SECOND
+        held = seconds[(arrivals.keys_us > begun) & (arrivals.keys_us < stopped)]
+        assert 2 * SPAN < held.max() <= longest, "a stall would have looked the same"
+        on_time = (arrivals.keys_us > stopped) & (arrivals.keys_us < ended + 300 * SECOND)
+        assert seconds[on_time].max() <= SPAN
 
 
 # -- reasons -------------------------------------------------------------------------------------------------
