@@ -51,7 +51,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast soak test-spark smoke matrix lint lint-page format bench lock archive wheel manifests docs picture tools jars services clean
+.PHONY: help venv demo test test-fast soak test-spark smoke matrix lint lint-page format bench bench-policy lock archive wheel manifests docs picture tools jars services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -147,6 +147,9 @@ format: $(STAMP) ## format the code and mend what ruff and ESLint can
 
 bench: $(STAMP) ## run the benches (tests/bench/bench_*.py) and print their figures
 	@$(BIN)/pytest tests/bench -o python_files='bench_*.py' -m bench -s $(ARGS)
+
+bench-policy: $(STAMP) ## the live policy beside its yardsticks, over hours; goes on where it stopped (ARGS=--quick: minutes)
+	@PYTHONPATH=tests $(BIN)/python -m support.policy_bench $(ARGS)
 
 UV_COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header $(ARGS)
 
