@@ -143,7 +143,9 @@ class Missing:
         newest_us = now_us - (now_us - int(self.start_us[0])) % self._granule_us
         self._open_cohorts(int(self.start_us[0]), newest_us)
         silence = (now_us - self._last_us) / self._trigger_us
-        self._forget_stopped(silence, longest)
+        silent = self._silent(self._forecast(), silence)
+        if len(silent):
+            silent = self._without_stopped(silent, silence, longest)
         counts, forecast = self._open.counts, self._forecast()
         # Whatever its age, a cohort with this many rows of a partition has enough of them. That leaves few to look at:
         # the young ones, and those that are short.
@@ -158,9 +160,12 @@ class Missing:
         # A stall of one partition shows in that partition first, a burst over all of them in the sum.
         single = column != _STREAM
         missing = np.bincount(cohort[single], short[single], len(counts)).astype(np.float64)
-        for one in self._silent(forecast, silence).tolist():
-            counted = np.bincount(cohort[column == one], short[column == one], len(counts))
-            missing += np.maximum(self._unsent(now_us, one, forecast[one]) - counted, 0)
+        if len(silent):
+            unsent = self._unsent(now_us, silent) * forecast[silent]
+            found = np.searchsorted(silent, column)
+            of_silent = single & np.isin(column, silent)
+            unsent[cohort[of_silent], found[of_silent]] -= short[of_silent]
+            missing += np.maximum(unsent, 0).sum(axis=1)
         missing[cohort[~single]] = np.maximum(missing[cohort[~single]], short[~single])
         missing[self.start_us < (self._whole_from_us or 0)] = 0
         return missing
@@ -171,22 +176,31 @@ class Missing:
         unsent[_STREAM] = 0
         return np.flatnonzero(unsent > SILENT_ROWS)
 
-    def _unsent(self, now_us: int, column: int, forecast: float) -> Float64s:
-        """Return the rows of each cohort that a silent partition would have sent since its last, shape (cohorts,)."""
-        cohort = np.arange(len(self.start_us))
-        columns = np.full(len(cohort), column)
-        before = self._delivered(int(self._last_us[column]), cohort, columns)
-        share = self._delivered(now_us, cohort, columns) - before
-        unsent: Float64s = np.where(share > SILENT_SHARE, share, 0) * forecast
-        return unsent
+    def _unsent(self, now_us: int, silent: NDArray[np.intp]) -> Float64s:
+        """Return the share of each cohort that partitions have withheld since their last rows, (cohorts, silent)."""
+        up_to = np.cumsum(self._profile[silent], axis=1, dtype=np.float64)
+        up_to /= np.maximum(up_to[:, -1:], 1e-9)
+        share = up_to[:, self._bucket(now_us)].T
+        last_us = self._last_us[silent]
+        # Most fell silent together.
+        for since_us in np.unique(last_us).tolist():
+            together = last_us == since_us
+            share[:, together] -= up_to[together][:, self._bucket(since_us)].T
+        share[share <= SILENT_SHARE] = 0
+        return share
 
-    def _forget_stopped(self, silence: Float64s, longest: float) -> None:
-        stopped = self._silent(self._forecast(), np.where(silence > longest, silence, 0))
+    def _without_stopped(
+        self, silent: NDArray[np.intp], silence: Float64s, longest: float
+    ) -> NDArray[np.intp]:
+        """Forget those of the silent columns that have stopped, and return the others."""
+        gone = silence[silent] > longest
+        stopped = silent[gone]
         self._rows[_STREAM] = max(self._rows[_STREAM] - self._rows[stopped].sum(), 0)
         self._rows[stopped] = 0
         # What it sends when it returns may be a backlog, which does not show its pace.
         self._learned_from_us[stopped] = _NEVER_US
         self.stopped = self.stopped or len(stopped) > 0
+        return silent[~gone]
 
     def close(self, now_us: int, until_us: int) -> None:
         """Forget the cohorts that start before ``until_us``, and learn from them how uneven cohorts are."""
@@ -212,14 +226,19 @@ class Missing:
         """Return which share of its rows a cohort of a partition has usually delivered by now, shape (pairs,)."""
         if not len(cohort):
             return np.empty(0)
-        at = bucket_of((now_us - self.start_us) / self._trigger_us)
-        # Inside a wide bucket, rows that belong to it may still come.
-        at = np.where(WIDE[at], np.maximum(at - 1, 0), at)[cohort]
+        at = self._bucket(now_us)[cohort]
         columns, row = np.unique(column, return_inverse=True)
         profile = self._profile[columns]
         up_to = np.cumsum(profile[:, : int(at.max()) + 1], axis=1, dtype=np.float64)
         share: Float64s = up_to[row, at] / np.maximum(profile.sum(axis=1, dtype=np.float64), 1e-9)[row]
         return share
+
+    def _bucket(self, now_us: int) -> NDArray[np.intp]:
+        """Return the bucket up to which the rows of each open cohort have been delivered, shape (cohorts,)."""
+        at = bucket_of((now_us - self.start_us) / self._trigger_us)
+        # Inside a wide bucket, rows that belong to it may still come.
+        bucket: NDArray[np.intp] = np.where(WIDE[at], np.maximum(at - 1, 0), at)
+        return bucket
 
     def _chance(self, expected: Float64s, column: Int64s | slice = _ALL) -> Float64s:
         """Return by how many rows chance alone may leave a partition short of what is expected of it."""

@@ -225,7 +225,7 @@ class RuleSet:
         because a silence then need not be a stall.
         """
         rare = LONGEST_HOLD_SHARE_OF_BUDGET * self._budget_share * self.rows_a_key(elapsed)
-        beyond = self._stragglers.beyond()[-1, 0, ZERO:]
+        beyond = self._stragglers.longest_beyond()[ZERO:]
         longest_seen = float(WAIT[ZERO + int(np.argmax(beyond <= rare))])
         spans = LONGEST_HOLD_SPANS_AFTER_STOP if stopped else LONGEST_HOLD_SPANS
         return max(LONGEST_HOLD_MARGIN * longest_seen, spans * self._span)

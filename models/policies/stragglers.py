@@ -51,9 +51,18 @@ class Stragglers:
 
     def beyond(self) -> Float64s:
         """Return the rows that a key gets after each bucket, shape (memories, kinds, BUCKETS)."""
+        return self._beyond(slice(None), slice(None))
+
+    def longest_beyond(self) -> Float64s:
+        """Return the same of the last memory and the first kind, shape (BUCKETS,)."""
+        longest: Float64s = self._beyond(slice(-1, None), slice(0, 1))[0, 0]
+        return longest
+
+    def _beyond(self, memories: slice, kinds: slice) -> Float64s:
+        keys = self._keys[memories]
         # No key was old enough to show some ages; keys from before the stream was observed may have shown them.
-        keys = np.where(self._keys > 0, self._keys, self._keys.max(axis=1, keepdims=True))
-        rows = self._rows / np.maximum(keys, 1e-9)[:, None, :]
+        keys = np.where(keys > 0, keys, keys.max(axis=1, keepdims=True))
+        rows = self._rows[memories, kinds] / np.maximum(keys, 1e-9)[:, None, :]
         after = np.zeros(rows.shape)
         after[:, :, :-1] = np.cumsum(rows[:, :, :0:-1], axis=2)[:, :, ::-1]
         return after

@@ -204,3 +204,13 @@ def test_rows_of_one_bucket_may_come_in_any_order() -> None:
     found.add(np.array([1.0, 30.0, 1.1]), counts)
     other.add(np.array([30.0, 1.1, 1.0]), counts[:, [1, 2, 0]])
     np.testing.assert_array_equal(found.beyond(), other.beyond())
+
+
+def test_the_longest_memory_by_itself_is_the_last_of_all() -> None:
+    found = Stragglers([3.0, FOREVER], 2, 1.0)
+    dice = np.random.default_rng(4)
+    for now in range(1, 60):
+        found.advance(1, now)
+        found.add(dice.uniform(-5, 50, 20), dice.integers(1, 9, (2, 20)).astype(np.float64))
+    np.testing.assert_array_equal(found.longest_beyond(), found.beyond()[-1, 0])
+    assert not np.array_equal(found.longest_beyond(), found.beyond()[0, 0])
