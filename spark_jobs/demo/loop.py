@@ -19,7 +19,7 @@ from tidemark.spark_jobs.demo.outcome import Outcome, outcome_of, read_sink
 from tidemark.spark_jobs.demo.plan import Plan
 from tidemark.spark_jobs.demo.replaying import Job, Run, check
 from tidemark.spark_jobs.demo.view import View, comparison
-from tidemark.spark_jobs.demo.what_if import LIVE, WhatIf
+from tidemark.spark_jobs.demo.what_if import LIVE, TraceReplays
 
 JOB, STREAM = "demo", "fleet"
 _RECOMMENDATION_SECONDS = 180
@@ -59,7 +59,7 @@ class Loop:
             )
         status = self.controller.get()
         between_us = (guessed.watermark_ms * 1_000, recommended.watermark_ms * 1_000)
-        what_if = WhatIf(self.plan, self.job.operator, self.target_ppm)
+        what_if = TraceReplays(self.plan, self.job.operator, self.target_ppm)
         columns = {
             "too small": self._outcome(guessed, self.guess_ms, 0),
             "safe": what_if.outcome(f"fixed:{self.safe_ms}ms", between_us, self.safe_ms),

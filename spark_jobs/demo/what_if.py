@@ -17,7 +17,7 @@ LIVE = "tidemark"
 """The policy that steers a job in Live, by the name that the backtest has for it."""
 
 
-class WhatIf:
+class TraceReplays:
     """Replays of one trace.
 
     Args:

@@ -9,22 +9,22 @@ import pytest
 from tidemark.models.operators import TimeWindow
 from tidemark.spark_jobs.demo.generator import START_US, generate
 from tidemark.spark_jobs.demo.plan import plan_of
-from tidemark.spark_jobs.demo.what_if import LIVE, WhatIf
+from tidemark.spark_jobs.demo.what_if import LIVE, TraceReplays
 
 SECOND = 1_000_000
 WINDOW = TimeWindow(10 * SECOND, 10 * SECOND)
 
 
 @pytest.fixture(scope="module")
-def what_if() -> WhatIf:
-    return WhatIf(plan_of(Path("trace"), generate(300, 400, 1), 3 * SECOND), WINDOW, 995_000)
+def what_if() -> TraceReplays:
+    return TraceReplays(plan_of(Path("trace"), generate(300, 400, 1), 3 * SECOND), WINDOW, 995_000)
 
 
 SECOND_HALF = (START_US + 150 * SECOND, START_US + 290 * SECOND)
 """The windows that the second run of ``tidemark demo`` closes."""
 
 
-def test_the_replay_of_a_bound_is_what_spark_does_with_it(what_if: WhatIf) -> None:
+def test_the_replay_of_a_bound_is_what_spark_does_with_it(what_if: TraceReplays) -> None:
     """A real run of the demonstration printed these figures for 8.03 s."""
     found = what_if.outcome("fixed:8.03s", SECOND_HALF)
     assert (found.rows, found.lost) == (56_019, 155)
@@ -32,7 +32,7 @@ def test_the_replay_of_a_bound_is_what_spark_does_with_it(what_if: WhatIf) -> No
     assert round(found.latency_us / SECOND, 2) == 13.11
 
 
-def test_a_safe_bound_loses_nothing_and_waits_and_live_does_neither(what_if: WhatIf) -> None:
+def test_a_safe_bound_loses_nothing_and_waits_and_live_does_neither(what_if: TraceReplays) -> None:
     safe, live = what_if.outcome("fixed:60s", SECOND_HALF, 60_000), what_if.outcome(LIVE, SECOND_HALF)
     assert (safe.lost, safe.bound_ms, live.bound_ms) == (0, 60_000, None)
     assert safe.completeness == 1
@@ -43,7 +43,7 @@ def test_a_safe_bound_loses_nothing_and_waits_and_live_does_neither(what_if: Wha
     assert live.latency_us < safe.latency_us / 3
 
 
-def test_only_the_windows_that_are_asked_for_count(what_if: WhatIf) -> None:
+def test_only_the_windows_that_are_asked_for_count(what_if: TraceReplays) -> None:
     found = what_if.outcome("fixed:2s", (START_US, START_US + 20 * SECOND))
     assert found.windows == 2
     nothing = what_if.outcome("fixed:2s", (START_US, START_US))
