@@ -420,7 +420,10 @@ def test_the_dashboards_are_where_grafanas_sidecar_looks() -> None:
         board = found[f"ConfigMap/tidemark-dashboard-{path.stem}"]
         assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
         assert board["metadata"]["annotations"] == {"grafana_folder": "Tidemark"}
-        assert board["data"] == {f"tidemark-{path.name}": path.read_text(encoding="utf-8").strip()}
+        text = (
+            path.read_text(encoding="utf-8").replace("http://localhost:8642", "https://example.org").strip()
+        )
+        assert board["data"] == {f"tidemark-{path.name}": text}
 
 
 def test_the_rules_are_all_of_those_that_prometheus_gets_by_file() -> None:

@@ -40,6 +40,9 @@ def expressions() -> Iterator[tuple[str, str]]:
         for target in panel["targets"]:
             yield where, target["expr"]
     for name, board in BOARDS.items():
+        for annotation in board["annotations"]["list"]:
+            if annotation.get("type") != "dashboard":
+                yield f"{name}: {annotation['name']}", annotation["expr"]
         for variable in board["templating"]["list"]:
             if variable["type"] == "query":
                 yield f"{name}: ${variable['name']}", variable["query"]["query"]
@@ -61,6 +64,8 @@ def test_every_metric_and_label_that_a_panel_asks_for_exists(where: str, express
     assert named - known == set()
     assert named or "ALERTS{" in expression
     labels = {label for name in named & set(LABELS) for label in LABELS[name]} | OF_PROMETHEUS
+    if "ALERTS{" in expression:
+        labels |= {"severity", "spark_job", "stream"}
     if named & recorded():
         labels |= OF_SLOTH | {"spark_job", "stream"}
     asked = set(re.findall(r'(\w+)(?:=~|!~|!=|=)"', expression))
@@ -132,6 +137,25 @@ def test_panels_lie_beside_each_other_and_have_ids_of_their_own(name: str) -> No
 def test_links_between_dashboards_lead_somewhere() -> None:
     text = json.dumps(list(BOARDS.values()))
     assert set(re.findall(r"/d/([\w-]+)", text)) <= {board["uid"] for board in BOARDS.values()}
+
+
+def test_the_link_to_the_page_leads_to_the_stream_that_is_shown() -> None:
+    (link,) = [link for link in BOARDS["stream"]["links"] if link["title"] == "Tidemark's page"]
+    assert link["url"] == "${tidemark}/#/streams/${spark_job:percentencode}/${stream:percentencode}"
+    (variable,) = [one for one in BOARDS["stream"]["templating"]["list"] if one["name"] == "tidemark"]
+    # The chart puts the controller's address in its place.
+    assert variable["query"] == variable["current"]["value"] == "http://localhost:8642"
+
+
+def test_annotations_say_when_the_bound_changed_and_what_fired() -> None:
+    named = {name: [one["name"] for one in board["annotations"]["list"]] for name, board in BOARDS.items()}
+    assert set(named["stream"]) >= {"Bound published", "Rollout", "Alerts"}
+    assert "Alerts" in named["fleet"]
+    for board in BOARDS.values():
+        for one in board["annotations"]["list"]:
+            labels = set(re.findall(r"\{\{(\w+)\}\}", f"{one.get('titleFormat')} {one.get('textFormat')}"))
+            grouped = re.findall(r"\bby \(([^()]*)\)", one.get("expr", ""))
+            assert labels <= {label.strip() for names in grouped for label in names.split(",")}, one["name"]
 
 
 def test_grafana_is_given_where_the_dashboards_and_the_source_are() -> None:
