@@ -131,5 +131,9 @@ def future_rows(df: DataFrame, event_time: str, arrival_time: str, allowance: st
 
 
 def _interpreted(value: Column) -> Column:
-    """Return ``value`` as Spark evaluates it without compiling it: what a sum of no numbers began with."""
-    return F.aggregate(F.array().cast("array<int>"), value, lambda begun, _: begun)
+    """Return ``value`` as Spark evaluates it without compiling it: as what is made of two arrays of one element.
+
+    ``zip_with`` is interpreted from 4.0 to 4.3, ``aggregate`` before 4.3 alone.
+    """
+    one = F.array(F.lit(0))
+    return F.zip_with(one, one, lambda _left, _right: value)[0]

@@ -14,6 +14,7 @@ from tidemark.models.granules import Granules
 from tidemark.models.operators import TimeWindow, tumbling
 from tidemark.spark_jobs import adaptive, adaptive_watermark
 from tidemark.spark_jobs.key_counts import HISTOGRAM_NUMERIC, KeyCounter, key_counter
+from tidemark.spark_jobs.live.future_rows import FutureRowRule
 from tidemark.spark_jobs.private_names import PRIVATE_NAMES, PrivateName, find
 from tidemark.spark_jobs.tap import Tap
 from tidemark.spark_jobs.this_spark import why_no_live
@@ -22,7 +23,7 @@ from support.live_comparisons import LiveCompared, compare_ledger, compare_sink,
 from support.live_operators import FOUR, KINDS, stream_of, windows
 from support.live_streams import Input, LiveJob, groups_of, trailing_batches
 from support.soak import with_soak
-from support.spark_streams import EPOCH_US
+from support.spark_streams import EPOCH_US, SCHEMA, Row, write_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,6 +53,37 @@ def test_in_mode_off_the_watermark_is_spark_s_own_and_the_ledger_equals_the_sink
     assert wrong == []
     assert {applied.mode for applied in job.recorded["in"].acknowledgements} == {"Off"}
     assert min(compared.late, compared.no_data, compared.emitted) > 0
+
+
+@pytest.mark.versions
+def test_the_clock_of_a_batch_is_no_part_of_the_code_that_spark_compiles(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Code that was compiled anew for each batch would begin cold in each."""
+    for number in range(FILES):
+        write_batch(tmp_path / "in", number, [Row(number, 0, EPOCH_US + number)])
+    jvm: Any = SparkContext._jvm
+    compiled = jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
+    pieces: list[int] = []
+    clocks: set[object] = set()
+
+    def collect(df: DataFrame, _: int) -> None:
+        clocks.update(row["now"] for row in df.collect())
+        pieces.append(compiled.getCount())
+
+    source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(tmp_path / "in"))
+    # Always ahead, so it becomes the clock.
+    times = source.select(F.timestamp_micros(F.col("id") + (1 << 60)).alias("now"))
+    set_back = FutureRowRule("now", 60_000_000).set_back(times, 1_000_000, "left")
+    query = set_back.writeStream.foreachBatch(collect)
+    running = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        running.processAllAvailable()
+    finally:
+        running.stop()
+
+    assert len(clocks) == FILES, "each batch had another clock"
+    assert pieces == pieces[:1] * FILES
 
 
 @pytest.mark.versions
