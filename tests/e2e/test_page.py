@@ -105,8 +105,8 @@ def _drag(page: Page) -> None:
         page.mouse.move(box["x"] + box["width"] / 2 + 20 * step, box["y"] + 60)
     page.mouse.up()
     assert int(slider.get_attribute("aria-valuenow") or "0") > before
-    expect(page.locator(".preview.waiting")).to_have_count(0)
-    expect(page.locator(".preview .sentence")).not_to_be_empty()
+    expect(page.locator(".preview.pending")).to_have_count(0)
+    expect(page.locator(".preview-words")).not_to_be_empty()
 
 
 def _events(controller: ControllerProcess, kind: str) -> list[dict[str, Any]]:
