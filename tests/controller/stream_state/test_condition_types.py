@@ -35,13 +35,16 @@ def test_a_condition_with_an_alert_is_a_problem_and_only_a_critical_one_may_page
         assert BY_NAME[found.alert].severity == "ticket" or found.severity == "critical"
 
 
-def test_alerts_without_a_condition_are_about_rows_over_time_or_about_the_controller() -> None:
+def test_alerts_without_a_condition_are_about_rows_over_time_or_about_rollouts() -> None:
     alone = {alert.name for alert in ALERTS if alert.notified} - {
         kind.alert for kind in CONDITION_TYPES.values()
     }
     assert alone == {
+        "TidemarkApprovalPending",
         "TidemarkCompletenessBudgetBurn",
         "TidemarkCompletenessBudgetSpent",
+        "TidemarkPredictionWrong",
+        "TidemarkRolledBack",
         "TidemarkWatermarkStandsStill",
     }
 
