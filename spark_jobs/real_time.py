@@ -13,12 +13,11 @@ from tidemark.spark_jobs.binding import Binding
 def why_not_real_time(binding: Binding) -> str | None:
     """Return why a stream cannot run in real-time mode, and what to do about it; None where it can."""
     if binding.ceiling_ms is not None:
-        why, instead = "its control stream is a source that real-time mode does not read", "take ceiling= out"
+        why, instead = "its control stream is a source that Spark does not read in it", "take ceiling= out"
     elif binding.late is not None or binding.revised is not None:
-        why, instead = "late= needs a micro-batch", "take late= out"
+        why, instead = "late= has not been tried in it", "take late= out"
     elif binding.mode == "Restart":
-        why = "between two batches, where a query is restarted, real-time mode has rows on their way"
-        instead = "use mode OnRestart"
+        why, instead = "mode Restart has not been tried in it", "use mode OnRestart"
     else:
         return None
     return f"{why} (Spark 4.3.0); {instead}, or use a processing-time trigger"

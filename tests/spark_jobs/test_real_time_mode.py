@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidemark.models.operators import Operator, row_level, tumbling
 from tidemark.spark_jobs import adaptive_watermark, flush
+from tidemark.spark_jobs.late.revise import revise
 from tidemark.spark_jobs.this_spark import is_since
 
 from support.oracles import Ledger
@@ -147,19 +148,26 @@ def test_in_real_time_mode_the_ledger_equals_the_sink_over_a_restart_with_anothe
     assert {report.bound_ms for report in sink.reports} == {3_000, 6_000}
 
 
-def test_a_live_query_is_stopped_in_real_time_mode_with_the_reason(
-    spark: SparkSession, tmp_path: Path
+@pytest.mark.parametrize(
+    ("given", "instead"),
+    [
+        ({"ceiling": "1 hour", "mode": "Live"}, "take ceiling= out"),
+        ({"mode": "Restart"}, "use mode OnRestart"),
+        ({"late": revise(grace="1 hour")}, "take late= out"),
+    ],
+    ids=["Live", "Restart", "versions"],
+)
+def test_what_real_time_mode_cannot_have_is_stopped_with_the_reason(
+    spark: SparkSession, tmp_path: Path, given: dict[str, Any], instead: str
 ) -> None:
-    live = adaptive_watermark(
-        "ts", "3 seconds", tumbling("5 seconds"), ceiling="1 hour", mode="Live", sink=RecordingSink()
-    )
+    replacement = adaptive_watermark("ts", "3 seconds", tumbling("5 seconds"), sink=RecordingSink(), **given)
     query = (
-        _windows(_Source(spark).rows.transform(live))
+        _windows(_Source(spark).rows.transform(replacement))
         .writeStream.format("console")
         .outputMode("update")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .trigger(realTime="5 seconds")  # type: ignore[call-overload]  # not in the stubs of 4.2
         .start()
     )
-    with pytest.raises(StreamingQueryException, match="take ceiling= out, or use a processing-time trigger"):
+    with pytest.raises(StreamingQueryException, match=f"{instead}, or use a processing-time trigger"):
         query.awaitTermination()
