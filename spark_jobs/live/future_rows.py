@@ -5,7 +5,7 @@ logs it) and, where rows carry the broker's own timestamp, by that. What is foun
 aside: then ``future_rows`` returns the same rows to a query of their own.
 
 The batch's clock is another constant in each batch, and Spark writes constants into the code it makes for the rows: a
-stage with the clock in it would be compiled, and begin cold, in every batch (some 100 ms of CPU). So the clock is
+stage with the clock in it would be compiled, and begin cold, in every batch (140 ms of CPU). So the clock is
 wrapped in a function that Spark interprets, of which the code has a reference alone. It is read above the tap, and by
 whole granules, so that the tap's counts tell which rows were found.
 """
