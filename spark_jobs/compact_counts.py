@@ -3,7 +3,8 @@
 Keys are sorted, so that most of them are the one before plus a step, and only the count has to be written. 96,000
 pairs of partition and granule take 0.3 MB, where a JSON object for each of them took 3.7 MB.
 
-``3:12 15 9 /7:1`` are 12 rows of key 3, 15 and 9 rows of the two next ones, and a row of key 7 of the next name.
+``/3:12 15 9 /7:1`` are 12 rows of key 3, 15 and 9 rows of the two next ones, and a row of key 7 of the next name, or of
+the same one where numbers are too far apart to be subtracted.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pyspark.sql import functions as F
 Key = int | tuple[str, int]
 """A number, or a name and a number."""
 
-_NEXT_NAME, _DELTA, _SEPARATOR = "/", ":", " "
+_ANEW, _DELTA, _SEPARATOR = "/", ":", " "
 
 NAME_AND_NUMBER = ":"
 """What separates name and number in a key that is text; the number comes last and does not have it."""
@@ -47,7 +48,7 @@ def compacted(entries: Column, *, named: bool, step: int) -> Column:
         lambda sorted_: F.struct(
             _cells(sorted_, named, step).alias("cells"),
             F.transform(
-                F.filter(sorted_, lambda entry, index: _is_next_name(sorted_, entry, index)),
+                F.filter(sorted_, lambda entry, index: _begins(sorted_, entry, index, named)),
                 lambda entry: entry["name"],
             ).alias("names"),
         ),
@@ -61,14 +62,11 @@ def expanded(cells: str, names: Sequence[str] | None, step: int) -> Iterator[tup
         cells: what ``compacted`` wrote.
         names: the names of the keys; None where they are numbers.
         step: as it was when it was written.
-
-    Raises:
-        ValueError: when it is nothing that ``compacted`` writes.
     """
     number, left, name = 0, iter(names or ()), ""
     for cell in cells.split(_SEPARATOR) if cells else ():
-        if cell.startswith(_NEXT_NAME):
-            number, name, cell = 0, next(left), cell[1:]  # noqa: PLW2901 - the rest of it
+        if cell.startswith(_ANEW):
+            number, name, cell = 0, next(left, ""), cell[1:]  # noqa: PLW2901 - the rest of it
         delta, separator, count = cell.rpartition(_DELTA)
         number += int(delta) if separator else step
         yield (number if names is None else (name, number)), int(count)
@@ -84,16 +82,23 @@ def _named(entry: Column) -> Column:
     )
 
 
-def _is_next_name(sorted_: Column, entry: Column, index: Column) -> Column:
-    return (index == 0) | (F.get(sorted_, index - 1)["name"] != entry["name"])
+def _delta(sorted_: Column, entry: Column, index: Column) -> Column:
+    """Return the distance to the number before; null for the first one, and where no number is as large."""
+    return F.try_subtract(entry["item"], F.get(sorted_, index - 1)["item"])
+
+
+def _begins(sorted_: Column, entry: Column, index: Column, named: bool) -> Column:
+    """Return whether the number is written whole: it does not follow one before, or not of the same name."""
+    alone = _delta(sorted_, entry, index).isNull()
+    return alone | (F.get(sorted_, index - 1)["name"] != entry["name"]) if named else alone
 
 
 def _cells(sorted_: Column, named: bool, step: int) -> Column:
     def cell(entry: Column, index: Column) -> Column:
-        delta = entry["item"] - F.coalesce(F.get(sorted_, index - 1)["item"], F.lit(0))
-        first = _is_next_name(sorted_, entry, index) if named else F.lit(False)
-        written = F.when(first, F.concat(F.lit(_NEXT_NAME), entry["item"], F.lit(_DELTA)))
-        written = written.when(delta != step, F.concat(delta, F.lit(_DELTA)))
+        delta = _delta(sorted_, entry, index)
+        written = F.when(
+            _begins(sorted_, entry, index, named), F.concat(F.lit(_ANEW), entry["item"], F.lit(_DELTA))
+        ).when(delta != step, F.concat(delta, F.lit(_DELTA)))
         return F.concat(F.coalesce(written, F.lit("")), entry["count"])
 
     return F.array_join(F.transform(sorted_, cell), _SEPARATOR)

@@ -36,9 +36,9 @@ class CountedKeys:
     counts: list[tuple[Key, int]]
     """Each distinct key with its rows; wrong unless ``exact``."""
     rows: int
-    """All rows, with and without a key; always right."""
+    """All rows, with and without a key; right also where not ``exact``, unless the form of a sketch is not known."""
     null_rows: int
-    """Rows without a key; always right."""
+    """Rows without a key; right as ``rows`` is."""
     exact: bool
     """Whether all keys fitted."""
 
@@ -102,11 +102,12 @@ class ApproxTopK:
     def read(self, seen: Mapping[str, Any], step: int) -> CountedKeys:
         """Return the counts in what was observed."""
         top = seen["top"]
-        keyed_rows, complete = _sketch_state(bytes.fromhex(top["state"]))
+        state = _sketch_state(bytes.fromhex(top["state"]))
         null_rows = int(top["state"][-2 * _TAIL :], 16)
         counts = [*expanded(top["keys"]["cells"], top["keys"].get("names"), step)]
-        exact = complete and sum(count for _, count in counts) == keyed_rows
-        return CountedKeys(counts, keyed_rows + null_rows, null_rows, exact)
+        counted = sum(count for _, count in counts)
+        keyed_rows, complete = (counted, False) if state is None else state
+        return CountedKeys(counts, keyed_rows + null_rows, null_rows, complete and counted == keyed_rows)
 
 
 class HistogramNumeric:
@@ -161,10 +162,11 @@ def key_counter() -> KeyCounter:
     return APPROX_TOP_K if is_since(4, 1) else HISTOGRAM_NUMERIC
 
 
-def _sketch_state(sketch: bytes) -> tuple[int, bool]:
-    """Return how many rows a sketch took, and whether it still has every key; False for a form that is not known."""
-    known_form = sketch[1:3] == bytes((1, 10))  # of serialization, and of the family of sketches
+def _sketch_state(sketch: bytes) -> tuple[int, bool] | None:
+    """Return how many rows a sketch took, and whether it still has every key; None for a form that is not known."""
+    if sketch[1:3] != bytes((1, 10)):  # of serialization, and of the family of sketches
+        return None
     if sketch[0] & 0x3F == 1:
-        return 0, known_form
+        return 0, True
     rows, dropped = (int.from_bytes(sketch[at : at + 8], sys.byteorder) for at in (16, 24))
-    return rows, known_form and dropped == 0
+    return rows, dropped == 0
