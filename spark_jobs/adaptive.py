@@ -38,6 +38,8 @@ from tidemark.spark_jobs.listener import TidemarkListener
 from tidemark.spark_jobs.live.future_rows import FutureRowRule, Treatment
 from tidemark.spark_jobs.live.orders import Orders, mode_of
 from tidemark.spark_jobs.live.queries import LiveStream
+from tidemark.spark_jobs.query_plan import TAP_PREFIX
+from tidemark.spark_jobs.row_counter.counting import with_tap
 from tidemark.spark_jobs.session_kinds import SessionKind, kind_of
 from tidemark.spark_jobs.settings import JobSettings
 from tidemark.spark_jobs.tap import DEFAULT_MAX_KEYS, MAX_KEYS, Tap
@@ -131,7 +133,8 @@ def adaptive_watermark(
 
     def transform(df: DataFrame) -> DataFrame:
         spark = df.sparkSession
-        no_live = why_no_live() or _kind_of(spark, late).no_live
+        kind = _kind_of(spark, late)
+        no_live = why_no_live() or kind.no_live
         ceiling_ms = None if no_live else named_ceiling_ms
         arrival, arrival_type = _arrival(df, event_time, arrival_time)
         # Kafka's source has the column by default; another name was meant, and must be there.
@@ -176,7 +179,8 @@ def adaptive_watermark(
             )
         orders = Orders(chosen.answer, own_bound_ms, mode, settings.pin, make_watch)
         mode_now = mode_of(chosen.answer, mode)
-        metric = f"tidemark:{settings.stream}:{next(_numbers)}"
+        metric = f"{TAP_PREFIX}{settings.stream}:{next(_numbers)}"
+        compiled = kind.has_row_counter and settings.tap_kind == "compiled"
         listener = listener_of(spark)
         binding = Binding(
             job=settings.job,
@@ -200,8 +204,8 @@ def adaptive_watermark(
         )
         if revised is not None:
             versions = RevisedStream(revised, chosen, orders)
-            listener.bind(metric, replace(binding, orders=orders, revised=versions))
-            return tap.observe(df, metric).withWatermark(event_time, f"{versions.delay_ms} milliseconds")
+            binding = replace(binding, orders=orders, revised=versions)
+            return _bound(df, metric, listener, binding, versions.delay_ms, compiled=compiled)
         future = FutureRowRule(event_time, allowance_us, future_rows, arrival, arrival_type)
         if isinstance(late, Side):
             switch = late.follow(
@@ -222,11 +226,21 @@ def adaptive_watermark(
                     no_live or "the call has no ceiling=",
                     chosen.bound_ms,
                 )
-            listener.bind(metric, binding)
-            return tap.observe(df, metric).withWatermark(event_time, f"{chosen.bound_ms} milliseconds")
-        return _Live(ceiling_ms, idle_timeout_us, future, orders).plan(df, metric, listener, binding)
+            return _bound(df, metric, listener, binding, chosen.bound_ms, compiled=compiled)
+        return _Live(ceiling_ms, idle_timeout_us, future, orders, compiled).plan(
+            df, metric, listener, binding
+        )
 
     return transform
+
+
+def _bound(
+    df: DataFrame, metric: str, listener: TidemarkListener, binding: Binding, delay_ms: int, *, compiled: bool
+) -> DataFrame:
+    """Return ``df`` with tap and Spark's own watermark."""
+    tapped, counts = with_tap(df, binding.tap, metric, compiled=compiled)
+    listener.bind(metric, replace(binding, stage_counts=counts))
+    return tapped.withWatermark(binding.tap.event_time, f"{delay_ms} milliseconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +251,8 @@ class _Live:
     idle_timeout_us: int | None
     future: FutureRowRule
     orders: Orders
+    compiled: bool
+    """Whether rows are counted in the stage."""
 
     def plan(self, df: DataFrame, metric: str, listener: TidemarkListener, binding: Binding) -> DataFrame:
         """Return ``df`` with tap, ceiling and control stream."""
@@ -244,12 +260,13 @@ class _Live:
 
         path = channel_of(df.sparkSession).path
         if binding.mode != "Live":
-            listener.bind(metric, binding)
-            tapped = binding.tap.observe(df, metric)
+            tapped, counts = with_tap(df, binding.tap, metric, compiled=self.compiled)
+            listener.bind(metric, replace(binding, stage_counts=counts))
             return steered(tapped, binding.tap.event_time, binding.bound_ms, path, metric)
         future = self.future
         tap = future.counted_by(binding.tap)
-        listener.bind(metric, replace(binding, tap=tap, orders=self.orders))
+        tapped, counts = with_tap(future.mark(df), tap, metric, compiled=self.compiled)
+        listener.bind(metric, replace(binding, tap=tap, orders=self.orders, stage_counts=counts))
         listener.live.add(
             metric,
             LiveStream(
@@ -259,8 +276,14 @@ class _Live:
                 orders=self.orders,
             ),
         )
-        tapped = future.set_back(tap.observe(future.mark(df), metric), tap.granule_us, tap.cut)
-        return steered(tapped, tap.event_time, self.ceiling_ms, path, metric)
+        return steered(
+            tapped,
+            tap.event_time,
+            self.ceiling_ms,
+            path,
+            metric,
+            set_back=lambda marked: future.set_back(marked, tap.granule_us, tap.cut),
+        )
 
 
 def _countable(tap: Tap, df: DataFrame, stream: str) -> Tap:

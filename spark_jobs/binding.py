@@ -14,6 +14,7 @@ from tidemark.spark_jobs.late.revise import RevisedStream
 from tidemark.spark_jobs.late.switch import LateSwitch
 from tidemark.spark_jobs.live.orders import Orders
 from tidemark.spark_jobs.query_plan import Found, NoOperator
+from tidemark.spark_jobs.row_counter.counting import StageCounts
 from tidemark.spark_jobs.running_query import RunningQuery
 from tidemark.spark_jobs.tap import Tap
 
@@ -60,6 +61,8 @@ class Binding:
     """Whether its late rows are kept; None where the call names nothing to keep them with."""
     names_granule: bool = False
     """Whether the call names the granule, which reports have then too."""
+    stage_counts: StageCounts | None = None
+    """What the row counter counted; None where the tap observes."""
     chain_confirmed: bool = False
     """Whether the job confirms a chain that a watermark nearer to the newest rows may end."""
 

@@ -11,6 +11,7 @@ from tidemark.models.coupling import Chain, CoupledOperator, Coupling
 from tidemark.models.joins import JoinedQuery
 from tidemark.models.operators import Operator, RowLevel
 from tidemark.spark_jobs.columns import SESSION_WINDOW, TIME_WINDOW, delay_ms, is_event_time
+from tidemark.spark_jobs.query_plan import tap_at
 from tidemark.spark_jobs.scala import items
 
 _Node = Any
@@ -117,8 +118,9 @@ class _Reader:
         read = [self.read(child) for child in children]
         retention_ms, joins = max((one[:2] for one in read), default=(0, ()))
         metrics = frozenset[str]().union(*(one[2] for one in read))
-        if kind == "CollectMetrics":
-            metrics |= {str(node.name())}
+        tap = tap_at(node, kind)
+        if tap is not None:
+            metrics |= {tap}
         elif kind == "EventTimeWatermark":
             columns = [column for column in items(node.output()) if is_event_time(column)]
             self.delays.extend((delay_ms(column), metrics) for column in columns)

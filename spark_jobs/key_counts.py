@@ -8,6 +8,7 @@ whole numbers of 53 bits, no texts. A sum over the keys shows whether one of the
 
 from __future__ import annotations
 
+import base64
 import sys
 import zlib
 from collections import Counter
@@ -41,6 +42,8 @@ class CountedKeys:
     """Rows without a key; right as ``rows`` is."""
     exact: bool
     """Whether all keys fitted."""
+    whose: bool = True
+    """Whether it is known of which batch they are."""
 
 
 class KeyCounter(Protocol):
@@ -160,6 +163,15 @@ APPROX_TOP_K, HISTOGRAM_NUMERIC = ApproxTopK(), HistogramNumeric()
 def key_counter() -> KeyCounter:
     """Return the best counter that this Spark has. Its catalog is not asked, which may be far away, or refuse."""
     return APPROX_TOP_K if is_since(4, 1) else HISTOGRAM_NUMERIC
+
+
+def stage_counts(seen: Mapping[str, Any], step: int) -> CountedKeys:
+    """Return the counts in what ``row_counter`` counted; its form is ``BatchCounts.Sum.toJson``'s."""
+    names = seen.get("names")
+    if names is not None:
+        names = [base64.b64decode(name).decode(errors="replace") for name in names]
+    counts = [*expanded(seen["cells"], names, step)]
+    return CountedKeys(counts, seen["all"], seen["nulls"], exact=seen["exact"], whose=seen["known"])
 
 
 def _sketch_state(sketch: bytes) -> tuple[int, bool] | None:

@@ -134,6 +134,10 @@ class TidemarkListener(JsonListener):
             _log.log(query.unread_level, what, event.id)
             return
         found = {metric: found for metric, found in plan.operators.items() if metric in self._bindings}
+        for metric in found:
+            counts = self._bindings[metric].stage_counts
+            if counts is not None:
+                counts.forget(str(event.id))
         streams, rejected = self._judged(found, query, plan.watermarks)
         if found:
             bindings = self.bindings_in(plan)
@@ -269,6 +273,8 @@ class TidemarkListener(JsonListener):
         if progress.batchId <= run.last_batch:
             return
         taps = observed_in(progress, self._bindings, run.streams)
+        if "addBatch" in progress.durationMs:
+            taps |= self._counted(run, progress)
         if not taps:
             return
         run.last_batch = progress.batchId
@@ -287,6 +293,16 @@ class TidemarkListener(JsonListener):
             except Exception:  # noqa: BLE001 - the query goes on; the gap in batch ids shows the loss
                 _log.exception("stream %s: batch %d is not reported", binding.stream, progress.batchId)
         run.watermark_ms.pop(progress.batchId - 2, None)
+
+    def _counted(self, run: _Run, progress: StreamingQueryProgress) -> dict[str, str | None]:
+        """Return what row counters counted of a batch, by tap; None of one that had no row."""
+        found = {}
+        for metric in run.streams or list(self._bindings):
+            counts = self._bindings[metric].stage_counts
+            if counts is not None:
+                found[metric] = counts.take(str(progress.id), progress.batchId)
+        # Where the plan could not be read, the taps that have rows show which ones are in it.
+        return {metric: text for metric, text in found.items() if metric in run.streams or text is not None}
 
     def _report_stream(
         self, run: _Run, metric: str, binding: Binding, progress: StreamingQueryProgress, observed: str | None
@@ -317,10 +333,7 @@ class TidemarkListener(JsonListener):
                 binding.stream,
                 report.batch_id,
                 report.uncounted_rows,
-                "their event times are out of range"
-                if report.counts.partitions
-                else f"more than {binding.tap.max_keys} distinct (partition, granule) pairs; widen the granule or "
-                "raise max_keys",
+                counts.uncounted or "their event times are out of range",
             )
         binding.sink.report(report)
 

@@ -86,6 +86,11 @@ JOIN_HELPER = _named(
     "getStateWatermark",
     f"{_STREAMING}.StreamingSymmetricHashJoinHelper",
 )
+COMPILER = _named(
+    "the row counter that is compiled into a stage; rows are counted by observe, which costs three times as much",
+    "org.codehaus.janino.SimpleCompiler",
+    "setParentClassLoader cook getClassLoader getBytecodes",
+)
 PRIVATE_NAMES = (
     QUERY,
     _named(
@@ -122,6 +127,7 @@ PRIVATE_NAMES = (
     _named(_JOINS, f"{_CATALYST}.planning.ExtractEquiJoinKeys", "unapply"),
     SESSION,
     CHECKPOINT_FILES,
+    COMPILER,
 )
 """All of them."""
 

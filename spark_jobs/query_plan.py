@@ -43,6 +43,9 @@ _STATEFUL = _WITH_TIMEOUT | frozenset(
 )
 """Stateful operators, beside the join of two streams. All but an aggregate judge rows whatever their keys are."""
 
+TAP_PREFIX = "tidemark:"
+"""Beginning of the name of a tap: of an observed metric, or of the column of a row counter."""
+
 _SAMPLE_US = 1_767_225_601_234_567
 """Any time that is on no grid; one after 1970 has windows without negative remainders."""
 
@@ -69,7 +72,7 @@ class QueryPlan:
     """What the analysed plan of a query holds."""
 
     operators: Mapping[str, Found]
-    """By name of an observed metric the nearest stateful operator above it."""
+    """By name of a tap the nearest stateful operator above it."""
     watermarks: int
     """How many watermark nodes there are."""
     own_times: tuple[str, ...] = ()
@@ -103,12 +106,25 @@ def read_plan(plan: _Node, optimizer: _Node) -> QueryPlan:
         watermarks += kind == "EventTimeWatermark"
         if kind == "UpdateEventTimeWatermarkColumn":
             own_times[way[-1].eventTime().name()] = None
-        if kind == "CollectMetrics":
-            name, found = way[-1].name(), _operator_on(way, left_out)
+        name = tap_at(way[-1], kind)
+        if name is not None:
+            found = _operator_on(way, name, left_out)
             if operators.setdefault(name, found) != found:
                 why = "the stream feeds several different operators"
                 operators[name] = NoOperator("Unrecognised", why)
     return QueryPlan(operators, watermarks, tuple(own_times))
+
+
+def tap_at(node: _Node, kind: str) -> str | None:
+    """Return the name of the tap whose node of a plan this is: it observes, or has the row counter; None for others."""
+    if kind == "CollectMetrics":
+        return str(node.name())
+    if kind == "Project" and node.projectList().nonEmpty():
+        last = node.projectList().last()
+        # Others pass its column on as an attribute.
+        if last.nodeName() == "Alias" and last.name().startswith(TAP_PREFIX):
+            return str(last.name())
+    return None
 
 
 def _ways(plan: _Node) -> Iterator[list[_Node]]:
@@ -121,17 +137,19 @@ def _ways(plan: _Node) -> Iterator[list[_Node]]:
 
 
 def _left_out(optimized: _Node) -> set[str]:
-    """Return the names of the metrics whose stream has no event time any more at its first stateful operator."""
-    metrics = (way for way in _ways(optimized) if way[-1].nodeName() == "CollectMetrics")
+    """Return the names of the taps whose stream has no event time any more at its first stateful operator."""
+    taps = ((tap_at(way[-1], way[-1].nodeName()), way) for way in _ways(optimized))
     return {
-        way[-1].name()
-        for way in metrics
-        if (at := _first_stateful(way)) is not None and not _event_times(way[at], way[at + 1])
+        name
+        for name, way in taps
+        if name is not None
+        and (at := _first_stateful(way)) is not None
+        and not _event_times(way[at], way[at + 1])
     }
 
 
-def _operator_on(way: Sequence[_Node], left_out: Callable[[], set[str]]) -> Found:
-    """Return the operator nearest to the end of a way down from the root to a metric."""
+def _operator_on(way: Sequence[_Node], tap: str, left_out: Callable[[], set[str]]) -> Found:
+    """Return the operator nearest to the end of a way down from the root to a tap."""
     try:
         at = _first_stateful(way)
         if at is None:
@@ -141,7 +159,7 @@ def _operator_on(way: Sequence[_Node], left_out: Callable[[], set[str]]) -> Foun
             why = "it is no key of the query's aggregate, nor is a window of it"
         else:
             why = "the query's first stateful operator does not get it"
-            times = [] if times and way[-1].name() in left_out() else times
+            times = [] if times and tap in left_out() else times
         # Of several event times Spark fails the query by itself.
         return _operator_by(times[0], way[at + 1 :]) if times else NoOperator("NothingLate", why)
     except _NotFoundError as ended:

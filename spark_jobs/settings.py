@@ -11,13 +11,18 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, cast, get_args
 
 from tidemark.models.chains import CONFIRMED_KEY
 from tidemark.models.wire import Pin
 from tidemark.spark_jobs.bearer import TOKEN_FILE_KEY, TOKEN_VARIABLE
+from tidemark.spark_jobs.tap import TAP_KEY
 
 PIN_KEY = "spark.tidemark.pin"
 """The job's own kill switch."""
+
+TapKind = Literal["compiled", "observe"]
+"""How rows are counted."""
 
 _LONGEST_NAME = 200
 _PINS: dict[str, Pin] = {"off": "Off", "ceiling": "Ceiling"}
@@ -68,6 +73,12 @@ SETTINGS = (
         "File that says which bound a job ended for, where something outside starts it again.",
     ),
     Setting(
+        TAP_KEY,
+        "compiled",
+        "How rows are counted: `compiled` into the stage that reads them, or by Spark's `observe`, at three times the "
+        "cost.",
+    ),
+    Setting(
         CONFIRMED_KEY,
         "false",
         "`true` lets a query whose `transformWithState` gives its rows their own event time start with a narrower "
@@ -101,6 +112,8 @@ class JobSettings:
     """How long the controller may hold a request for the next bound, in seconds."""
     restart_marker: Path | None = None
     """File that says which bound a job ended for; None for none."""
+    tap_kind: TapKind = "compiled"
+    """How rows are counted, where the session can do both."""
     chain_confirmed: bool = False
     """Whether a chain may run that a watermark nearer to the newest rows may end."""
 
@@ -158,6 +171,7 @@ class JobSettings:
             pin=_pin(found[PIN_KEY]),
             watch_s=float(_number("spark.tidemark.watch.seconds", found["spark.tidemark.watch.seconds"], 1)),
             restart_marker=_path(found["spark.tidemark.restart.marker"]),
+            tap_kind=_tap_kind(found[TAP_KEY]),
             chain_confirmed=_flag(CONFIRMED_KEY, found[CONFIRMED_KEY]),
         )
 
@@ -182,6 +196,13 @@ def _pin(text: str | None) -> Pin | None:
         return _PINS[text.strip().lower()]
     except KeyError:
         raise ValueError(f"{PIN_KEY} is {text!r}; it must be {' or '.join(_PINS)}") from None
+
+
+def _tap_kind(text: str | None) -> TapKind:
+    for kind in get_args(TapKind):
+        if (text or "").strip().lower() == kind:
+            return cast("TapKind", kind)
+    raise ValueError(f"{TAP_KEY} is {text!r}; it must be {' or '.join(get_args(TapKind))}")
 
 
 def _flag(key: str, text: str | None) -> bool:

@@ -26,7 +26,7 @@ from tidemark.models.granules import Granules, granule_last_us
 from tidemark.models.operators import Closed
 from tidemark.models.wire import AppendDelay
 from tidemark.spark_jobs.compact_counts import NAME_AND_NUMBER, Key
-from tidemark.spark_jobs.key_counts import APPROX_TOP_K, KeyCounter
+from tidemark.spark_jobs.key_counts import APPROX_TOP_K, CountedKeys, KeyCounter, stage_counts
 from tidemark.spark_jobs.time_numbers import FARTHEST_US, FIRST, TimeNumbers
 
 DEFAULT_MAX_KEYS = 98_304
@@ -39,6 +39,9 @@ granules of a second.
 
 MAX_KEYS = 100_000
 """Maximum of ``max_keys``: what a report may carry. Spark itself fails a query that asks for more than 1,000,000."""
+
+TAP_KEY = "spark.tidemark.tap"
+"""How rows are counted: by a function that is compiled into the stage, or by ``observe``."""
 
 _COLUMN = "tap"
 _KEY = "__tidemark_key"
@@ -75,6 +78,8 @@ class TapCounts:
     """Index of the newest granule of each partition's rows that are not future-dated."""
     append_delay: AppendDelay | None = None
     """How late the source had the rows; None where no column has it."""
+    uncounted: str | None = None
+    """Why rows are not in ``by_granule``, as a clause; None where all are that have a time in range."""
 
 
 NO_ROWS = TapCounts(0, 0, None, None, GranuleCounts.of(()))
@@ -127,11 +132,11 @@ class Tap:
 
     def _aggregate(self, df: DataFrame) -> Column:
         """Return what is observed: one JSON string, so that one value crosses to Python."""
-        time, key, packed = F.col(quoted(self.event_time)), F.col(_KEY), self._packed(df)
+        time, key, packed = F.col(quoted(self.event_time)), F.col(_KEY), self.packed(df)
         if self.ahead is not None:
             # The key has it, so no other column is needed: the fewer there are, the less is copied.
             time = F.when(key >= 0 if packed else F.col(self.ahead) == TAKEN, time)
-        columns = self.counter.columns(key, self.max_keys, packed=packed, step=self._times.step)
+        columns = self.counter.columns(key, self.max_keys, packed=packed, step=self.times.step)
         if self.takes_out:
             columns.append(F.count(F.when(F.col(str(self.ahead)) != SET_ASIDE, F.lit(1))).alias("rows"))
         return F.to_json(
@@ -174,7 +179,7 @@ class Tap:
 
     def can_name_partitions(self, df: DataFrame) -> bool:
         """Return whether the rows of ``df`` can be counted by partition: not every counter takes names."""
-        return self.counter.takes_texts or self._packed(df)
+        return self.counter.takes_texts or self.packed(df)
 
     @property
     def cut(self) -> Closed:
@@ -203,12 +208,16 @@ class Tap:
             clock_us: the batch's clock, as its checkpoint has it; without it no row counts as ahead of it.
         """
         seen = json.loads(observed)
-        keys = self.counter.read(seen, self._times.step)
-        end, bits = self._times.end, self._times.bits
+        keys = (
+            stage_counts(seen, self.times.step)
+            if "cells" in seen
+            else self.counter.read(seen, self.times.step)
+        )
+        end, bits = self.times.end, self.times.bits
         named = [(self._read(key, end, bits), count) for key, count in keys.counts] if keys.exact else []
         first_future_us = self.first_future_us(clock_us)
         if clock_us is not None and first_future_us is not None:
-            first, clock = self._times.of(first_future_us), self._times.of(clock_us)
+            first, clock = self.times.of(first_future_us), self.times.of(clock_us)
             named = [(_set_back(key, first, clock), count) for key, count in named]
         by_granule, newest = self._by_granule(named, granules)
         last_us = _clamped(seen.get("last"))
@@ -223,17 +232,29 @@ class Tap:
             by_granule=by_granule,
             newest_granules=newest,
             append_delay=_append_delay(seen),
+            uncounted=None if keys.exact else self._why_uncounted(keys),
+        )
+
+    def _why_uncounted(self, keys: CountedKeys) -> str:
+        if keys.whose:
+            return f"more than {self.max_keys} distinct (partition, granule) pairs; widen the granule or raise max_keys"
+        return (
+            "the batch was read by threads without Spark's local properties, which name the batch; use "
+            f"pyspark.InheritableThread, or set {TAP_KEY}=observe"
         )
 
     @property
-    def _times(self) -> TimeNumbers:
+    def times(self) -> TimeNumbers:
+        """How times are numbered in keys."""
         return TimeNumbers.within(self.counter.bits, self.granule_us, self.closed)
 
-    def _other_number(self, time_bits: int) -> int:
-        """Return the number that all partitions share whose own does not fit beside a time's."""
-        return (1 << (self.counter.bits - time_bits)) - 1
+    @property
+    def other_number(self) -> int:
+        """The number that all partitions share whose own does not fit beside a time's."""
+        return (1 << (self.counter.bits - self.times.bits)) - 1
 
-    def _packed(self, df: DataFrame) -> bool:
+    def packed(self, df: DataFrame) -> bool:
+        """Return whether partitions are numbers that fit beside a time's, and not names."""
         # A long is an identifier more often than a partition's number, and does not fit beside a granule.
         integers = (ByteType, ShortType, IntegerType)
         return self.partition is None or isinstance(
@@ -245,8 +266,8 @@ class Tap:
 
         Numbers of future-dated rows have all bits turned, which makes them negative.
         """
-        time, packed = quoted(self.event_time), self._packed(df)
-        number, before, after = self._times.columns(time)
+        time, packed = quoted(self.event_time), self.packed(df)
+        number, before, after = self.times.columns(time)
         number = (
             F.when(before, F.lit(_BEFORE_NUMBER).cast("long"))
             .when(after, F.lit(_AFTER_NUMBER).cast("long"))
@@ -263,9 +284,10 @@ class Tap:
                 aside = F.lit(_ASIDE_NUMBER).cast("long")
                 aside = F.bitwise_not(self._with_time(aside) if packed else aside)
                 number = F.when(ahead == SET_ASIDE, aside).otherwise(number)
-        return number if packed else F.concat(self._name(), F.lit(NAME_AND_NUMBER), number)
+        return number if packed else F.concat(self.name(), F.lit(NAME_AND_NUMBER), number)
 
-    def _name(self) -> Column:
+    def name(self) -> Column:
+        """Return the names of the rows' partitions."""
         return F.coalesce(F.col(quoted(str(self.partition))).cast("string"), F.lit(""))
 
     def _with_time(self, number: Column) -> Column:
@@ -273,8 +295,7 @@ class Tap:
         if self.partition is None:
             return number
         partition = F.col(quoted(self.partition)).cast("long")
-        bits = self._times.bits
-        other = self._other_number(bits)
+        bits, other = self.times.bits, self.other_number
         partition = F.when((partition >= 0) & (partition < other), partition).otherwise(F.lit(other))
         return F.shiftleft(partition, bits).bitwiseOR(number)
 
@@ -285,7 +306,7 @@ class Tap:
         by_name: dict[str, Counter[int]] = defaultdict(Counter)
         future: Counter[str] = Counter()
         newest: dict[str, int] = {}
-        times, end = self._times, self._times.end
+        times, end = self.times, self.times.end
         granule_of = cache(lambda number: times.granule(number, granules))
         for (name, number, ahead), count in named:
             cells = by_name[name]
@@ -310,7 +331,7 @@ class Tap:
         ahead = TAKEN if number >= 0 else SET_BACK
         number = number if number >= 0 else -number - 1
         if name is None:
-            name, number = self._name_of(number >> bits, bits), number & ((1 << bits) - 1)
+            name, number = self._name_of(number >> bits), number & ((1 << bits) - 1)
         else:
             name = _short(name)
         if number == _AFTER_NUMBER:
@@ -319,10 +340,10 @@ class Tap:
             return name, None, SET_ASIDE
         return name, None if number < FIRST else number - end, ahead
 
-    def _name_of(self, number: int, time_bits: int) -> str:
+    def _name_of(self, number: int) -> str:
         if self.partition is None:
             return _ALL
-        return _OTHER if number == self._other_number(time_bits) else str(number)
+        return _OTHER if number == self.other_number else str(number)
 
 
 _ALL = "all"

@@ -79,12 +79,27 @@ class TimeNumbers:
         Args:
             event_time: name of the column, quoted.
         """
-        # Integer division truncates towards zero, so the division is done on times shifted to be positive.
-        shifts = [self._half * self.granule_us - (closed == "right") for closed in self._kinds]
         times = f"unix_micros({event_time})"
-        number = F.expr(" + ".join(f"({times} + {shift}L) div {self.granule_us}L" for shift in shifts))
-        before = F.expr(times) < F.lit(-shifts[-1] + FIRST * self.granule_us)
-        return number, before, F.expr(times) >= F.lit(shifts[-1])
+        number = F.expr(" + ".join(f"({times} + {shift}L) div {self.granule_us}L" for shift in self.shifts))
+        return number, F.expr(times) < F.lit(self.first_us), F.expr(times) >= F.lit(self.end_us)
+
+    @property
+    def shifts(self) -> list[int]:
+        """What is added to a time, in microseconds, before it is divided by the granule; the quotients are added up.
+
+        Integer division truncates towards zero, so it is done on times that are shifted to be positive.
+        """
+        return [self._half * self.granule_us - (closed == "right") for closed in self._kinds]
+
+    @property
+    def first_us(self) -> int:
+        """The minimum time that has a number."""
+        return FIRST * self.granule_us - self.shifts[-1]
+
+    @property
+    def end_us(self) -> int:
+        """The time from which on none has a number."""
+        return self.shifts[-1]
 
     @property
     def _kinds(self) -> tuple[Closed, ...]:

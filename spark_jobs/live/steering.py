@@ -16,6 +16,7 @@ stands on (``PushDownLeftSemiAntiJoin``), and then keeps the whole right side fo
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -48,7 +49,15 @@ _VALUES: tuple[tuple[type | tuple[type, ...], str | int], ...] = (
 )
 
 
-def steered(df: DataFrame, event_time: str, delay_ms: int, path: str, stream: str) -> DataFrame:
+def steered(
+    df: DataFrame,
+    event_time: str,
+    delay_ms: int,
+    path: str,
+    stream: str,
+    *,
+    set_back: Callable[[DataFrame], DataFrame] = lambda marked: marked,
+) -> DataFrame:
     """Return ``df`` with a watermark that follows the control stream and trails its own rows by ``delay_ms`` at most.
 
     Args:
@@ -57,9 +66,11 @@ def steered(df: DataFrame, event_time: str, delay_ms: int, path: str, stream: st
         delay_ms: the static bound, in milliseconds.
         path: path of the driver's socket.
         stream: name under which the driver knows the stream.
+        set_back: what is to be done with the rows below the watermark's node. They are marked before it: Spark makes
+            one projection of both then, and else two, because it moves none past one that has the batch's clock.
     """
-    data = df.withColumn(_IS_CONTROL, F.lit(False))
-    control = _control(df, event_time, delay_ms, path, stream)
+    data = set_back(df.withColumn(_IS_CONTROL, F.lit(False)))
+    control = _control(data.drop(_IS_CONTROL), event_time, delay_ms, path, stream)
     both = data.union(control).withWatermark(event_time, f"{delay_ms} milliseconds")
     never = F.spark_partition_id() < 0
     return both.filter(~F.col(_IS_CONTROL) | never).drop(_IS_CONTROL)

@@ -83,7 +83,7 @@ class TestOnARealSession:
         (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tidemark:")]
 
         assert "EventTimeWatermark" in plan
-        assert "CollectMetrics" in plan
+        assert "tidemark:clicks:" in plan
         for part in (
             "job=shop",
             "stream=clicks",

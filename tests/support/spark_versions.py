@@ -43,6 +43,7 @@ _FILES = tuple(
     f"tests/spark_jobs/{name}.py"
     for name in (
         "test_versions",
+        "row_counter/test_row_counter",
         "test_connect",
         "test_plan_check",
         "test_real_time_mode",
@@ -53,7 +54,7 @@ _FILES = tuple(
 BRIEF = ("3.5.9", "4.0.5", "4.3.0")
 """Versions of the brief run: the oldest, the first with Live, the newest. `make test` has the one between them."""
 
-_BRIEF_TESTS = "test_versions or (tumbling and not test_connect)"
+_BRIEF_TESTS = "test_versions or test_row_counter or (tumbling and not test_connect)"
 """Of the brief run: four operators in Off, and one over restarts and in Live."""
 
 _UNOBTAINABLE = 75

@@ -1,0 +1,107 @@
+"""Rows counted for a tap within the stage that reads them.
+
+The function that counts is a column that is always true, and a filter on it. It is declared non-deterministic, so Spark
+evaluates it once for each row, moves no filter and no projection past it, and does not leave it out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidemark.spark_jobs.gateway import SparkContext
+from tidemark.spark_jobs.row_counter.java_classes import JavaClasses, java_array, java_classes
+from tidemark.spark_jobs.tap import Tap, quoted
+
+_NO_LIMIT_US = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class StageCounts:
+    """What a tap's rows were counted as, in the JVM, until a batch's counts are taken."""
+
+    batches: Any
+    """``BatchCounts``, in the JVM."""
+
+    def take(self, query_id: str, batch_id: int) -> str | None:
+        """Return what was counted of a batch, for ``Tap.decode``, and drop it; None where no row was read."""
+        counted = self.batches.take(query_id, str(batch_id))
+        return None if counted is None else str(counted)
+
+    def forget(self, query_id: str) -> None:
+        """Drop what was counted of a query whose next run begins: it reads its last batch anew if that failed."""
+        self.batches.forget(query_id)
+
+
+def with_tap(df: DataFrame, tap: Tap, metric: str, *, compiled: bool) -> tuple[DataFrame, StageCounts | None]:
+    """Return ``df``, unchanged, with its rows counted, and where the counts are; None for what Spark observes.
+
+    Args:
+        df: the rows.
+        tap: how they are counted.
+        metric: name by which the plan of a query shows that it has this tap, and under which counts are observed.
+        compiled: whether they are to be counted in the stage, if this Spark can compile the function that counts and
+            its executors can have it; only for a session in the driver.
+    """
+    classes = java_classes(df.sparkSession.sparkContext) if compiled else None
+    if classes is None:
+        return tap.observe(df, metric), None
+    grid = _grid(classes, df, tap)
+    batches = classes.make("BatchCounts", grid)
+    classes.context._jsc.sc().register(batches)  # noqa: SLF001 - PySpark's are others
+    counter = classes.make("RowCounter", batches, grid)
+    marked = df.withColumn(metric, _call(counter, metric, _arguments(df, tap)))
+    return marked.filter(F.col(quoted(metric))).drop(metric), StageCounts(batches)
+
+
+def _grid(classes: JavaClasses, df: DataFrame, tap: Tap) -> Any:
+    times = tap.times
+    return classes.make(
+        "RowCounter$Grid",
+        times.granule_us,
+        java_array("long", times.shifts),
+        times.first_us,
+        times.end_us,
+        times.bits,
+        tap.other_number,
+        not tap.packed(df),
+        tap.partition is not None,
+        tap.max_keys,
+        _NO_LIMIT_US if tap.allowance_us is None else tap.allowance_us,
+    )
+
+
+def _arguments(df: DataFrame, tap: Tap) -> list[Column]:
+    nothing = F.lit(None)
+    partition = nothing
+    if tap.partition is not None:
+        column = F.col(quoted(tap.partition))
+        partition = column.cast("long") if tap.packed(df) else tap.name().cast("binary")
+    arrival = arrival_type = nothing
+    if tap.arrival_time is not None:
+        arrival = F.unix_micros(F.col(quoted(tap.arrival_time)).cast("timestamp"))
+        kind = F.lit(0) if tap.arrival_type is None else F.col(quoted(tap.arrival_type))
+        arrival_type = kind.cast("int")
+    return [
+        F.spark_partition_id(),
+        F.unix_micros(F.col(quoted(tap.event_time))),
+        partition,
+        nothing if tap.ahead is None else F.col(tap.ahead).cast("int"),
+        arrival,
+        arrival_type,
+    ]
+
+
+def _call(counter: Any, name: str, arguments: list[Column]) -> Column:
+    jvm: Any = SparkContext._jvm  # noqa: SLF001 - the one way to the JVM
+    result = jvm.org.apache.spark.sql.types.DataTypes.BooleanType
+    # By its types: Py4J may take another of the overloaded methods, for functions of Scala.
+    of, spark_sql = jvm.java.lang.Class.forName, "org.apache.spark.sql"
+    types = [of(f"{spark_sql}.api.java.UDF6"), of(f"{spark_sql}.types.DataType")]
+    make = of(f"{spark_sql}.functions").getMethod("udf", java_array("java.lang.Class", types))
+    function = make.invoke(None, java_array("java.lang.Object", [counter, result]))
+    columns = java_array(f"{spark_sql}.Column", [argument._jc for argument in arguments])  # noqa: SLF001
+    return Column(function.asNondeterministic().withName(name).apply(columns))
