@@ -24,6 +24,7 @@ from pyspark.sql.streaming.listener import (
 from tidemark.models.coupling import Chain
 from tidemark.models.needs import BaseTracker
 from tidemark.models.wire import REPORT_SCHEMA, Acknowledgement, Report
+from tidemark.spark_jobs.batch_counts import counted_in, forget_counts
 from tidemark.spark_jobs.binding import (
     Binding,
     Judging,
@@ -38,7 +39,6 @@ from tidemark.spark_jobs.live.backlog import backlog_of, control_offsets_of
 from tidemark.spark_jobs.live.mode_changes import why_rejected
 from tidemark.spark_jobs.live.offset import Offset
 from tidemark.spark_jobs.live.queries import LiveQueries
-from tidemark.spark_jobs.progress_json import observed_in
 from tidemark.spark_jobs.progress_times import micros_of, watermark_ms_of
 from tidemark.spark_jobs.query_plan import Found, QueryPlan
 from tidemark.spark_jobs.real_time import why_not_real_time
@@ -134,10 +134,7 @@ class TidemarkListener(JsonListener):
             _log.log(query.unread_level, what, event.id)
             return
         found = {metric: found for metric, found in plan.operators.items() if metric in self._bindings}
-        for metric in found:
-            counts = self._bindings[metric].stage_counts
-            if counts is not None:
-                counts.forget(str(event.id))
+        forget_counts(self._bindings, found, str(event.id))
         streams, rejected = self._judged(found, query, plan.watermarks)
         if found:
             bindings = self.bindings_in(plan)
@@ -272,9 +269,7 @@ class TidemarkListener(JsonListener):
         """Report a batch for each tap in it, once."""
         if progress.batchId <= run.last_batch:
             return
-        taps = observed_in(progress, self._bindings, run.streams)
-        if "addBatch" in progress.durationMs:
-            taps |= self._counted(run, progress)
+        taps = counted_in(progress, self._bindings, run.streams)
         if not taps:
             return
         run.last_batch = progress.batchId
@@ -293,16 +288,6 @@ class TidemarkListener(JsonListener):
             except Exception:  # noqa: BLE001 - the query goes on; the gap in batch ids shows the loss
                 _log.exception("stream %s: batch %d is not reported", binding.stream, progress.batchId)
         run.watermark_ms.pop(progress.batchId - 2, None)
-
-    def _counted(self, run: _Run, progress: StreamingQueryProgress) -> dict[str, str | None]:
-        """Return what row counters counted of a batch, by tap; None of one that had no row."""
-        found = {}
-        for metric in run.streams or list(self._bindings):
-            counts = self._bindings[metric].stage_counts
-            if counts is not None:
-                found[metric] = counts.take(str(progress.id), progress.batchId)
-        # Where the plan could not be read, the taps that have rows show which ones are in it.
-        return {metric: text for metric, text in found.items() if metric in run.streams or text is not None}
 
     def _report_stream(
         self, run: _Run, metric: str, binding: Binding, progress: StreamingQueryProgress, observed: str | None

@@ -6,16 +6,22 @@ evaluates it once for each row, moves no filter and no projection past it, and d
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.spark_jobs.gateway import SparkContext
-from tidemark.spark_jobs.row_counter.java_classes import JavaClasses, java_array, java_classes
+from tidemark.spark_jobs.gateway import Py4JError, Py4JJavaError, SparkContext
+from tidemark.spark_jobs.private_names import COMPILER
+from tidemark.spark_jobs.query_plan import TAP_PREFIX
+from tidemark.spark_jobs.row_counter.java_classes import JavaClasses, java_array, load_classes
 from tidemark.spark_jobs.tap import Tap, quoted
 
+_log = logging.getLogger("tidemark.spark")
+_DESCRIPTION = "spark.job.description"
 _NO_LIMIT_US = (1 << 63) - 1
 
 
@@ -46,9 +52,53 @@ def with_tap(df: DataFrame, tap: Tap, metric: str, *, compiled: bool) -> tuple[D
         compiled: whether they are to be counted in the stage, if this Spark can compile the function that counts and
             its executors can have it; only for a session in the driver.
     """
-    classes = java_classes(df.sparkSession.sparkContext) if compiled else None
-    if classes is None:
-        return tap.observe(df, metric), None
+    classes = _classes_for(df.sparkSession) if compiled else None
+    return (tap.observe(df, metric), None) if classes is None else _counted(classes, df, tap, metric)
+
+
+_usable: JavaClasses | None = None
+_failed: SparkContext | None = None
+
+
+def _classes_for(spark: SparkSession) -> JavaClasses | None:
+    """Return the classes for the executors of a session; None where they cannot be used, which is logged once."""
+    global _usable, _failed  # noqa: PLW0603 - a JVM has one context at a time
+    context = spark.sparkContext
+    if _failed is context:
+        return None
+    if _usable is None or _usable.context is not context:
+        try:
+            _usable = load_classes(context)
+            if _usable is not None:
+                _try(_usable, spark)
+        except (Py4JError, PySparkException, AttributeError, OSError, TypeError, ValueError) as error:
+            why = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
+            _log.warning("running without %s: it does not work here: %s", COMPILER.without, why)
+            _usable = None
+        _failed = context if _usable is None else None
+    return _usable
+
+
+def _try(classes: JavaClasses, spark: SparkSession) -> None:
+    """Count one row: a task that cannot have the classes would end the user's query.
+
+    Raises:
+        PySparkException: when the task fails.
+        ValueError: when its count does not come back.
+    """
+    row = spark.range(0, 1, 1, 1).select(F.timestamp_seconds("id").alias("ts"))
+    tapped, counts = _counted(classes, row, Tap("ts", None, 1, "left"), f"{TAP_PREFIX}trial")
+    described = spark.sparkContext.getLocalProperty(_DESCRIPTION)
+    spark.sparkContext.setLocalProperty(_DESCRIPTION, "tidemark: can executors have the row counter?")
+    try:
+        tapped.write.format("noop").mode("overwrite").save()
+    finally:
+        spark.sparkContext.setLocalProperty(_DESCRIPTION, described)  # type: ignore[arg-type]
+    if '"all":1,' not in (counts.take("", 0) or ""):
+        raise ValueError("executors do not return what they count")
+
+
+def _counted(classes: JavaClasses, df: DataFrame, tap: Tap, metric: str) -> tuple[DataFrame, StageCounts]:
     grid = _grid(classes, df, tap)
     batches = classes.make("BatchCounts", grid)
     classes.context._jsc.sc().register(batches)  # noqa: SLF001 - PySpark's are others

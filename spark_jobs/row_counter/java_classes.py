@@ -6,7 +6,8 @@ shipped. Spark adds a jar to the class loaders of executors, not to the driver's
 
 from __future__ import annotations
 
-import logging
+import atexit
+import shutil
 import tempfile
 import zipfile
 from dataclasses import dataclass
@@ -14,12 +15,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from pyspark.errors import PySparkException
-
-from tidemark.spark_jobs.gateway import Py4JError, Py4JJavaError, SparkContext
+from tidemark.spark_jobs.gateway import SparkContext
 from tidemark.spark_jobs.private_names import COMPILER, find
 
-_log = logging.getLogger("tidemark.spark")
 _PACKAGE = "tidemark"
 _SOURCES = ("RowCounter", "BatchCounts")
 """In the order in which they need each other."""
@@ -32,8 +30,6 @@ class JavaClasses:
     context: SparkContext
     """The context whose executors have them."""
     loader: Any
-    folder: tempfile.TemporaryDirectory[str]
-    """Where the jar is, as long as this object."""
 
     def make(self, name: str, *arguments: Any) -> Any:
         """Return a new object of a class, nested ones after a ``$``; it has one constructor."""
@@ -41,26 +37,31 @@ class JavaClasses:
         return constructor.newInstance(java_array("java.lang.Object", arguments))
 
 
-_loaded: JavaClasses | None = None
-_failed: SparkContext | None = None
+def load_classes(context: SparkContext) -> JavaClasses | None:
+    """Compile the classes and send them to the executors of a context; return None where Spark has no such compiler.
 
-
-def java_classes(context: SparkContext) -> JavaClasses | None:
-    """Return the classes for the executors of a context; None where they cannot be had, which is logged once."""
-    global _loaded, _failed  # noqa: PLW0603 - a JVM has one context at a time
-    if _loaded is None or _loaded.context is not context:
-        if _failed is context:
-            return None
-        try:
-            _loaded = _load(context)
-        except (Py4JError, PySparkException, AttributeError, OSError, TypeError) as error:
-            why = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
-            _log.warning(
-                "running without %s: its classes cannot be compiled or sent: %s", COMPILER.without, why
-            )
-            _loaded = None
-        _failed = context if _loaded is None else None
-    return _loaded
+    Raises:
+        Py4JError: when they cannot be compiled.
+        PySparkException: when Spark does not take the jar.
+        OSError: when there is no place for the jar.
+    """
+    compiler = find(COMPILER)
+    if compiler is None:
+        return None
+    jvm: Any = SparkContext._jvm  # noqa: SLF001 - as above
+    spark_loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    loader = spark_loader
+    compiled: dict[str, bytes] = {}
+    for name in _SOURCES:
+        one = compiler()
+        one.setParentClassLoader(loader)
+        one.cook(files(__package__).joinpath(f"{name}.java").read_text(encoding="utf-8"))
+        loader, codes = one.getClassLoader(), one.getBytecodes()
+        compiled |= {str(each): bytes(codes.get(each)) for each in codes.keySet().toArray()}
+    jar = _jar(compiled)
+    context._jsc.addJar(str(jar))  # noqa: SLF001 - PySpark has no method for it
+    urls = java_array("java.net.URL", [jvm.java.io.File(str(jar)).toURI().toURL()])
+    return JavaClasses(context, jvm.java.net.URLClassLoader(urls, spark_loader))
 
 
 def java_array(kind: str, values: Any) -> Any:
@@ -79,29 +80,10 @@ def java_array(kind: str, values: Any) -> Any:
     return array
 
 
-def _load(context: SparkContext) -> JavaClasses | None:
-    compiler = find(COMPILER)
-    if compiler is None:
-        return None
-    jvm: Any = SparkContext._jvm  # noqa: SLF001 - as above
-    spark_loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    loader = spark_loader
-    compiled: dict[str, bytes] = {}
-    for name in _SOURCES:
-        one = compiler()
-        one.setParentClassLoader(loader)
-        one.cook(files(__package__).joinpath(f"{name}.java").read_text(encoding="utf-8"))
-        loader, codes = one.getClassLoader(), one.getBytecodes()
-        compiled |= {str(each): bytes(codes.get(each)) for each in codes.keySet().toArray()}
-    folder = tempfile.TemporaryDirectory(prefix="tidemark-")
-    jar = _jar(Path(folder.name), compiled)
-    context._jsc.addJar(str(jar))  # noqa: SLF001 - PySpark has no method for it
-    urls = java_array("java.net.URL", [jvm.java.io.File(str(jar)).toURI().toURL()])
-    return JavaClasses(context, jvm.java.net.URLClassLoader(urls, spark_loader), folder)
-
-
-def _jar(folder: Path, classes: dict[str, bytes]) -> Path:
-    jar = folder / "tidemark-row-counter.jar"
+def _jar(classes: dict[str, bytes]) -> Path:
+    folder = tempfile.mkdtemp(prefix="tidemark-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors may come for it until then
+    jar = Path(folder, "tidemark-row-counter.jar")
     with zipfile.ZipFile(jar, "w") as archive:
         for name, code in classes.items():
             archive.writestr(name.replace(".", "/") + ".class", code)

@@ -114,6 +114,7 @@ def test_rows_are_counted_by_windows_on_a_cluster(
     truth.pop(max(truth))  # its end is never reached
 
     assert "tidemark: job=example stream=events bound=0 s source=job" in body
+    assert "running without" not in body, "the executors have the row counter's classes"
     assert truth == counted
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +19,7 @@ from tidemark.models.granules import Granules
 from tidemark.models.operators import Closed, tumbling
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.key_counts import key_counter
-from tidemark.spark_jobs.row_counter import java_classes as classes_module
+from tidemark.spark_jobs.row_counter import counting, java_classes
 from tidemark.spark_jobs.row_counter.counting import with_tap
 from tidemark.spark_jobs.tap import TAP_KEY, Tap, TapCounts
 
@@ -235,25 +234,32 @@ def test_what_a_task_counted_before_it_failed_does_not_count(spark: SparkSession
 # -- where it cannot be had ---------------------------------------------------------------------------------------
 
 
-def test_where_the_classes_cannot_be_had_rows_are_observed_and_the_log_says_so_once(
-    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("what", ["jar", "task"])
+def test_where_it_does_not_work_rows_are_observed_and_the_log_says_so_once(
+    spark: SparkSession,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
 ) -> None:
-    def refused(_: object) -> None:
+    """Executors that do not have its classes would end the query."""
+
+    def refused(*_: object) -> None:
         raise OSError("no place for a jar")
 
-    monkeypatch.setattr(classes_module, "_loaded", None)
-    monkeypatch.setattr(classes_module, "_failed", None)
-    monkeypatch.setattr(classes_module, "_load", refused)
-    with _batches(
-        spark, tmp_path, lambda batch: batch.write.format("noop").mode("overwrite").save(), _same
-    ) as sink:
-        assert Counter(report.counted_rows for report in sink.reports) == {20: 2}
+    monkeypatch.setattr(counting, "_usable", None)
+    monkeypatch.setattr(counting, "_failed", None)
+    if what == "jar":
+        monkeypatch.setattr(java_classes, "_jar", refused)
+    else:
+        monkeypatch.setattr(counting, "_arguments", lambda *_: 6 * [F.lit("no number")])
+    with _batches(spark, tmp_path, _once, _same) as sink:
+        assert [report.counted_rows for report in sink.reports] == [20, 20]
     _rows(spark).transform(adaptive_watermark("ts", "1 minute", sink=sink))
 
     said = [record.getMessage() for record in caplog.records if "running without" in record.getMessage()]
     assert len(said) == 1
     assert "rows are counted by observe" in said[0]
-    assert said[0].endswith("its classes cannot be compiled or sent: no place for a jar")
 
 
 def test_a_job_can_choose_to_observe(spark: SparkSession, tmp_path: Path) -> None:
