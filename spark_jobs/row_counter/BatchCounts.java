@@ -73,10 +73,7 @@ public final class BatchCounts extends CollectionAccumulator {
         this.unknown.clear();
     }
 
-    /**
-     * Returns what was counted of a batch, as JSON, and drops it and what is known of earlier ones; null when no task read
-     * any of it.
-     */
+    /** Returns what was counted of a batch, as JSON, and drops it; null when no task read a row of it. */
     public String take(String query, String batch) {
         HashMap passes = null;
         HashMap unknown;

@@ -238,8 +238,8 @@ public final class RowCounter implements UDF6, TaskCompletionListener {
             totals[MIN_DELAY] = this.minDelay;
             totals[MAX_DELAY] = this.maxDelay;
             totals[TYPE] = this.arrivalType;
-            byte[][] texts = new byte[this.names.size()][];
-            Object[] known = this.names.values().toArray();
+            byte[][] texts = new byte[this.counts.exact ? this.names.size() : 0][];
+            Object[] known = this.counts.exact ? this.names.values().toArray() : new Object[0];
             for (int i = 0; i < known.length; i++) {
                 texts[(int) ((Name) known[i]).number] = ((Name) known[i]).text;
             }
