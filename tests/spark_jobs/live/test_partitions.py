@@ -10,9 +10,10 @@ import pytest
 from tidemark.models.wire import Report
 from tidemark.spark_jobs import flush
 
-from support.live_faults import LiveJob, files, scripted, trace, until, write_step, write_trace
+from support.live_faults import LiveJob, files, trace, until, write_trace
 from support.oracles import Ledger
 from support.patience import PATIENCE_S
+from support.scripted_source import scripted, write_step
 from support.spark_streams import EPOCH_US, Row, write_batch
 
 if TYPE_CHECKING:

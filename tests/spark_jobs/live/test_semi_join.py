@@ -12,21 +12,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.models.joins import predicted_state_rows
-from tidemark.models.operators import row_level
 
 from support.live_comparisons import fates_of
-from support.live_operators import AFTER_US, BEFORE_US, BEYOND, COPY, NEAR, match
-from support.live_streams import SECOND_US, Input, LiveJob, run_side_by_side, trailing_batches
+from support.live_operators import AFTER_US, BEFORE_US, COPY, JOINED, NEAR, match
+from support.live_streams import SECOND_US, LiveJob, run_side_by_side, trailing_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-JOINED = (
-    Input(name="left", operator=row_level(), bound="3 seconds", ceiling=BEYOND),
-    Input(name="right", operator=row_level(), bound="5 seconds", ceiling=BEYOND),
-)
 
 
 def semi_join(inputs: Sequence[DataFrame]) -> DataFrame:
