@@ -243,18 +243,16 @@ def test_the_partitions_of_every_input_are_known_before_the_first_control_after_
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """The batch that is run again may hold the fast partitions only."""
+    seconds = (100, 115, 130)
     streams = [
-        [_rows(number, (0, second), (1, second)) for number, second in enumerate((100, 110, 120, 130))],
-        [
-            _rows(10 + number, (0, second), (2, second - 50))
-            for number, second in enumerate((100, 110, 120, 130))
-        ],
+        [_rows(number, (0, second), (1, second)) for number, second in enumerate(seconds)],
+        [_rows(10 + number, (0, second), (2, second - 50)) for number, second in enumerate(seconds)],
     ]
-    streams[0].append(_rows(4, (0, 120.5), (0, 135), (1, 135)))
-    streams[1].append(_rows(14, (0, 135)))
-    job = LiveJob(spark, tmp_path, JOINED, join("leftOuter"))
-    groups = [[stream[number : number + 1] for stream in streams] for number in range(3)]
-    job.run([*groups, [stream[3:] for stream in streams]], crash_from=0)
+    streams[0].append(_rows(3, (0, 120.5), (0, 135), (1, 135)))
+    streams[1].append(_rows(13, (0, 135)))
+    job = LiveJob(spark, tmp_path, JOINED, join("inner"))
+    groups = [[stream[number : number + 1] for stream in streams] for number in range(2)]
+    job.run([*groups, [stream[2:] for stream in streams]], crash_from=0)
 
     assert compare_controls(job, streams) == []
 
