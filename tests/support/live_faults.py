@@ -41,7 +41,7 @@ from support.streams import report_of
 
 SECOND = 1_000_000
 START_US = EPOCH_US + 3_600 * SECOND
-BATCH_OF_THE_KILL = 7
+BATCH_OF_THE_KILL = 4
 Emitted = list[tuple[int, tuple[int, ...]]]
 """What a batch emitted: end of the window in microseconds, ids of its rows."""
 

@@ -126,7 +126,6 @@ WITHOUT_A_CEILING = [
     Plan(PLAIN),
     Plan(TAPPED),
     Plan(TAPPED, "OnRestart", "12 seconds"),
-    Plan(TAPPED, "Restart"),
     Plan(PLAIN),
 ]
 WITH_A_CEILING = [
@@ -135,7 +134,6 @@ WITH_A_CEILING = [
     Plan(CEILED, "Restart", "12 seconds"),
     Plan(CEILED, "Live"),
     Plan(CEILED, "OnRestart"),
-    Plan(CEILED, "Off"),
 ]
 REJECTED = {
     (PLAIN, CEILED): (Plan(PLAIN), Plan(CEILED, "Live")),

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-FILES = 5
+FILES = 4
 WINDOWS, SLIDING = KINDS["tumbling, append"], KINDS["sliding"]
 LEFT = Input(name="left", operator=row_level(), bound="3 seconds", ceiling=BEYOND)
 RIGHT = replace(LEFT, name="right", bound="5 seconds")

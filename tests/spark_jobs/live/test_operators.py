@@ -62,7 +62,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 LIVE = pytest.mark.skipif(why_no_live() is not None, reason="this PySpark has no streaming sources in Python")
 BOUND = "3 seconds"
 FILES = 6
-SHORT = {"tumbling, append", "windows of windows", "transformWithState, timers"}
+SHORT = {"tumbling, append", "transformWithState, timers"}
 """Operators of `make test`; `make soak` has all of them."""
 JOIN_FILES = 8
 """Pairs need more rows before each of their fates has come up."""

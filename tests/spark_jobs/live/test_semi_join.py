@@ -38,8 +38,8 @@ def test_a_left_semi_join_keeps_no_row_twice_because_of_the_control_stream(
 ) -> None:
     """Spark may push such a join through a union, and then keeps the whole right side for each part of it."""
     streams = [
-        trailing_batches("semi, left", 5, stray_us=75 * SECOND_US),
-        trailing_batches("semi, right", 5, partitions=4, first_id=COPY),
+        trailing_batches("semi, left", 4, stray_us=75 * SECOND_US),
+        trailing_batches("semi, right", 4, partitions=4, first_id=COPY),
     ]
     without = [replace(entry, ceiling=None) for entry in JOINED]
     plain = LiveJob(spark, tmp_path / "plain", without, semi_join, mode="Off", stage=tmp_path)
