@@ -131,13 +131,12 @@ def test_a_published_bound_is_predicted_and_scored_by_the_rows_that_met_it_in_ef
     assert {**scored, "realised": None} == {**made, "realised": None}
 
 
-@pytest.mark.parametrize("seeds", with_soak([1, 4], {4}))
 def test_on_stationary_streams_the_median_error_of_predicted_completeness_is_at_most_a_tenth_of_a_point(
-    tmp_path: Path, seeds: int
+    tmp_path: Path,
 ) -> None:
     errors: dict[int, list[float]] = {}
     for target_ppm in (990_000, 950_000):
-        for seed in range(seeds):
+        for seed in range(2):
             batches = exponential_batches(220, 300, seed=1_000 + seed)
             learnt = query_reports(batches[:100])
             with Controller(f"sqlite:///{tmp_path / f'{target_ppm} {seed}.db'}") as controller:
