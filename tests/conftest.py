@@ -35,6 +35,12 @@ SPARK_LANES = ("tests/spark_jobs/live/", "tests/spark_jobs/")
 
 They take longest. One lane would leave the second core half idle."""
 
+WITH_SESSION = frozenset(
+    f"tests/e2e/{name}.py"
+    for name in ("test_joined_slo", "test_live_on_kafka", "test_loop", "test_page", "test_restart_loop")
+)
+"""Files elsewhere whose tests have the session too: a JVM of their own would only have to warm up once more."""
+
 OWN_SPARK = frozenset(
     f"tests/spark_jobs/{name}.py"
     for name in ("test_connect", "test_restart_from_outside", "test_spark_submit")
@@ -96,6 +102,8 @@ def _lane_of(nodeid: str) -> str:
     file = nodeid.split("::", 1)[0]
     if file in OWN_SPARK:
         return file
+    if file in WITH_SESSION:
+        return SPARK_LANES[0]
     return next((lane for lane in (*SPARK_LANES, PAGE_LANE) if file.startswith(lane)), file)
 
 

@@ -20,6 +20,7 @@ from support.databases import on_sqlite_alone
 from support.joined_job import JOIN, SIDES, JoinedJob
 from support.policies import at_once
 from support.seeded import continued
+from support.soak import with_soak
 from support.streams import SECOND
 
 pytestmark = pytest.mark.slow
@@ -35,7 +36,7 @@ def watched(controller: Controller) -> JoinedJob:
     return job
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=with_soak(["sqlite", "postgresql"], {"postgresql"}))
 def job(request: pytest.FixtureRequest) -> Iterator[JoinedJob]:
     """Return a watched job on each database."""
     url = request.getfixturevalue("database_url" if request.param == "sqlite" else "postgres_url")
@@ -58,6 +59,7 @@ def steer(job: JoinedJob) -> None:
 # -- steering --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("job", ["sqlite", "postgresql"], indirect=True)
 def test_a_join_steers_its_streams_to_the_joint_bounds_through_rollouts(job: JoinedJob) -> None:
     own_ms = {side: job.recommended_ms(side) for side in SIDES}
     needed = needed_ms(job.put(JOIN, {"streams": [*SIDES], "target_ppm": 990_000}, reason="INC-7"))

@@ -220,6 +220,7 @@ def from_scratch(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_a_stream_in_order_is_read_from_scratch_once(story: Story, from_scratch: list[int]) -> None:
     for number in range(100):
         story.take(story.report("a", 40, number % 9 == 8, [0, 5, 40]))

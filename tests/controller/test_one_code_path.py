@@ -236,7 +236,7 @@ def test_the_backtest_decides_what_the_running_server_decides(
         operator=operator, trigger_us=10 * SECOND, target_ppm=950_000, mode="restart", restart_cost_us=0
     )
     slo = Slo(target_ppm=950_000, horizon_ms=600_000)
-    rows = random_rows(np.random.default_rng(4), 3_000, 1_500 * SECOND, 30 * SECOND, 3)
+    rows = random_rows(np.random.default_rng(4), 2_400, 1_200 * SECOND, 30 * SECOND, 3)
     listening = Listening(RecommendedPolicy(setup, slo, own_bound_us=60 * SECOND))
     found = run(arrivals_of(rows, setup, 3), setup, listening)
     by_slot: dict[int, list[tuple[str, int]]] = {}

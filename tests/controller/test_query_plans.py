@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from sqlalchemy import event, update
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -134,6 +135,7 @@ def test_no_report_turn_status_or_scrape_reads_a_whole_table_that_grows(tmp_path
     assert [each for each, plan in steps.items() if any(grows.match(step.detail) for step in plan)] == []
 
 
+@pytest.mark.slow
 def test_a_turn_of_a_steered_stream_is_the_same_work_for_sqlite_after_a_week_as_after_a_day(
     tmp_path: Path,
 ) -> None:

@@ -33,7 +33,7 @@ MAX_MEMORY_KB = 400 * 1024
 LIMITED = ("prlimit", f"--data={512 * 2**20}")
 """Lets the kernel refuse more memory. It counts what is not used too, such as 8 MB of stack for each thread."""
 
-WINDOWS = [(sliding("24h", "1m"), 5), (sliding("1h", "10s"), 50), (sliding("1h", "5s"), 50)]
+WINDOWS = [(sliding("24h", "1m"), 5), (sliding("1h", "5s"), 50)]
 """Operators, and for each the granules of a partition in a report."""
 
 

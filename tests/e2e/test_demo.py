@@ -92,7 +92,7 @@ def test_it_compares_two_bounds_and_leaves_nothing_running(tmp_path: Path, trace
         "--target",
         "0.99",
         "--slots",
-        "24",
+        "12",
     )
 
     assert done.returncode == 0, done.stdout + done.stderr

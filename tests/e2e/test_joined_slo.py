@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-FILES, ROWS = 16, 30
+FILES, ROWS = 8, 60
 JOB, SIDES = "tidemark-tests", ("left", "right")
 GUESSED_MS = 1_000
 
@@ -60,9 +60,9 @@ def _batches(first_id: int, *, trailing_s: float, stray_s: float) -> Batches:
     draw = random.Random(first_id)
 
     def row(number: int, identity: int) -> Row:
-        late_s = draw.expovariate(1) + (trailing_s if number // 8 % 2 else 0)
+        late_s = draw.expovariate(1) + (trailing_s if number // 4 % 2 else 0)
         late_s += draw.uniform(0, stray_s) if draw.random() < 1 / 8 else 0
-        return Row(identity, 0, EPOCH_US + int((1_000 + 5 * number - late_s) * SECOND_US))
+        return Row(identity, 0, EPOCH_US + int((1_000 + 10 * number - late_s) * SECOND_US))
 
     return [[row(number, first_id + number * ROWS + n) for n in range(ROWS)] for number in range(2 * FILES)]
 

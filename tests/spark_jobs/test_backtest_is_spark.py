@@ -22,6 +22,7 @@ from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
 from tidemark.models.policies.setup import Setup
 from tidemark.models.wire import Report
 
+from support.soak import with_soak
 from support.spark_streams import EPOCH_US, Job, Row, random_batches
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ OPERATORS: dict[str, Operator] = {
     "sliding": sliding("10 seconds", "4 seconds", "1 second"),
     "deduplication": row_level(),
 }
+SHORT, ALL = ("sliding", "deduplication"), tuple(OPERATORS)
+"""Operators of `make test`, of which windows that do not overlap are a special case, and of `make soak`."""
 TRIGGER_US = 1_000_000
 FREE_SLOTS = 2
 """Slots without arrivals after each group: one for the no-data batch, and one that must hold none."""
@@ -236,8 +239,9 @@ def test_the_replay_equals_real_spark_on_a_recorded_run_batch_for_batch(
     _print(capsys, compared)
 
 
+@pytest.mark.parametrize("kinds", with_soak([SHORT, ALL], [ALL]), ids="-".join)
 def test_a_replay_with_restarts_equals_a_real_query_started_again_with_other_bounds(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], kinds: tuple[str, ...]
 ) -> None:
     """The watermark survives a restart and the base does not.
 
@@ -245,8 +249,8 @@ def test_a_replay_with_restarts_equals_a_real_query_started_again_with_other_bou
     batch that would have followed never comes.
     """
     compared = ComparedRestarts()
-    for number, (kind, operator) in enumerate(OPERATORS.items()):
-        rng = random.Random(f"restarts {kind}")
+    for number, kind in enumerate(kinds):
+        operator, rng = OPERATORS[kind], random.Random(f"restarts {kind}")
         batches = [*random_batches(100 + number, 11), [LAST]]
         # Narrow, much wider (the watermark stands still), narrow again.
         bounds_ms = [2_000, 3_000, 25_000, 500]

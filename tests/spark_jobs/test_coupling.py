@@ -57,10 +57,13 @@ def five(df: DataFrame) -> DataFrame:
 def test_windows_behind_a_join_come_when_the_watermark_has_passed_their_end_by_the_joins_retention(
     spark: SparkSession, tmp_path: Path, condition: str, retention_ms: int
 ) -> None:
-    for number in range(12):
+    # A row in each of two windows; then for each window a row that leaves it open by a millisecond, and one that closes
+    # it.
+    closing_ms = [end_ms + retention_ms + 2_000 for end_ms in (105_000, 110_000)]
+    times_ms = [102_000, 107_000, *(at_ms - early_ms for at_ms in closing_ms for early_ms in (1, 0))]
+    for number, time_ms in enumerate(times_ms):
         for name in DELAYS:
-            row = Row(number, 0, EPOCH_US + (100 + 2 * number) * 1_000_000)
-            write_batch(tmp_path / name, number, [row])
+            write_batch(tmp_path / name, number, [Row(number, 0, EPOCH_US + time_ms * 1_000)])
     df = five(side(spark, tmp_path, "l").join(side(spark, tmp_path, "r"), F.expr(condition)))
     (windows,) = coupling_of(df)
     came: dict[int, int] = {}
@@ -78,9 +81,10 @@ def test_windows_behind_a_join_come_when_the_watermark_has_passed_their_end_by_t
     watermark_ms = {each.batchId: watermark_ms_of(each) or 0 for each in query.recentProgress}
 
     assert (windows.operator, windows.retention_ms, windows.bound_ms) == ("windows", retention_ms, 2_000)
-    assert len(came) > 1
+    assert len(came) == 2
     for end_ms, batch in came.items():
-        assert watermark_ms[batch - 1] < end_ms + retention_ms <= watermark_ms[batch]
+        assert watermark_ms[batch - 1] == end_ms + retention_ms - 1
+        assert watermark_ms[batch] == end_ms + retention_ms
 
 
 CHAINS: dict[str, tuple[Callable[[DataFrame, DataFrame], DataFrame], list[tuple[str, int]]]] = {

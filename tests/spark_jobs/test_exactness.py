@@ -20,6 +20,7 @@ from tidemark.spark_jobs import adaptive_watermark, flush
 
 from support.oracles import Ledger, replay_reports
 from support.patience import PATIENCE_S
+from support.soak import with_soak
 from support.spark_streams import EPOCH_US, SCHEMA, Job, Row, iso, random_batches
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def _windowed(operator: Operator) -> bool:
     return isinstance(operator, TimeWindow)
 
 
-@pytest.mark.parametrize("kind", OPERATORS)
+@pytest.mark.parametrize("kind", with_soak(OPERATORS, {"sliding"}))
 def test_the_curve_predicts_what_spark_does_under_another_bound_on_the_same_batches(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:

@@ -104,8 +104,10 @@ def _run(
 
 @pytest.mark.parametrize(
     ("plan", "operator"),
-    [(_windows, tumbling("5 seconds")), (_distinct, row_level())],
-    ids=["windows", "distinct"],
+    [
+        pytest.param(_windows, tumbling("5 seconds"), id="windows"),
+        pytest.param(_distinct, row_level(), id="distinct", marks=pytest.mark.soak),
+    ],
 )
 def test_in_real_time_mode_the_ledger_equals_the_sink_over_a_restart_with_another_bound(
     spark: SparkSession, tmp_path: Path, plan: Callable[[DataFrame], DataFrame], operator: Operator

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pytest
 
+from tidemark.models.duration import parse_duration
 from tidemark.models.granules import granule_index, granule_last_us
 from tidemark.models.ledger import Tally
 from tidemark.models.operators import SessionWindow, TimeWindow
@@ -311,6 +312,19 @@ def _copies(job: LiveJob, fates: Sequence[Fate]) -> set[int]:
         else:
             known_until_us[event] = fate.row.event_time_us + job.delay_us(0, fate.batch)
     return result
+
+
+def saved(job: LiveJob, fates: Sequence[Fate]) -> int:
+    """Return how many admitted pairs would have been late under Spark's own watermark with the same bound."""
+    newest_us: dict[int, int] = {}
+    for fate in fates:
+        newest_us[fate.batch] = max(newest_us.get(fate.batch, 0), fate.row.event_time_us)
+    bound_us = parse_duration(job.inputs[0].bound)
+    return sum(
+        fate.key_us <= max((newest_us.get(n, 0) for n in range(fate.batch - 1)), default=0) - bound_us
+        for fate in fates
+        if not fate.late
+    )
 
 
 def compare_pairs(

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from tidemark.models.operators import Operator, row_level, session, sliding, tumbling
 
-from support.live_streams import END_US, SECOND_US, Batches, closing_batch
+from support.live_streams import END_US, SECOND_US, Batches, Input, closing_batch
 from support.spark_streams import Row
 
 BEYOND = "10 minutes"
@@ -199,6 +199,13 @@ JOINS: dict[str, JoinKind] = {
     f"leftOuter{WINDOWS}": JoinKind("leftOuter", windows=True),
     "deduplication, then inner": JoinKind("inner", distinct=True),
 }
+
+
+JOINED = (
+    Input(name="left", operator=row_level(), bound="3 seconds", ceiling=BEYOND),
+    Input(name="right", operator=row_level(), bound="5 seconds", ceiling=BEYOND),
+)
+"""The inputs of a join, each with a bound of its own."""
 
 
 def join(how: str) -> Plan:

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from tidemark.controller.db.tables import Base, EventRow
+from tidemark.controller.db.tables import EventRow
 
 from support.controller_app import STREAM, Controller
 from support.databases import on_sqlite_alone
 from support.reports import exponential_batches, query_reports
 from support.soak import with_soak
+from support.stored_rows import stored_rows
 
 REPORTS = query_reports(exponential_batches(60, 40, slow=3))
 TARGET = {"target_ppm": 900_000}
@@ -44,17 +45,6 @@ def put(controller: Controller, path: str, body: Any, **headers: str) -> Any:
 def url(path: str) -> str:
     """Return a path of the stream; its pin is a resource of its own."""
     return path.replace("/pin", PIN, 1) if path.startswith("/pin") else STREAM + path
-
-
-def everything(controller: Controller) -> dict[str, list[tuple[Any, ...]]]:
-    """What is in every table."""
-    with controller.service.database.read() as session:
-        return {
-            table.name: sorted(map(tuple, session.execute(select(table)).all()), key=repr)
-            for table in Base.metadata.sorted_tables
-            # Signs of life, which do not stand still.
-            if table.name not in {"replicas", "leases", "lease_terms"}
-        }
 
 
 def reasons(controller: Controller, kind: str) -> list[str]:
@@ -88,12 +78,12 @@ def test_setting_what_is_set_changes_nothing_whatever_the_caller_held(either: Co
     first, second, _ = BODIES[what]
     put(either, f"/{what}", first)
     assert put(either, f"/{what}", second, If_Match='"1"').status_code == 200
-    before = everything(either)
+    before = stored_rows(either)
     # As after an answer that was lost on the way: the same request again.
     for headers in ({}, {"If_Match": '"1"'}, {"If_Match": '"2"'}):
         again = put(either, f"/{what}", second, **headers)
         assert (again.status_code, again.headers["etag"]) == (200, '"2"')
-    assert everything(either) == before
+    assert stored_rows(either) == before
 
 
 def test_the_default_policy_can_be_read_and_replaced_like_any_other(controller: Controller) -> None:
@@ -164,20 +154,20 @@ def test_a_dry_run_answers_as_the_write_does_and_changes_nothing(either: Control
     either.tick()
     if method == "DELETE":
         put(either, "/pin", {"to": "Off", "reason": "before"})
-    before = everything(either)
+    before = stored_rows(either)
 
     def ask(query: str) -> Any:
         return either.http.request(method, url(path) + query, json=body, headers=headers)
 
     tried = ask("&dryRun=All" if path == "/pin" else "?dryRun=All")
     assert tried.status_code == 200, tried.text
-    assert everything(either) == before
+    assert stored_rows(either) == before
     done = ask("")
     assert done.status_code == 200
     assert tried.headers.get("etag") == done.headers.get("etag")
     assert {**tried.json(), "dry_run": False} == done.json()
     assert tried.json()["dry_run"] is True
-    assert everything(either) != before
+    assert stored_rows(either) != before
 
 
 @pytest.mark.slow
@@ -200,15 +190,15 @@ def test_a_dry_run_of_what_a_person_does_answers_as_that_does_and_changes_nothin
         path = ""
     if act == ":resume":
         assert either.http.post(STREAM + ":pause", json=why).status_code == 200
-    before = everything(either)
+    before = stored_rows(either)
     either.service.database.when_answers_change(lambda: body.append(None))
     tried = either.http.post(STREAM + path + act + "?dryRun=All", json=why)
     assert tried.status_code == 200, tried.text
-    assert (everything(either), body) == (before, [])
+    assert (stored_rows(either), body) == (before, [])
     done = either.http.post(STREAM + path + act, json=why)
     assert tried.json() == done.json()
     assert tried.headers.get("etag") == done.headers.get("etag")
-    assert everything(either) != before
+    assert stored_rows(either) != before
 
 
 def test_a_dry_run_says_what_would_be_recommended_published_and_what_it_would_cost(

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from support.browser import running_browser
-from support.controller_app import Controller
+from support.seeded import continued
 from support.served import served
 from support.shown import Shown, report_half_an_hour
 
@@ -23,7 +23,6 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     """Return a controller with a job of eight partitions, of which number 7 is 16 s later than the others."""
-    with Controller(f"sqlite:///{tmp_path_factory.mktemp('page') / 'tidemark.db'}") as controller:
-        job = report_half_an_hour(controller)
-        with served(controller.app) as url:
-            yield Shown(controller, job, url)
+    store = f"sqlite:///{tmp_path_factory.mktemp('page') / 'tidemark.db'}"
+    with continued(store, report_half_an_hour) as job, served(job.controller.app) as url:
+        yield Shown(job.controller, job, url)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 
-from support.browser import NARROW, WIDE, Theme, watched_page
+from support.browser import NARROW, WIDE, Theme, Watched, watched_page
 from support.controller_app import Controller
 from support.served import served
 from support.shown import SHOWN_HASH, Shown
 from support.tokens import make_token
 
 BOTH: list[Theme] = ["light", "dark"]
+
+
+def faults_by_theme(watched: Watched) -> Iterator[tuple[Theme, list[str]]]:
+    """Yield the serious faults of what is shown now, in one theme and then in the other."""
+    for theme in BOTH:
+        watched.page.emulate_media(color_scheme=theme)
+        yield theme, watched.serious_faults()
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", WIDE), ("dark", NARROW)])
@@ -31,11 +39,8 @@ def test_each_view_has_no_serious_fault(
         watched.assert_no_errors()
 
 
-@pytest.mark.parametrize("theme", BOTH)
-def test_each_dialog_has_no_serious_fault(
-    browser: Browser, shown: Shown, tmp_path: Path, theme: Theme
-) -> None:
-    with watched_page(browser, shown.url, theme=theme, bypass_csp=True) as watched:
+def test_each_dialog_has_no_serious_fault(browser: Browser, shown: Shown, tmp_path: Path) -> None:
+    with watched_page(browser, shown.url, bypass_csp=True) as watched:
         watched.open(SHOWN_HASH)
         page = watched.page
         for name, button in [("help", "Help"), ("pause", "Pause …"), ("slo", "Change the SLO …")]:
@@ -48,40 +53,40 @@ def test_each_dialog_has_no_serious_fault(
             if name == "pause":
                 dialog.get_by_role("button", name="Pause", exact=True).click()
                 expect(dialog).to_contain_text("Say why")
-            watched.picture(tmp_path / f"dialog-{name}-{theme}.png")
-            assert watched.serious_faults() == [], name
+            for theme, faults in faults_by_theme(watched):
+                watched.picture(tmp_path / f"dialog-{name}-{theme}.png")
+                assert faults == [], (name, theme)
             page.keyboard.press("Escape")
         watched.assert_no_errors()
 
 
-@pytest.mark.parametrize("theme", BOTH)
-def test_tables_in_place_of_charts_have_no_serious_fault(
-    browser: Browser, shown: Shown, theme: Theme
-) -> None:
-    with watched_page(browser, shown.url, theme=theme, bypass_csp=True) as watched:
+def test_tables_in_place_of_charts_have_no_serious_fault(browser: Browser, shown: Shown) -> None:
+    with watched_page(browser, shown.url, bypass_csp=True) as watched:
         watched.open(SHOWN_HASH)
         page = watched.page
         expect(page.locator(".panel.loading")).to_have_count(0)
         for button in page.get_by_role("button", name="As a table").all():
             button.click()
-        assert watched.serious_faults() == []
+        for theme, faults in faults_by_theme(watched):
+            assert faults == [], theme
 
 
-@pytest.mark.parametrize("theme", BOTH)
 def test_asking_for_a_token_and_saying_that_the_controller_is_away_have_no_serious_fault(
-    browser: Browser, controller: Controller, theme: Theme
+    browser: Browser, controller: Controller
 ) -> None:
-    with served(controller.app) as url, watched_page(browser, url, theme=theme, bypass_csp=True) as watched:
+    with served(controller.app) as url, watched_page(browser, url, bypass_csp=True) as watched:
         watched.open()
         watched.page.context.set_offline(True)
         watched.page.keyboard.press("r")
         expect(watched.page.locator(".banner")).to_be_visible()
-        assert watched.serious_faults() == []
+        for theme, faults in faults_by_theme(watched):
+            assert faults == [], theme
         watched.page.context.set_offline(False)
         make_token(controller)
         watched.page.keyboard.press("r")
         expect(watched.page.get_by_label("Token")).to_be_visible()
-        assert watched.serious_faults() == []
+        for theme, faults in faults_by_theme(watched):
+            assert faults == [], theme
 
 
 def test_a_theme_that_was_chosen_stays_chosen(browser: Browser, shown: Shown) -> None:

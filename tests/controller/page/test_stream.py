@@ -83,11 +83,15 @@ def test_who_is_lost_is_shown_once_the_job_counts_by_a_dimension(browser: Browse
         watched.assert_no_errors()
 
 
-@pytest.mark.parametrize("width", [WIDE, 1024, NARROW])
-def test_nothing_is_wider_than_the_screen(browser: Browser, shown: Shown, width: int) -> None:
-    with watched_page(browser, shown.url, width=width) as watched:
+def test_nothing_is_wider_than_the_screen(browser: Browser, shown: Shown) -> None:
+    with watched_page(browser, shown.url, width=WIDE) as watched:
         page = open_stream(watched)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        size = page.viewport_size
+        assert size is not None
+        for width in (WIDE, 1024, NARROW):
+            page.set_viewport_size({"width": width, "height": size["height"]})
+            expect(page.locator(".panel.loading")).to_have_count(0)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_the_way_of_the_bound_has_the_bounds_of_the_status_and_each_once(

@@ -29,7 +29,7 @@ from support.totals import totals, totals_of
 pytestmark = pytest.mark.slow
 
 STREAMS = 4
-BATCHES = 60
+BATCHES = 40
 """Reports of each stream."""
 
 
@@ -105,7 +105,7 @@ def test_nothing_is_lost_or_doubled_while_a_release_takes_over_from_another_one(
                 old.url + driver.path + "/slo", json={"target_ppm": 900_000}, timeout=PATIENCE_S
             )
             assert answer.is_success, answer.text
-            driver.report(15)
+            driver.report(10)
         assert all(driver.delivered() for driver in every)
 
         engine = create_engine(bare_postgres_url)
@@ -117,7 +117,7 @@ def test_nothing_is_lost_or_doubled_while_a_release_takes_over_from_another_one(
             stack.callback(new.end)
             until(lambda: lock_waits(begun), "the migration", seen=new.log.read_text)
             for driver in every:
-                driver.report(15)
+                driver.report(10)
             until(lambda: old.metric("tidemark_reports_waiting"), "reports to wait")
         new.wait_ready()
         replicas.append(new.url)
@@ -125,7 +125,7 @@ def test_nothing_is_lost_or_doubled_while_a_release_takes_over_from_another_one(
         # Side by side: the old one writes nothing, the new one does everything.
         check_it_writes_nothing(old, every[0].reports[0])
         for driver in every:
-            driver.report(15)
+            driver.report(10)
         assert all(driver.delivered() for driver in by_service)
         assert not any(driver.sender.flush(0) for driver in by_address)
         until(lambda: new.metric("tidemark_leases_held") == SHARDS, "the new release to decide every stream")
@@ -133,7 +133,7 @@ def test_nothing_is_lost_or_doubled_while_a_release_takes_over_from_another_one(
             until(partial(is_decided, new, driver), f"a decision about {driver.path}")
 
         for driver in every:
-            driver.report(15)
+            driver.report(10)
         old.stop()
         assert "Traceback" not in old.log.read_text()
         old.start_again(release)

@@ -10,9 +10,10 @@ import pytest
 from tidemark.models.wire import Report
 from tidemark.spark_jobs import flush
 
-from support.live_faults import LiveJob, files, scripted, trace, until, write_step, write_trace
+from support.live_faults import LiveJob, files, trace, until, write_trace
 from support.oracles import Ledger
 from support.patience import PATIENCE_S
+from support.scripted_source import scripted, write_step
 from support.spark_streams import EPOCH_US, Row, write_batch
 
 if TYPE_CHECKING:
@@ -23,15 +24,15 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 SECOND = 1_000_000
 START_US = EPOCH_US + 3_600 * SECOND
 TRAILING_S = 60
-BATCH_S = 5
+BATCH_S = 10
 
 
-def _both(number: int, *, slow: int | None = None) -> list[Row]:
-    """Return 5 s of rows: partition 0 in time, and 1 behind by ``slow`` seconds, or not at all."""
+def _both(number: int, *, slow: int | None = None, batch_s: int = BATCH_S) -> list[Row]:
+    """Return some seconds of rows: partition 0 in time, and 1 behind by ``slow`` seconds, or not at all."""
     rows = []
-    for k in range(BATCH_S):
-        time_us = START_US + (number * BATCH_S + k) * SECOND
-        rows.append(Row(2 * (number * BATCH_S + k), 0, time_us))
+    for k in range(batch_s):
+        time_us = START_US + (number * batch_s + k) * SECOND
+        rows.append(Row(2 * (number * batch_s + k), 0, time_us))
         if slow is not None:
             rows.append(Row(rows[-1].id + 1, 1, time_us - slow * SECOND))
     return rows
@@ -47,7 +48,7 @@ def test_rows_of_a_partition_that_trails_by_six_bounds_are_lost_to_spark_and_not
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With one maximum 10 s lose a partition's rows and 70 s wait for it for ever. Live does neither."""
-    trails, in_step = 10, 18
+    trails, in_step = 5, 9
     batches = [_both(number, slow=TRAILING_S) for number in range(trails)]
     batches += [_caught_up(trails), *(_both(number, slow=0) for number in range(trails + 1, in_step))]
     for number, rows in enumerate(batches):
@@ -85,13 +86,13 @@ def test_when_a_partition_that_trailed_falls_silent_for_good_windows_close_as_wi
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A bound that is wide enough for it would be paid for ever; Live pays until it is idle."""
-    trails, slots = 8, 300
+    trails, slots, batch_s = 8, 300, 5
     rows = []
     for slot in range(slots):
-        both = _both(slot, slow=TRAILING_S if slot < trails else None)
-        arrival_us = START_US + slot * BATCH_S * SECOND
+        both = _both(slot, slow=TRAILING_S if slot < trails else None, batch_s=batch_s)
+        arrival_us = START_US + slot * batch_s * SECOND
         rows += [(arrival_us, row.event_time_us, str(row.partition)) for row in both]
-    path, slot_us = tmp_path / "fleet.parquet", str(BATCH_S * SECOND)
+    path, slot_us = tmp_path / "fleet.parquet", str(batch_s * SECOND)
     write_trace(path, rows)
     live = LiveJob(spark, tmp_path / "live", trace(spark, path, slot_us=slot_us))
 

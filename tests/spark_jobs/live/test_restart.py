@@ -40,7 +40,7 @@ def test_a_driver_killed_between_the_offset_log_and_the_commit_replays_the_batch
     """The watermark was moved, the batch was written, and nothing was committed. And the slow partition is silent
     when the driver comes back: nobody may move on without it."""
     # The slow partition is silent from the batch of the kill on, so only the checkpoint can know of it.
-    alone = range(BATCH_OF_THE_KILL, BATCH_OF_THE_KILL + 6)
+    alone = range(BATCH_OF_THE_KILL, BATCH_OF_THE_KILL + 4)
     again = range(alone.stop, alone.stop + 3)
     batches = [steady(number) for number in range(alone.start)]
     batches += [steady(number, slow=False) for number in alone]

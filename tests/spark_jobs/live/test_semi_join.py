@@ -12,21 +12,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.models.joins import predicted_state_rows
-from tidemark.models.operators import row_level
 
 from support.live_comparisons import fates_of
-from support.live_operators import AFTER_US, BEFORE_US, BEYOND, COPY, NEAR, match
-from support.live_streams import SECOND_US, Input, LiveJob, run_side_by_side, trailing_batches
+from support.live_operators import AFTER_US, BEFORE_US, COPY, JOINED, NEAR, match
+from support.live_streams import SECOND_US, LiveJob, run_side_by_side, trailing_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-JOINED = (
-    Input(name="left", operator=row_level(), bound="3 seconds", ceiling=BEYOND),
-    Input(name="right", operator=row_level(), bound="5 seconds", ceiling=BEYOND),
-)
 
 
 def semi_join(inputs: Sequence[DataFrame]) -> DataFrame:
@@ -44,8 +38,8 @@ def test_a_left_semi_join_keeps_no_row_twice_because_of_the_control_stream(
 ) -> None:
     """Spark may push such a join through a union, and then keeps the whole right side for each part of it."""
     streams = [
-        trailing_batches("semi, left", 5, stray_us=75 * SECOND_US),
-        trailing_batches("semi, right", 5, partitions=4, first_id=COPY),
+        trailing_batches("semi, left", 4, stray_us=75 * SECOND_US),
+        trailing_batches("semi, right", 4, partitions=4, first_id=COPY),
     ]
     without = [replace(entry, ceiling=None) for entry in JOINED]
     plain = LiveJob(spark, tmp_path / "plain", without, semi_join, mode="Off", stage=tmp_path)

@@ -1,0 +1,108 @@
+"""What an SLO and a policy accept, what they say when nothing is set, and who may replace them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.controller_app import Controller
+from support.policies import at_once
+from support.reports import exponential_batches, query_reports
+
+TARGET = {"target_ppm": 900_000}
+
+
+def test_an_slo_reads_back_as_it_was_set_with_its_defaults(controller: Controller) -> None:
+    answer = controller.put("/slo", {"target_ppm": 995_000})
+    assert answer.status_code == 200
+    assert answer.headers["etag"] == '"1"'
+    read = controller.get("/slo").json()
+    assert (read["target_ppm"], read["horizon_ms"]) == (995_000, 86_400_000)
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "sentence"),
+    [
+        ({"target_ppm": 0.995}, "/target_ppm", "valid integer"),
+        ({"target_ppm": "0.995"}, "/target_ppm", "valid integer"),
+        ({"target_ppm": True}, "/target_ppm", "valid integer"),
+        ({"target_ppm": 1_000_000}, "/target_ppm", "less than 1000000"),
+        ({"target_ppm": 0}, "/target_ppm", "greater than 0"),
+        ({"target_ppm": None}, "/target_ppm", "valid integer"),
+        ({}, "/target_ppm", "required"),
+        ({"target_ppm": 900_000, "target": "0.9"}, "/target", "nexpected"),
+        ({"target_ppm": 900_000, "latency_cap_ms": 2**53 + 1}, "/latency_cap_ms", "less than or equal to"),
+        ({"target_ppm": 900_000, "latency_cap_ms": -1}, "/latency_cap_ms", "greater than or equal to 0"),
+        ({"target_ppm": 900_000, "latency_cap_ms": 1.5}, "/latency_cap_ms", "integer"),
+        ({"target_ppm": 900_000, "on_conflict": "both"}, "/on_conflict", "'miss_target'"),
+        ({"target_ppm": 900_000, "horizon": 1}, "/horizon", "nexpected"),
+    ],
+    ids=str,
+)
+def test_a_bad_slo_is_refused_with_a_clear_sentence(
+    controller: Controller, body: dict[str, Any], pointer: str, sentence: str
+) -> None:
+    answer = controller.put("/slo", body)
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["pointer"] == pointer
+    assert sentence in error["detail"]
+    assert controller.get("/slo").status_code == 404
+
+
+@pytest.mark.parametrize("what", ["slo", "policy"])
+def test_if_match_lets_only_the_current_version_be_replaced(controller: Controller, what: str) -> None:
+    bodies: list[Any] = [TARGET, {"target_ppm": 800_000}, {"target_ppm": 700_000}]
+    if what == "policy":
+        bodies = [{"min_bound_ms": number} for number in (1, 2, 3)]
+    absent = controller.put(f"/{what}", bodies[0], headers={"If-Match": '"1"'})
+    assert (absent.status_code, absent.json()["type"]) == (412, "urn:tidemark:problem:precondition-failed")
+    assert controller.get().status_code == 404
+    assert controller.put(f"/{what}", bodies[0]).headers["etag"] == '"1"'
+    assert controller.put(f"/{what}", bodies[1], headers={"If-Match": '"1"'}).headers["etag"] == '"2"'
+    assert controller.put(f"/{what}", bodies[2], headers={"If-Match": '"1"'}).status_code == 412
+    assert controller.put(f"/{what}", bodies[2], headers={"If-Match": '"7", "2"'}).headers["etag"] == '"3"'
+    assert controller.put(f"/{what}", bodies[2]).headers["etag"] == '"3"'
+    assert controller.get(f"/{what}").headers["etag"] == '"3"'
+
+
+@pytest.mark.parametrize("mode", ["Off", "OnRestart", "Restart", "Live"])
+def test_a_stream_that_has_acknowledged_nothing_takes_every_mode(controller: Controller, mode: str) -> None:
+    answer = controller.put("/policy", at_once(mode))
+    assert (answer.status_code, answer.json()["mode"]) == (200, mode)
+    assert controller.get("/bound").json()["mode"] == mode
+
+
+def test_a_mode_that_there_is_not_is_refused_and_says_which_there_are(controller: Controller) -> None:
+    answer = controller.put("/policy", at_once("Auto"))
+    assert answer.status_code == 422
+    assert answer.json()["errors"] == [
+        {"pointer": "/mode", "detail": "Input should be 'Off', 'OnRestart', 'Restart' or 'Live'"}
+    ]
+
+
+def test_an_empty_range_of_bounds_is_refused_and_the_default_policy_only_watches(
+    controller: Controller,
+) -> None:
+    assert controller.put("/policy", {"min_bound_ms": 9, "max_bound_ms": 8}).status_code == 422
+    controller.report(query_reports(exponential_batches(1, 8))[0])
+    assert controller.get("/policy").json() == {
+        "mode": "Off",
+        "min_bound_ms": 0,
+        "max_bound_ms": None,
+        "directions": ["Widen", "Narrow"],
+        "margin_ppm": 0,
+        "cooldown_ms": 3_600_000,
+        "max_narrowings_a_day": None,
+        "max_narrowing_ppm": 500_000,
+        "evidence_ms": 3_600_000,
+        "evidence_windows": 100,
+        "freeze_windows": [],
+        "paused": False,
+        "on_no_data": "hold",
+        "approval": "first",
+        "late": None,
+        "generation": 0,
+        "updated_us": None,
+    }
