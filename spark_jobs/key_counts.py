@@ -12,15 +12,18 @@ import base64
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from tidemark.models.operators import Int64s
 from tidemark.spark_jobs.compact_counts import Key, compacted, expanded, let
 from tidemark.spark_jobs.this_spark import is_since
+from tidemark.spark_jobs.time_numbers import TimeNumbers
 
 _ANY = (1 << 31) - 1
 _BINS_A_KEY = 4
@@ -34,8 +37,13 @@ _HEAD, _TAIL = 32, 8
 class CountedKeys:
     """The keys of a batch."""
 
-    counts: list[tuple[Key, int]]
-    """Each distinct key with its rows; wrong unless ``exact``."""
+    keys: Int64s
+    """The distinct keys; wrong unless ``exact``. Of a name and a number, the name's position in ``names`` stands above
+    the bits of a time's number, and all bits are turned where the number is negative."""
+    counts: Int64s
+    """The rows of each."""
+    names: Sequence[str] | None
+    """The names; None where keys are numbers."""
     rows: int
     """All rows, with and without a key; right also where not ``exact``, unless the form of a sketch is not known."""
     null_rows: int
@@ -70,7 +78,7 @@ class KeyCounter(Protocol):
         """
         ...
 
-    def read(self, seen: Mapping[str, Any], step: int) -> CountedKeys:
+    def read(self, seen: Mapping[str, Any], times: TimeNumbers) -> CountedKeys:
         """Return the counts in what was observed."""
         ...
 
@@ -102,15 +110,18 @@ class ApproxTopK:
 
         return [let(F.call_function("approx_top_k_accumulate", key, F.lit(max_keys)), state).alias("top")]
 
-    def read(self, seen: Mapping[str, Any], step: int) -> CountedKeys:
+    def read(self, seen: Mapping[str, Any], times: TimeNumbers) -> CountedKeys:
         """Return the counts in what was observed."""
         top = seen["top"]
         state = _sketch_state(bytes.fromhex(top["state"]))
         null_rows = int(top["state"][-2 * _TAIL :], 16)
-        counts = [*expanded(top["keys"]["cells"], top["keys"].get("names"), step)]
-        counted = sum(count for _, count in counts)
+        found = expanded(top["keys"]["cells"], top["keys"].get("names"), times.step)
+        keys, counts, names = _columns(found, times.bits)
+        counted = int(counts.sum())
         keyed_rows, complete = (counted, False) if state is None else state
-        return CountedKeys(counts, keyed_rows + null_rows, null_rows, complete and counted == keyed_rows)
+        return CountedKeys(
+            keys, counts, names, keyed_rows + null_rows, null_rows, complete and counted == keyed_rows
+        )
 
 
 class HistogramNumeric:
@@ -143,17 +154,17 @@ class HistogramNumeric:
             let(F.histogram_numeric(key.cast("double"), F.lit(_ANY)), keys).alias("keys"),
         ]
 
-    def read(self, seen: Mapping[str, Any], step: int) -> CountedKeys:
+    def read(self, seen: Mapping[str, Any], times: TimeNumbers) -> CountedKeys:
         """Return the counts in what was observed."""
-        counts: Counter[Key] = Counter()
-        for key, count in expanded(seen.get("keys", {}).get("cells", ""), None, step):
-            counts[key] += count
-        check = sum(count * zlib.crc32(str(key).encode()) for key, count in counts.items())
+        found: Counter[Key] = Counter()
+        for key, count in expanded(seen.get("keys", {}).get("cells", ""), None, times.step):
+            found[key] += count
+        check = sum(count * zlib.crc32(str(key).encode()) for key, count in found.items())
         return CountedKeys(
-            [*counts.items()],
+            *_columns(found.items(), times.bits),
             seen["all"],
             seen["all"] - seen["keyed"],
-            exact=check == seen.get("check", 0) and counts.total() == seen["keyed"],
+            exact=check == seen.get("check", 0) and found.total() == seen["keyed"],
         )
 
 
@@ -165,13 +176,29 @@ def key_counter() -> KeyCounter:
     return APPROX_TOP_K if is_since(4, 1) else HISTOGRAM_NUMERIC
 
 
-def stage_counts(seen: Mapping[str, Any], step: int) -> CountedKeys:
+def stage_counts(seen: Mapping[str, Any]) -> CountedKeys:
     """Return the counts in what ``row_counter`` counted; its form is ``BatchCounts.Sum.toJson``'s."""
     names = seen.get("names")
     if names is not None:
         names = [base64.b64decode(name).decode(errors="replace") for name in names]
-    counts = [*expanded(seen["cells"], names, step)]
-    return CountedKeys(counts, seen["all"], seen["nulls"], exact=seen["exact"], whose=seen["known"])
+    steps, counts = (np.fromstring(seen[column], np.int64, sep=" ") for column in ("steps", "counts"))
+    return CountedKeys(
+        np.cumsum(steps), counts, names, seen["all"], seen["nulls"], seen["exact"], whose=seen["known"]
+    )
+
+
+def _columns(found: Iterable[tuple[Key, int]], bits: int) -> tuple[Int64s, Int64s, list[str] | None]:
+    """Return keys, counts and names, as ``CountedKeys`` has them."""
+    keys, counts, positions = [], [], dict[str, int]()
+    for key, count in found:
+        if isinstance(key, int):
+            keys.append(key)
+        else:
+            name, number = key
+            above = positions.setdefault(name, len(positions)) << bits
+            keys.append(above | number if number >= 0 else ~(above | ~number))
+        counts.append(count)
+    return np.array(keys, np.int64), np.array(counts, np.int64), list(positions) or None
 
 
 def _sketch_state(sketch: bytes) -> tuple[int, bool] | None:

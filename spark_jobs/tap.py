@@ -12,22 +12,23 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import partial
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, IntegerType, ShortType, TimestampType
 
-from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
+from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.granules import Granules, granule_last_us
 from tidemark.models.operators import Closed
 from tidemark.models.wire import AppendDelay
-from tidemark.spark_jobs.compact_counts import NAME_AND_NUMBER, Key
+from tidemark.spark_jobs.compact_counts import NAME_AND_NUMBER
 from tidemark.spark_jobs.key_counts import APPROX_TOP_K, CountedKeys, KeyCounter, stage_counts
-from tidemark.spark_jobs.time_numbers import FARTHEST_US, FIRST, TimeNumbers
+from tidemark.spark_jobs.key_reading import NO_KEYS, KeyReading
+from tidemark.spark_jobs.time_numbers import AFTER, ASIDE, BEFORE, FARTHEST_US, TimeNumbers
 
 DEFAULT_MAX_KEYS = 98_304
 """Distinct (partition, granule) pairs a batch may hold and still be counted exactly; 1,000,000 is Spark's limit.
@@ -45,16 +46,10 @@ TAP_KEY = "spark.tidemark.tap"
 
 _COLUMN = "tap"
 _KEY = "__tidemark_key"
-_ASIDE_NUMBER, _BEFORE_NUMBER, _AFTER_NUMBER = range(FIRST)
-"""Numbers of rows that are taken out and of times out of range."""
-
 TAKEN, SET_BACK, SET_ASIDE = 0, 1, 2
 """Values of the column ``ahead``: the row is taken as it is, set back to the clock, or taken out."""
 
 _LONGEST_NAME = 200
-
-_Key = tuple[str, int | None, int]
-"""A partition, the number of a time (None for one out of range) and what became of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,18 +203,13 @@ class Tap:
             clock_us: the batch's clock, as its checkpoint has it; without it no row counts as ahead of it.
         """
         seen = json.loads(observed)
-        keys = (
-            stage_counts(seen, self.times.step)
-            if "cells" in seen
-            else self.counter.read(seen, self.times.step)
-        )
-        end, bits = self.times.end, self.times.bits
-        named = [(self._read(key, end, bits), count) for key, count in keys.counts] if keys.exact else []
+        keys = stage_counts(seen) if "steps" in seen else self.counter.read(seen, self.times)
         first_future_us = self.first_future_us(clock_us)
+        future = None
         if clock_us is not None and first_future_us is not None:
-            first, clock = self.times.of(first_future_us), self.times.of(clock_us)
-            named = [(_set_back(key, first, clock), count) for key, count in named]
-        by_granule, newest = self._by_granule(named, granules)
+            future = self.times.of(first_future_us), self.times.of(clock_us)
+        reading = KeyReading(self.times, granules, partial(self._name_of, keys.names), future)
+        by_granule, newest = reading.read(keys.keys, keys.counts) if keys.exact else NO_KEYS
         last_us = _clamped(seen.get("last"))
         if last_us is not None and first_future_us is not None and last_us >= first_future_us:
             newest_granule = max(newest.values(), default=None)
@@ -269,8 +259,8 @@ class Tap:
         time, packed = quoted(self.event_time), self.packed(df)
         number, before, after = self.times.columns(time)
         number = (
-            F.when(before, F.lit(_BEFORE_NUMBER).cast("long"))
-            .when(after, F.lit(_AFTER_NUMBER).cast("long"))
+            F.when(before, F.lit(BEFORE).cast("long"))
+            .when(after, F.lit(AFTER).cast("long"))
             .otherwise(number)
         )
         if packed:
@@ -281,7 +271,7 @@ class Tap:
             # Without a branch, in which Spark would compute the number anew.
             number = number.bitwiseXOR(F.when(ahead == TAKEN, F.lit(0)).otherwise(-1).cast("long"))
             if self.takes_out:
-                aside = F.lit(_ASIDE_NUMBER).cast("long")
+                aside = F.lit(ASIDE).cast("long")
                 aside = F.bitwise_not(self._with_time(aside) if packed else aside)
                 number = F.when(ahead == SET_ASIDE, aside).otherwise(number)
         return number if packed else F.concat(self.name(), F.lit(NAME_AND_NUMBER), number)
@@ -299,48 +289,15 @@ class Tap:
         partition = F.when((partition >= 0) & (partition < other), partition).otherwise(F.lit(other))
         return F.shiftleft(partition, bits).bitwiseOR(number)
 
-    def _by_granule(
-        self, named: list[tuple[_Key, int]], granules: Granules
-    ) -> tuple[GranuleCounts, dict[str, int]]:
-        """Return the counts, and the newest granule of each partition's rows that are not future-dated."""
-        by_name: dict[str, Counter[int]] = defaultdict(Counter)
-        future: Counter[str] = Counter()
-        newest: dict[str, int] = {}
-        times, end = self.times, self.times.end
-        granule_of = cache(lambda number: times.granule(number, granules))
-        for (name, number, ahead), count in named:
-            cells = by_name[name]
-            if ahead != TAKEN:
-                future[name] += count
-            if number is not None and number < end:
-                granule = granule_of(number)
-                cells[granule] += count
-                if ahead == TAKEN:
-                    newest[name] = max(granule, newest.get(name, granule))
-        result = []
-        for name, cells in sorted(by_name.items()):
-            indexes, counts = zip(*sorted(cells.items()), strict=True) if cells else ((), ())
-            result.append(
-                PartitionCounts(partition=name, granules=indexes, counts=counts, future_rows=future[name])
-            )
-        return GranuleCounts.of(result), newest
+    def _name_of(self, names: Sequence[str] | None, number: int) -> str:
+        """Return the name of a partition.
 
-    def _read(self, key: Key, end: int, bits: int) -> _Key:
-        """Return what a key stands for; a time after all numbers has ``end``, the one after the last."""
-        name, number = (None, key) if isinstance(key, int) else key
-        ahead = TAKEN if number >= 0 else SET_BACK
-        number = number if number >= 0 else -number - 1
-        if name is None:
-            name, number = self._name_of(number >> bits), number & ((1 << bits) - 1)
-        else:
-            name = _short(name)
-        if number == _AFTER_NUMBER:
-            return name, end, ahead
-        if ahead == SET_BACK and number == _ASIDE_NUMBER:
-            return name, None, SET_ASIDE
-        return name, None if number < FIRST else number - end, ahead
-
-    def _name_of(self, number: int) -> str:
+        Args:
+            names: the names of the partitions, where they have some.
+            number: its number, or the position of its name.
+        """
+        if names is not None:
+            return _short(names[number])
         if self.partition is None:
             return _ALL
         return _OTHER if number == self.other_number else str(number)
@@ -370,12 +327,6 @@ def _first_us(by_granule: GranuleCounts, granules: Granules, last_us: int | None
     """Return the minimum time of the oldest granule, at most ``last_us``."""
     oldest = min((first for _, first, _ in by_granule.edges()), default=None)
     return last_us if oldest is None or last_us is None else min(granules.first_us(oldest), last_us)
-
-
-def _set_back(key: _Key, first_future: int, clock: int) -> _Key:
-    """Return a key as it is above the tap, where granules ahead of the clock are set back to the clock's."""
-    name, granule, _ = key
-    return key if granule is None or granule < first_future else (name, clock, SET_BACK)
 
 
 def _append_delay(seen: dict[str, Any]) -> AppendDelay | None:

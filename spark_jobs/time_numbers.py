@@ -9,12 +9,13 @@ counts are as exact as with a declared operator, for some more distinct keys whe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tidemark.models.granules import Granules
-from tidemark.models.operators import Closed
+from tidemark.models.operators import Closed, Int64s
 
 FARTHEST_US = 1 << 60
 """Times further from the epoch are not counted, and reported as this far: no calendar and no controller goes there."""
@@ -25,8 +26,14 @@ _BITS, _OF_BITS = 44, 63
 _NEAR_US = 1 << 52
 """Times nearer to the epoch than this, 142 years, have a number in a shorter key."""
 
+ASIDE, BEFORE, AFTER = range(3)
+"""Numbers in place of a time's: of rows that are taken out, and of times before and after all that have one."""
+
 FIRST = 3
-"""The lowest positive number of a time; those below are free for rows that have none."""
+"""The lowest positive number of a time."""
+
+
+_Numbers = TypeVar("_Numbers", int, Int64s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,7 @@ class TimeNumbers:
         """Return the number of a time."""
         return sum((time_us - (closed == "right")) // self.granule_us for closed in self._kinds)
 
-    def granule(self, number: int, granules: Granules) -> int:
+    def granule(self, number: _Numbers, granules: Granules) -> _Numbers:
         """Return the index of the granule of the times that have a number; it is a multiple of this granule."""
         if self.closed is None:
             number = (number + (granules.closed == "left")) // 2

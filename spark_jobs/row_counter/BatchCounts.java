@@ -179,41 +179,22 @@ public final class BatchCounts extends CollectionAccumulator {
             return key < 0L ? ~renamed : renamed;
         }
 
-        /** Writes keys as {@code compact_counts.py} reads them. */
+        /** Writes keys as {@code stage_counts} of {@code key_counts.py} reads them: each as its distance from the last. */
         String toJson(boolean known) {
-            StringBuilder cells = new StringBuilder();
+            StringBuilder steps = new StringBuilder();
+            StringBuilder rows = new StringBuilder();
             StringBuilder texts = new StringBuilder();
             long[] keys = this.counts.sortedKeys();
             long[] counts = this.counts.of(keys);
             long before = 0L;
-            long nameBefore = 0L;
             for (int i = 0; i < keys.length; i++) {
-                long number = keys[i];
-                long name = 0L;
-                if (this.grid.named) {
-                    long plain = number < 0L ? ~number : number;
-                    name = plain >>> this.grid.bits;
-                    plain &= (1L << this.grid.bits) - 1L;
-                    number = number < 0L ? ~plain : plain;
-                }
-                long delta = number - before;
-                boolean far = ((number ^ before) & (number ^ delta)) < 0L;
-                if (i > 0) {
-                    cells.append(' ');
-                }
-                if (i == 0 || far || name != nameBefore) {
-                    cells.append('/').append(number).append(':');
-                    if (this.grid.named) {
-                        byte[] text = (byte[]) this.texts.get((int) name);
-                        texts.append(i == 0 ? "\"" : ",\"");
-                        texts.append(Base64.getEncoder().encodeToString(text)).append('"');
-                    }
-                } else if (delta != (long) this.grid.shifts.length) {
-                    cells.append(delta).append(':');
-                }
-                cells.append(counts[i]);
-                before = number;
-                nameBefore = name;
+                steps.append(i == 0 ? "" : " ").append(keys[i] - before);
+                rows.append(i == 0 ? "" : " ").append(counts[i]);
+                before = keys[i];
+            }
+            for (int i = 0; i < this.texts.size(); i++) {
+                String text = Base64.getEncoder().encodeToString((byte[]) this.texts.get(i));
+                texts.append(i == 0 ? "\"" : ",\"").append(text).append('"');
             }
             long[] totals = this.totals;
             StringBuilder json = new StringBuilder();
@@ -222,7 +203,7 @@ public final class BatchCounts extends CollectionAccumulator {
             json.append(",\"nulls\":").append(totals[RowCounter.Pass.NULLS]);
             json.append(",\"known\":").append(known);
             json.append(",\"exact\":").append(this.counts.exact);
-            json.append(",\"cells\":\"").append(cells).append('"');
+            json.append(",\"steps\":\"").append(steps).append("\",\"counts\":\"").append(rows).append('"');
             if (this.grid.named) {
                 json.append(",\"names\":[").append(texts).append(']');
             }
