@@ -62,6 +62,11 @@ class Outlook:
     """Predicted rows per key that come later."""
 
 
+def triggers_before_any_close(span_triggers: float, budget_share: float) -> float:
+    """Return the minimum age in triggers of a stream before any key is closed: a span for each nine after the first."""
+    return ELAPSED_SPANS * span_triggers * max(-math.log10(budget_share) - 1, 0)
+
+
 class RuleSet:
     """All rules of one stream.
 
@@ -77,7 +82,7 @@ class RuleSet:
     ) -> None:
         self._trigger_us = trigger_us
         self._span = span_triggers
-        self._young = ELAPSED_SPANS * span_triggers * max(-math.log10(budget_share) - 1, 0)
+        self._young = triggers_before_any_close(span_triggers, budget_share)
         self._keys_per_trigger = keys_per_trigger
         self._budget_share = budget_share
         prices = len(PRICES)
