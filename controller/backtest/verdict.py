@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.backtest.table import floor_percent, format_latency
-from tidemark.controller.backtest.trial import PolicyResult, Trial
+from tidemark.controller.backtest.trial import TIDEMARK, PolicyResult, Trial
 from tidemark.models.backtest.score import BacktestScore
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.operators import TimeWindow
@@ -12,7 +12,6 @@ from tidemark.models.policies.catalogue import FIXED_HINDSIGHT
 from tidemark.models.policies.learning import learning_of
 from tidemark.models.target import format_share
 
-_TIDEMARK = "tidemark"
 _OPEN = 0.1
 """Share of the windows that may be open for their mean latency to count as measured."""
 
@@ -23,10 +22,10 @@ def verdict(trial: Trial) -> str:
     constant = (
         f"the best constant bound, {format_duration(trial.yardstick.fixed_bound_us)}, known only afterwards,"
     )
-    name = {_TIDEMARK: "Tidemark", FIXED_HINDSIGHT: constant}.get(outcome.policy, outcome.policy)
+    name = {TIDEMARK: "Tidemark", FIXED_HINDSIGHT: constant}.get(outcome.policy, outcome.policy)
     kept = f"keeps {_kept(trial, outcome.score)}"
     if not outcome.meets:
-        cap_us = trial.setup.latency_cap_us if outcome.policy == _TIDEMARK else None
+        cap_us = trial.setup.latency_cap_us if outcome.policy == TIDEMARK else None
         capped = (
             "" if cap_us is None else f", with no window waiting for more than {format_duration(cap_us)},"
         )
@@ -36,13 +35,26 @@ def verdict(trial: Trial) -> str:
     said = f"On this trace {name} {kept} at a mean latency of {_latency(outcome.score)}"
     if outcome.policy == FIXED_HINDSIGHT:
         return f"{said}."
-    return f"{said}; {_constant(trial, outcome)}."
+    return f"{said}; {_constant(trial, outcome)}.{_with_live(trial, outcome)}"
+
+
+def _with_live(trial: Trial, outcome: PolicyResult) -> str:
+    """Return what Live would have done where Tidemark had only restarts, as a further sentence."""
+    live = trial.live
+    if live is None or outcome.policy != TIDEMARK:
+        return ""
+    latency = f"{_kept(trial, live.score)} at a mean latency of {_latency(live.score)}"
+    if outcome.meets:
+        return f" Live would keep {latency}{'' if live.meets else ', short of the target'}."
+    if live.meets:
+        return f" Restarts alone did not keep the target here; Live would, with {latency}."
+    return f" Live would miss the target too, with {latency}."
 
 
 def short_trace_warning(trial: Trial) -> str | None:
     """Return a warning when Tidemark was replayed on too short a trace to learn from it; None when it was not."""
     arrivals, setup = trial.arrivals, trial.setup
-    if not any(outcome.policy == _TIDEMARK for outcome in trial.outcomes):
+    if not any(outcome.policy == TIDEMARK for outcome in trial.outcomes):
         return None
     found = learning_of(setup, arrivals.pairs, arrivals.last_us - arrivals.first_us)
     if found is None or found.enough:
@@ -58,7 +70,7 @@ def short_trace_warning(trial: Trial) -> str | None:
 
 def _judged(trial: Trial) -> PolicyResult:
     """Return the result that the sentence is about."""
-    return next((one for one in trial.outcomes if one.policy == _TIDEMARK), trial.outcomes[0])
+    return next((one for one in trial.outcomes if one.policy == TIDEMARK), trial.outcomes[0])
 
 
 def _constant(trial: Trial, outcome: PolicyResult) -> str:

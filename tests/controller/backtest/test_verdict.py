@@ -129,6 +129,22 @@ def test_what_is_kept_is_what_the_objective_counts(tmp_path: Path, objective: Ob
     assert kept in sentence
 
 
+def test_with_restarts_it_says_by_how_much_live_would_help(tmp_path: Path) -> None:
+    """After a five-fold step each restart comes too late for the rows that asked for it."""
+    drawn = synthetic("step", 1, rate=50, seconds=1_200)
+    names = tuple(f"p{number}" for number in range(int(drawn.partition.max()) + 1))
+    write_trace(tmp_path / "step", Trace(*drawn, names))
+    restarts, _ = said(tmp_path / "step", "tidemark", mode="restart")
+    live, _ = said(tmp_path / "step", "tidemark")
+    assert restarts.startswith("On this trace Tidemark misses the target of 99 % and keeps ")
+    found = re.search(r"Restarts alone did not keep the target here; Live would, with (.*)[.]$", restarts)
+    assert found is not None
+    assert live.startswith(f"On this trace Tidemark keeps {found[1]}; ")
+    met, _ = said(punctual(tmp_path / "even", 600), "tidemark", mode="restart")
+    assert re.search(r"[.] Live would keep 100.00 % of the rows at a mean latency of [0-9.]+ m?s[.]$", met)
+    assert "Live" not in said(tmp_path / "step", "max60", mode="restart")[0]
+
+
 def test_a_trace_that_is_too_short_to_learn_from_is_said_to_be(tmp_path: Path) -> None:
     """With what it would take; only where something learns."""
     short, long = punctual(tmp_path / "short", 200), punctual(tmp_path / "long", 600)
