@@ -63,7 +63,8 @@ class Lines:
         task = self._tasks[task_id]
         task.done = completed
         lines = completed // max(_LINE_EVERY[self._unit], (task.total or 0) // _MAX_LINES)
-        if lines > task.lines:
+        # What is done needs no line, and some of the work is done at once.
+        if lines > task.lines and completed != task.total:
             task.lines = lines
             of = "" if task.total is None else f" of {task.total:,}"
             self._say(f"{task.description}: {completed:,}{of} {self._unit}")
