@@ -97,9 +97,17 @@ def format_duration(duration_us: int) -> str:
 
 
 def format_about(duration_us: float) -> str:
-    """Return a measured duration with as few digits as a reader needs: ``"12.04 s"``, ``"11 d 20 h"``."""
+    """Return a measured duration with as few digits as a reader needs: ``"943 ms"``, ``"12.04 s"``, ``"11 d 20 h"``.
+
+    It is 0 only when it is exactly 0.
+    """
+    if 0 < abs(duration_us) < 1:
+        return "< 1 us"
+    if abs(duration_us) < 10 * MICROSECONDS["ms"]:
+        return format_duration(round(duration_us))
     if duration_us < _COMPOUND_FROM_US:
-        return format_duration(round(duration_us / 10_000) * 10_000)
+        unit_us = 10_000 if abs(duration_us) >= MICROSECONDS["s"] else 1_000
+        return format_duration(round(duration_us / unit_us) * unit_us)
     return " ".join(_parts(round(duration_us / MICROSECONDS["s"]) * MICROSECONDS["s"])[:2])
 
 

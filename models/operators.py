@@ -48,7 +48,8 @@ class TimeWindow:
         """Reject a slide that is not in (0, size], as Spark does."""
         if not 0 < self.slide_us <= self.size_us:
             raise ValueError(
-                f"slide {self.slide_us} us must be above 0 and at most the window's size {self.size_us} us"
+                f"slide {format_duration(self.slide_us)} must be above 0 and at most the window's size "
+                f"{format_duration(self.size_us)}"
             )
 
     def keys(self, event_time_us: Int64s) -> tuple[Int64s, Int64s]:
@@ -191,6 +192,7 @@ def _indices(rows: Int64s) -> Int64s:
 
 def _window(size_us: int, slide_us: int, start: str) -> TimeWindow:
     if size_us <= 0 or slide_us <= 0:
-        raise ValueError(f"window size {size_us} us and slide {slide_us} us must be above 0")
+        size, slide = format_duration(size_us), format_duration(slide_us)
+        raise ValueError(f"window size {size} and slide {slide} must be above 0")
     # The grid repeats every slide, so a negative start (a time zone west of UTC) has an equal one in [0, slide).
     return TimeWindow(size_us, slide_us, parse_duration(start) % slide_us)

@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 
+from tidemark.models.duration import format_duration
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.needs import needs_us
 from tidemark.models.operators import Int64s, Operator
@@ -80,7 +81,7 @@ def batches_of_slots(event_time_us: Int64s, arrival_us: Int64s, trigger_us: int)
     the watermark moves exactly when the base does.
     """
     if trigger_us <= 0:
-        raise ValueError(f"the trigger must be above 0, not {trigger_us} us")
+        raise ValueError(f"the trigger must be above 0, not {format_duration(trigger_us)}")
     if not len(arrival_us):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     first = arrival_us.min()

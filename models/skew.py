@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.models.duration import format_about, format_duration
+from tidemark.models.duration import format_about
 from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.quantile import certified_rank, certified_ranks, min_samples
 from tidemark.models.target import PPM
@@ -161,12 +161,8 @@ def skew_text(partition: str, costs_ms: int, without_ms: int) -> str:
     """Return the cost of a partition as a sentence."""
     return (
         f"partition {partition!r} costs {format_about(costs_ms * 1_000)} of latency: "
-        f"without it the bound would be {_bound(without_ms)}"
+        f"without it the bound would be {format_about(without_ms * 1_000)}"
     )
-
-
-def _bound(bound_ms: int) -> str:
-    return format_about(bound_ms * 1_000) if bound_ms >= 1_000 else format_duration(bound_ms * 1_000)
 
 
 def _bound_ms(edges: NDArray[np.float64], cumulative: NDArray[np.int64], rank: int | None) -> int | None:

@@ -11,7 +11,7 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import NDArray
 
-from tidemark.models.duration import MICROSECONDS, format_about, format_duration
+from tidemark.models.duration import MICROSECONDS, format_about
 from tidemark.models.operators import Int64s
 
 _Float64s = NDArray[np.float64]
@@ -132,8 +132,4 @@ def medians(group: Int64s, values: _Float64s) -> tuple[Int64s, _Float64s]:
 
 
 def _tick(duration_us: int) -> str:
-    if duration_us == MICROSECONDS["m"]:
-        return "1 min"
-    return (
-        format_about(duration_us) if abs(duration_us) >= MICROSECONDS["s"] else format_duration(duration_us)
-    )
+    return "1 min" if duration_us == MICROSECONDS["m"] else format_about(duration_us)

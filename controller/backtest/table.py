@@ -11,7 +11,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from tidemark.controller.backtest.trial import PolicyResult, Trial
-from tidemark.models.duration import MICROSECONDS, format_about, format_duration
+from tidemark.models.duration import format_about, format_duration
 from tidemark.models.plural import plural
 from tidemark.models.target import PPM, format_target
 
@@ -138,11 +138,5 @@ def _share(share: float | None, target_ppm: int) -> str:
 
 
 def format_latency(duration_us: float | None) -> str:
-    """Return a measured duration; a short one to the millisecond, and 0 only when it is 0."""
-    if duration_us is None or not math.isfinite(duration_us):
-        return "-"
-    if abs(duration_us) >= MICROSECONDS["s"] or not duration_us:
-        return format_about(duration_us)
-    if abs(duration_us) >= 10 * MICROSECONDS["ms"]:
-        return format_duration(round(duration_us / 1_000) * 1_000)
-    return format_duration(round(duration_us)) if abs(duration_us) >= 1 else "< 1 us"
+    """Return a measured duration; a dash where there is none."""
+    return "-" if duration_us is None or not math.isfinite(duration_us) else format_about(duration_us)

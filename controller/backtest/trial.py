@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidemark.controller.traces.format import OpenTrace
@@ -15,9 +15,11 @@ from tidemark.models.backtest.score import BacktestScore, meets, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
 from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, FROM_THE_TRACE, make_policy, policy_names
 from tidemark.models.policies.fixed import Fixed
-from tidemark.models.policies.policy import Explains
+from tidemark.models.policies.policy import BoundPolicy, Explains
 from tidemark.models.policies.setup import Setup
 
+TIDEMARK = "tidemark"
+"""Name of the policy that is Tidemark's own."""
 ALL = "all"
 """Name that stands for all policies."""
 _PROGRESS_CALLS = 100
@@ -66,6 +68,8 @@ class Trial:
     """What was possible."""
     outcomes: tuple[PolicyResult, ...]
     """The result of each policy."""
+    live: PolicyResult | None
+    """With restarts and Tidemark: what Live would have done on the same trace; else None."""
 
 
 def choose_policies(given: Sequence[str], setup: Setup) -> list[str]:
@@ -125,13 +129,25 @@ def judge(
     for name in policies:
         policy = Fixed(bound_us) if name == FIXED_HINDSIGHT else policy_for(name, arrivals, setup)
         try:
-            ran = run(arrivals, setup, policy, on_slot=_throttled(name, arrivals.slots, on_progress))
+            on_slot = _throttled(name, arrivals.slots, on_progress)
+            outcomes.append(_result(name, arrivals, setup, policy, on_slot))
         except ValueError as error:
             raise ValueError(f"policy {name}: {error}") from None
-        scored = score(arrivals, setup, ran)
-        reasons = tuple(step.reason for step in policy.explain()) if isinstance(policy, Explains) else ()
-        outcomes.append(PolicyResult(name, ran, scored, meets(setup, scored), reasons))
-    return Trial(path, arrivals, setup, yardstick, tuple(outcomes))
+    live = None
+    if setup.mode == "restart" and TIDEMARK in policies:
+        asked = replace(setup, mode="live")
+        on_slot = _throttled(f"{TIDEMARK}, live", arrivals.slots, on_progress)
+        live = _result(TIDEMARK, arrivals, asked, policy_for(TIDEMARK, arrivals, asked), on_slot)
+    return Trial(path, arrivals, setup, yardstick, tuple(outcomes), live)
+
+
+def _result(
+    name: str, arrivals: Arrivals, setup: Setup, policy: BoundPolicy, on_slot: Callable[[int], None]
+) -> PolicyResult:
+    ran = run(arrivals, setup, policy, on_slot=on_slot)
+    scored = score(arrivals, setup, ran)
+    reasons = tuple(step.reason for step in policy.explain()) if isinstance(policy, Explains) else ()
+    return PolicyResult(name, ran, scored, meets(setup, scored), reasons)
 
 
 def _throttled(name: str, slots: int, on_progress: Callable[[str, int], object]) -> Callable[[int], None]:

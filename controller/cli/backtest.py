@@ -16,8 +16,10 @@ from tidemark.controller.backtest.record import as_json, record_of, write_json
 from tidemark.controller.backtest.table import LEGEND, show
 from tidemark.controller.backtest.timeline import write_timeline
 from tidemark.controller.backtest.trial import Trial, choose_policies, judge, read
+from tidemark.controller.backtest.verdict import short_trace_warning, verdict
 from tidemark.controller.cli.options import duration_of, operator_of
-from tidemark.controller.cli.trace import input_errors_in_one_line, progress_bar
+from tidemark.controller.cli.progress import progress_bar
+from tidemark.controller.cli.trace import input_errors_in_one_line
 from tidemark.controller.traces.format import OpenTrace, open_trace
 from tidemark.models.policies.catalogue import policy_forms
 from tidemark.models.policies.setup import BacktestMode, Scope, Setup
@@ -134,8 +136,12 @@ def backtest(
                 write_timeline(timeline, trial.outcomes[0].run)
             if plot is not None:
                 _draw(plot, trial)
+            warning = short_trace_warning(trial)
             if json_to != _STDOUT:
+                _say_first(console, verdict(trial), warning)
                 show(trial, console)
+            elif warning is not None:
+                typer.echo(warning, err=True)
         if json_to == _STDOUT:
             typer.echo(as_json(records))
         else:
@@ -166,6 +172,12 @@ def _judge(opened: OpenTrace, setup: Setup, policies: Sequence[str]) -> Trial:
             progress.update(tasks[what], completed=done)
 
         return judge(opened.path, arrivals, setup, policies, progressed)
+
+
+def _say_first(console: Console, sentence: str, warning: str | None) -> None:
+    console.print(sentence, style="bold", soft_wrap=True)
+    if warning is not None:
+        console.print(warning, style="yellow", soft_wrap=True)
 
 
 def _draw(path: Path, trial: Trial) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from tidemark.controller.cli.fail import fail_usage
 from tidemark.controller.cli.remote import TokenFileOption, UrlOption
 from tidemark.controller.client.address import DEFAULT_URL
 
@@ -69,6 +70,9 @@ def curve(
         Literal["base", "wall"],
         typer.Option(help="Which latency the cap limits: base, by event time, or wall, by the clock."),
     ] = "base",
+    plot: Annotated[
+        bool, typer.Option("--plot", help="Draw the late rows by bound under the table, in the terminal.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     url: UrlOption = DEFAULT_URL,
     token_file: TokenFileOption = None,
@@ -78,15 +82,19 @@ def curve(
     For a trace it also chooses the smallest bound that its rows certify for the target. With JOB STREAM it asks a
     running controller.
     """
+    if plot and as_json:
+        fail_usage("--plot goes without --json: it draws for people")
     if stream is not None:
         from tidemark.controller.cli.stream_curve import show_stream_curve  # noqa: PLC0415 - needs no scipy
 
         options = (window, slide, session_gap, latency_cap, grace)
-        show_stream_curve(str(trace), stream, bounds, options, json=as_json, url=url, token_file=token_file)
+        show_stream_curve(
+            str(trace), stream, bounds, options, json=as_json, plot=plot, url=url, token_file=token_file
+        )
         return
     from tidemark.controller.cli.trace_curve import Question, show_trace_curve  # noqa: PLC0415 - a stream needs no scipy
 
     question = Question(
         window, slide, session_gap, engine, trigger, bounds, grace, target, confidence, latency_cap, latency
     )
-    show_trace_curve(trace, question, json=as_json)
+    show_trace_curve(trace, question, json=as_json, plot=plot)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemark.controller.cli.options import duration_of
-from tidemark.controller.cli.trace import note_early_rows, progress_bar, show_trace
+from tidemark.controller.cli.progress import progress_bar
+from tidemark.controller.cli.trace import note_early_rows, show_trace
 from tidemark.controller.traces.format import write_trace
 from tidemark.controller.traces.messages import TimeSources, TopicTraceBuilder
 from tidemark.models.duration import format_duration

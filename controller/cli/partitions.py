@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from tidemark.controller.cli.remote import Call, JobArgument, StreamArgument, calls_controller
-from tidemark.controller.cli.show import as_json, duration, moment, say, table
+from tidemark.controller.cli.show import as_json, duration, measured, moment, say, table
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas import Partition
@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
                 _state(row),
                 f"{row.pairs:,}",
                 duration(row.need_ms),
-                duration(row.costs_ms),
+                measured(row.costs_ms),
                 duration(row.without_bound_ms),
                 moment(row.last_seen_us),
             )

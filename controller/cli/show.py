@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tidemark.models.duration import format_duration
+from tidemark.models.duration import format_about, format_duration
 from tidemark.models.rollout.states import rollout_text
 from tidemark.models.target import PPM
 
@@ -97,6 +97,11 @@ def brief(text: str) -> str:
 def duration(duration_ms: int | None) -> str:
     """Return a duration in words, as options take it."""
     return _UNKNOWN if duration_ms is None else format_duration(duration_ms * 1_000)
+
+
+def measured(duration_ms: int | None) -> str:
+    """Return a measured duration in words, with as few digits as a reader needs."""
+    return _UNKNOWN if duration_ms is None else format_about(duration_ms * 1_000)
 
 
 def moment(time_us: int | None) -> str:

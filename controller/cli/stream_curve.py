@@ -7,9 +7,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
+from tidemark.controller.cli.curve_chart import Marks, chart
 from tidemark.controller.cli.options import bounds_of
 from tidemark.controller.cli.remote import open_client
-from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, say, table
+from tidemark.controller.cli.show import as_json, bound, measured, moment, percent, say, table
 from tidemark.models.granules import SPARK_TICK_US
 
 if TYPE_CHECKING:
@@ -23,10 +26,14 @@ def show_stream_curve(
     trace_options: Sequence[str | None],
     *,
     json: bool,
+    plot: bool,
     url: str,
     token_file: Path | None,
 ) -> None:
-    """Print completeness and latency of a stream by bound: at ``bounds``, or where the curve bends."""
+    """Print completeness and latency of a stream by bound: at ``bounds``, or where the curve bends.
+
+    ``plot`` draws the late rows by bound, too.
+    """
     with open_client(url, token_file) as tidemark:
         if any(option is not None for option in trace_options):
             raise ValueError("--window, --slide, --session-gap, --latency-cap and --grace need a trace")
@@ -41,10 +48,10 @@ def show_stream_curve(
             percent(point.completeness_ppm),
             percent(point.completeness_min_ppm),
             f"{point.late:,}",
-            duration(point.latency_base_ms),
-            duration(point.latency_wall_ms)
+            measured(point.latency_base_ms),
+            measured(point.latency_wall_ms)
             if point.latency_at_least_ms is None
-            else f"at least {duration(point.latency_at_least_ms)}",
+            else f"at least {measured(point.latency_at_least_ms)}",
             f"{point.windows_emitted:,}",
             {True: "yes", False: "no", None: "-"}[point.meets_all],
         )
@@ -58,10 +65,19 @@ def show_stream_curve(
         "meets the SLO",
     )
     table(columns, rows, f"no rows of {job}/{stream} are known yet")
+    if rows and plot:
+        marks = Marks(found.target_ppm, _microseconds(found.operating.bound_ms), "in use")
+        points = [(point.bound_ms * 1_000, point.late) for point in found.points]
+        for line in chart(points, found.points[0].rows, marks):
+            typer.echo(line)
     needed = evidence.rows_needed
     if rows and needed is not None and evidence.rows < needed:
         say(f"not enough evidence: {evidence.rows:,} of {needed:,} rows, so no bound is certified")
     return None
+
+
+def _microseconds(duration_ms: int | None) -> int | None:
+    return None if duration_ms is None else duration_ms * 1_000
 
 
 def _that_say_something(points: Sequence[CurvePointAnswer]) -> list[CurvePointAnswer]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from tidemark.controller.cli.fail import fail_usage
+from tidemark.controller.cli.progress import progress_bar
 from tidemark.models.duration import format_duration
 from tidemark.models.operators import Int64s
 from tidemark.models.plural import plural
@@ -174,21 +174,6 @@ def input_errors_in_one_line() -> Iterator[None]:
         yield
     except (ValueError, OSError) as error:
         fail_usage(" ".join(str(error).split()))
-
-
-def progress_bar(unit: str = "rows") -> Progress:
-    """Return a progress bar that counts ``unit`` on standard error; it is shown only on a terminal."""
-    console = Console(stderr=True)
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        MofNCompleteColumn(),
-        TextColumn(unit),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
 
 
 def show_trace(trace: Trace, output: Path) -> Callable[[str], None]:

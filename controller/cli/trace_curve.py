@@ -9,15 +9,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import typer
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
+from tidemark.controller.cli.curve_chart import Marks, chart
 from tidemark.controller.cli.options import bounds_of, duration_of, operator_of, share_of
-from tidemark.controller.cli.trace import input_errors_in_one_line, progress_bar
+from tidemark.controller.cli.progress import progress_bar
+from tidemark.controller.cli.trace import input_errors_in_one_line
 from tidemark.models.choice import BoundChoice, Latency, choose_bound, needed_rank, percent
-from tidemark.models.curve import Curve, CurvePoint, MeanLatency, NeedDistribution
-from tidemark.models.duration import format_duration
+from tidemark.models.curve import Curve, CurvePoint, NeedDistribution
+from tidemark.models.duration import format_about, format_duration
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.operators import Operator
 from tidemark.models.plural import plural
@@ -30,6 +34,11 @@ if TYPE_CHECKING:
 _LADDER = (0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 1.0)
 """Shares of the rows whose needs are the candidate bounds by default, beside 0 and the need at the target."""
 
+
+_UNLIMITED = 10_000
+"""More characters than any table is wide."""
+_DRAWN_BOUNDS = 1_000
+"""Bounds that a chart is drawn from, half of them evenly spaced and half in equal ratios."""
 
 _Corrected = Sequence[Sequence[tuple[int, CurvePoint]]]
 """For each bound, by each grace in microseconds, the point of bound + grace."""
@@ -62,8 +71,8 @@ class Question(NamedTuple):
     """Which latency the cap limits."""
 
 
-def show_trace_curve(path: Path, question: Question, *, json: bool) -> None:
-    """Print completeness and latency of a trace under each bound, and the bound to choose."""
+def show_trace_curve(path: Path, question: Question, *, json: bool, plot: bool) -> None:
+    """Print completeness and latency of a trace under each bound, and the bound to choose; ``plot`` draws it."""
     window, slide, session_gap, engine, trigger, bounds, grace, target, confidence, latency_cap, latency = (
         question
     )
@@ -95,6 +104,8 @@ def show_trace_curve(path: Path, question: Question, *, json: bool) -> None:
         typer.echo(json_format.dumps(_document(how, points, corrected, choice), indent=2))
     else:
         _show(how, points, corrected, choice, latency)
+        if plot:
+            _draw(replayed.needs, points[-1].bound_us, target_ppm, choice)
 
 
 def _confidence(text: str) -> int | None:
@@ -145,22 +156,25 @@ def _show(
 ) -> None:
     table = Table()
     for name in ("bound", "completeness", "late rows", "base - end", "wall - end", "windows"):
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right", overflow="fold")
     for point in points:
         table.add_row(
             format_duration(point.bound_us),
             percent(point),
             str(point.late),
-            _two_decimals(point.latency_base_us),
-            _wall(point.latency_wall),
+            "-" if point.latency_base_us is None else format_about(point.latency_base_us),
+            "-" if point.latency_wall is None else point.latency_wall.text(),
             str(point.windows_emitted),
             style="bold" if point == choice.point else None,
         )
     console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        wide = console.options.update(max_width=_UNLIMITED)
+        console.width = max(console.width, Measurement.get(console, wide, table).maximum)
     console.print(how, soft_wrap=True)
     console.print(table)
     console.print(
-        "Latencies are means over windows, in seconds; ≥: too many windows are still open.", soft_wrap=True
+        "Latencies are means over windows; at least: too many windows are still open.", soft_wrap=True
     )
     if corrected[0]:
         console.print(_grace_table(points, corrected))
@@ -175,6 +189,19 @@ def _show(
         console.print(f"  not {format_duration(rejection.bound_us)}: {rejection.detail}", soft_wrap=True)
 
 
+def _draw(needs: NeedDistribution, max_bound_us: int, target_ppm: int, choice: BoundChoice) -> None:
+    """Print the chart up to a bound, at bounds that are close enough together to show every step of it."""
+    chosen_us = None if choice.point is None else choice.point.bound_us
+    even = np.linspace(0, max(max_bound_us, 1), _DRAWN_BOUNDS)
+    bounds_us = np.unique(
+        np.concatenate([even, np.geomspace(1, max(max_bound_us, 2), _DRAWN_BOUNDS)]).round()
+    )
+    late = round(needs.weight) - needs.weight_at_most(bounds_us)
+    points = list(zip(bounds_us.astype(int).tolist(), late.round().astype(int).tolist(), strict=True))
+    for line in chart(points, round(needs.weight), Marks(target_ppm, chosen_us, "chosen")):
+        typer.echo(line)
+
+
 def _grace_table(points: Sequence[CurvePoint], corrected: _Corrected) -> Table:
     table = Table("bound", *(f"+ {format_duration(after)}" for after, _ in corrected[0]))
     for column in table.columns:
@@ -183,16 +210,6 @@ def _grace_table(points: Sequence[CurvePoint], corrected: _Corrected) -> Table:
         cells = (f"{percent(later)} ({later.late})" for _, later in graces)
         table.add_row(format_duration(point.bound_us), *cells)
     return table
-
-
-def _wall(latency: MeanLatency | None) -> str:
-    if latency is None:
-        return "-"
-    return f"{'≥ ' if latency.censored else ''}{_two_decimals(latency.mean_us)}"
-
-
-def _two_decimals(duration_us: float | None) -> str:
-    return "-" if duration_us is None else f"{duration_us / 1e6:.2f}"
 
 
 def _document(

@@ -26,6 +26,8 @@ class BacktestScore:
     """Share of the pairs admitted."""
     windows: int
     """Windows scored: distinct keys up to ``Arrivals.scored_until_us``."""
+    windows_open: int
+    """Scored windows that no watermark closed: their latencies count up to the last batch, so they are minimums."""
     windows_met: int
     """Scored windows that reached the target each."""
     windows_meeting_target: float | None
@@ -65,6 +67,7 @@ def score(arrivals: Arrivals, setup: Setup, run: BacktestRun) -> BacktestScore:
         late=run.late,
         completeness=(arrivals.pairs - run.late) / arrivals.pairs,
         windows=until,
+        windows_open=int((arrivals.keys_us[:until] > run.watermark_us[-1]).sum()),
         windows_met=met,
         windows_meeting_target=met / until if until else None,
         minutes_meeting_target=float(minutes_met.mean()),

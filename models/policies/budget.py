@@ -8,6 +8,7 @@ arrivals are known, so no feedback loop has to correct its own error.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,6 +58,22 @@ class RuleChoice:
     """Share of the budget that is spent."""
     within_budget: bool
     """Whether the budget allows the rule; else it is the one that loses the fewest rows."""
+
+
+def keys_until_trusted(share: float, mass_a_key: float) -> int:
+    """Return after how many keys without a loss the budget allows the fastest rule: before, it is too little known.
+
+    It is the smallest K with ``budget - BUDGET_DEVIATIONS * sqrt(budget) >= REPAY_SHARE * what a rule of the dearest
+    price is assumed to spend in FAMILIARITY_KEYS``, where the budget is that of K keys (``RuleChooser``).
+
+    Args:
+        share: share of the mass that may be lost.
+        mass_a_key: mean mass of a key, above 0.
+    """
+    assumed = FAMILIARITY_KEYS * PRICES[-1] * REPAY_SHARE
+    deviation = BUDGET_DEVIATIONS / math.sqrt(share * mass_a_key)
+    root = (deviation + math.sqrt(deviation**2 + 4 * assumed)) / 2
+    return math.ceil(round(root**2, 9))
 
 
 class RuleChooser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidemark.models.duration import format_duration
 from tidemark.models.policies.policy import Decision, Observation
 
 
@@ -19,7 +20,9 @@ class Fixed:
 
     def __init__(self, bound_us: int) -> None:
         if bound_us < 0:
-            raise ValueError(f"a fixed bound must be at least 0, not {bound_us} us: no engine takes it")
+            raise ValueError(
+                f"a fixed bound must be at least 0, not {format_duration(bound_us)}: no engine takes it"
+            )
         self._decision = Decision(bound_us=bound_us)
 
     @property

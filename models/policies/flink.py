@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidemark.models.duration import format_duration
 from tidemark.models.policies.policy import Decision, Observation
 
 
@@ -29,10 +30,10 @@ class Flink:
     def __post_init__(self) -> None:
         """Reject what Flink does not take."""
         if self.bound_us < 0:
-            raise ValueError(f"a bound of Flink must be at least 0, not {self.bound_us} us")
+            raise ValueError(f"a bound of Flink must be at least 0, not {format_duration(self.bound_us)}")
         for name, value in (("idle timeout", self.idle_us), ("tick", self.tick_us)):
             if value is not None and value <= 0:
-                raise ValueError(f"the {name} of Flink must be above 0, not {value} us")
+                raise ValueError(f"the {name} of Flink must be above 0, not {format_duration(value)}")
 
     @property
     def native(self) -> bool:

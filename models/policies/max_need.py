@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from tidemark.models.duration import format_duration
 from tidemark.models.policies.groups import decision_of, scores_of
 from tidemark.models.policies.policy import Decision, Observation
 from tidemark.models.policies.setup import Scope
@@ -32,7 +33,7 @@ class MaxNeed:
 
     def __init__(self, span_us: int = DEFAULT_SPAN_US, *, scope: Scope = "global") -> None:
         if span_us <= 0:
-            raise ValueError(f"the span must be above 0, not {span_us} us")
+            raise ValueError(f"the span must be above 0, not {format_duration(span_us)}")
         self._span_us = span_us
         self._scope = scope
         self._recent: list[deque[tuple[int, int]]] = []

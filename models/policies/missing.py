@@ -20,13 +20,14 @@ from tidemark.models.live_defaults import (
     MISSING_DEVIATIONS,
     PROFILE_HALF_LIFE,
     SILENT_ROWS,
-    SILENT_SHARE,
     UNEVENNESS_CEILING,
     UNEVENNESS_COHORTS,
 )
 from tidemark.models.operators import Int64s
-from tidemark.models.policies.ages import BUCKETS, WIDE, Float64s, bucket_of
+from tidemark.models.policies.ages import Float64s, bucket_of
 from tidemark.models.policies.open_cohorts import OpenCohorts
+from tidemark.models.policies.profiles import Profiles
+from tidemark.models.policies.withheld import Withheld, delivered_bucket
 
 _STREAM = 0
 """Row and column of the whole stream; partition p is p + 1."""
@@ -35,8 +36,8 @@ _ALL = slice(None)
 
 _NEVER_US = 2**62
 
-_MIN_SCALE = 1e-6
-"""When the weights of what was delivered are brought back to 1."""
+_DENSE = 0.25
+"""Share of the partitions from which on comparing all of them is faster than picking some out."""
 
 
 class Missing:
@@ -54,10 +55,7 @@ class Missing:
         self._decay = 0.5 ** (1 / (FORECAST_HALF_LIFE * span_triggers))
         self._profile_decay = 0.5 ** (1 / (PROFILE_HALF_LIFE * span_triggers))
         self._cohorts_per_trigger = trigger_us / granule_us
-        self._profile = np.zeros((1, BUCKETS), np.float32)
-        """Rows by age at delivery, over the scale, shape (partitions + 1, buckets)."""
-        self._scale = 1.0
-        """What is left of a row that was delivered when the scale was 1."""
+        self._profiles = Profiles()
         self._rows = np.zeros(1)
         self._cohorts = 0.0
         self._unevenness = np.ones(1)
@@ -68,6 +66,7 @@ class Missing:
         self.stopped = False
         """Whether a partition has ever stopped."""
         self._open = OpenCohorts(granule_us, MAX_COHORTS)
+        self._withheld = Withheld(granule_us, trigger_us)
         self._done_us = -_NEVER_US
         self._whole_from_us: int | None = None
 
@@ -79,10 +78,7 @@ class Missing:
     def advance(self, triggers: int) -> None:
         """Let ``triggers`` pass."""
         decay = self._decay**triggers
-        self._scale *= self._profile_decay**triggers
-        if self._scale < _MIN_SCALE:
-            self._profile *= np.float32(self._scale)
-            self._scale = 1.0
+        self._profiles.fade(self._profile_decay**triggers)
         self._rows *= decay
         self._cohorts = self._cohorts * decay + (1 - decay) / (1 - self._decay) * self._cohorts_per_trigger
 
@@ -109,10 +105,7 @@ class Missing:
         self._open_cohorts(int(start_us[open_].min()), int(start_us[open_].max()))
         at = (start_us[open_] - self.start_us[0]) // self._granule_us
         inside = at >= 0
-        at, rows = at[inside], count[open_][inside]
-        counts = self._open.counts
-        np.add.at(counts, (at, partition[open_][inside] + 1), rows)
-        np.add.at(counts, (at, np.full(len(at), _STREAM)), rows)
+        self._open.add(at[inside], partition[open_][inside], count[open_][inside])
 
     def _learn(self, now_us: int, partition: Int64s, start_us: Int64s, count: Int64s) -> None:
         """Learn the usual rows from cohorts that were seen whole: an earlier backlog does not show the pace."""
@@ -122,9 +115,7 @@ class Missing:
         whole = start_us >= np.maximum(self._learned_from_us[column], self._whole_from_us or 0)
         partition, rows = partition[whole], count[whole]
         bucket = bucket_of((now_us - start_us[whole]) / self._trigger_us)
-        weights = rows / self._scale
-        np.add.at(self._profile, (partition + 1, bucket), weights)
-        self._profile[_STREAM] += np.bincount(bucket, weights, BUCKETS).astype(np.float32)
+        self._profiles.add(partition + 1, bucket, rows)
         self._rows += np.bincount(partition + 1, weights=rows, minlength=len(self._rows))
         self._rows[_STREAM] += rows.sum()
 
@@ -146,48 +137,71 @@ class Missing:
         silent = self._silent(self._forecast(), silence)
         if len(silent):
             silent = self._without_stopped(silent, silence, longest)
-        counts, forecast = self._open.counts, self._forecast()
-        # Whatever its age, a cohort with this many rows of a partition has enough of them. That leaves few to look at:
-        # the young ones, and those that are short.
-        enough = forecast - self._chance(forecast)
-        expecting = np.flatnonzero(enough > 0)
-        cohort, column = np.nonzero(counts[:, expecting] < enough[expecting])
-        column = expecting[column]
-        expected = self._delivered(now_us, cohort, column) * forecast[column]
-        short = expected - counts[cohort, column]
-        missed = short > self._chance(expected, column)
-        cohort, column, short = cohort[missed], column[missed], short[missed]
+        forecast = self._forecast()
+        bucket = delivered_bucket(now_us, self.start_us, self._trigger_us)
         # A stall of one partition shows in that partition first, a burst over all of them in the sum.
-        single = column != _STREAM
-        missing = np.bincount(cohort[single], short[single], len(counts)).astype(np.float64)
+        cohort, column, short = self._short_of_partitions(bucket, forecast)
+        missing = np.bincount(cohort, short, len(bucket)).astype(np.float64)
         if len(silent):
-            unsent = self._unsent(now_us, silent) * forecast[silent]
-            found = np.searchsorted(silent, column)
-            of_silent = single & np.isin(column, silent)
-            unsent[cohort[of_silent], found[of_silent]] -= short[of_silent]
-            missing += np.maximum(unsent, 0).sum(axis=1)
-        missing[cohort[~single]] = np.maximum(missing[cohort[~single]], short[~single])
+            first, unsent = self._withheld.shares(
+                silent, self._last_us[silent], self._profiles, self.start_us, bucket
+            )
+            unsent = unsent * forecast[silent]
+            end = first + len(unsent)
+            place = np.full(len(forecast), -1)
+            place[silent] = np.arange(len(silent))
+            both = (place[column] >= 0) & (cohort >= first) & (cohort < end)
+            unsent[cohort[both] - first, place[column[both]]] -= short[both]
+            missing[first:end] += np.maximum(unsent, 0, out=unsent).sum(axis=1)
+        else:
+            self._withheld.forget()
+        cohort, short = self._short_of_stream(bucket, forecast)
+        missing[cohort] = np.maximum(missing[cohort], short)
         missing[self.start_us < (self._whole_from_us or 0)] = 0
         return missing
+
+    def _short_of_partitions(
+        self, bucket: NDArray[np.intp], forecast: Float64s
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp], Float64s]:
+        """Return cohorts, columns and by how much they are short, for partitions beyond chance, shape (short,) each.
+
+        Whatever its age, a cohort with this many rows of a partition has enough of them. That leaves few to look at:
+        the young ones, and those that are short.
+        """
+        enough = np.ceil(forecast - self._chance(forecast))[1:]
+        counts = self._open.counts
+        expecting = np.flatnonzero(enough > 0)
+        if len(expecting) > _DENSE * len(enough) and enough.max() <= np.iinfo(counts.dtype).max:
+            limit = np.maximum(enough, 0).astype(counts.dtype)
+            cohort, partition = np.divmod(np.flatnonzero(counts < limit), len(enough))
+        else:
+            cohort, place = np.nonzero(counts[:, expecting] < enough[expecting])
+            partition = expecting[place]
+        column = partition + 1
+        expected = self._delivered(bucket[cohort], column) * forecast[column]
+        short = expected - counts[cohort, partition]
+        beyond = short > self._chance(expected, column)
+        return cohort[beyond], column[beyond], short[beyond]
+
+    def _short_of_stream(
+        self, bucket: NDArray[np.intp], forecast: Float64s
+    ) -> tuple[NDArray[np.intp], Float64s]:
+        """Return the cohorts of which the stream is short beyond chance, and by how much, shape (short,) each."""
+        totals = self._open.totals
+        cohort = np.flatnonzero(totals < (forecast - self._chance(forecast))[_STREAM])
+        if not len(cohort):
+            return cohort, np.empty(0)
+        column = np.full(len(cohort), _STREAM)
+        expected = self._delivered(bucket[cohort], column) * forecast[_STREAM]
+        short = expected - totals[cohort]
+        beyond = short > self._chance(expected, column)
+        return cohort[beyond], short[beyond]
 
     def _silent(self, forecast: Float64s, silence: Float64s) -> NDArray[np.intp]:
         """Return the columns of the partitions that are silent for longer than chance explains."""
         unsent = forecast * self._cohorts_per_trigger * silence / np.maximum(self._unevenness, 1)
         unsent[_STREAM] = 0
         return np.flatnonzero(unsent > SILENT_ROWS)
-
-    def _unsent(self, now_us: int, silent: NDArray[np.intp]) -> Float64s:
-        """Return the share of each cohort that partitions have withheld since their last rows, (cohorts, silent)."""
-        up_to = np.cumsum(self._profile[silent], axis=1, dtype=np.float64)
-        up_to /= np.maximum(up_to[:, -1:], 1e-9)
-        share = up_to[:, self._bucket(now_us)].T
-        last_us = self._last_us[silent]
-        # Most fell silent together.
-        for since_us in np.unique(last_us).tolist():
-            together = last_us == since_us
-            share[:, together] -= up_to[together][:, self._bucket(since_us)].T
-        share[share <= SILENT_SHARE] = 0
-        return share
 
     def _without_stopped(
         self, silent: NDArray[np.intp], silence: Float64s, longest: float
@@ -208,7 +222,8 @@ class Missing:
         if not closed:
             return
         forecast = self._forecast()
-        deviation = (self._open.counts[:closed] - forecast) ** 2 / np.maximum(forecast, 1)
+        counts = np.column_stack([self._open.totals[:closed], self._open.counts[:closed]])
+        deviation = (counts - forecast) ** 2 / np.maximum(forecast, 1)
         observed = np.minimum(deviation, UNEVENNESS_CEILING).mean(axis=0)
         # How a partition stalls says nothing of how uneven it is.
         silent = self._silent(forecast, (now_us - self._last_us) / self._trigger_us)
@@ -222,23 +237,17 @@ class Missing:
         forecast: Float64s = self._rows / max(self._cohorts, 1e-9)
         return forecast
 
-    def _delivered(self, now_us: int, cohort: Int64s, column: Int64s) -> Float64s:
-        """Return which share of its rows a cohort of a partition has usually delivered by now, shape (pairs,)."""
-        if not len(cohort):
+    def _delivered(self, bucket: NDArray[np.intp], column: NDArray[np.intp]) -> Float64s:
+        """Return which share of its rows a cohort of a column has usually delivered up to a bucket, shape (pairs,)."""
+        if not len(column):
             return np.empty(0)
-        at = self._bucket(now_us)[cohort]
-        columns, row = np.unique(column, return_inverse=True)
-        profile = self._profile[columns]
-        up_to = np.cumsum(profile[:, : int(at.max()) + 1], axis=1, dtype=np.float64)
-        share: Float64s = up_to[row, at] / np.maximum(profile.sum(axis=1, dtype=np.float64), 1e-9)[row]
+        looked_at = np.zeros(len(self._rows), bool)
+        looked_at[column] = True
+        row = np.cumsum(looked_at)[column] - 1
+        share: Float64s = self._profiles.delivered(np.flatnonzero(looked_at))[
+            row, self._profiles.places(bucket)
+        ]
         return share
-
-    def _bucket(self, now_us: int) -> NDArray[np.intp]:
-        """Return the bucket up to which the rows of each open cohort have been delivered, shape (cohorts,)."""
-        at = bucket_of((now_us - self.start_us) / self._trigger_us)
-        # Inside a wide bucket, rows that belong to it may still come.
-        bucket: NDArray[np.intp] = np.where(WIDE[at], np.maximum(at - 1, 0), at)
-        return bucket
 
     def _chance(self, expected: Float64s, column: Int64s | slice = _ALL) -> Float64s:
         """Return by how many rows chance alone may leave a partition short of what is expected of it."""
@@ -249,12 +258,12 @@ class Missing:
     def _know_partitions(self, partitions: int) -> None:
         new = partitions + 1 - len(self._unevenness)
         if new > 0:
-            self._profile = np.vstack([self._profile, np.zeros((new, BUCKETS), np.float32)])
+            self._profiles.widen(partitions + 1)
             self._rows = np.concatenate([self._rows, np.zeros(new)])
             self._unevenness = np.concatenate([self._unevenness, np.ones(new)])
             self._last_us = np.concatenate([self._last_us, np.zeros(new, np.int64)])
             self._learned_from_us = np.concatenate([self._learned_from_us, np.full(new, -_NEVER_US)])
-            self._open.widen(partitions + 1)
+            self._open.widen(partitions)
 
     def _open_cohorts(self, first_us: int, last_us: int) -> None:
         forgotten_us = self._open.open(first_us, last_us)

@@ -43,6 +43,9 @@ _KINDS = 2  # keys whether or not rows of theirs were missing: without the hold,
 FAMILIES = len(MEMORIES) * _KINDS
 """Pairs of a memory and a hold; rules are numbered by family first, then by price."""
 
+_FREE_US = np.iinfo(np.int64).max // 2
+"""Where a rule that waits for nothing must stay: nowhere."""
+
 _RECENT = tuple(2**power for power in range(RECENT_TRIGGERS.bit_length()))
 
 
@@ -62,6 +65,11 @@ class Outlook:
     """Predicted rows per key that come later."""
 
 
+def triggers_before_any_close(span_triggers: float, budget_share: float) -> float:
+    """Return the minimum age in triggers of a stream before any key is closed: a span for each nine after the first."""
+    return ELAPSED_SPANS * span_triggers * max(-math.log10(budget_share) - 1, 0)
+
+
 class RuleSet:
     """All rules of one stream.
 
@@ -77,7 +85,7 @@ class RuleSet:
     ) -> None:
         self._trigger_us = trigger_us
         self._span = span_triggers
-        self._young = ELAPSED_SPANS * span_triggers * max(-math.log10(budget_share) - 1, 0)
+        self._young = triggers_before_any_close(span_triggers, budget_share)
         self._keys_per_trigger = keys_per_trigger
         self._budget_share = budget_share
         prices = len(PRICES)
@@ -113,6 +121,8 @@ class RuleSet:
     def advance(self, triggers: int, elapsed: float) -> None:
         """Let ``triggers`` pass; the stream is then ``elapsed`` triggers old."""
         self._stragglers.advance(triggers, elapsed)
+        if not len(self.key_us):
+            return
         shifted = np.zeros_like(self._recent)
         if triggers < RECENT_TRIGGERS:
             shifted[:, : RECENT_TRIGGERS - triggers] = self._recent[:, triggers:]
@@ -149,8 +159,11 @@ class RuleSet:
         self._stragglers.add((now_us - key_us) / self._trigger_us, rows)
 
     def expect(self, key_us: Int64s) -> None:
-        """Open keys whose rows have come or are missing; distinct ones, shape (keys,)."""
-        new = np.setdiff1d(key_us[key_us > self.done_us], self.key_us, assume_unique=True)
+        """Open keys whose rows have come or are missing; distinct ones, ascending, shape (keys,)."""
+        new = key_us[key_us > self.done_us]
+        if len(self.key_us) and len(new):
+            at = np.minimum(np.searchsorted(self.key_us, new), len(self.key_us) - 1)
+            new = new[self.key_us[at] != new]
         if not len(new):
             return
         keys = np.concatenate([self.key_us, new])
@@ -164,11 +177,16 @@ class RuleSet:
 
     def emit(self, now_us: int) -> None:
         """Close keys under the watermarks in force at ``now_us``."""
+        if not len(self.key_us):
+            return
         in_force = self._in_force
         for force_us, watermark in self._decided:
             if force_us > now_us:
                 break
             in_force = np.maximum(in_force, watermark)
+        # Keys ascend, so under the highest watermark those that are closed by any rule are a prefix.
+        if self.key_us[0] > in_force.max():
+            return
         new = (self.key_us[:, None] <= in_force[None, :]) & ~self._closed
         if not new.any():
             return
@@ -196,9 +214,11 @@ class RuleSet:
         """
         rows_a_key = self.rows_a_key(elapsed)
         worth = 1 / (self.price * self._budget_share * rows_a_key)  # triggers a row
-        beyond = self._stragglers.beyond()[:, :, ZERO:].reshape(FAMILIES, -1)
-        cost = WAIT[None, ZERO:] + worth[:, None] * beyond[self._family]
-        best = cost.argmin(axis=1)
+        # After the last straggler waiting only costs, so the ages beyond need not be looked at.
+        beyond = self._stragglers.late().reshape(FAMILIES, -1)
+        cost = worth.reshape(FAMILIES, -1, 1) * beyond[:, None, :]
+        cost += WAIT[ZERO : ZERO + beyond.shape[1]]
+        best = cost.argmin(axis=2).ravel()
         self._age = np.where(best == 0, CLOSE_AFTER[ZERO], CLOSE_AFTER[best + ZERO])
         self._left = beyond[self._family, best]
         known = elapsed >= np.maximum(ELAPSED_PER_AGE * self._age, self._young)
@@ -211,7 +231,9 @@ class RuleSet:
             limits = worth, longest_hold
             required = np.minimum(required, self._held_us(now_us, age_then, missing, limits))
         self.watermark_us = np.maximum(self.watermark_us, required)
-        self.at_stake = missing @ (self.key_us[:, None] <= self.watermark_us[None, :])
+        self.at_stake = np.zeros(self.rules)
+        if missing.any():
+            self.at_stake = missing @ (self.key_us[:, None] <= self.watermark_us[None, :])
         self._decided.append((in_force_us, self.watermark_us))
 
     def rows_a_key(self, elapsed: float) -> float:
@@ -225,7 +247,7 @@ class RuleSet:
         because a silence then need not be a stall.
         """
         rare = LONGEST_HOLD_SHARE_OF_BUDGET * self._budget_share * self.rows_a_key(elapsed)
-        beyond = self._stragglers.longest_beyond()[ZERO:]
+        beyond = self._stragglers.late()[-1, 0]
         longest_seen = float(WAIT[ZERO + int(np.argmax(beyond <= rare))])
         spans = LONGEST_HOLD_SPANS_AFTER_STOP if stopped else LONGEST_HOLD_SPANS
         return max(LONGEST_HOLD_MARGIN * longest_seen, spans * self._span)
@@ -253,7 +275,7 @@ class RuleSet:
     ) -> Int64s:
         """Return the key below which each rule must stay to wait for missing rows, shape (rules,)."""
         worth, longest = limits
-        free = np.full(self.rules, np.iinfo(np.int64).max // 2, np.int64)
+        free = np.full(self.rules, _FREE_US, np.int64)
         candidates = np.flatnonzero((missing > 0) | self._missed)
         if not len(candidates):
             return free

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from tidemark.models.duration import format_duration
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.operators import Operator, TimeWindow
 from tidemark.models.replay import Engine
@@ -53,15 +54,29 @@ class Setup:
             return grid // next(parts, 1)
         return max(self.trigger_us // 10 // SPARK_TICK_US, 1) * SPARK_TICK_US
 
+    @property
+    def key_spacing_us(self) -> int:
+        """Time from one key to the next in the live policy: the slide, or the trigger without windows. Microseconds."""
+        return self.operator.slide_us if isinstance(self.operator, TimeWindow) else self.trigger_us
+
+    @property
+    def span_triggers(self) -> float:
+        """The live policy's unit of time, in triggers: from one key to the next, at least ten triggers."""
+        return max(self.key_spacing_us / self.trigger_us, 10.0)
+
     def __post_init__(self) -> None:
         """Reject what cannot be replayed."""
         if self.trigger_us <= 0:
-            raise ValueError(f"the trigger must be above 0, not {self.trigger_us} us")
+            raise ValueError(f"the trigger must be above 0, not {format_duration(self.trigger_us)}")
         if not 0 < self.target_ppm < 1_000_000 or not 0 < self.good_windows_ppm < 1_000_000:
             raise ValueError(
                 f"target {self.target_ppm} ppm and good windows {self.good_windows_ppm} ppm must be in (0, 1,000,000)"
             )
         if self.latency_cap_us is not None and self.latency_cap_us < 0:
-            raise ValueError(f"the latency cap must be at least 0, not {self.latency_cap_us} us")
+            raise ValueError(
+                f"the latency cap must be at least 0, not {format_duration(self.latency_cap_us)}"
+            )
         if self.restart_cost_us < 0:
-            raise ValueError(f"the cost of a restart must be at least 0, not {self.restart_cost_us} us")
+            raise ValueError(
+                f"the cost of a restart must be at least 0, not {format_duration(self.restart_cost_us)}"
+            )

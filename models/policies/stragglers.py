@@ -10,8 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tidemark.models.policies.ages import BUCKETS, CLOSE_AFTER, Float64s, bucket_of
+from tidemark.models.policies.ages import BUCKETS, CLOSE_AFTER, ZERO, Float64s, bucket_of
+
+_MAX_STEPS = 64
+"""Spans of time whose decay is kept: nearly all are one trigger."""
 
 
 class Stragglers:
@@ -28,15 +32,18 @@ class Stragglers:
         self._keys_per_trigger = keys_per_trigger
         self._rows = np.zeros((len(half_lives), kinds, BUCKETS), np.float32)
         self._keys = np.zeros((len(half_lives), BUCKETS), np.float32)
+        self._end = ZERO + 1
+        """Bucket after the last one with rows, and after that of age 0."""
+        self._late: Float64s | None = None
+        self._steps: dict[int, tuple[NDArray[np.float32], NDArray[np.float32]]] = {}
 
     def advance(self, triggers: int, elapsed: float) -> None:
         """Let ``triggers`` pass; the stream is then ``elapsed`` triggers old."""
-        decay = self._decay**triggers
-        with np.errstate(invalid="ignore", divide="ignore"):
-            new = np.where(self._decay < 1, (1 - decay) / (1 - self._decay), triggers)
-        self._rows *= decay[:, :, None].astype(np.float32)
-        self._keys *= decay.astype(np.float32)
-        self._keys += np.where(elapsed >= CLOSE_AFTER, new * self._keys_per_trigger, 0).astype(np.float32)
+        decay, new = self._step(triggers)
+        self._rows[:, :, : self._end] *= decay[:, :, None]
+        self._keys *= decay
+        self._keys[:, : np.searchsorted(CLOSE_AFTER, elapsed, side="right")] += new
+        self._late = None
 
     def add(self, age: Float64s, rows: Float64s) -> None:
         """Count rows.
@@ -45,24 +52,47 @@ class Stragglers:
             age: ages in triggers, shape (counts,).
             rows: rows of each age by kind, shape (kinds, counts).
         """
+        if not len(age):
+            return
         bucket = bucket_of(age)
+        first, end = int(bucket.min()), int(bucket.max()) + 1
         for kind, count in enumerate(rows):
-            self._rows[:, kind] += np.bincount(bucket, weights=count, minlength=BUCKETS).astype(np.float32)
+            counted = np.bincount(bucket - first, weights=count, minlength=end - first)
+            self._rows[:, kind, first:end] += counted.astype(np.float32)
+        self._end = max(self._end, end)
+        self._late = None
 
     def beyond(self) -> Float64s:
         """Return the rows that a key gets after each bucket, shape (memories, kinds, BUCKETS)."""
-        return self._beyond(slice(None), slice(None))
+        return self._beyond(0, BUCKETS)
 
-    def longest_beyond(self) -> Float64s:
-        """Return the same of the last memory and the first kind, shape (BUCKETS,)."""
-        longest: Float64s = self._beyond(slice(-1, None), slice(0, 1))[0, 0]
-        return longest
+    def late(self) -> Float64s:
+        """Return the same from the bucket of age 0 on, up to the first one after which no row came.
 
-    def _beyond(self, memories: slice, kinds: slice) -> Float64s:
-        keys = self._keys[memories]
+        It is kept until something changes, shape (memories, kinds, buckets).
+        """
+        if self._late is None:
+            self._late = self._beyond(ZERO, self._end)
+        return self._late
+
+    def _beyond(self, first: int, end: int) -> Float64s:
+        keys = self._keys[:, first:end]
         # No key was old enough to show some ages; keys from before the stream was observed may have shown them.
-        keys = np.where(keys > 0, keys, keys.max(axis=1, keepdims=True))
-        rows = self._rows[memories, kinds] / np.maximum(keys, 1e-9)[:, None, :]
+        # Keys have shown young ages for longest, so the first bucket counts the most of them.
+        keys = np.where(keys > 0, keys, self._keys[:, :1])
+        rows = self._rows[:, :, first:end] / np.maximum(keys, 1e-9)[:, None, :]
         after = np.zeros(rows.shape)
         after[:, :, :-1] = np.cumsum(rows[:, :, :0:-1], axis=2)[:, :, ::-1]
         return after
+
+    def _step(self, triggers: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return what is left after so many triggers, and the keys that they bring, shape (memories, 1) each."""
+        step = self._steps.get(triggers)
+        if step is None:
+            decay = self._decay**triggers
+            with np.errstate(invalid="ignore", divide="ignore"):
+                new = np.where(self._decay < 1, (1 - decay) / (1 - self._decay), triggers)
+            step = decay.astype(np.float32), (new * self._keys_per_trigger).astype(np.float32)
+            if len(self._steps) < _MAX_STEPS:
+                self._steps[triggers] = step
+        return step

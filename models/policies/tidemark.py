@@ -44,12 +44,11 @@ class Tidemark:
         self._operator = setup.operator
         self._trigger_us = setup.trigger_us
         windows = isinstance(setup.operator, TimeWindow)
+        spacing_us, span = setup.key_spacing_us, setup.span_triggers
         # Rows judged by their own time are counted by the trigger: finer keys would be ten times as many.
         granule_us = setup.granule_us if windows else setup.trigger_us
-        spacing_us = setup.operator.slide_us if isinstance(setup.operator, TimeWindow) else granule_us
         self._granule_us = granule_us
         self._future_us = FUTURE_COHORTS * granule_us
-        span = max(spacing_us / setup.trigger_us, 10.0)
         late_share = (PPM - setup.target_ppm) / PPM
         self._rules = RuleSet(setup.trigger_us, setup.trigger_us / spacing_us, span, late_share)
         self._missing = Missing(granule_us, setup.trigger_us, span)

@@ -109,6 +109,10 @@ def test_any_duration_reads_back_within_half_a_millisecond(duration_us: int) -> 
     ("duration_us", "text"),
     [
         (0.0, "0 s"),
+        (0.4, "< 1 us"),
+        (7_104.6, "7.105 ms"),
+        (943_412.0, "943 ms"),
+        (-943_412.0, "-943 ms"),
         (5_282_345.6, "5.28 s"),
         (119_999_999.0, "2 min"),
         (1_023_433_410_000.0, "11 d 20 h"),

@@ -241,5 +241,5 @@ def test_no_arrivals_make_no_batch_and_a_trigger_of_nothing_is_rejected() -> Non
     nothing = np.empty(0, np.int64)
     batch, wall = batches_of_slots(nothing, nothing, 10)
     assert (len(batch), len(wall)) == (0, 0)
-    with pytest.raises(ValueError, match="trigger must be above 0, not 0 us"):
+    with pytest.raises(ValueError, match="trigger must be above 0, not 0 s"):
         batches_of_slots(nothing, nothing, 0)

@@ -4,6 +4,9 @@ Kinds, seeds, triggers and targets, each with Tidemark, Flink fitted to the firs
 need of a minute; latencies as multiples of the best constant bound in hindsight, of Flink with its best bound and idle
 timeout in hindsight at the same tick, and of the clairvoyant. Seeds from 101 on: nothing was tuned on them.
 
+With ``--restart`` the bound moves by restarts that cost their time: Tidemark is then the recommendation, beside what it
+does in Live on the same trace.
+
 What is done is kept under ``build/bench-policy``, by the code that did it, so a run that was stopped goes on where it
 was, and the table there is always that of all that is done. Real traces take part where ``TIDEMARK_TRACES`` names them,
 as in ``tests/bench/bench_policy.py``.
@@ -33,13 +36,16 @@ from tidemark.models.backtest.score import meets, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
 from tidemark.models.duration import format_duration, parse_duration
 from tidemark.models.operators import TimeWindow
-from tidemark.models.policies.setup import Setup
+from tidemark.models.policies.setup import BacktestMode, Setup
 
 from support.synthetic import KINDS, Trace, synthetic
 from support.tree import ROOT
 
 PROCESSES = 2
 POLICIES = ("tidemark", "flink-quarter", "saocp", "ring:target", "max60")
+LIVE = "tidemark live"
+RESTART_POLICIES = ("tidemark", LIVE, "flink-quarter", "ring:target", "max60")
+"""Policies where a bound takes a restart; ``saocp`` changes it in every batch."""
 TARGETS_PPM = (990_000, 999_000)
 SEEDS = range(101, 121)
 TRIGGERS_US = (1_000_000, 200_000)
@@ -60,6 +66,13 @@ class Cell:
     seconds: int
     path: str = ""
     """A recorded trace; else ``name`` is a synthetic kind."""
+    mode: BacktestMode = "live"
+    """How a decision reaches the job."""
+
+    @property
+    def policies(self) -> Sequence[str]:
+        """What is judged, in the order in which it is shown."""
+        return POLICIES if self.mode == "live" else RESTART_POLICIES
 
     def trace(self) -> Trace:
         if not self.path:
@@ -68,7 +81,7 @@ class Cell:
         return Trace(found.event_time_us, found.arrival_time_us, found.partition)
 
 
-def cells(*, quick: bool) -> list[Cell]:
+def cells(*, quick: bool, mode: BacktestMode = "live") -> list[Cell]:
     """Return what is asked, in the order in which it is done: seed by seed, so that the table fills evenly."""
     seeds = SEEDS[:1] if quick else SEEDS
     triggers = TRIGGERS_US[:1] if quick else TRIGGERS_US
@@ -80,7 +93,7 @@ def cells(*, quick: bool) -> list[Cell]:
         for trigger_us in triggers
         for kind in kinds
     ]
-    return [*recorded(os.environ.get("TIDEMARK_TRACES", "")), *drawn]
+    return [replace(cell, mode=mode) for cell in (*recorded(os.environ.get("TIDEMARK_TRACES", "")), *drawn)]
 
 
 def recorded(named: str) -> list[Cell]:
@@ -107,14 +120,15 @@ def judged(cell: Cell) -> list[dict[str, Any]]:
     arrivals = builder.build()
     found = []
     for target_ppm in TARGETS_PPM:
-        setup = replace(asked, target_ppm=target_ppm)
+        setup = replace(asked, target_ppm=target_ppm, mode=cell.mode)
         yardsticks = {
             "hindsight": fixed_hindsight(arrivals, setup)[1].latency_mean_us,
             "flink": flink_hindsight(arrivals, setup)[1].latency_mean_us,
             "clairvoyant": clairvoyant(arrivals, setup),
         }
-        for policy in POLICIES:
-            result = score(arrivals, setup, run(arrivals, setup, policy_for(policy, arrivals, setup)))
+        for policy in cell.policies:
+            name, its = ("tidemark", replace(setup, mode="live")) if policy == LIVE else (policy, setup)
+            result = score(arrivals, its, run(arrivals, its, policy_for(name, arrivals, its)))
             found.append(
                 {
                     **asdict(cell),
@@ -138,7 +152,8 @@ def table(records: Sequence[dict[str, Any]]) -> str:
     groups: dict[tuple[str, int, int, str], list[dict[str, Any]]] = {}
     for one in records:
         groups.setdefault((one["name"], one["trigger_us"], one["target_ppm"], one["policy"]), []).append(one)
-    order = {policy: number for number, policy in enumerate(POLICIES)}
+    policies = list(dict.fromkeys(one["policy"] for one in records))
+    order = {policy: number for number, policy in enumerate(policies)}
     for key in sorted(groups, key=lambda key: (key[0], -key[1], key[2], order[key[3]])):
         name, trigger_us, target_ppm, policy = key
         lines.append(
@@ -146,7 +161,7 @@ def table(records: Sequence[dict[str, Any]]) -> str:
         )
     lines += [
         _line("all", "", "", policy, [one for one in records if one["policy"] == policy])
-        for policy in POLICIES
+        for policy in policies
     ]
     return "\n".join(lines) + "\n"
 
@@ -204,14 +219,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--quick", action="store_true", help="one seed, half an hour of each kind, one trigger"
     )
+    parser.add_argument(
+        "--restart", action="store_true", help="by restarts, which cost their time, beside Live"
+    )
     parser.add_argument("--processes", type=int, default=PROCESSES)
     given = parser.parse_args(arguments)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    kept, shown = FOLDER / f"{_code()}.jsonl", FOLDER / f"{_code()}.md"
+    mode: BacktestMode = "restart" if given.restart else "live"
+    kept, shown = FOLDER / f"{_code()}.jsonl", FOLDER / f"{_code()}-{mode}.md"
     records = _read(kept)
     names = list(Cell.__dataclass_fields__)
     done = {tuple(one[name] for name in names) for one in records}
-    wanted = cells(quick=given.quick)
+    wanted = cells(quick=given.quick, mode=mode)
     asked = {tuple(asdict(cell).values()) for cell in wanted}
     left = [cell for cell in wanted if tuple(asdict(cell).values()) not in done]
     records = [one for one in records if tuple(one[name] for name in names) in asked]

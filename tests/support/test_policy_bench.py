@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from support import policy_bench as bench
 from support.policy_bench import (
+    LIVE,
     POLICIES,
+    RESTART_POLICIES,
     TARGETS_PPM,
     TRIGGERS_US,
     WINDOW_US,
     Cell,
     cells,
+    judged,
     main,
     recorded,
     table,
@@ -32,6 +36,17 @@ def test_the_whole_is_20_seeds_of_10_kinds_at_two_triggers_and_two_targets() -> 
     quick = cells(quick=True)
     assert {cell.name for cell in quick} == {cell.name for cell in whole}
     assert len(quick) == 10
+
+
+def test_by_restarts_the_same_streams_are_judged_with_live_beside() -> None:
+    """The same yardsticks: of one trace, what the recommendation did and what Live did."""
+    assert [replace(cell, mode="live") for cell in cells(quick=True, mode="restart")] == cells(quick=True)
+    by_restarts = judged(replace(TINY[0], mode="restart"))[: len(RESTART_POLICIES)]
+    (live, *_) = judged(TINY[0])
+    found = {one["policy"]: one for one in by_restarts}
+    assert tuple(found) == RESTART_POLICIES
+    assert {**found[LIVE], "mode": "live", "policy": "tidemark"} == live
+    assert found["tidemark"]["latency_us"] != live["latency_us"]
 
 
 def test_real_traces_are_named_with_their_window_and_trigger() -> None:

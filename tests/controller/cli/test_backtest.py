@@ -267,10 +267,22 @@ def test_the_table_is_whole_when_piped(path: Path) -> None:
     assert " MISSED " in by_policy["fixed:0"]
 
 
+def test_one_sentence_comes_first_and_a_warning_where_the_trace_is_too_short(tmp_path: Path) -> None:
+    """Into a pipe with JSON alone the warning goes to standard error."""
+    short = save(tmp_path / "short.parquet", fleet(1, 400))
+    sentence, warning, heading, *_ = said(short, "--target", "0.999").splitlines()
+    assert sentence.startswith("On this trace Tidemark ")
+    assert warning.startswith("warning: this trace is too short to learn from: Tidemark needs ")
+    assert heading.startswith(f"{short}: ")
+    result = run(short, "--target", "0.999", "--json", "-")
+    assert json.loads(result.stdout)
+    assert result.stderr.splitlines() == [warning]
+
+
 def test_the_lines_above_the_table_say_what_was_replayed(path: Path) -> None:
     """Trace, size, setup and the two yardsticks."""
     text = said(path, "--policy", "fixed:1s", "--target", "0.995", "--slide", "5s", "--trigger", "2s")
-    first, how, yardsticks, *_ = text.splitlines()
+    _, first, how, yardsticks, *_ = text.splitlines()
 
     assert first.startswith(f"{path}: {len(fleet(1)):,} rows, 3 partitions, ")
     assert first.endswith(" slots")
@@ -360,7 +372,7 @@ def test_the_documents_explain_each_figure_in_its_order() -> None:
     [
         (("--window", "soon"), "duration 'soon'"),
         (("--window", "-5s"), "must be above 0"),
-        (("--window", "5s", "--slide", "6s"), "slide 6000000 us must be above 0 and at most"),
+        (("--window", "5s", "--slide", "6s"), "slide 6 s must be above 0 and at most the window's size 5 s"),
         (("--window", "0", "--slide", "6s"), "--slide needs a --window above 0"),
         (("--trigger", "0"), "the trigger must be above 0"),
         (("--restart-cost", "-1s"), "the cost of a restart must be at least 0"),

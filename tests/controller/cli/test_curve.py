@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from tidemark.controller.cli.curve import curve
 from tidemark.controller.traces.format import Trace, write_trace
+from tidemark.models.duration import format_about
 
 from support.streams import SECOND, TEXTBOOK_TABLE, textbook_stream
 
@@ -71,7 +72,7 @@ def test_the_textbooks_table_is_printed_exactly(textbook: Path) -> None:
     """Bound, completeness, late rows, mean emit latency: figure for figure."""
     rows = table(said(textbook, *BOOK))
     assert [tuple(row[:4]) for row in rows] == [
-        (f"{bound} s", completeness, str(late), latency)
+        (f"{bound} s", completeness, str(late), format_about(float(latency) * SECOND))
         for bound, (completeness, late, latency) in TEXTBOOK_TABLE.items()
     ]
 
@@ -92,6 +93,17 @@ def test_a_bound_is_chosen_only_on_evidence(tmp_path: Path) -> None:
     assert "chosen (base latency): 0 s" in said(two, "--confidence", "none")
     assert refused(two, "--confidence", "1") == (
         "tidemark: --confidence '1' must lie between 0 and 1, both excluded"
+    )
+
+
+def test_the_chart_stands_under_the_table_and_names_the_choice(textbook: Path) -> None:
+    text = said(textbook, *BOOK, "--target", "0.9", "--plot")
+    *_, axis, last = text.splitlines()
+    assert axis.split() == ["0", "s", "20", "s", "40", "s"]
+    assert last == "late rows by bound; ┄ what the target of 90 % allows; ┊ the bound chosen, 10 s"
+    assert text.startswith(said(textbook, *BOOK, "--target", "0.9"))
+    assert (
+        refused(textbook, "--plot", "--json") == "tidemark: --plot goes without --json: it draws for people"
     )
 
 
@@ -195,7 +207,7 @@ def test_operators_without_windows_show_no_latency(tmp_path: Path) -> None:
     [
         (("--window", "soon"), "duration 'soon'"),
         (("--window", "-5s"), "must be above 0"),
-        (("--window", "5s", "--slide", "6s"), "slide 6000000 us must be above 0 and at most"),
+        (("--window", "5s", "--slide", "6s"), "slide 6 s must be above 0 and at most the window's size 5 s"),
         (("--window", "0", "--slide", "6s"), "--slide needs a --window above 0"),
         (("--window", "5s", "--session-gap", "6s"), "--session-gap goes without --window"),
         (("--trigger", "0"), "the trigger must be above 0"),

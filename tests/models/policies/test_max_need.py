@@ -79,5 +79,5 @@ def test_a_need_against_no_base_is_no_need() -> None:
 
 
 def test_a_span_of_nothing_is_rejected() -> None:
-    with pytest.raises(ValueError, match="the span must be above 0, not 0 us"):
+    with pytest.raises(ValueError, match="the span must be above 0, not 0 s"):
         MaxNeed(0)

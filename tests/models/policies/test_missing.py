@@ -113,8 +113,9 @@ def stall(begin: int, end: int, partition: int | None) -> Delays:
 
 def every_cell(watch: Missing, now_us: int) -> NDArray[np.float64]:
     """Return what the definition says of each open cohort and each partition, without leaving any out."""
-    counts, forecast = watch._open.counts, watch._rows / watch._cohorts
-    delivered = np.cumsum(watch._profile, axis=1, dtype=np.float64)
+    counts = np.column_stack([watch._open.totals, watch._open.counts])
+    forecast = watch._rows / watch._cohorts
+    delivered = np.cumsum(watch._profiles.rows, axis=1, dtype=np.float64)
     share = delivered / np.maximum(delivered[:, -1:], 1e-9)
 
     def due(at_us: int) -> NDArray[np.float64]:
@@ -145,6 +146,34 @@ def test_every_cohort_that_is_short_is_found_though_most_are_not_looked_at(rates
         assert shown.short == pytest.approx(every_cell(watch, shown.now * SECOND))
         found += shown.total
     assert (found > 0) == (max(rates) > 1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_kept_from_one_trigger_to_the_next_is_what_is_found_anew(seed: int) -> None:
+    """Partitions rest, return, stall and trail, alone and together; cohorts open and close."""
+    dice = np.random.default_rng(seed)
+    partitions, until = int(dice.integers(2, 25)), 400
+    begin = dice.integers(50, until, (partitions, 3))
+    begin[dice.random(partitions) < 0.4] = begin[0]
+    end = begin + dice.integers(5, 120, (partitions, 3))
+    sends_later = dice.random((partitions, 3)) < 0.6
+
+    def later(event_s: NDArray[np.float64], part: Int64s) -> NDArray[np.float64]:
+        late = np.where(np.random.default_rng(seed).random(len(event_s)) < 0.05, 40.0, 0.0)
+        for pause in range(3):
+            first, last = begin[part, pause], end[part, pause]
+            inside = (event_s >= first) & (event_s < last)
+            late = np.where(inside, np.where(sends_later[part, pause], last - event_s, 1e6), late)
+        return late
+
+    rates = tuple(dice.choice([0.5, 2.0, 8.0, 60.0], partitions).tolist())
+    watch = Missing(SECOND, SECOND, SPAN)
+    closes_after = int(dice.integers(30, 200))
+    found = 0
+    for shown in watched(until, later, rates=rates, seed=seed, missing=watch, closes_after=closes_after):
+        assert shown.short == pytest.approx(every_cell(watch, shown.now * SECOND), rel=1e-9, abs=1e-9)
+        found += bool(shown.total > 0)
+    assert found > 20
 
 
 # -- what is missing is seen ---------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tidemark.models.policies.ages import BUCKETS, bucket_of
+from tidemark.models.policies.ages import BUCKETS, ZERO, bucket_of
 from tidemark.models.policies.stragglers import Stragglers
 
 FOREVER = float("inf")
@@ -206,11 +206,14 @@ def test_rows_of_one_bucket_may_come_in_any_order() -> None:
     np.testing.assert_array_equal(found.beyond(), other.beyond())
 
 
-def test_the_longest_memory_by_itself_is_the_last_of_all() -> None:
+def test_the_late_rows_are_those_from_age_0_on_and_there_are_none_after_them() -> None:
     found = Stragglers([3.0, FOREVER], 2, 1.0)
     dice = np.random.default_rng(4)
     for now in range(1, 60):
         found.advance(1, now)
         found.add(dice.uniform(-5, 50, 20), dice.integers(1, 9, (2, 20)).astype(np.float64))
-    np.testing.assert_array_equal(found.longest_beyond(), found.beyond()[-1, 0])
-    assert not np.array_equal(found.longest_beyond(), found.beyond()[0, 0])
+    late, whole = found.late(), found.beyond()[:, :, ZERO:]
+    np.testing.assert_array_equal(late, whole[:, :, : late.shape[2]])
+    assert not whole[:, :, late.shape[2] :].any()
+    assert late.any()
+    assert 1 < late.shape[2] < whole.shape[2] / 2

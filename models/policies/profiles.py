@@ -1,0 +1,86 @@
+"""Profiles: which share of its rows a partition has usually delivered by each age, and the stream as a whole.
+
+The rows are counted by age at delivery, with weights that fade. Only the buckets between the youngest and the oldest
+row are kept, so that a partition takes little memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.models.policies.ages import BUCKETS, Float64s
+
+_Indices = NDArray[np.intp]
+
+_STREAM = 0
+_MIN_SCALE = 1e-6
+"""When the weights of what was delivered are brought back to 1."""
+_SPARE_BUCKETS = 8
+"""Buckets by which the range grows beyond what is needed, so that it seldom does."""
+
+
+class Profiles:
+    """The profiles of the stream (column 0) and its partitions (partition p is column p + 1)."""
+
+    def __init__(self) -> None:
+        self._rows = np.zeros((1, 0), np.float32)
+        """Rows by column and bucket from ``_first`` on, over the scale."""
+        self._first = 0
+        self._scale = 1.0
+        """What is left of a row that was delivered when the scale was 1."""
+        self.version = 0
+        """Changes whenever a profile may have changed although no row came."""
+
+    @property
+    def rows(self) -> NDArray[np.float32]:
+        """Rows by age at delivery, over a common factor, shape (columns, BUCKETS)."""
+        rows = np.zeros((len(self._rows), BUCKETS), np.float32)
+        rows[:, self._first : self._first + self._rows.shape[1]] = self._rows
+        return rows
+
+    def widen(self, columns: int) -> None:
+        """Add columns without rows, up to ``columns``."""
+        new = columns - len(self._rows)
+        self._rows = np.vstack([self._rows, np.zeros((new, self._rows.shape[1]), np.float32)])
+
+    def fade(self, factor: float) -> None:
+        """Multiply the weights of all rows by ``factor``."""
+        self._scale *= factor
+        if self._scale < _MIN_SCALE:
+            self._rows *= np.float32(self._scale)
+            self._scale = 1.0
+            self.version += 1
+
+    def add(self, column: NDArray[np.int64], bucket: _Indices, rows: NDArray[np.int64]) -> None:
+        """Count rows of partitions, by column and by bucket of their age, shape (counts,) each."""
+        if not len(bucket):
+            return
+        self._cover(int(bucket.min()), int(bucket.max()) + 1)
+        at, weights = bucket - self._first, rows / self._scale
+        np.add.at(self._rows, (column, at), weights)
+        self._rows[_STREAM] += np.bincount(at, weights, self._rows.shape[1]).astype(np.float32)
+
+    def places(self, bucket: _Indices) -> _Indices:
+        """Return the places of buckets in what ``delivered`` returns."""
+        return np.clip(bucket - (self._first - 1), 0, self._rows.shape[1])
+
+    def delivered(self, columns: _Indices) -> Float64s:
+        """Return the share delivered up to each place, shape (columns, places); it is 0 at the first one."""
+        found = np.zeros((len(columns), self._rows.shape[1] + 1))
+        np.cumsum(self._rows[columns], axis=1, dtype=np.float64, out=found[:, 1:])
+        found /= np.maximum(found[:, -1:], 1e-9)
+        return found
+
+    def _cover(self, first: int, end: int) -> None:
+        """Make room for the buckets from ``first`` to before ``end``."""
+        width = self._rows.shape[1]
+        if width and self._first <= first and end <= self._first + width:
+            return
+        first, end = max(first - _SPARE_BUCKETS, 0), min(end + _SPARE_BUCKETS, BUCKETS)
+        if width:
+            first, end = min(first, self._first), max(end, self._first + width)
+        rows = np.zeros((len(self._rows), end - first), np.float32)
+        rows[:, self._first - first : self._first - first + width] = self._rows
+        self._rows, self._first = rows, first
+        self.version += 1
