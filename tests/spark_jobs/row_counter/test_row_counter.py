@@ -199,6 +199,7 @@ def test_a_batch_read_by_threads_that_spark_does_not_know_is_unknown_and_the_log
 
 
 @pytest.mark.versions
+@pytest.mark.filterwarnings("ignore:Cannot infer the eval type")
 def test_what_a_task_counted_before_it_failed_does_not_count(spark: SparkSession, tmp_path: Path) -> None:
     """Of a query that fails in mid-batch and is started again on the same plan."""
     fail = tmp_path / "fail"
