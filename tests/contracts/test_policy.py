@@ -23,8 +23,11 @@ DELAY_US = 20 * SECOND
 PARTITIONS = 3
 RING_BYTES = 8 * 4_096
 """A ring of rows, one a partition: the one memory that is stated instead of kept below 4 kB."""
-STREAM_BYTES = 128_000
-"""What the live policy keeps for a stream, however many partitions it has; each of them adds at most 4 kB."""
+STREAM_BYTES = 144_000
+"""What the live policy keeps for a stream, however many partitions it has; each of them adds at most 4 kB.
+
+It is half of that but while partitions are silent: then it keeps what each of them withholds of every open cohort.
+"""
 CONSTANT = ("fixed:5s", "flink:5s")
 NAMES = (*CONSTANT, *(name for name in policy_names() if name not in (*FROM_THE_TRACE, "flink")))
 EXPERT_BYTES = 2_000
