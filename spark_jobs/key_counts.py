@@ -50,7 +50,7 @@ class CountedKeys:
     """Rows without a key; right as ``rows`` is."""
     exact: bool
     """Whether all keys fitted."""
-    whose: bool = True
+    batch_known: bool = True
     """Whether it is known of which batch they are."""
 
 
@@ -183,7 +183,7 @@ def stage_counts(seen: Mapping[str, Any]) -> CountedKeys:
         names = [base64.b64decode(name).decode(errors="replace") for name in names]
     steps, counts = (np.fromstring(seen[column], np.int64, sep=" ") for column in ("steps", "counts"))
     return CountedKeys(
-        np.cumsum(steps), counts, names, seen["all"], seen["nulls"], seen["exact"], whose=seen["known"]
+        np.cumsum(steps), counts, names, seen["all"], seen["nulls"], seen["exact"], batch_known=seen["known"]
     )
 
 

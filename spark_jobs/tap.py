@@ -226,7 +226,7 @@ class Tap:
         )
 
     def _why_uncounted(self, keys: CountedKeys) -> str:
-        if keys.whose:
+        if keys.batch_known:
             return f"more than {self.max_keys} distinct (partition, granule) pairs; widen the granule or raise max_keys"
         return (
             "the batch was read by threads without Spark's local properties, which name the batch; use "

@@ -56,27 +56,26 @@ def with_tap(df: DataFrame, tap: Tap, metric: str, *, compiled: bool) -> tuple[D
     return (tap.observe(df, metric), None) if classes is None else _counted(classes, df, tap, metric)
 
 
-_usable: JavaClasses | None = None
-_failed: SparkContext | None = None
+_found: tuple[SparkContext, JavaClasses | None] | None = None
+"""The last context that asked, as a JVM has one at a time, and its classes; None where they cannot be used."""
 
 
 def _classes_for(spark: SparkSession) -> JavaClasses | None:
     """Return the classes for the executors of a session; None where they cannot be used, which is logged once."""
-    global _usable, _failed  # noqa: PLW0603 - a JVM has one context at a time
+    global _found  # noqa: PLW0603 - see there
     context = spark.sparkContext
-    if _failed is context:
-        return None
-    if _usable is None or _usable.context is not context:
+    if _found is None or _found[0] is not context:
+        classes = None
         try:
-            _usable = load_classes(context)
-            if _usable is not None:
-                _try(_usable, spark)
+            classes = load_classes(context)
+            if classes is not None:
+                _try(classes, spark)
         except (Py4JError, PySparkException, AttributeError, OSError, TypeError, ValueError) as error:
             why = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
             _log.warning("running without %s: it does not work here: %s", COMPILER.without, why)
-            _usable = None
-        _failed = context if _usable is None else None
-    return _usable
+            classes = None
+        _found = context, classes
+    return _found[1]
 
 
 def _try(classes: JavaClasses, spark: SparkSession) -> None:
