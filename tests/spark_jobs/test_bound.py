@@ -150,6 +150,7 @@ def test_arguments_win_over_conf_and_conf_over_defaults() -> None:
         ("spark.tidemark.controller.url", "tidemark:8642", "must start with http"),
         ("spark.tidemark.timeout.ms", "soon", "must be a whole number"),
         ("spark.tidemark.chain.confirmed", "yes", "must be true or false"),
+        ("spark.tidemark.tap", "fast", "must be compiled or observe"),
         ("spark.tidemark.queue.reports", "0", "must be at least 1"),
         ("spark.tidemark.pin", "live", "must be off or ceiling"),
         ("spark.tidemark.watch.seconds", "0", "must be at least 1"),
