@@ -39,9 +39,10 @@ from tidemark.spark_jobs.live.future_rows import FutureRowRule, Treatment
 from tidemark.spark_jobs.live.orders import Orders, mode_of
 from tidemark.spark_jobs.live.queries import LiveStream
 from tidemark.spark_jobs.query_plan import TAP_PREFIX
-from tidemark.spark_jobs.row_counter.counting import with_tap
 from tidemark.spark_jobs.session_kinds import SessionKind, kind_of
 from tidemark.spark_jobs.settings import JobSettings
+from tidemark.spark_jobs.stage_functions.counting import classes_for, with_tap
+from tidemark.spark_jobs.stage_functions.java_classes import JavaClasses
 from tidemark.spark_jobs.tap import DEFAULT_MAX_KEYS, MAX_KEYS, Tap
 from tidemark.spark_jobs.this_spark import why_no_live
 from tidemark.spark_jobs.watch import BoundWatch
@@ -180,7 +181,8 @@ def adaptive_watermark(
         orders = Orders(chosen.answer, own_bound_ms, mode, settings.pin, make_watch)
         mode_now = mode_of(chosen.answer, mode)
         metric = f"{TAP_PREFIX}{settings.stream}:{next(_numbers)}"
-        compiled = kind.has_row_counter and settings.tap_kind == "compiled"
+        compiled = kind.has_stage_functions and settings.tap_kind == "compiled"
+        classes = classes_for(df.sparkSession) if compiled else None
         listener = listener_of(spark)
         binding = Binding(
             job=settings.job,
@@ -205,7 +207,7 @@ def adaptive_watermark(
         if revised is not None:
             versions = RevisedStream(revised, chosen, orders)
             binding = replace(binding, orders=orders, revised=versions)
-            return _bound(df, metric, listener, binding, versions.delay_ms, compiled=compiled)
+            return _bound(df, metric, listener, binding, versions.delay_ms, classes=classes)
         future = FutureRowRule(event_time, allowance_us, future_rows, arrival, arrival_type)
         if isinstance(late, Side):
             switch = late.follow(
@@ -226,19 +228,23 @@ def adaptive_watermark(
                     no_live or "the call has no ceiling=",
                     chosen.bound_ms,
                 )
-            return _bound(df, metric, listener, binding, chosen.bound_ms, compiled=compiled)
-        return _Live(ceiling_ms, idle_timeout_us, future, orders, compiled).plan(
-            df, metric, listener, binding
-        )
+            return _bound(df, metric, listener, binding, chosen.bound_ms, classes=classes)
+        return _Live(ceiling_ms, idle_timeout_us, future, orders, classes).plan(df, metric, listener, binding)
 
     return transform
 
 
 def _bound(
-    df: DataFrame, metric: str, listener: TidemarkListener, binding: Binding, delay_ms: int, *, compiled: bool
+    df: DataFrame,
+    metric: str,
+    listener: TidemarkListener,
+    binding: Binding,
+    delay_ms: int,
+    *,
+    classes: JavaClasses | None,
 ) -> DataFrame:
     """Return ``df`` with tap and Spark's own watermark."""
-    tapped, counts = with_tap(df, binding.tap, metric, compiled=compiled)
+    tapped, counts = with_tap(df, binding.tap, metric, classes)
     listener.bind(metric, replace(binding, stage_counts=counts))
     return tapped.withWatermark(binding.tap.event_time, f"{delay_ms} milliseconds")
 
@@ -251,8 +257,8 @@ class _Live:
     idle_timeout_us: int | None
     future: FutureRowRule
     orders: Orders
-    compiled: bool
-    """Whether rows are counted in the stage."""
+    classes: JavaClasses | None
+    """The functions that Spark can compile into a stage, if any."""
 
     def plan(self, df: DataFrame, metric: str, listener: TidemarkListener, binding: Binding) -> DataFrame:
         """Return ``df`` with tap, ceiling and control stream."""
@@ -260,12 +266,12 @@ class _Live:
 
         path = channel_of(df.sparkSession).path
         if binding.mode != "Live":
-            tapped, counts = with_tap(df, binding.tap, metric, compiled=self.compiled)
+            tapped, counts = with_tap(df, binding.tap, metric, self.classes)
             listener.bind(metric, replace(binding, stage_counts=counts))
             return steered(tapped, binding.tap.event_time, binding.bound_ms, path, metric)
         future = self.future
         tap = future.counted_by(binding.tap)
-        tapped, counts = with_tap(future.mark(df), tap, metric, compiled=self.compiled)
+        tapped, counts = with_tap(future.mark(df), tap, metric, self.classes)
         listener.bind(metric, replace(binding, tap=tap, orders=self.orders, stage_counts=counts))
         listener.live.add(
             metric,
@@ -282,7 +288,7 @@ class _Live:
             self.ceiling_ms,
             path,
             metric,
-            set_back=lambda marked: future.set_back(marked, tap.granule_us, tap.cut),
+            set_back=lambda marked: future.set_back(marked, tap.granule_us, tap.cut, self.classes),
         )
 
 

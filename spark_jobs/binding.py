@@ -14,8 +14,8 @@ from tidemark.spark_jobs.late.revise import RevisedStream
 from tidemark.spark_jobs.late.switch import LateSwitch
 from tidemark.spark_jobs.live.orders import Orders
 from tidemark.spark_jobs.query_plan import Found, NoOperator
-from tidemark.spark_jobs.row_counter.counting import StageCounts
 from tidemark.spark_jobs.running_query import RunningQuery
+from tidemark.spark_jobs.stage_functions.counting import StageCounts
 from tidemark.spark_jobs.tap import Tap
 
 

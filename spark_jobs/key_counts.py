@@ -177,7 +177,7 @@ def key_counter() -> KeyCounter:
 
 
 def stage_counts(seen: Mapping[str, Any]) -> CountedKeys:
-    """Return the counts in what ``row_counter`` counted; its form is ``BatchCounts.Sum.toJson``'s."""
+    """Return the counts in what ``RowCounter.java`` counted; its form is ``BatchCounts.Sum.toJson``'s."""
     names = seen.get("names")
     if names is not None:
         names = [base64.b64decode(name).decode(errors="replace") for name in names]

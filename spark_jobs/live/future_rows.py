@@ -6,13 +6,15 @@ aside: then ``future_rows`` returns the same rows to a query of their own.
 
 The batch's clock is another constant in each batch, and Spark writes constants into the code it makes for the rows: a
 stage with the clock in it would be compiled, and begin cold, in every batch (140 ms of CPU). So the clock is
-wrapped in a function that Spark interprets, of which the code has a reference alone. It is read above the tap, and by
-whole granules, so that the tap's counts tell which rows were found.
+wrapped in a function that Spark interprets, of which the code has a reference alone. Where Spark can call a function in
+Java (``SetBack.java``), a task asks for the clock once. It is read above the tap, and by whole granules, so that the
+tap's counts tell which rows were found.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from pyspark.sql import Column, DataFrame
@@ -20,6 +22,7 @@ from pyspark.sql import functions as F
 
 from tidemark.models.duration import parse_duration
 from tidemark.models.operators import Closed
+from tidemark.spark_jobs.stage_functions.java_classes import JavaClasses
 from tidemark.spark_jobs.tap import SET_ASIDE, SET_BACK, TAKEN, Tap, quoted
 from tidemark.spark_jobs.time_numbers import FARTHEST_US
 
@@ -79,17 +82,28 @@ class FutureRowRule:
         set_back = F.when(F.col(AHEAD) == TAKEN, time).otherwise(arrival.cast("timestamp"))
         return df.withColumn(AHEAD, found).withColumn(self.event_time, set_back)
 
-    def set_back(self, tapped: DataFrame, granule_us: int, closed: Closed) -> DataFrame:
+    def set_back(
+        self, tapped: DataFrame, granule_us: int, closed: Closed, classes: JavaClasses | None = None
+    ) -> DataFrame:
         """Return ``tapped`` without marks and rows set aside, and with what is ahead of the batch's clock set back.
 
         What is ahead is what ``Tap.first_future_us`` says: whole granules of ``granule_us``, closed on side ``closed``.
+        With ``classes`` it is found at a fraction of the cost.
         """
         if self.treatment == "aside":
             tapped = tapped.filter(F.col(AHEAD) != SET_ASIDE)
         if self.marks:
             tapped = tapped.drop(AHEAD)
-        back = self.back_to(_interpreted(F.current_timestamp()), granule_us, closed)
-        return tapped.withColumn(self.event_time, back)
+        clock = _interpreted(F.current_timestamp())
+        if classes is None:
+            return tapped.withColumn(self.event_time, self.back_to(clock, granule_us, closed))
+        rule = classes.make(
+            "SetBack", min(self.allowance_us, FARTHEST_US), granule_us, int(closed == "right")
+        )
+        call = partial(classes.function, rule, "tidemark_set_back", "LongType")
+        time_us, unknown = F.unix_micros(quoted(self.event_time)), F.lit(None).cast("long")
+        back_us = F.coalesce(call([time_us, unknown]), call([time_us, F.unix_micros(clock)]))
+        return tapped.withColumn(self.event_time, F.timestamp_micros(back_us))
 
     def back_to(self, clock: Column, granule_us: int, closed: Closed) -> Column:
         """Return the event time, or ``clock`` where it is ahead of that, by whole granules."""

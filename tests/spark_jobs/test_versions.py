@@ -16,6 +16,7 @@ from tidemark.spark_jobs import adaptive, adaptive_watermark
 from tidemark.spark_jobs.key_counts import HISTOGRAM_NUMERIC, KeyCounter, key_counter
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
 from tidemark.spark_jobs.private_names import PRIVATE_NAMES, PrivateName, find
+from tidemark.spark_jobs.stage_functions.counting import classes_for
 from tidemark.spark_jobs.tap import Tap
 from tidemark.spark_jobs.this_spark import why_no_live
 
@@ -56,8 +57,9 @@ def test_in_mode_off_the_watermark_is_spark_s_own_and_the_ledger_equals_the_sink
 
 
 @pytest.mark.versions
+@pytest.mark.parametrize("in_stage", [True, False])
 def test_the_clock_of_a_batch_is_no_part_of_the_code_that_spark_compiles(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, in_stage: bool
 ) -> None:
     """Code that was compiled anew for each batch would begin cold in each."""
     for number in range(FILES):
@@ -74,7 +76,8 @@ def test_the_clock_of_a_batch_is_no_part_of_the_code_that_spark_compiles(
     source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(tmp_path / "in"))
     # Always ahead, so it becomes the clock.
     times = source.select(F.timestamp_micros(F.col("id") + (1 << 60)).alias("now"))
-    set_back = FutureRowRule("now", 60_000_000).set_back(times, 1_000_000, "left")
+    classes = classes_for(spark) if in_stage else None
+    set_back = FutureRowRule("now", 60_000_000).set_back(times, 1_000_000, "left", classes)
     query = set_back.writeStream.foreachBatch(collect)
     running = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:

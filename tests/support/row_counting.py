@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from tidemark.spark_jobs.row_counter.counting import with_tap
+from tidemark.spark_jobs.stage_functions.counting import classes_for, with_tap
 from tidemark.spark_jobs.tap import Tap
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -13,7 +13,7 @@ _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 def counted_in_stage(df: DataFrame, tap: Tap) -> str:
     """Return what ``Tap.count`` returns, as the row counter has it."""
-    tapped, counts = with_tap(df, tap, "tidemark:support:0", compiled=True)
+    tapped, counts = with_tap(df, tap, "tidemark:support:0", classes_for(df.sparkSession))
     assert counts is not None, "the row counter's classes cannot be had"
     context = df.sparkSession.sparkContext
     context.setLocalProperty(_QUERY, "a query")

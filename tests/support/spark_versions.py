@@ -43,7 +43,7 @@ _FILES = tuple(
     f"tests/spark_jobs/{name}.py"
     for name in (
         "test_versions",
-        "row_counter/test_row_counter",
+        "stage_functions/test_row_counter",
         "test_connect",
         "test_plan_check",
         "test_real_time_mode",

@@ -19,6 +19,7 @@ from tidemark.models.granules import Granules, default_granule_us, granule_index
 from tidemark.models.operators import Closed, Operator, session, tumbling
 from tidemark.models.wire import AppendDelay
 from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRowRule, Treatment, future_rows
+from tidemark.spark_jobs.stage_functions.counting import classes_for
 from tidemark.spark_jobs.tap import Tap, TapCounts
 
 from support.live_faults import LiveJob, Logged, files
@@ -177,8 +178,9 @@ def test_in_live_rows_dated_a_day_ahead_cost_no_honest_row_and_are_counted(
     assert sorted(found) == [9_000, 9_001, 9_002]
 
 
+@pytest.mark.parametrize("in_stage", [True, False])
 def test_a_batch_that_is_run_again_sets_a_row_back_to_the_clock_it_had_the_first_time(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, in_stage: bool
 ) -> None:
     arrived_us = time.time_ns() // 1_000
     _write(
@@ -194,7 +196,9 @@ def test_a_batch_that_is_run_again_sets_a_row_back_to_the_clock_it_had_the_first
         seen.append({row["id"]: row["us"] for row in df.selectExpr("id", "unix_micros(ts) AS us").collect()})
 
     def run() -> None:
-        query = rule.set_back(rule.mark(source()), SECOND, "left").writeStream.foreachBatch(snapshot)
+        classes = classes_for(spark) if in_stage else None
+        back = rule.set_back(rule.mark(source()), SECOND, "left", classes)
+        query = back.writeStream.foreachBatch(snapshot)
         started = query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
         started.awaitTermination()
 
@@ -232,8 +236,12 @@ def _around_the_allowance(folder: Path, closed: Closed) -> dict[int, int]:
     return rows
 
 
+SET_BACK = pytest.mark.parametrize(("kind", "in_stage"), [("int", True), ("string", False)])
+"""The kind of the partitions' names, and whether rows are set back by the function in Java."""
+
+
 def _tap_and_set_back(
-    df: DataFrame, rule: FutureRowRule, tap: Tap, closed: Closed, folder: Path
+    df: DataFrame, rule: FutureRowRule, tap: Tap, closed: Closed, folder: Path, *, in_stage: bool
 ) -> tuple[dict[int, int], TapCounts, int]:
     """Run one batch; return the event times above the tap by id, what the tap counted, and the batch's clock."""
     after: dict[int, int] = {}
@@ -241,8 +249,9 @@ def _tap_and_set_back(
     def snapshot(df: DataFrame, _: int) -> None:
         after.update({row["id"]: row["us"] for row in df.selectExpr("id", "unix_micros(ts) AS us").collect()})
 
+    classes = classes_for(df.sparkSession) if in_stage else None
     query = (
-        rule.set_back(tap.observe(rule.mark(df), "seen"), tap.granule_us, tap.cut)
+        rule.set_back(tap.observe(rule.mark(df), "seen"), tap.granule_us, tap.cut, classes)
         .writeStream.foreachBatch(snapshot)
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
@@ -258,11 +267,11 @@ def _tap_and_set_back(
     return after, counts, clock_us
 
 
-@pytest.mark.parametrize("kind", ["int", "string"])
+@SET_BACK
 @pytest.mark.parametrize("declared", [True, False], ids=["declared", "not declared"])
 @pytest.mark.parametrize("closed", OPERATORS)
 def test_the_tap_counts_exactly_the_rows_that_are_set_back(
-    spark: SparkSession, tmp_path: Path, closed: Closed, declared: bool, kind: str
+    spark: SparkSession, tmp_path: Path, closed: Closed, declared: bool, kind: str, in_stage: bool
 ) -> None:
     """It counts them before they are: both find the same granules by the clock that the checkpoint has."""
     rows = _around_the_allowance(tmp_path / "in", closed)
@@ -271,7 +280,7 @@ def test_the_tap_counts_exactly_the_rows_that_are_set_back(
     tap = Tap("ts", "partition", granule_us, closed if declared else None, allowance_us=ALLOWANCE_US)
     timed = read().selectExpr("id", f"cast(id % 2 as {kind}) as partition", "timestamp_micros(us) as ts")
     after, counts, clock_us = _tap_and_set_back(
-        timed, FutureRowRule("ts", ALLOWANCE_US), tap, closed, tmp_path
+        timed, FutureRowRule("ts", ALLOWANCE_US), tap, closed, tmp_path, in_stage=in_stage
     )
 
     back = {number for number, us in rows.items() if after[number] != us}
@@ -300,9 +309,9 @@ def test_the_tap_counts_exactly_the_rows_that_are_set_back(
     assert 0 <= newest - counts.max_event_time_us < tap.granule_us
 
 
-@pytest.mark.parametrize("kind", ["int", "string"])
+@SET_BACK
 def test_by_the_brokers_own_time_a_row_is_set_back_to_that_and_by_a_producers_to_the_clock(
-    spark: SparkSession, tmp_path: Path, kind: str
+    spark: SparkSession, tmp_path: Path, kind: str, in_stage: bool
 ) -> None:
     """And none of them says how late the broker had its rows."""
     now_us, hour_us = time.time_ns() // 1_000, 3_600 * SECOND
@@ -329,7 +338,7 @@ def test_by_the_brokers_own_time_a_row_is_set_back_to_that_and_by_a_producers_to
         arrival_time=rule.arrival_time,
         arrival_type=rule.arrival_type,
     )
-    after, counts, clock_us = _tap_and_set_back(df, rule, tap, "left", tmp_path)
+    after, counts, clock_us = _tap_and_set_back(df, rule, tap, "left", tmp_path, in_stage=in_stage)
 
     expected = [rows[0][1], appended_us, rows[2][1], clock_us]
     assert after == dict(enumerate(expected))

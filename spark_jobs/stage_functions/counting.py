@@ -1,7 +1,6 @@
 """Rows counted for a tap within the stage that reads them.
 
-The function that counts is a column that is always true, and a filter on it. It is declared non-deterministic, so Spark
-evaluates it once for each row, moves no filter and no projection past it, and does not leave it out.
+The function that counts is a column that is always true, and a filter on it, so that Spark does not leave it out.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pyspark.sql import functions as F
 from tidemark.spark_jobs.gateway import Py4JError, Py4JJavaError, SparkContext
 from tidemark.spark_jobs.private_names import COMPILER
 from tidemark.spark_jobs.query_plan import TAP_PREFIX
-from tidemark.spark_jobs.row_counter.java_classes import JavaClasses, java_array, load_classes
+from tidemark.spark_jobs.stage_functions.java_classes import JavaClasses, java_array, load_classes
 from tidemark.spark_jobs.tap import Tap, quoted
 
 _log = logging.getLogger("tidemark.spark")
@@ -42,17 +41,17 @@ class StageCounts:
         self.batches.forget(query_id)
 
 
-def with_tap(df: DataFrame, tap: Tap, metric: str, *, compiled: bool) -> tuple[DataFrame, StageCounts | None]:
+def with_tap(
+    df: DataFrame, tap: Tap, metric: str, classes: JavaClasses | None
+) -> tuple[DataFrame, StageCounts | None]:
     """Return ``df``, unchanged, with its rows counted, and where the counts are; None for what Spark observes.
 
     Args:
         df: the rows.
         tap: how they are counted.
         metric: name by which the plan of a query shows that it has this tap, and under which counts are observed.
-        compiled: whether they are to be counted in the stage, if this Spark can compile the function that counts and
-            its executors can have it; only for a session in the driver.
+        classes: what ``classes_for`` returns, None to have the rows observed.
     """
-    classes = _classes_for(df.sparkSession) if compiled else None
     return (tap.observe(df, metric), None) if classes is None else _counted(classes, df, tap, metric)
 
 
@@ -60,8 +59,11 @@ _found: tuple[SparkContext, JavaClasses | None] | None = None
 """The last context that asked, as a JVM has one at a time, and its classes; None where they cannot be used."""
 
 
-def _classes_for(spark: SparkSession) -> JavaClasses | None:
-    """Return the classes for the executors of a session; None where they cannot be used, which is logged once."""
+def classes_for(spark: SparkSession) -> JavaClasses | None:
+    """Return the classes for the executors of a session in the driver; None where they cannot be used.
+
+    That is logged once: this Spark cannot compile them, or its executors cannot have them.
+    """
     global _found  # noqa: PLW0603 - see there
     context = spark.sparkContext
     if _found is None or _found[0] is not context:
@@ -102,7 +104,8 @@ def _counted(classes: JavaClasses, df: DataFrame, tap: Tap, metric: str) -> tupl
     batches = classes.make("BatchCounts", grid)
     classes.context._jsc.sc().register(batches)  # noqa: SLF001 - PySpark's are others
     counter = classes.make("RowCounter", batches, grid)
-    marked = df.withColumn(metric, _call(counter, metric, _arguments(df, tap)))
+    counted = classes.function(counter, "tidemark_count", "BooleanType", _arguments(df, tap))
+    marked = df.withColumn(metric, counted)
     return marked.filter(F.col(quoted(metric))).drop(metric), StageCounts(batches)
 
 
@@ -142,15 +145,3 @@ def _arguments(df: DataFrame, tap: Tap) -> list[Column]:
         arrival,
         arrival_type,
     ]
-
-
-def _call(counter: Any, name: str, arguments: list[Column]) -> Column:
-    jvm: Any = SparkContext._jvm  # noqa: SLF001 - the one way to the JVM
-    result = jvm.org.apache.spark.sql.types.DataTypes.BooleanType
-    # By its types: Py4J may take another of the overloaded methods, for functions of Scala.
-    of, spark_sql = jvm.java.lang.Class.forName, "org.apache.spark.sql"
-    types = [of(f"{spark_sql}.api.java.UDF6"), of(f"{spark_sql}.types.DataType")]
-    make = of(f"{spark_sql}.functions").getMethod("udf", java_array("java.lang.Class", types))
-    function = make.invoke(None, java_array("java.lang.Object", [counter, result]))
-    columns = java_array(f"{spark_sql}.Column", [argument._jc for argument in arguments])  # noqa: SLF001
-    return Column(function.asNondeterministic().withName(name).apply(columns))

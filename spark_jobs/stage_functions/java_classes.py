@@ -1,4 +1,4 @@
-"""The Java classes that count rows: compiled in the driver, and sent to the executors as a jar.
+"""The Java classes: compiled in the driver, and sent to the executors as a jar.
 
 They are compiled by Janino, which Spark brings to compile the code that it generates, so no JDK is needed and no jar is
 shipped. Spark adds a jar to the class loaders of executors, not to the driver's: here it has one of its own.
@@ -10,16 +10,19 @@ import atexit
 import shutil
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import Column
+
 from tidemark.spark_jobs.gateway import SparkContext
 from tidemark.spark_jobs.private_names import COMPILER, find
 
 _PACKAGE = "tidemark"
-_SOURCES = ("RowCounter", "BatchCounts")
+_SOURCES = ("RowCounter", "BatchCounts", "SetBack")
 """In the order in which they need each other."""
 
 
@@ -35,6 +38,28 @@ class JavaClasses:
         """Return a new object of a class, nested ones after a ``$``; it has one constructor."""
         constructor = self.loader.loadClass(f"{_PACKAGE}.{name}").getConstructors()[0]
         return constructor.newInstance(java_array("java.lang.Object", arguments))
+
+    def function(self, object_: Any, name: str, result: str, arguments: Sequence[Column]) -> Column:
+        """Return what a function in Java returns for ``arguments``; Spark takes it for non-deterministic.
+
+        So it is evaluated once for each row, and no filter and no projection is moved past it.
+
+        Args:
+            object_: the function, of as many arguments.
+            name: its name in plans. Spark writes it into the code that it compiles, and compiles no code twice: all
+                streams have the same one.
+            result: the field of ``DataTypes`` with the type of its result.
+            arguments: what it is called with.
+        """
+        jvm: Any = SparkContext._jvm  # noqa: SLF001 - the one way to the JVM
+        of, spark_sql = jvm.java.lang.Class.forName, "org.apache.spark.sql"
+        # By its types: Py4J may take another of the overloaded methods, for functions of Scala.
+        types = [of(f"{spark_sql}.api.java.UDF{len(arguments)}"), of(f"{spark_sql}.types.DataType")]
+        make = of(f"{spark_sql}.functions").getMethod("udf", java_array("java.lang.Class", types))
+        kind = getattr(jvm.org.apache.spark.sql.types.DataTypes, result)
+        made = make.invoke(None, java_array("java.lang.Object", [object_, kind]))
+        columns = java_array(f"{spark_sql}.Column", [argument._jc for argument in arguments])  # noqa: SLF001
+        return Column(made.asNondeterministic().withName(name).apply(columns))
 
 
 def load_classes(context: SparkContext) -> JavaClasses | None:
@@ -83,7 +108,7 @@ def java_array(kind: str, values: Any) -> Any:
 def _jar(classes: dict[str, bytes]) -> Path:
     folder = tempfile.mkdtemp(prefix="tidemark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors may come for it until then
-    jar = Path(folder, "tidemark-row-counter.jar")
+    jar = Path(folder, "tidemark-stage-functions.jar")
     with zipfile.ZipFile(jar, "w") as archive:
         for name, code in classes.items():
             archive.writestr(name.replace(".", "/") + ".class", code)

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark import InheritableThread
+from pyspark import InheritableThread, SparkContext
 from pyspark.sql import functions as F
 
 from tidemark.models.granules import Granules
 from tidemark.models.operators import Closed, tumbling
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.key_counts import key_counter
-from tidemark.spark_jobs.row_counter import counting, java_classes
-from tidemark.spark_jobs.row_counter.counting import with_tap
+from tidemark.spark_jobs.stage_functions import counting, java_classes
+from tidemark.spark_jobs.stage_functions.counting import classes_for, with_tap
 from tidemark.spark_jobs.tap import TAP_KEY, Tap, TapCounts
 
 from support.row_counting import counted_in_stage
@@ -92,11 +92,25 @@ def test_of_more_keys_than_it_is_to_hold_it_counts_the_rows_alone(
 def test_a_frame_is_as_it_was(spark: SparkSession) -> None:
     """A checkpoint's state has columns without nulls, and their metadata."""
     rows = _rows(spark).withColumn("ts", F.coalesce("ts", F.timestamp_micros(F.lit(0))))
-    tapped, counts = with_tap(rows, Tap("ts", "partition", 1_000_000, "left"), "tidemark:x:0", compiled=True)
+    tap = Tap("ts", "partition", 1_000_000, "left")
+    tapped, counts = with_tap(rows, tap, "tidemark:x:0", classes_for(spark))
 
     assert counts is not None
     assert tapped.schema == rows.schema
     assert not tapped.schema["ts"].nullable
+
+
+def test_streams_of_one_schema_share_the_code_that_spark_compiles(spark: SparkSession) -> None:
+    rows = spark.range(0, 10, 1, 1).selectExpr("timestamp_millis(id) as ts", "int(id) as partition")
+    tap = Tap("ts", "partition", 1_000_000, "left")
+    jvm: Any = SparkContext._jvm
+    compiled = jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
+    pieces = []
+    for metric in ("tidemark:clicks:1", "tidemark:orders:2"):
+        _once(with_tap(rows, tap, metric, classes_for(spark))[0])
+        pieces.append(compiled.getCount())
+
+    assert pieces[0] == pieces[1] > 0
 
 
 # -- a batch that is read several times ---------------------------------------------------------------------------
