@@ -10,7 +10,9 @@ in a folder of its own. Nothing of it outlives the ``with`` block or this proces
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import os
 import shutil
 import socket
 import subprocess
@@ -31,10 +33,9 @@ from tidemark.spark_jobs.java import find_java
 TimestampType = Literal["CreateTime", "LogAppendTime"]
 """What a message's timestamp is: the producer's clock at sending, or the broker's clock at appending."""
 
-_START_SECONDS, _STOP_SECONDS, _ASK_SECONDS = 180, 60, 60
-_CLUSTER = "dGlkZW1hcmstb2YtaXRzLW"
-"""An id as Kafka makes them; no two brokers of ours ever meet."""
-
+_START_SECONDS, _STOP_SECONDS, _ASK_SECONDS, _TRY_SECONDS = 180, 60, 60, 5
+_STARTS = 5
+"""How often it is started at most: a port that was free may be taken when the broker binds it."""
 # Small, and started for minutes: most of the time goes into compiling, so the quick compiler has to do.
 _JVM = (
     "-Xmx256m",
@@ -93,6 +94,8 @@ class KafkaBroker:
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
+        # An id as Kafka makes them. By it another broker that took the port is not mistaken for this one.
+        self._cluster = base64.urlsafe_b64encode(b"tidemark" + os.urandom(8)).decode().rstrip("=")
 
     @property
     def bootstrap_servers(self) -> str:
@@ -114,13 +117,19 @@ class KafkaBroker:
         """Start the broker and wait until it answers."""
         jars = broker_jars() if self._jars is None else self._jars
         java = str(find_java().home / "bin" / "java")
-        self._folder = Path(tempfile.mkdtemp(prefix="tidemark-kafka-"))
-        try:
-            self._start([java, *_JVM, "-cp", ":".join(str(jar) for jar in jars)], self._folder)
-            self._wait_until_ready(self._folder / "broker.log")
-        except BaseException:
-            self._stop()
-            raise
+        command = [java, *_JVM, "-cp", ":".join(str(jar) for jar in jars)]
+        for left in reversed(range(_STARTS)):
+            self._folder = Path(tempfile.mkdtemp(prefix="tidemark-kafka-"))
+            log = self._folder / "broker.log"
+            try:
+                self._start(command, self._folder)
+                self._wait_until_ready(log)
+                break
+            except BaseException as error:
+                again = left and isinstance(error, BrokerError) and _port_was_taken(log)
+                self._stop()
+                if not again:
+                    raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -156,7 +165,7 @@ class KafkaBroker:
         )
         log = folder / "broker.log"
         with log.open("wb") as found:
-            form = [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(properties)]
+            form = [*java, "kafka.tools.StorageTool", "format", "-t", self._cluster, "-c", str(properties)]
             formatted = subprocess.run(
                 form,
                 stdin=subprocess.DEVNULL,
@@ -193,8 +202,10 @@ class KafkaBroker:
             with contextlib.suppress(OSError, KafkaException):
                 # A client that cannot connect waits longer and longer, so it is made only when the port is open.
                 socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
-                if self._admin().list_topics(timeout=_ASK_SECONDS).brokers:
+                if self._admin().list_topics(timeout=_TRY_SECONDS).cluster_id == self._cluster:
                     return
+            if _port_was_taken(log):
+                break
             time.sleep(0.05)
         raise BrokerError(f"the broker did not start; it said:\n{_tail(log)}")
 
@@ -221,6 +232,10 @@ def _free_ports() -> tuple[int, int]:
         for free in (one, other):
             free.bind(("127.0.0.1", 0))
         return one.getsockname()[1], other.getsockname()[1]
+
+
+def _port_was_taken(log: Path) -> bool:
+    return log.exists() and "BindException" in log.read_text(encoding="utf-8", errors="replace")
 
 
 def _tail(log: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from tidemark.spark_jobs.demo import kafka_broker
 from tidemark.spark_jobs.demo.kafka_broker import BrokerError, KafkaBroker, TimestampType
 from tidemark.spark_jobs.demo.kafka_jars import broker_jars
 
@@ -97,6 +99,18 @@ def test_nothing_is_left_of_it_when_the_block_ends_with_an_error(
 
     until(lambda: is_gone(groups[0]), "the end of the broker")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_that_is_taken_meanwhile_is_replaced_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    jars = or_skip(broker_jars)
+    free_ports = kafka_broker._free_ports
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        found = iter([(port, free_ports()[1])])
+        monkeypatch.setattr(kafka_broker, "_free_ports", lambda: next(found, None) or free_ports())
+        with KafkaBroker(jars) as broker:
+            assert broker.bootstrap_servers != f"127.0.0.1:{port}"
 
 
 def test_it_ends_when_the_process_that_started_it_is_killed(tmp_path: Path) -> None:
