@@ -36,6 +36,7 @@ from tidemark.spark_jobs.binding import (
 from tidemark.spark_jobs.chains import LastBounds
 from tidemark.spark_jobs.json_listener import JsonListener
 from tidemark.spark_jobs.live.backlog import backlog_of, control_offsets_of
+from tidemark.spark_jobs.live.learned_files import LearnedKeeper, keeper_of
 from tidemark.spark_jobs.live.mode_changes import why_rejected
 from tidemark.spark_jobs.live.offset import Offset
 from tidemark.spark_jobs.live.queries import LiveQueries
@@ -67,6 +68,8 @@ class _Run:
     """Where its bounds are written down; None for a query that any bound is right for."""
     chains: dict[str, Chain | None] = field(default_factory=dict)
     """By tap what its bound decides behind its own operator."""
+    learned: LearnedKeeper | None = None
+    """Keeps what its live policies learn; None without any."""
 
 
 class TidemarkListener(JsonListener):
@@ -168,15 +171,18 @@ class TidemarkListener(JsonListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Note that all batches of the run are reported."""
+        run_id = str(event.runId)
+        run = self._runs.get(run_id)
+        if run is not None:
+            if run.learned is not None:
+                run.learned.finish()
+            for metric in run.streams:
+                self._bindings[metric].ended(run.query)
+            self._explain(run, event.exception or "")
+            run.ended.set()
         # Removed as well: a run holds on to Spark's own object, and a driver may start one every minute.
-        self.live.ended(str(event.runId))
-        run = self._runs.pop(str(event.runId), None)
-        if run is None:
-            return
-        for metric in run.streams:
-            self._bindings[metric].ended(run.query)
-        self._explain(run, event.exception or "")
-        run.ended.set()
+        self._runs.pop(run_id, None)
+        self.live.ended(run_id)
 
     # -- inside -------------------------------------------------------------------------------------------------
 
@@ -202,17 +208,12 @@ class TidemarkListener(JsonListener):
             binding = self._bindings[metric]
             self._log_judging(binding, judging)
             binding.started(run.query)
-        self.live.started(
-            run_id,
-            {
-                metric: judging.operator
-                for metric, judging in streams.items()
-                if judging.contradiction is None
-            },
-            run.query.trigger_ms(),
-            policy=run.query.watermark_policy,
-            watermark_nodes=watermark_nodes,
-        )
+        operators = {
+            metric: judging.operator for metric, judging in streams.items() if judging.contradiction is None
+        }
+        policy, trigger_ms = run.query.watermark_policy, run.query.trigger_ms()
+        self.live.started(run_id, operators, trigger_ms, policy=policy, watermark_nodes=watermark_nodes)
+        run.learned = keeper_of(self._spark, run.query, self.live, run_id)
 
     def _judged(
         self, found: Mapping[str, Found], query: RunningQuery, watermarks: int | None

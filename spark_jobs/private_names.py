@@ -75,7 +75,7 @@ TERMINATED = _named(_RESTART, f"{_STREAMING}.runtime.TERMINATED$", older=f"{_STR
 ACTIVE = _named(_RESTART, f"{_STREAMING}.runtime.ACTIVE$", older=f"{_STREAMING}.ACTIVE$")
 GATE = _named(_RESTART, _EXECUTION[0], "awaitProgressLock queryExecutionThread state status", _EXECUTION[1])
 CHECKPOINT_FILES = _named(
-    "files beside a checkpoint, and so without late rows that are kept",
+    "files beside a checkpoint, and so without late rows that are kept and without what live policies had learned",
     f"{_STREAMING}.checkpointing.CheckpointFileManager",
     "create createAtomic",
     f"{_STREAMING}.CheckpointFileManager",
@@ -87,7 +87,7 @@ JOIN_HELPER = _named(
     f"{_STREAMING}.StreamingSymmetricHashJoinHelper",
 )
 COMPILER = _named(
-    "the row counter that is compiled into a stage; rows are counted by observe, which costs three times as much",
+    "functions in Java that are compiled into a stage; rows are counted by observe, which costs three times as much",
     "org.codehaus.janino.SimpleCompiler",
     "setParentClassLoader cook getClassLoader getBytecodes",
 )

@@ -17,10 +17,12 @@ import numpy as np
 from tidemark.models.cells import cells_of
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_last_us
+from tidemark.models.live.catch_up import RestartCatchUp, UsualLag
 from tidemark.models.live.open_keys import OpenKeys
 from tidemark.models.live.partitions import Activity, Partitions
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow
 from tidemark.models.plural import plural
+from tidemark.models.policies.learned import Learned, checked
 from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.policies.reports import PartitionBases, observation_of
 from tidemark.models.policies.setup import Setup
@@ -30,6 +32,10 @@ from tidemark.models.wire import Pin, Report
 
 _RESTORED_STEP_US = 1_000_000
 _MAX_RESTORED = 10_000
+_ALIKE = 2
+"""Triggers that differ by no more than this factor are counted as one."""
+_LAG = "lag_us"
+_UNKNOWN_LAG = -1.0
 
 Follow = Literal["partitions", "stream", "ceiling"]
 """What the watermark follows: the partitions, as described above; the stream's maximum event time, as without Tidemark;
@@ -85,6 +91,11 @@ class FastPolicy:
         self._keys = OpenKeys()
         self._policy: Tidemark | None = None
         self._setup: Setup | None = None
+        self._kept: Learned | None = None
+        """What was learned before, while there is no policy that knows it."""
+        self._resumed = False
+        self._lag = UsualLag()
+        self._catch_up: RestartCatchUp | None = None
         self._trigger_us = 0
         self._granule_us = SPARK_TICK_US
         self._last_us = 0
@@ -121,6 +132,40 @@ class FastPolicy:
         if oldest_us <= newest_us:
             _, keys = self._operator.keys(np.arange(first_us, newest_us + step_us, step_us, dtype=np.int64))
             self._keys.add(keys[keys <= self._max_key_us(newest_us)], oldest_us)
+
+    def learned(self) -> Learned | None:
+        """Return what the policy has learned, for ``resume`` in a later run; None before there was any target."""
+        if self._policy is None or self._setup is None:
+            return self._kept
+        names = self._bases.names
+        lag_us = np.array([self._lag.lag_us.get(name, _UNKNOWN_LAG) for name in names])
+        return Learned(
+            operator=str(self._operator),
+            target_ppm=self._setup.target_ppm,
+            trigger_us=self._setup.trigger_us,
+            partitions=names,
+            arrays=self._policy.learned() | {_LAG: lag_us},
+        )
+
+    def resume(self, learned: Learned) -> None:
+        """Go on with what an earlier run learned, once what came meanwhile is read; before the first batch.
+
+        Raises:
+            ValueError: when it was learned of another operator, or is not of this form. Then nothing is changed.
+        """
+        if learned.operator != str(self._operator):
+            raise ValueError(f"it was learned of a {learned.operator}, and the query has a {self._operator}")
+        names, arrays = learned.partitions, learned.arrays
+        lag_us = checked(arrays, {_LAG: (len(names),), "missing.rows": (None,)})[_LAG]
+        if len(arrays["missing.rows"]) > len(names) + 1:
+            raise ValueError(f"it holds {len(arrays['missing.rows']) - 1} partitions and names {len(names)}")
+        setup = Setup(operator=self._operator, trigger_us=learned.trigger_us, target_ppm=learned.target_ppm)
+        Tidemark(setup).resume(arrays)
+        self._kept, self._resumed = learned, True
+        self._bases = PartitionBases(names=names)
+        known = {name: lag for name, lag in zip(names, lag_us.tolist(), strict=True) if lag != _UNKNOWN_LAG}
+        self._lag = UsualLag(known)
+        self._catch_up = RestartCatchUp(self._lag, setup.trigger_us)
 
     def _max_key_us(self, event_us: int) -> int:
         return int(self._operator.keys(np.array([event_us], np.int64))[1].max())
@@ -163,8 +208,14 @@ class FastPolicy:
         policy = self._policy_for(order, trigger_us)
         observation = observation_of(report, self._bases, report.late_base_ms)
         behind = any(rows > 0 for rows in (backlog or {}).values())
-        if policy is not None and representative and not behind:
-            policy.observe(replace(observation, now_us=self._last_us))
+        if self._catch_up is not None:
+            self._catch_up.observe(report.started_us, bases_us)
+            if not self._catch_up.behind:
+                self._catch_up = None
+        if representative and not behind and self._catch_up is None:
+            self._lag.observe(report.started_us, bases_us)
+            if policy is not None:
+                policy.observe(replace(observation, now_us=self._last_us))
 
     def decide(
         self, now_us: int, order: Order, checked_us: int | None = None, in_force_us: int | None = None
@@ -226,6 +277,9 @@ class FastPolicy:
         by_bound = by_bound_us, f"{bound} behind {slowest}"
         if self._policy is None or order.target_ppm is None:
             return by_bound
+        if self._catch_up is not None:
+            behind = plural(len(self._catch_up.behind), "partition")
+            return by_bound_us, f"{by_bound[1]}: {behind} catching up after a restart"
         lag_us = self._partitions.last_us - self._partitions.stream_base_us
         if lag_us > self._ceiling_us:
             reason = f"{by_bound[1]}: rows come {format_about(lag_us)} after their time, so this is a replay"
@@ -272,20 +326,37 @@ class FastPolicy:
         return edge_us // SPARK_TICK_US * SPARK_TICK_US
 
     def _policy_for(self, order: Order, trigger_us: int) -> Tidemark | None:
+        trigger_us = self._trigger_of(trigger_us)
         if order.target_ppm is None or not trigger_us:
-            self._policy = self._setup = None
+            self._kept, self._policy, self._setup = self.learned(), None, None
             return None
-        # A policy keeps its first trigger: its ages are counted in triggers.
-        self._trigger_us = self._setup.trigger_us if self._setup is not None else trigger_us
+        self._trigger_us = trigger_us
         setup = Setup(
             operator=self._operator,
-            trigger_us=self._trigger_us,
+            trigger_us=trigger_us,
             target_ppm=order.target_ppm,
             latency_cap_us=order.latency_cap_us,
         )
         if self._policy is None or setup != self._setup:
-            self._policy, self._setup = Tidemark(setup), setup
+            kept, self._policy, self._setup = self.learned(), Tidemark(setup), setup
+            if kept is not None and (kept.target_ppm, kept.trigger_us) == (setup.target_ppm, trigger_us):
+                self._policy.resume(kept.arrays)
         return self._policy
+
+    def _trigger_of(self, trigger_us: int) -> int:
+        """Return the trigger that the policy counts by: its first one, since its ages are counted in triggers.
+
+        That of an earlier run counts as its first one, unless this query turns out to have another.
+        """
+        known = self._setup or self._kept
+        if known is None:
+            return trigger_us
+        if self._resumed and trigger_us:
+            self._resumed = False
+            if not known.trigger_us <= _ALIKE * trigger_us <= _ALIKE**2 * known.trigger_us:
+                self._kept = self._policy = self._setup = None
+                return trigger_us
+        return known.trigger_us
 
 
 def _keys_of(report: Report) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

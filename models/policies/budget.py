@@ -29,6 +29,7 @@ from tidemark.models.live_defaults import (
     SPENT_WHEN_OVERDRAWN,
 )
 from tidemark.models.policies.ages import Float64s
+from tidemark.models.policies.learned import Arrays, checked
 from tidemark.models.policies.rules import FAMILIES
 
 
@@ -123,6 +124,29 @@ class RuleChooser:
         else:
             rule, within_budget = self._repaying(account, best), False
         return RuleChoice(rule, account.lost / max(allowed, 1e-9), within_budget)
+
+    def learned(self) -> Arrays:
+        """Return what each rule has lost, recently and at once."""
+        return {
+            "seen": self._seen,
+            "mass": np.array(self._mass),
+            "recent_lost": self._recent_lost,
+            "recent_mass": np.array(self._recent_mass),
+            "clump": np.maximum(self._clump, self._seen - self._clump_from),
+        }
+
+    def resume(self, learned: Arrays) -> None:
+        """Go on with what an earlier run learned.
+
+        Raises:
+            ValueError: when it is not of this form.
+        """
+        rules = self._seen.shape
+        shapes = {"seen": rules, "mass": (), "recent_lost": rules, "recent_mass": (), "clump": rules}
+        checked(learned, shapes)
+        self._seen, self._mass = learned["seen"].copy(), float(learned["mass"])
+        self._recent_lost, self._recent_mass = learned["recent_lost"].copy(), float(learned["recent_mass"])
+        self._clump, self._clump_from = learned["clump"].copy(), self._seen.copy()
 
     def _remember(self, now_us: int, account: Account) -> None:
         lost = account.lost_by_rule - self._seen

@@ -25,6 +25,7 @@ from tidemark.models.live_defaults import (
 )
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.ages import Float64s, bucket_of
+from tidemark.models.policies.learned import Arrays, checked, joined, part_of
 from tidemark.models.policies.open_cohorts import OpenCohorts
 from tidemark.models.policies.profiles import Profiles
 from tidemark.models.policies.withheld import Withheld, delivered_bucket
@@ -75,6 +76,30 @@ class Missing:
         """Starts of the open cohorts, ascending without a gap, shape (cohorts,)."""
         return self._open.start_us
 
+    def learned(self) -> Arrays:
+        """Return forecasts and profiles, without the cohorts that are open."""
+        return {
+            "rows": self._rows,
+            "cohorts": np.array(self._cohorts),
+            "unevenness": self._unevenness,
+            "stopped": np.array(self.stopped),
+        } | joined({"profiles": self._profiles.learned()})
+
+    def resume(self, learned: Arrays) -> None:
+        """Go on with what an earlier run learned; silence counts from the first batch on.
+
+        Raises:
+            ValueError: when it is not of this form.
+        """
+        columns = len(checked(learned, {"rows": (None,), "cohorts": (), "stopped": ()})["rows"])
+        checked(learned, {"unevenness": (columns,), "profiles.rows": (columns, None)})
+        self._profiles.resume(part_of(learned, "profiles"))
+        self._rows, self._unevenness = learned["rows"].copy(), learned["unevenness"].copy()
+        self._cohorts, self.stopped = float(learned["cohorts"]), bool(learned["stopped"])
+        self._last_us = np.zeros(columns, np.int64)
+        self._learned_from_us = np.full(columns, -_NEVER_US)
+        self._open.widen(columns - 1)
+
     def advance(self, triggers: int) -> None:
         """Let ``triggers`` pass."""
         decay = self._decay**triggers
@@ -92,6 +117,8 @@ class Missing:
             count: rows, shape (counts,).
         """
         self._know_partitions(int(partition.max()) + 1)
+        if self._whole_from_us is None:
+            self._last_us[:] = now_us  # the partitions of an earlier run have not been silent before it
         self._last_us[partition + 1] = now_us
         self._last_us[_STREAM] = now_us
         if self._whole_from_us is None:

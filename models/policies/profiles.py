@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.models.policies.ages import BUCKETS, Float64s
+from tidemark.models.policies.learned import Arrays, checked
 
 _Indices = NDArray[np.intp]
 
@@ -38,6 +39,22 @@ class Profiles:
         rows = np.zeros((len(self._rows), BUCKETS), np.float32)
         rows[:, self._first : self._first + self._rows.shape[1]] = self._rows
         return rows
+
+    def learned(self) -> Arrays:
+        """Return the counts."""
+        return {"rows": self._rows * np.float32(self._scale), "first": np.array(self._first)}
+
+    def resume(self, learned: Arrays) -> None:
+        """Go on with counts.
+
+        Raises:
+            ValueError: when they are not of this form.
+        """
+        rows, first = checked(learned, {"rows": (None, None), "first": ()})["rows"], int(learned["first"])
+        if not 0 <= first <= BUCKETS - rows.shape[1]:
+            raise ValueError(f"the profiles' first bucket is {first}")
+        self._rows, self._first, self._scale = rows.astype(np.float32), first, 1.0
+        self.version += 1
 
     def widen(self, columns: int) -> None:
         """Add columns without rows, up to ``columns``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,10 +23,11 @@ class PartitionBases:
 
     Args:
         delay: by how many batches the newest base that a batch's late filter can use precedes the batch.
+        names: partitions that have appeared before, in order of their numbers.
     """
 
-    def __init__(self, delay: int = _NATIVE_DELAY) -> None:
-        self._numbers: dict[str, int] = {}
+    def __init__(self, delay: int = _NATIVE_DELAY, names: Sequence[str] = ()) -> None:
+        self._numbers = {name: number for number, name in enumerate(names)}
         self._base_us: Int64s = np.empty(0, np.int64)
         self._known = deque([self._base_us] * delay, delay)
 

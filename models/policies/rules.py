@@ -34,6 +34,7 @@ from tidemark.models.live_defaults import (
 )
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.ages import CLOSE_AFTER, WAIT, ZERO, Float64s
+from tidemark.models.policies.learned import Arrays, checked, joined, part_of
 from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.policies.stragglers import Stragglers
 
@@ -127,6 +128,22 @@ class RuleSet:
         if triggers < RECENT_TRIGGERS:
             shifted[:, : RECENT_TRIGGERS - triggers] = self._recent[:, triggers:]
         self._recent = shifted
+
+    def learned(self) -> Arrays:
+        """Return what is known of each rule and of stragglers, without the keys that are open."""
+        own = {"late": self.late, "waited": self._waited, "pairs": np.array(self.pairs)}
+        return own | joined({"stragglers": self._stragglers.learned()})
+
+    def resume(self, learned: Arrays) -> None:
+        """Go on with what an earlier run learned.
+
+        Raises:
+            ValueError: when it is not of this form.
+        """
+        checked(learned, {"late": (self.rules,), "waited": (self.rules,), "pairs": ()})
+        self._stragglers.resume(part_of(learned, "stragglers"))
+        self.late, self._waited = learned["late"].copy(), learned["waited"].copy()
+        self.pairs = int(learned["pairs"])
 
     def judging_us(self, now_us: int) -> Int64s:
         """Return the watermark by which each rule judges the rows of a batch at ``now_us``, shape (rules,)."""

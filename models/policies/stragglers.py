@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.models.policies.ages import BUCKETS, CLOSE_AFTER, ZERO, Float64s, bucket_of
+from tidemark.models.policies.learned import Arrays, checked
 
 _MAX_STEPS = 64
 """Spans of time whose decay is kept: nearly all are one trigger."""
@@ -60,6 +61,22 @@ class Stragglers:
             counted = np.bincount(bucket - first, weights=count, minlength=end - first)
             self._rows[:, kind, first:end] += counted.astype(np.float32)
         self._end = max(self._end, end)
+        self._late = None
+
+    def learned(self) -> Arrays:
+        """Return the counts."""
+        return {"rows": self._rows, "keys": self._keys}
+
+    def resume(self, learned: Arrays) -> None:
+        """Go on with counts.
+
+        Raises:
+            ValueError: when they are not of this form.
+        """
+        checked(learned, {"rows": self._rows.shape, "keys": self._keys.shape})
+        self._rows, self._keys = learned["rows"].astype(np.float32), learned["keys"].astype(np.float32)
+        counted = np.flatnonzero(self._rows.any(axis=(0, 1)))
+        self._end = max(self._end, int(counted.max(initial=-1)) + 1)
         self._late = None
 
     def beyond(self) -> Float64s:

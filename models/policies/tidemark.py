@@ -19,6 +19,7 @@ from tidemark.models.operators import Int64s, RowLevel, SessionWindow, TimeWindo
 from tidemark.models.policies.ages import Float64s
 from tidemark.models.policies.budget import Account, RuleChoice, RuleChooser
 from tidemark.models.policies.good_windows import GoodWindows
+from tidemark.models.policies.learned import Arrays, checked, joined, part_of
 from tidemark.models.policies.missing import Missing
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
 from tidemark.models.policies.rules import RuleSet
@@ -57,6 +58,7 @@ class Tidemark:
         share = (PPM - setup.good_windows_ppm) / PPM if good_windows else late_share
         self._budget = RuleChooser(share, round(span * setup.trigger_us))
         self._began_us: int | None = None
+        self._elapsed_before = 0.0
         self._at_us = 0
         self._decided_us: int | None = None
         self._delay_us = 0
@@ -66,6 +68,34 @@ class Tidemark:
         self._capped = False
         self._late = 0
         self._choice: RuleChoice | None = None
+
+    def learned(self) -> Arrays:
+        """Return what it has learned, for ``resume`` of a policy for the same problem.
+
+        Raises:
+            ValueError: with the objective ``timeslices``, whose windows are not kept.
+        """
+        if self._good_windows is not None:
+            raise ValueError("what was learned is kept for the objective occurrences alone")
+        own = {"elapsed": np.array(self._elapsed), "late": np.array(self._late)}
+        parts = {
+            "rules": self._rules.learned(),
+            "missing": self._missing.learned(),
+            "budget": self._budget.learned(),
+        }
+        return {name: array.copy() for name, array in (own | joined(parts)).items()}
+
+    def resume(self, learned: Arrays) -> None:
+        """Go on with what an earlier run learned, as if no time had passed since; before the first batch.
+
+        Raises:
+            ValueError: when it is not of this form.
+        """
+        checked(learned, {"elapsed": (), "late": ()})
+        self._rules.resume(part_of(learned, "rules"))
+        self._missing.resume(part_of(learned, "missing"))
+        self._budget.resume(part_of(learned, "budget"))
+        self._elapsed_before, self._late = float(learned["elapsed"]), int(learned["late"])
 
     def observe(self, seen: Observation) -> None:
         """Observe a batch."""
@@ -178,7 +208,9 @@ class Tidemark:
 
     @property
     def _elapsed(self) -> float:
-        return (self._at_us - (self._began_us or 0)) / self._trigger_us
+        if self._began_us is None:
+            return self._elapsed_before
+        return self._elapsed_before + (self._at_us - self._began_us) / self._trigger_us
 
     def _catch_up(self, now_us: int) -> None:
         """Step through the time without decisions, so that rules close what they would have closed."""

@@ -202,7 +202,8 @@ class KafkaBroker:
             with contextlib.suppress(OSError, KafkaException):
                 # A client that cannot connect waits longer and longer, so it is made only when the port is open.
                 socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
-                if self._admin().list_topics(timeout=_TRY_SECONDS).cluster_id == self._cluster:
+                found: object = self._admin().list_topics(timeout=_TRY_SECONDS).cluster_id
+                if found == self._cluster:
                     return
             if _port_was_taken(log):
                 break

@@ -19,6 +19,7 @@ from tidemark.models.live.control import Control, StreamTarget, WatermarkPolicy
 from tidemark.models.live.fast import FastPolicy, Order, WatermarkTarget
 from tidemark.models.live_defaults import CEILING_ALARM_PPM
 from tidemark.models.operators import Operator, TimeWindow
+from tidemark.models.policies.learned import Learned
 from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.target import PPM
 from tidemark.models.wire import LiveState, Report
@@ -153,6 +154,32 @@ class LiveQueries:
         """Forget a run."""
         with self._lock:
             self._queries.pop(run_id, None)
+
+    def streams_of(self, run_id: str) -> list[str]:
+        """Return the names of a run's live streams, those that two of its inputs share left out."""
+        with self._lock:
+            query = self._queries.get(run_id)
+            names = [] if query is None else [entry.stream.name for entry in query.streams.values()]
+            return [name for name in names if names.count(name) == 1]
+
+    def resume(self, run_id: str, stream: str, learned: Learned) -> None:
+        """Let the policy of a stream go on with what an earlier run learned, before the run's first batch."""
+        with self._lock:
+            for entry in self._queries[run_id].streams.values():
+                if entry.stream.name == stream:
+                    try:
+                        entry.policy.resume(learned)
+                    except ValueError as error:
+                        _log.warning("stream %s: its policy begins anew: %s", stream, error)
+
+    def learned(self, run_id: str) -> dict[str, Learned]:
+        """Return what the policies of a run have learned, by stream."""
+        names = self.streams_of(run_id)
+        with self._lock:
+            query = self._queries.get(run_id)
+            entries = [] if query is None else query.streams.values()
+            every = {e.stream.name: e.policy.learned() for e in entries if e.stream.name in names}
+            return {name: learned for name, learned in every.items() if learned is not None}
 
     def recognise(self, run_id: str, offsets: Sequence[Offset], watermark_ms: int) -> None:
         """Learn from a batch which control sources are the run's, and what an earlier run left in them.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self, cast
 
-from tidemark.models.wire import BoundAnswer, Mode, Pin, to_json_object
+from tidemark.models.wire import BoundAnswer, Envelope, Mode, Pin, to_json_object
 
 __all__ = ["BoundServer"]
 
@@ -49,10 +50,18 @@ class BoundServer:
         self._http.shutdown()
         self._http.server_close()
 
-    def publish(self, bound_ms: int | None, *, mode: Mode = "Restart", pin: Pin | None = None) -> int:
+    def publish(
+        self,
+        bound_ms: int | None,
+        *,
+        mode: Mode = "Restart",
+        pin: Pin | None = None,
+        envelope: Envelope | None = None,
+    ) -> int:
         """Answer with this bound from now on; return its generation."""
         with self._changed:
-            self._answer = self._make(mode, bound_ms, self._answer.generation + 1, pin)
+            answer = self._make(mode, bound_ms, self._answer.generation + 1, pin)
+            self._answer = replace(answer, envelope=envelope)
             self._changed.notify_all()
             return self._answer.generation
 

@@ -101,6 +101,7 @@ def test_nothing_is_left_of_it_when_the_block_ends_with_an_error(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.soak
 def test_a_port_that_is_taken_meanwhile_is_replaced_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     jars = or_skip(broker_jars)
     free_ports = kafka_broker._free_ports

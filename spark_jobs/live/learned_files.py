@@ -1,0 +1,117 @@
+"""What the live policies of a query have learned, kept in its checkpoint: the next driver goes on with it.
+
+Nothing depends on it. A file that cannot be read or written costs what the policy knew, and the log says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import threading
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from tidemark.models.policies.learned import Learned, unpacked
+from tidemark.spark_jobs.gateway import Py4JError
+from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
+from tidemark.spark_jobs.live.queries import LiveQueries
+from tidemark.spark_jobs.running_query import RunningQuery
+
+SAVE_SECONDS = 60.0
+"""Time between two saves, in seconds."""
+
+_FINISH_SECONDS = 10.0
+_READABLE = 80
+"""Characters of a stream's name that its file's name has; after them comes what makes it unique."""
+_log = logging.getLogger("tidemark.spark")
+
+
+class LearnedFiles:
+    """The files of one checkpoint.
+
+    Args:
+        spark: the session of the query.
+        checkpoint: the checkpoint's folder.
+    """
+
+    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
+        self._spark, self._checkpoint = spark, checkpoint
+        self._written: dict[str, bytes] = {}
+
+    def read(self, stream: str) -> Learned | None:
+        """Return what was learned of a stream; None when there is nothing that can be read."""
+        name = file_of(stream)
+        try:
+            data = HadoopFiles(self._spark, self._checkpoint).read_bytes(name)
+            return None if data is None else unpacked(data)
+        except (Py4JError, ValueError) as error:
+            _log.warning(
+                "stream %s: its policy begins anew, because %s/%s cannot be used: %s",
+                stream,
+                self._checkpoint,
+                name,
+                error,
+            )
+            return None
+
+    def write(self, learned: Mapping[str, Learned]) -> None:
+        """Write what is new of these streams."""
+        for stream, packed in {stream: each.packed() for stream, each in learned.items()}.items():
+            if self._written.get(stream) == packed:
+                continue
+            try:
+                HadoopFiles(self._spark, self._checkpoint).write_whole(file_of(stream), packed)
+                self._written[stream] = packed
+            except (Py4JError, OSError) as error:
+                what = "stream %s: what its policy has learned cannot be kept in %s: %s"
+                _log.warning(what, stream, self._checkpoint, error)
+
+
+class LearnedKeeper:
+    """Lets one run of a query go on with what was learned before, and saves what it learns, in a thread of its own.
+
+    Args:
+        files: those of its checkpoint.
+        live: the driver's live queries.
+        run_id: Spark's id of the run, which ``live`` knows.
+    """
+
+    def __init__(self, files: LearnedFiles, live: LiveQueries, run_id: str) -> None:
+        self._files, self._live, self._run_id = files, live, run_id
+        self._ended = threading.Event()
+        for stream in live.streams_of(run_id):
+            learned = files.read(stream)
+            if learned is not None:
+                live.resume(run_id, stream, learned)
+        self._thread = threading.Thread(target=self._save, name="tidemark-learned", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Save a last time, while the run is still known."""
+        self._ended.set()
+        self._thread.join(_FINISH_SECONDS)
+
+    def _save(self) -> None:
+        ended = False
+        while not ended:
+            ended = self._ended.wait(SAVE_SECONDS)
+            try:
+                self._files.write(self._live.learned(self._run_id))
+            except Exception:  # noqa: BLE001 - the query goes on, and the next save may succeed
+                _log.exception("what the live policies have learned is not saved")
+
+
+def keeper_of(
+    spark: SparkSession, query: RunningQuery, live: LiveQueries, run_id: str
+) -> LearnedKeeper | None:
+    """Return the keeper of a run; None where nothing in it is live or its checkpoint is not known."""
+    checkpoint = query.checkpoint() if live.streams_of(run_id) else None
+    return None if checkpoint is None else LearnedKeeper(LearnedFiles(spark, checkpoint), live, run_id)
+
+
+def file_of(stream: str) -> str:
+    """Return the file of a stream, within the checkpoint."""
+    readable = re.sub(r"[^A-Za-z0-9-]", "_", stream)[:_READABLE]
+    return f"tidemark/learned/{readable}-{hashlib.sha256(stream.encode()).hexdigest()[:8]}"
