@@ -31,6 +31,7 @@ from tidemark.spark_jobs.binding import (
     PlanRejectedError,
     check_versions,
     judging_of,
+    log_judging,
     not_judged,
 )
 from tidemark.spark_jobs.chains import LastBounds
@@ -200,7 +201,7 @@ class TidemarkListener(JsonListener):
         run.streams = streams
         for metric, judging in streams.items():
             binding = self._bindings[metric]
-            self._log_judging(binding, judging)
+            log_judging(binding, judging)
             binding.started(run.query)
         self.live.started(
             run_id,
@@ -233,20 +234,6 @@ class TidemarkListener(JsonListener):
                 judging = not_judged(binding, str(error))
             streams[metric] = judging
         return streams, rejected
-
-    @staticmethod
-    def _log_judging(binding: Binding, judging: Judging) -> None:
-        if judging.contradiction is not None:
-            _log.error(
-                "stream %s: %s; its rows are not judged and it is not steered",
-                binding.stream,
-                judging.contradiction,
-            )
-        elif judging.doubt is not None:
-            why = "stream %s: the declared %s is believed, since the plan does not show it: %s"
-            _log.warning(why, binding.stream, judging.operator, judging.doubt)
-        elif binding.operator is None:
-            _log.info("stream %s: the query has a %s", binding.stream, judging.operator)
 
     def _explain(self, run: _Run, error: str) -> None:
         """Log what to do where Spark's own message does not say it."""
