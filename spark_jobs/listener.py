@@ -35,6 +35,7 @@ from tidemark.spark_jobs.binding import (
     not_judged,
 )
 from tidemark.spark_jobs.chains import LastBounds
+from tidemark.spark_jobs.driver_metrics import DriverMetrics
 from tidemark.spark_jobs.json_listener import JsonListener
 from tidemark.spark_jobs.live.backlog import backlog_of, control_offsets_of
 from tidemark.spark_jobs.live.mode_changes import why_rejected
@@ -88,6 +89,8 @@ class TidemarkListener(JsonListener):
         self._reporting = threading.RLock()
         self.live = LiveQueries(clock_us)
         """The live queries among those that are watched."""
+        self.metrics = DriverMetrics()
+        """What Spark's metrics show of them."""
 
     def bind(self, metric: str, binding: Binding) -> None:
         """Let the observed metric of name ``metric`` stand for ``binding``."""
@@ -171,6 +174,7 @@ class TidemarkListener(JsonListener):
         """Note that all batches of the run are reported."""
         # Removed as well: a run holds on to Spark's own object, and a driver may start one every minute.
         self.live.ended(str(event.runId))
+        self.metrics.ended(str(event.runId))
         run = self._runs.pop(str(event.runId), None)
         if run is None:
             return
@@ -203,6 +207,8 @@ class TidemarkListener(JsonListener):
             binding = self._bindings[metric]
             log_judging(binding, judging)
             binding.started(run.query)
+        bounds_ms = {self._bindings[metric].stream: self._bindings[metric].bound_ms for metric in streams}
+        self.metrics.started(run_id, run.query, bounds_ms)
         self.live.started(
             run_id,
             {
@@ -308,6 +314,7 @@ class TidemarkListener(JsonListener):
                 counts.uncounted or "their event times are out of range",
             )
         binding.sink.report(report)
+        self.metrics.add(report)
 
     def _clock_of(self, run: _Run, tap: Tap, progress: StreamingQueryProgress) -> int | None:
         """Return the batch's clock in microseconds; None where the tap does not need it."""
