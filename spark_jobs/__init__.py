@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidemark.models.operators import row_level, session, sliding, tumbling
     from tidemark.spark_jobs.adaptive import adaptive_watermark
-    from tidemark.spark_jobs.connections import flush
+    from tidemark.spark_jobs.connections import counts_of, flush
     from tidemark.spark_jobs.last_line import run_adaptive, run_and_exit
     from tidemark.spark_jobs.late.revise import revise
     from tidemark.spark_jobs.late.side import side
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AdaptiveQuery",
     "adaptive_watermark",
+    "counts_of",
     "flush",
     "revise",
     "row_level",
@@ -35,6 +36,7 @@ __all__ = [
 _HOME = {
     "AdaptiveQuery": "tidemark.spark_jobs.runner",
     "adaptive_watermark": "tidemark.spark_jobs.adaptive",
+    "counts_of": "tidemark.spark_jobs.connections",
     "flush": "tidemark.spark_jobs.connections",
     "run_adaptive": "tidemark.spark_jobs.last_line",
     "run_and_exit": "tidemark.spark_jobs.last_line",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -17,6 +18,8 @@ from tidemark.spark_jobs.query_plan import Found, NoOperator
 from tidemark.spark_jobs.running_query import RunningQuery
 from tidemark.spark_jobs.stage_functions.counting import StageCounts
 from tidemark.spark_jobs.tap import Tap
+
+_log = logging.getLogger("tidemark.spark")
 
 
 class ReportSink(Protocol):
@@ -165,6 +168,21 @@ def not_judged(binding: Binding, why: str) -> Judging:
     operator = binding.operator or row_level()
     closed = binding.tap.closed or operator.closed
     return Judging(operator, Granules(binding.tap.granule_us, closed), contradiction=why)
+
+
+def log_judging(binding: Binding, judging: Judging) -> None:
+    """Log how the rows of a stream are judged."""
+    if judging.contradiction is not None:
+        _log.error(
+            "stream %s: %s; its rows are not judged and it is not steered",
+            binding.stream,
+            judging.contradiction,
+        )
+    elif judging.doubt is not None:
+        why = "stream %s: the declared %s is believed, since the plan does not show it: %s"
+        _log.warning(why, binding.stream, judging.operator, judging.doubt)
+    elif binding.operator is None:
+        _log.info("stream %s: the query has a %s", binding.stream, judging.operator)
 
 
 def granules_of(binding: Binding, operator: Operator) -> Granules:

@@ -8,9 +8,11 @@ import time
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tidemark.models.wire import Acknowledgement, Report
 from tidemark.spark_jobs.client import ControllerClient
+from tidemark.spark_jobs.driver_metrics import StreamCounts
 from tidemark.spark_jobs.late.followers import wait_for_followers
 from tidemark.spark_jobs.listener import TidemarkListener
 from tidemark.spark_jobs.live.channel import ControlChannel
@@ -86,3 +88,15 @@ def flush(timeout_s: float = 10.0) -> bool:
     found = [listener.wait_for_ended_runs(deadline - time.monotonic()) for listener in listeners]
     sent = [sender.flush(max(deadline - time.monotonic(), 0)) for sender in senders]
     return all(found) and all(sent) and wait_for_followers(max(deadline - time.monotonic(), 0))
+
+
+def counts_of(query: StreamingQuery) -> dict[str, StreamCounts]:
+    """Return by stream what became of the rows of a running query.
+
+    It is empty where ``spark.sql.streaming.metricsEnabled`` was not true as the query started, without a call of
+    ``adaptive_watermark`` in the query, and when it has ended.
+    """
+    run_id = str(query.runId)
+    with _lock:
+        listeners = list(_listeners.values())
+    return next(filter(None, (listener.metrics.of(run_id) for listener in listeners)), {})

@@ -31,9 +31,11 @@ from tidemark.spark_jobs.binding import (
     PlanRejectedError,
     check_versions,
     judging_of,
+    log_judging,
     not_judged,
 )
 from tidemark.spark_jobs.chains import LastBounds
+from tidemark.spark_jobs.driver_metrics import DriverMetrics
 from tidemark.spark_jobs.json_listener import JsonListener
 from tidemark.spark_jobs.live.backlog import backlog_of, control_offsets_of
 from tidemark.spark_jobs.live.learned_files import LearnedKeeper, keeper_of
@@ -90,6 +92,8 @@ class TidemarkListener(JsonListener):
         self._reporting = threading.RLock()
         self.live = LiveQueries(clock_us)
         """The live queries among those that are watched."""
+        self.metrics = DriverMetrics()
+        """What Spark's metrics show of them."""
 
     def bind(self, metric: str, binding: Binding) -> None:
         """Let the observed metric of name ``metric`` stand for ``binding``."""
@@ -183,6 +187,7 @@ class TidemarkListener(JsonListener):
         # Removed as well: a run holds on to Spark's own object, and a driver may start one every minute.
         self._runs.pop(run_id, None)
         self.live.ended(run_id)
+        self.metrics.ended(run_id)
 
     # -- inside -------------------------------------------------------------------------------------------------
 
@@ -206,8 +211,10 @@ class TidemarkListener(JsonListener):
         run.streams = streams
         for metric, judging in streams.items():
             binding = self._bindings[metric]
-            self._log_judging(binding, judging)
+            log_judging(binding, judging)
             binding.started(run.query)
+        bounds_ms = {self._bindings[metric].stream: self._bindings[metric].bound_ms for metric in streams}
+        self.metrics.started(run_id, run.query, bounds_ms)
         operators = {
             metric: judging.operator for metric, judging in streams.items() if judging.contradiction is None
         }
@@ -234,20 +241,6 @@ class TidemarkListener(JsonListener):
                 judging = not_judged(binding, str(error))
             streams[metric] = judging
         return streams, rejected
-
-    @staticmethod
-    def _log_judging(binding: Binding, judging: Judging) -> None:
-        if judging.contradiction is not None:
-            _log.error(
-                "stream %s: %s; its rows are not judged and it is not steered",
-                binding.stream,
-                judging.contradiction,
-            )
-        elif judging.doubt is not None:
-            why = "stream %s: the declared %s is believed, since the plan does not show it: %s"
-            _log.warning(why, binding.stream, judging.operator, judging.doubt)
-        elif binding.operator is None:
-            _log.info("stream %s: the query has a %s", binding.stream, judging.operator)
 
     def _explain(self, run: _Run, error: str) -> None:
         """Log what to do where Spark's own message does not say it."""
@@ -322,6 +315,7 @@ class TidemarkListener(JsonListener):
                 counts.uncounted or "their event times are out of range",
             )
         binding.sink.report(report)
+        self.metrics.add(report)
 
     def _clock_of(self, run: _Run, tap: Tap, progress: StreamingQueryProgress) -> int | None:
         """Return the batch's clock in microseconds; None where the tap does not need it."""

@@ -47,6 +47,7 @@ _RESTART = "the place between two batches; a query is restarted in a gap between
 _REJECTION = "a way to end a query that must not run; the log says why, and its rows are not judged"
 _JOINS = "the check of joins"
 _PLAN = "the operator in the plan; a declared one is believed, and without one rows are not judged"
+_METRICS = "late rows and the bound among Spark's metrics of a query"
 _QUERY = "the plan, trigger and logged watermarks of a query; rows are judged from its second batch on"
 
 _EXECUTION = f"{_STREAMING}.runtime.MicroBatchExecution", f"{_STREAMING}.MicroBatchExecution"
@@ -91,6 +92,7 @@ COMPILER = _named(
     "org.codehaus.janino.SimpleCompiler",
     "setParentClassLoader cook getClassLoader getBytecodes",
 )
+GAUGE = _named(_METRICS, "com.codahale.metrics.DefaultSettableGauge", "setValue")
 PRIVATE_NAMES = (
     QUERY,
     _named(
@@ -128,6 +130,14 @@ PRIVATE_NAMES = (
     SESSION,
     CHECKPOINT_FILES,
     COMPILER,
+    _named(_METRICS, _EXECUTION[0], "isActive streamMetrics", _EXECUTION[1]),
+    _named(
+        _METRICS,
+        f"{_STREAMING}.runtime.MetricsReporter",
+        "metricRegistry",
+        f"{_STREAMING}.MetricsReporter",
+    ),
+    GAUGE,
 )
 """All of them."""
 

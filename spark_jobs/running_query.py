@@ -26,6 +26,7 @@ from tidemark.spark_jobs.query_plan import NoOperator, QueryPlan, read_plan
 
 _log = logging.getLogger("tidemark.spark")
 _POLICY_KEY = "spark.sql.streaming.multipleWatermarkPolicy"
+_METRICS_KEY = "spark.sql.streaming.metricsEnabled"
 _OUTPUT_MODES: dict[str, OutputMode] = {"Append": "append", "Update": "update", "Complete": "complete"}
 
 
@@ -146,6 +147,26 @@ class RunningQuery:
         except (Py4JError, TypeError) as error:
             _log.warning("what the bounds decide cannot be read: %s", error)
             return PlanCoupling()
+
+    def has_metrics(self) -> bool:
+        """Return whether Spark shows metrics of the query, as its session is set when the query starts.
+
+        Raises:
+            PySparkException: when the session has ended; over Spark Connect whatever the network brings.
+        """
+        return str(self.spark.conf.get(_METRICS_KEY, "false")).lower() == "true"
+
+    def metric_registry(self) -> Any:
+        """Return the registry of Spark's metrics of the query, in the JVM; None where it is out of reach.
+
+        That is so when the query has ended, too: Spark has dropped its metrics then, and would keep what is added.
+
+        Raises:
+            Py4JError, TypeError: when this Spark has none.
+        """
+        if self._execution is None or not self._execution.isActive():
+            return None
+        return self._execution.streamMetrics().metricRegistry()
 
     def trigger_ms(self) -> int | None:
         """Return the interval of the processing-time trigger in milliseconds, 0 for back to back; None for others."""

@@ -40,6 +40,9 @@ def test_the_logged_watermark_is_the_one_in_the_checkpoint_even_after_the_query_
     assert logged == {batch: handle.logged_watermark_ms(batch) for batch in logged}
     assert handle.logged_watermark_ms(max(logged) + 1) is None
     assert handle.output_mode() == "update"
+    assert handle.metric_registry() is None, (
+        "Spark would keep what is added to the metrics of a query that has ended"
+    )
 
 
 def test_a_query_that_is_not_there_is_unknown_and_not_an_error(spark: SparkSession) -> None:
@@ -48,6 +51,7 @@ def test_a_query_that_is_not_there_is_unknown_and_not_an_error(spark: SparkSessi
 
     assert handle.output_mode() is None
     assert handle.logged_watermark_ms(0) is None
+    assert handle.metric_registry() is None
 
 
 def test_the_first_batch_after_a_restart_is_judged_by_the_watermark_logged_before_it(

@@ -305,6 +305,7 @@ def _main(wanted: Path, found: Path) -> None:
         .config("spark.tidemark.cache.dir", str(found.parent / "bounds"))
         .config("spark.tidemark.timeout.ms", str(round(PATIENCE_S * 1_000)))
         .config("spark.tidemark.watch.seconds", "2")
+        .config("spark.sql.streaming.metricsEnabled", "true")
         .config(map=CONFS)
         .getOrCreate()
     )

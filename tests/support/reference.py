@@ -31,6 +31,7 @@ from tidemark.controller.cli.spark_programs import PROGRAMS
 from tidemark.controller.metrics.names import HELP, LABELS
 from tidemark.controller.settings import Settings
 from tidemark.models.duration import format_duration
+from tidemark.spark_jobs.driver_metrics import GAUGES, gauge_name
 from tidemark.spark_jobs.settings import SETTINGS
 
 from support.reference_spark import spark_document
@@ -113,8 +114,18 @@ A job reads these keys from its Spark configuration. [Jobs](../how-to/jobs.md) e
 
 _METRICS_HEAD = """# Metrics
 
-`/metrics` exposes these in Prometheus' text format. [Alerts and metrics](../how-to/alerts.md) explains how to scrape
-them. The Spark job's label is `spark_job`, because Prometheus keeps `job` for what it scrapes.
+The controller's `/metrics` exposes these in Prometheus' text format. [Alerts and metrics](../how-to/alerts.md) explains
+how to scrape them. The Spark job's label is `spark_job`, because Prometheus keeps `job` for what it scrapes.
+"""
+
+_DRIVER_METRICS = """
+## In the driver of a job
+
+Spark's metrics of a query have these gauges for each stream, beside Spark's own, with
+`spark.sql.streaming.metricsEnabled=true`. Their names begin with `tidemark-STREAM-`; in the stream's name, everything
+but letters, digits and `_` becomes `_`. Counts begin with the run of the query. What is not known is `NaN`. [Late rows
+in Spark's own metrics](../how-to/jobs.md#late-rows-in-sparks-own-metrics) has the names that Prometheus sees.
+
 """
 
 _ALERTS_HEAD = """# Alerts
@@ -132,7 +143,8 @@ def _metrics() -> str:
         listed = ", ".join(map(_code, labels))
         parts.append(f"\n## {f'Labels {listed}' if labels else 'No labels'}\n\n")
         parts.append(_table(("metric", "meaning"), ((_code(name), HELP[name]) for name in names)))
-    return "".join(parts)
+    gauges = ((_code(gauge_name("", name).rpartition("-")[2]), GAUGES[name]) for name in GAUGES)
+    return "".join([*parts, _DRIVER_METRICS, _table(("gauge", "meaning"), gauges)])
 
 
 def _alerts() -> str:

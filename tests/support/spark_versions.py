@@ -45,6 +45,7 @@ _FILES = tuple(
         "test_versions",
         "stage_functions/test_row_counter",
         "test_connect",
+        "test_driver_metrics",
         "test_plan_check",
         "test_real_time_mode",
         "test_operators_over_restarts",
