@@ -18,10 +18,12 @@ from tidemark.controller.decide.decider import Decider
 from tidemark.controller.decide.pace import Pace
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.upkeep import Upkeep
+from tidemark.controller.gates.configuration import read_gates
+from tidemark.controller.gates.gate_keeper import GateKeeper
 from tidemark.controller.intake.group_commit import ReportWriter
 from tidemark.controller.intake.limits import Limits
 from tidemark.controller.loop import Ticker
-from tidemark.controller.metrics.process import IntakeCounters, LoopCounters, measure
+from tidemark.controller.metrics.process import GateCounters, IntakeCounters, LoopCounters, measure
 from tidemark.controller.metrics.scrape import Scrape
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.runtime.clock import Clock, SteadyClock
@@ -72,6 +74,8 @@ class Service:
     """Rate limits of requests."""
     notifier: Notifier | None
     """Notifies a webhook of alerts; None without a webhook."""
+    gates: GateKeeper
+    """Asks outside gates about rollouts."""
 
 
 def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.monotonic) -> Service:
@@ -139,4 +143,12 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
         authenticator,
         rates,
         make_notifier(settings, database, leases, registry, clock),
+        GateKeeper(
+            database,
+            decider,
+            read_gates(settings.gates_file),
+            counters=GateCounters(registry),
+            clock=clock,
+            every_seconds=settings.tick_seconds,
+        ),
     )

@@ -17,7 +17,7 @@ def _counter(name: str, registry: CollectorRegistry) -> Counter:
 
 
 def _durations(name: str, registry: CollectorRegistry) -> Histogram:
-    return Histogram(name, HELP[name], buckets=_DURATION_BUCKETS_SECONDS, registry=registry)
+    return Histogram(name, HELP[name], LABELS[name], buckets=_DURATION_BUCKETS_SECONDS, registry=registry)
 
 
 class IntakeCounters:
@@ -72,6 +72,20 @@ class NotifyCounters:
         """Messages delivered."""
         self.failed = _counter("tidemark_notification_failures_total", registry)
         """Messages dropped."""
+
+
+class GateCounters:
+    """Counts what outside gates answer.
+
+    Args:
+        registry: where the metrics are exposed.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.answers = _counter("tidemark_gate_answers_total", registry)
+        """Answers, by ``gate`` and ``verdict``."""
+        self.seconds = _durations("tidemark_gate_duration_seconds", registry)
+        """Times from asking to the answer, by ``gate``."""
 
 
 def scrape_seconds(registry: CollectorRegistry) -> Histogram:
