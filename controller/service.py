@@ -122,6 +122,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
     measure(registry, "tidemark_reports_waiting", lambda: reports.waiting)
     measure(registry, "tidemark_loop_idle_seconds", lambda: watchdog.idle_seconds)
     measure(registry, "tidemark_tick_interval_seconds", lambda: settings.tick_seconds)
+    gates = read_gates(settings.gates_file)
     authenticator = Authenticator(database, settings, clock, steady)
     rates = RateLimits(settings.reports_per_second, settings.requests_per_second, steady)
     return Service(
@@ -146,8 +147,8 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
         GateKeeper(
             database,
             decider,
-            read_gates(settings.gates_file),
-            counters=GateCounters(registry),
+            gates,
+            counters=GateCounters(registry, gates),
             clock=clock,
             every_seconds=settings.tick_seconds,
         ),

@@ -41,7 +41,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class GateQuestion:
     """What a gate is asked."""
 
     gate: str
@@ -56,7 +56,7 @@ class _NoAnswer(Exception):
     """The gate did not answer; the text says why."""
 
 
-def ask(gate: Gate, question: Question) -> Reply:
+def ask(gate: Gate, question: GateQuestion) -> Reply:
     """Ask a gate and return what it answers; it takes at most ``TIMEOUT_SECONDS``, and a failure is an answer too."""
     try:
         headers = bearer(gate.token_file)

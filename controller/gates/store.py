@@ -10,7 +10,7 @@ from sqlalchemy import and_, or_, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import RolloutRow, StreamRow
-from tidemark.controller.gates.ask import Question, Reply
+from tidemark.controller.gates.ask import GateQuestion, Reply
 from tidemark.controller.rollout.store import gate_answers_json, gate_answers_of, model_of
 from tidemark.controller.rollout.views import rollout_answer
 from tidemark.controller.specs.store import get_policy
@@ -30,7 +30,7 @@ class OpenQuestion:
     """The rollout."""
     bound_ms: int
     """The bound that it publishes, in milliseconds."""
-    question: Question
+    question: GateQuestion
     """The question."""
 
 
@@ -45,7 +45,7 @@ def open_questions(session: Session, now_us: int) -> Iterator[OpenQuestion]:
             continue
         shown = rollout_answer(row, stream).model_dump(mode="json")
         for gate in asked:
-            yield OpenQuestion(row.stream_id, row.id, rollout.to_bound_ms, Question(gate, phase, shown))
+            yield OpenQuestion(row.stream_id, row.id, rollout.to_bound_ms, GateQuestion(gate, phase, shown))
 
 
 # A candidate is held by an outside gate once nothing else holds it. Under a pin nobody is asked.
@@ -54,6 +54,7 @@ _OPEN = (
     .join(StreamRow, StreamRow.id == RolloutRow.stream_id)
     .where(
         StreamRow.deleted_us.is_(None),
+        RolloutRow.state.in_(("Recommended", "Effective")),
         or_(
             and_(RolloutRow.state == "Recommended", RolloutRow.held_by == "Outside"),
             and_(

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from tidemark.controller.gates import ask as module
-from tidemark.controller.gates.ask import Question, Reply, ask
+from tidemark.controller.gates.ask import GateQuestion, Reply, ask
 from tidemark.controller.gates.configuration import PrometheusGate, WebhookGate
 
 from support.prometheus import running_prometheus
 from support.webhook import Webhook, running_webhook
 
-QUESTION = Question("gate", "publish", {"job": 'a "b" \\ é', "stream": "s", "to_bound_ms": 7})
+QUESTION = GateQuestion("gate", "publish", {"job": 'a "b" \\ é', "stream": "s", "to_bound_ms": 7})
 
 
 @pytest.fixture

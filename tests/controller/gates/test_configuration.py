@@ -67,5 +67,5 @@ def test_a_mistake_is_named_with_the_setting_the_file_and_the_gate_before_anythi
 
 def test_a_file_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMARK_GATES_FILE", "nowhere.toml")
-    with pytest.raises(ConfigurationError, match="'nowhere.toml': it cannot be read: No such file"):
+    with pytest.raises(ConfigurationError, match=r"'nowhere\.toml': it cannot be read: No such file"):
         load_settings()
