@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager
@@ -215,6 +216,46 @@ def test_a_gate_that_gives_no_answer_holds_a_narrowing_and_says_so_and_no_wideni
         job.put("policy", {**GATED, "max_bound_ms": 100_000})
         job.put("slo", {"target_ppm": 999_000})
         assert (job.rollout()["direction"], job.rollout()["state"]) == ("Widen", "Published")
+
+
+@on_sqlite_alone("job")
+def test_a_gate_that_hangs_is_asked_once_and_nothing_else_waits_for_it(
+    job: RolledJob, gates_file: Path
+) -> None:
+    job.put("slo", LOOSE)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        gates_file.write_text(f'[calendar]\nwebhook = "http://127.0.0.1:{listener.getsockname()[1]}/"\n')
+        with continued_by(job, gates_file):
+            (asked,) = job.controller.service.gates.tick()
+            with listener.accept()[0]:
+                assert job.controller.service.gates.tick() == [asked]
+                assert job.controller.tick().failed == 0
+                job.put("slo", {"target_ppm": 999_000})
+                assert (job.rollout()["direction"], job.rollout()["state"]) == ("Widen", "Published")
+                assert not asked.done()
+            # What comes too late changes nothing.
+            asked.result(PATIENCE_S)
+            assert job.rollout()["gate_answers"] == []
+
+
+@on_sqlite_alone("job")
+def test_a_bound_that_nobody_has_taken_up_is_replaced_by_a_wider_one_alone(
+    job: RolledJob, webhook: Webhook
+) -> None:
+    """The narrower one would need an answer first, and the wider one protects rows."""
+    job.put("policy", {**GATED, "cooldown_ms": 0})
+    job.put("slo", LOOSE)
+    assert ask(job.controller) == 1
+    first = job.rollout()
+    assert first["state"] == "Published"
+    job.put("slo", {"target_ppm": 700_000})
+    assert job.status()["recommended"]["bound_ms"] < first["to_bound_ms"]
+    assert (job.rollout()["id"], job.published()["bound_ms"]) == (first["id"], first["to_bound_ms"])
+    job.put("slo", {"target_ppm": 900_000})
+    wider = job.rollout()
+    assert (wider["state"], wider["direction"]) == ("Published", "Narrow")
+    assert first["to_bound_ms"] < wider["to_bound_ms"] < wider["from_bound_ms"]
+    assert len(webhook.messages) == 1
 
 
 @on_sqlite_alone("job")
