@@ -106,12 +106,14 @@ def create_app(
         service.ticker.start()
         service.reports.start()
         service.watch.start()
+        service.gates.start()
         if service.notifier is not None:
             service.notifier.start()
         try:
             yield
         finally:
             await service.watch.stop()
+            service.gates.stop()
             if service.notifier is not None:
                 service.notifier.stop()
             service.reports.stop()

@@ -18,10 +18,12 @@ from tidemark.controller.decide.decider import Decider
 from tidemark.controller.decide.pace import Pace
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.upkeep import Upkeep
+from tidemark.controller.gates.configuration import read_gates
+from tidemark.controller.gates.gate_keeper import GateKeeper
 from tidemark.controller.intake.group_commit import ReportWriter
 from tidemark.controller.intake.limits import Limits
 from tidemark.controller.loop import Ticker
-from tidemark.controller.metrics.process import IntakeCounters, LoopCounters, measure
+from tidemark.controller.metrics.process import GateCounters, IntakeCounters, LoopCounters, measure
 from tidemark.controller.metrics.scrape import Scrape
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.runtime.clock import Clock, SteadyClock
@@ -72,6 +74,8 @@ class Service:
     """Rate limits of requests."""
     notifier: Notifier | None
     """Notifies a webhook of alerts; None without a webhook."""
+    gates: GateKeeper
+    """Asks outside gates about rollouts."""
 
 
 def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.monotonic) -> Service:
@@ -118,6 +122,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
     measure(registry, "tidemark_reports_waiting", lambda: reports.waiting)
     measure(registry, "tidemark_loop_idle_seconds", lambda: watchdog.idle_seconds)
     measure(registry, "tidemark_tick_interval_seconds", lambda: settings.tick_seconds)
+    gates = read_gates(settings.gates_file)
     authenticator = Authenticator(database, settings, clock, steady)
     rates = RateLimits(settings.reports_per_second, settings.requests_per_second, steady)
     return Service(
@@ -139,4 +144,12 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
         authenticator,
         rates,
         make_notifier(settings, database, leases, registry, clock),
+        GateKeeper(
+            database,
+            decider,
+            gates,
+            counters=GateCounters(registry, gates),
+            clock=clock,
+            every_seconds=settings.tick_seconds,
+        ),
     )

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tidemark.controller.access.proxy import GroupGrant, Network, parse_group_grants, parse_networks
+from tidemark.controller.gates.configuration import read_gates
 from tidemark.models.retention import Retention
 from tidemark.models.skew import SKEW_AMOUNT_MS, SKEW_SHARE_PPM
 
@@ -27,6 +28,11 @@ def _checked(parse: Callable[[str], object]) -> Callable[[str], str]:
         return text
 
     return check
+
+
+def _readable(file: Path | None) -> Path | None:
+    read_gates(file)
+    return file
 
 
 class Settings(BaseSettings):
@@ -90,6 +96,8 @@ class Settings(BaseSettings):
     """Seconds between two checks of the alerts."""
     notify_repeat_seconds: float = Field(default=14_400.0, ge=60)
     """Seconds after which an alert that still fires is notified again."""
+    gates_file: Annotated[Path | None, AfterValidator(_readable)] = None
+    """File of the outside gates that policies may name (TOML), read at the start; unset: there are none."""
     runbooks_url: str = ""
     """Prefix of the runbook's file name in the notifier's messages; by default the controller's own copies."""
     public_url: str = ""

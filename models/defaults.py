@@ -148,6 +148,26 @@ windows outweigh the one in which the watermark jumped. Doubling it only takes l
 bound.
 """
 
+GATE_ASK_MS = 30_000
+"""Time between two questions to an outside gate about one rollout, in milliseconds.
+
+Chosen: what a gate looks at changes with scrapes of 15 to 60 s. Halving it doubles the requests and notices a change
+15 s sooner.
+"""
+
+GATE_VALID_MS = 2 * GATE_ASK_MS
+"""How long the answer of an outside gate counts, in milliseconds.
+
+Chosen: one question may fail. Longer publishes on an answer that may no longer be true.
+"""
+
+GATE_FAILURES = 3
+"""How often in a row an outside gate says no until the narrowing that is being verified is rolled back.
+
+Chosen: with ``GATE_ASK_MS`` that is a minute, which a single bad scrape does not last. More react later; with one, a
+glitch undoes a good bound.
+"""
+
 EVIDENCE_SHARE_OF_HORIZON_PPM = 800_000
 """Maximum evidence that a first narrowing waits for, as a share of the horizon, in parts per million.
 

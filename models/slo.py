@@ -32,6 +32,9 @@ MINUTES_OF_DAY = 1_440
 MAX_SIDES = 4
 """Maximum number of streams of one join: the work of choosing bounds grows with its cube."""
 
+MAX_GATES = 10
+"""Maximum number of outside gates of one policy."""
+
 _MAX_BOUND_MS = 2**60 // 1_000
 """Maximum bound in milliseconds: as microseconds, sums of a few still fit in 64 bits."""
 
@@ -146,6 +149,9 @@ class Policy:
     """The bound for a job whose reports stopped. hold: the one in use; max: max_bound_ms; own: the job's own."""
     approval: Approval = "first"
     """Which rollouts wait for a person: none, the first of the stream, those that narrow, or all."""
+    gates: Annotated[tuple[Name, ...], MaxLen(MAX_GATES)] = ()
+    """Outside gates that are asked before a narrowing is published and while it is verified, by the names that the
+    controller's operators gave them (TIDEMARK_GATES_FILE)."""
     late: LatePolicy | None = None
     """What becomes of late rows where the job's call has late=side(...): side keeps them, drop only counts them; null:
     what the call says. A job follows it while it runs."""
@@ -156,5 +162,7 @@ class Policy:
             raise ValueError(f"max_bound_ms {self.max_bound_ms} is below min_bound_ms {self.min_bound_ms}")
         if len(set(self.directions)) != len(self.directions):
             raise ValueError(f"directions {', '.join(self.directions)}: each is named once")
+        if len(set(self.gates)) != len(self.gates):
+            raise ValueError(f"gates {', '.join(self.gates)}: each is named once")
         if self.on_no_data == "max" and self.max_bound_ms is None:
             raise ValueError("on_no_data is max, but there is no max_bound_ms to widen to; set one")

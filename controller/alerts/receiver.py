@@ -10,6 +10,8 @@ from typing import Any
 import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
+from tidemark.controller.runtime.token_file import TokenFileError, bearer
+
 _log = logging.getLogger(__name__)
 
 _TIMEOUT_SECONDS = 10.0
@@ -65,11 +67,10 @@ class Receiver:
         self._http.close()
 
     def _send(self, message: dict[str, Any]) -> None:
-        headers = (
-            {} if self._token_file is None else {"Authorization": f"Bearer {_token_in(self._token_file)}"}
-        )
         try:
-            answer = self._http.post(self._url, json=message, headers=headers)
+            answer = self._http.post(self._url, json=message, headers=bearer(self._token_file))
+        except TokenFileError as error:
+            raise NotDelivered(str(error)) from None
         except httpx.TransportError as error:
             raise _Again(f"the receiver does not answer ({type(error).__name__})") from None
         if answer.status_code == httpx.codes.TOO_MANY_REQUESTS or answer.is_server_error:
@@ -83,15 +84,3 @@ class Receiver:
 def _log_again(state: RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome is not None else None
     _log.info("%s; it is tried again", error)
-
-
-def _token_in(file: Path) -> str:
-    try:
-        token = file.read_text(encoding="ascii").strip()
-    except OSError as error:
-        raise NotDelivered(f"token file {file}: {error.strerror}") from None
-    except ValueError:
-        raise NotDelivered(f"token file {file} holds no token: it is not plain ASCII") from None
-    if not token:
-        raise NotDelivered(f"token file {file} is empty")
-    return token

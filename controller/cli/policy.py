@@ -102,6 +102,13 @@ def register(app: typer.Typer) -> None:
                 help="Which rollouts wait for approval: none; the first of the stream; those that narrow; all."
             ),
         ] = None,
+        gate: Annotated[
+            list[str] | None,
+            typer.Option(
+                help="Outside gate to ask before a narrowing is published and while it is verified, by the name that "
+                "the controller's operators gave it; may be repeated; replaces all that were set; none for none."
+            ),
+        ] = None,
         late: Annotated[
             Literal["drop", "side", "call"] | None,
             typer.Option(
@@ -135,6 +142,7 @@ def register(app: typer.Typer) -> None:
                 "freeze_windows": (freeze, _freezes),
                 "on_no_data": (on_no_data, str),
                 "approval": (approval, str),
+                "gates": (gate, lambda names: [] if names == [NONE] else names),
                 "late": (late, lambda text: None if text == "call" else text),
             }
             changes = {name: read(value) for name, (value, read) in given.items() if value}
@@ -202,6 +210,7 @@ def _facts(policy: PolicyAnswer) -> dict[str, str]:
         "paused": "yes" if policy.paused else "no",
         "on no data": policy.on_no_data,
         "approval": policy.approval,
+        "outside gates": ", ".join(policy.gates) or "-",
         "late rows": policy.late or "what the job's call says",
         "generation": f"{policy.generation}, since {moment(policy.updated_us)}",
     }

@@ -144,3 +144,5 @@ def show_consequences(answer: Consequences) -> None:
         say(f"  expected effect: {answer.transition.text}")
     what = "the job keeps its own bound" if published.bound_ms is None else bound(published.bound_ms)
     say(f"  published: {what} (generation {published.generation}); {published.reason}")
+    if answer.held is not None and answer.held not in published.reason:
+        say(f"  not rolled out yet: {answer.held}")

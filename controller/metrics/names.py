@@ -110,6 +110,11 @@ _OTHER: dict[str, tuple[str, tuple[str, ...]]] = {
         "Rows in reports to this process that the job had no room to count: telemetry overflow.",
         STREAM,
     ),
+    "tidemark_gate_answers_total": (
+        "Answers of outside gates to this process: yes, no, or unknown where there was none.",
+        ("gate", "verdict"),
+    ),
+    "tidemark_gate_duration_seconds": ("Time that one question to an outside gate took.", ("gate",)),
     "tidemark_stream_info": (
         "1, with the mode and, where there is an SLO, its objective.",
         (*STREAM, "mode", "objective"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from tidemark.controller.metrics.names import HELP, LABELS
+from tidemark.models.rollout.facts import Verdict
 
 # From a millisecond, for a small stream, to a day of minutes merged on a busy machine.
 _DURATION_BUCKETS_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -17,7 +19,7 @@ def _counter(name: str, registry: CollectorRegistry) -> Counter:
 
 
 def _durations(name: str, registry: CollectorRegistry) -> Histogram:
-    return Histogram(name, HELP[name], buckets=_DURATION_BUCKETS_SECONDS, registry=registry)
+    return Histogram(name, HELP[name], LABELS[name], buckets=_DURATION_BUCKETS_SECONDS, registry=registry)
 
 
 class IntakeCounters:
@@ -72,6 +74,25 @@ class NotifyCounters:
         """Messages delivered."""
         self.failed = _counter("tidemark_notification_failures_total", registry)
         """Messages dropped."""
+
+
+class GateCounters:
+    """Counts what outside gates answer.
+
+    Args:
+        registry: where the metrics are exposed.
+        gates: names of the gates; each counts from 0, so that its first failure is a rise.
+    """
+
+    def __init__(self, registry: CollectorRegistry, gates: Iterable[str]) -> None:
+        self.answers = _counter("tidemark_gate_answers_total", registry)
+        """Answers, by ``gate`` and ``verdict``."""
+        self.seconds = _durations("tidemark_gate_duration_seconds", registry)
+        """Times from asking to the answer, by ``gate``."""
+        for gate in gates:
+            self.seconds.labels(gate)
+            for verdict in get_args(Verdict):
+                self.answers.labels(gate, verdict)
 
 
 def scrape_seconds(registry: CollectorRegistry) -> Histogram:

@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, bindparam, func, or_, select, true
 from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.chains import chain_of
+from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.tables import (
     AcknowledgementRow,
     LedgerKeyRow,
@@ -25,6 +26,7 @@ from tidemark.controller.rollout.failed_bounds import failures_of
 from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import (
     fleet_share,
+    gate_answers_of,
     narrowed_us,
     published_before,
     unanswered_us,
@@ -72,6 +74,7 @@ def facts_of(
     pinned = None if rules.pin is None else rules.pin.why
     if row.state == "Verified":
         return RolloutFacts(policy=policy, slo=slo, pinned=pinned, at_risk=_at_risk(row))
+    answers = gate_answers_of(row.gate_answers)
     newest = _newest(session, row.stream_id)
     last_ack_us = _last_acknowledged_us(session, row.stream_id)
     live = None if newest is None else newest_state(session, newest).live
@@ -85,6 +88,7 @@ def facts_of(
         narrowing, maximum = (
             fleet_share(session, row.stream_id, rules.share_ppm, lock=lock) if narrows else (0, 1)
         )
+        published = last_published(session, row.stream_id, pinned=False) if policy.gates else None
         return RolloutFacts(
             policy=policy,
             slo=slo,
@@ -99,6 +103,8 @@ def facts_of(
             narrowed_us=narrowed_us(session, row.stream_id, since_us, row.to_bound_ms),
             fleet_narrowing=narrowing,
             fleet_max=maximum,
+            published_ms=None if published is None else published.bound_ms,
+            gate_answers=answers,
         )
     found = (
         _live_effect(session, row, newest, last_contact_us)
@@ -118,6 +124,7 @@ def facts_of(
         event_us=row.event_ms * 1_000,
         latency_us=_latency_us(session, row.stream_id, under) if timed else None,
         state_rows=effect.state_rows,
+        gate_answers=answers,
     )
 
 

@@ -19,6 +19,7 @@ from tidemark.controller.rollout.record import (
 from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import model_of, open_rollout
 from tidemark.models.rollout.gate import at_gate, needs_approval
+from tidemark.models.rollout.outside import held_outside
 from tidemark.models.rollout.proposal import direction_of, revise
 from tidemark.models.rollout.states import CANDIDATE
 from tidemark.models.slo import Policy
@@ -168,4 +169,7 @@ def _overtakes(
             return False
     facts = facts_of(session, candidate, rules, now_us, lock=True)
     model = model_of(candidate)
-    return at_gate(model, facts, now_us) is None and not needs_approval(model, facts)
+    if at_gate(model, facts, now_us) is not None or needs_approval(model, facts):
+        return False
+    # No gate has been asked about it yet: while one is to be, the rollout under way goes on.
+    return held_outside(model, facts, now_us) is None

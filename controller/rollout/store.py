@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from typing import cast
 
@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, aliased
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.locked_reads import read_once
 from tidemark.controller.db.tables import PolicyRow, PublishedRow, RolloutRow, StreamRow
-from tidemark.models.rollout.facts import Cause, Rollout
+from tidemark.models.rollout.facts import Cause, GateAnswer, Rollout
 from tidemark.models.rollout.states import OPEN, UNDER_WAY, State
 from tidemark.models.slo import Direction
 from tidemark.models.transition import Transition
@@ -34,6 +34,16 @@ def envelope_json(envelope: Envelope | None) -> str | None:
 def envelope_of(text: str | None) -> Envelope | None:
     """Return the envelope that is stored as ``text``; None for None."""
     return None if text is None else Envelope(**json.loads(text))
+
+
+def gate_answers_json(answers: Iterable[GateAnswer]) -> str:
+    """Return answers of outside gates as they are stored."""
+    return json.dumps([asdict(answer) for answer in answers])
+
+
+def gate_answers_of(text: str | None) -> tuple[GateAnswer, ...]:
+    """Return the answers of outside gates that are stored as ``text``; none for None."""
+    return () if text is None else tuple(GateAnswer(**fields) for fields in json.loads(text))
 
 
 def model_of(row: RolloutRow) -> Rollout:

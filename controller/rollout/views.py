@@ -6,7 +6,7 @@ from typing import cast
 
 from tidemark.controller.api import schemas
 from tidemark.controller.db.tables import RolloutRow, StreamRow
-from tidemark.controller.rollout.store import envelope_of
+from tidemark.controller.rollout.store import envelope_of, gate_answers_of
 from tidemark.models.rollout.machine import allowed
 from tidemark.models.rollout.states import State
 
@@ -27,6 +27,7 @@ def rollout_answer(row: RolloutRow, stream: StreamRow) -> schemas.RolloutAnswer:
             row, rows=row.judged_rows, late_min=row.judged_late_min, late_max=row.judged_late_max
         ),
         approved=_approved(row),
+        gate_answers=[schemas.GateSaid.of(answer) for answer in gate_answers_of(row.gate_answers)],
         may=list(allowed(cast("State", row.state), vetoed=row.vetoed)),
     )
 

@@ -29,6 +29,9 @@ _CREDENTIALS = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]+")
 
 _SERVER_LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.access")
 
+_CLIENT_LOGGERS = ("httpx", "httpcore")
+"""They would log the address of each request: whoever knows a webhook's may write to it."""
+
 
 def configure_logs(level: LogLevel, form: LogFormat, stream: TextIO | None = None) -> None:
     """Make all loggers of this process write to ``stream``, by default to standard error."""
@@ -43,6 +46,8 @@ def configure_logs(level: LogLevel, form: LogFormat, stream: TextIO | None = Non
         server.handlers.clear()
         server.propagate = True
         server.setLevel(logging.NOTSET)
+    for name in _CLIENT_LOGGERS:
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def handler_for(form: LogFormat, stream: TextIO) -> logging.Handler:

@@ -16,7 +16,7 @@ from tidemark.controller.api.schemas import Consequences, PolicyAnswer, PolicySe
 from tidemark.controller.api.writes import DryRun, Reason
 from tidemark.controller.bounds.chains import chain_of
 from tidemark.controller.decide.ceiling import NO_CEILING
-from tidemark.controller.errors import ErrorItem, LiveRefusedError, SloNotSetError
+from tidemark.controller.errors import ErrorItem, InvalidBodyError, LiveRefusedError, SloNotSetError
 from tidemark.controller.rollout.record import end_rollout
 from tidemark.controller.rollout.republish import republish
 from tidemark.controller.rollout.store import open_rollout
@@ -164,13 +164,15 @@ def write_policy(
     """Set the stream's policy, whole; before its first report too. The published bound follows at once.
 
     Live is rejected when the job has acknowledged that Live may end its query, or that its call has no ceiling, or one
-    below the bound in use and the distance of its slowest partition. Before the job's first acknowledgement the policy
+    below the bound in use and the distance of its slowest partition. An outside gate is rejected that the controller
+    does not have, unless the policy before named it too. Before the job's first acknowledgement the policy
     is accepted unchecked, and the status shows any conflict with the ceiling.
     """
     policy = parse_body(_POLICY, body)
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
         stream_id = lock_stream(session, which.job, which.stream, service.database.limits).id
+        _check_gates(service, policy, get_policy(session, stream_id).value)
         stored = put_policy(
             session, stream_id, policy, precondition(if_match, default=True), now_us, reason=reason
         )
@@ -225,6 +227,22 @@ def _done(service: Service, stream_id: int) -> Consequences:
     decide_now(service, stream_id)
     with service.database.read() as session:
         return consequences(session, stream_id, dry_run=False)
+
+
+def _check_gates(service: Service, policy: Policy, before: Policy) -> None:
+    """Reject gates that are not set up; one that was removed since must not keep anybody from changing the rest."""
+    known = (
+        ", ".join(service.gates.gates) or "none; its operators add them to the file in TIDEMARK_GATES_FILE"
+    )
+    wrong = [
+        ErrorItem(f"/gates/{index}", f"this controller has no outside gate {gate!r}; it has {known}")
+        for index, gate in enumerate(policy.gates)
+        if gate not in service.gates.gates and gate not in before.gates
+    ]
+    if wrong:
+        raise InvalidBodyError(
+            "; ".join(f"{one.pointer}: {one.detail}" for one in wrong), errors=tuple(wrong)
+        )
 
 
 def _check_ceiling(service: Service, session: Session, stream_id: int, now_us: int) -> None:

@@ -29,10 +29,37 @@ Gate = Literal[
     "RateLimit",
     "FleetShare",
     "Approval",
+    "Outside",
 ]
-"""What can hold a rollout before it is published."""
+"""What can hold a rollout before it is published; Pinned and Outside hold it while it is verified too."""
 
-FailureKind = Literal["Completeness", "Latency", "State", "ByHand", "Discarded"]
+FailureKind = Literal["Completeness", "Latency", "State", "Outside", "ByHand", "Discarded"]
+
+Phase = Literal["publish", "verify"]
+"""When an outside gate is asked: before a rollout is published, or while it is verified."""
+
+Verdict = Literal["yes", "no", "unknown"]
+"""What an outside gate answers; unknown: it could not be asked, or does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateAnswer:
+    """The newest answer of an outside gate about a rollout."""
+
+    gate: str
+    """Name of the gate."""
+    phase: Phase
+    """What it was asked about."""
+    bound_ms: int
+    """The bound that it was asked about, in milliseconds."""
+    verdict: Verdict
+    """What it answered."""
+    said: str
+    """The answer in words."""
+    at_us: int
+    """When it was asked, in microseconds."""
+    failures: int
+    """How often it said no in this phase since it last said yes."""
 
 
 NOTHING_JUDGED = Judged(0, 0, 0)
@@ -114,6 +141,10 @@ class RolloutFacts:
     """Other streams whose narrowing is under way."""
     fleet_max: int = 1
     """How many may be, of all streams that are steered."""
+    published_ms: int | None = None
+    """The bound published now, whether or not a pin overrides it, in milliseconds; None when there is none."""
+    gate_answers: tuple[GateAnswer, ...] = ()
+    """The newest answers of outside gates about the rollout."""
     acknowledged_us: int | None = None
     """When the job was first known to apply what this rollout publishes, in microseconds."""
     effective_us: int | None = None

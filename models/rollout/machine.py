@@ -6,6 +6,7 @@ from tidemark.models.defaults import ACKNOWLEDGE_MS, ACKNOWLEDGE_ON_RESTART_MS, 
 from tidemark.models.duration import format_duration
 from tidemark.models.rollout.facts import Move, Rollout, RolloutFacts
 from tidemark.models.rollout.gate import at_gate, needs_approval, when
+from tidemark.models.rollout.outside import held_outside, judge_outside
 from tidemark.models.rollout.states import CANDIDATE, TRANSITIONS, UNDER_WAY, Act, State
 from tidemark.models.rollout.verification import judge_on, verify
 
@@ -74,7 +75,7 @@ def _at_gate(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move:
         return held
     if why is not None:
         return Move("AwaitingApproval", why, "Approval")
-    return Move("Published", "published: nothing holds it")
+    return held_outside(rollout, facts, now_us) or Move("Published", "published: nothing holds it")
 
 
 def _published(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move:
@@ -104,7 +105,7 @@ def _acknowledged(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move:
 def _effective(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move:
     if facts.pinned is not None:
         return Move("Effective", f"held by the pin: {facts.pinned}", "Pinned")
-    found = verify(rollout, facts)
+    found = judge_outside(rollout, facts, verify(rollout, facts), now_us)
     if found.state != "Effective":
         return found
     return _out_of_time(rollout, now_us) or found

@@ -25,6 +25,7 @@ from tidemark.controller.settings import LogFormat
 from support.controller_app import STREAM, Controller
 from support.in_process import TestClient
 from support.reports import exponential_batches, query_reports
+from support.served import served
 from support.tokens import bearer, make_token
 
 REPORTS = query_reports(exponential_batches(3, 20))
@@ -242,6 +243,15 @@ def test_the_web_servers_lines_go_the_same_way() -> None:
     logging.getLogger("uvicorn.error").debug("not logged at info")
     (line,) = lines(stream)
     assert (line["event"], line["logger"]) == ("Started server process [7]", "uvicorn.error")
+
+
+@pytest.mark.usefixtures("root_as_it_was")
+def test_the_addresses_that_the_controller_calls_are_not_logged(controller: Controller) -> None:
+    stream = io.StringIO()
+    configure_logs("debug", "json", stream)
+    with served(controller.app) as url:
+        assert httpx.get(f"{url}/livez/secret").status_code == 404
+    assert "secret" not in stream.getvalue()
 
 
 @pytest.mark.usefixtures("root_as_it_was")

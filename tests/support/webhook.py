@@ -27,6 +27,8 @@ class Webhook:
     """Headers of all requests, in order."""
     answers: list[int] = field(default_factory=list)
     """What the next requests are answered with; 200 when it is empty."""
+    said: str = ""
+    """The body of every answer."""
 
     def alerts(self) -> list[tuple[str, str, dict[str, str]]]:
         """Return (status, name, labels) of every alert in every message."""
@@ -53,8 +55,9 @@ def running_webhook() -> Iterator[Webhook]:
             if status == 200:
                 webhook.messages.append(body)
             self.send_response(status)
-            self.send_header("Content-Length", "0")
+            self.send_header("Content-Length", str(len(webhook.said.encode())))
             self.end_headers()
+            self.wfile.write(webhook.said.encode())
 
         def log_message(self, *_: Any) -> None:
             pass

@@ -39,6 +39,17 @@ ROLLOUT = {
         "late_max": 4,
     },
     "approved": {"at_us": STARTED_US + 60_000_000, "by": "sre", "reason": "looked at the curve"},
+    "gate_answers": [
+        {
+            "gate": "error-rate",
+            "phase": "verify",
+            "verdict": "yes",
+            "said": "0.0012",
+            "bound_ms": 420_000,
+            "failures": 0,
+            "at_us": STARTED_US + 450_000_000,
+        }
+    ],
     "vetoed": False,
     "created_us": STARTED_US,
     "changed_us": STARTED_US + 420_000_000,

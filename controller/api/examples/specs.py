@@ -33,6 +33,7 @@ _POLICY = {
     "paused": False,
     "on_no_data": "hold",
     "approval": "narrow",
+    "gates": ["error-rate"],
     "late": "side",
 }
 
@@ -41,6 +42,7 @@ _CONSEQUENCES = {
     "recommended": RECOMMENDED,
     "transition": STATUS_TRANSITION,
     "published": PUBLISHED,
+    "held": None,
 }
 
 _SLO_ANSWER = {**_SLO, "generation": 3, "updated_us": STARTED_US}

@@ -76,6 +76,7 @@ from tidemark.controller.api.schemas.reports import (
 )
 from tidemark.controller.api.schemas.rollouts import (
     Approved,
+    GateSaid,
     Promise,
     Proof,
     RolloutAnswer,
@@ -123,6 +124,7 @@ __all__ = [
     "FleetRollout",
     "FleetStream",
     "FleetTotals",
+    "GateSaid",
     "Health",
     "HealthCheck",
     "Heatmap",

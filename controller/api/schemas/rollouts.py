@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.events import Event
-from tidemark.models.rollout.facts import Cause, Gate
+from tidemark.models.rollout.facts import Cause, Gate, Phase, Verdict
 from tidemark.models.rollout.states import Act, State
 from tidemark.models.slo import Direction
 from tidemark.models.wire import Envelope, Mode
@@ -57,6 +57,25 @@ class Proof(Answer):
     """Pairs that may have been late."""
 
 
+class GateSaid(Answer):
+    """The newest answer of an outside gate about a rollout."""
+
+    gate: str
+    """Name of the gate."""
+    phase: Phase
+    """What it was asked about: publish, before the rollout is published; verify, while it is verified."""
+    verdict: Verdict
+    """What it answered; unknown: it could not be asked, or does not know."""
+    said: str
+    """The answer in words."""
+    bound_ms: int
+    """The bound that it was asked about, in milliseconds."""
+    failures: int
+    """How often it said no in this phase since it last said yes."""
+    at_us: int
+    """When it was asked, in microseconds since the epoch."""
+
+
 class RolloutAnswer(Answer):
     """One change of the published bound or envelope, from the recommendation to its end."""
 
@@ -100,6 +119,8 @@ class RolloutAnswer(Answer):
     """What came of it."""
     approved: Approved | None
     """Who approved it; null when nobody has."""
+    gate_answers: list[GateSaid]
+    """The newest answer about it of each outside gate that was asked."""
     vetoed: bool
     """Whether a person discarded it or rolled it back, and nobody has lifted that: its bound is not tried again."""
     created_us: int

@@ -53,6 +53,8 @@ class Consequences:
     """What the change from the bound in use to the recommended one will do; null without a recommended bound."""
     published: Published
     """What is published to the job after it."""
+    held: str | None
+    """What holds the rollout of the recommended bound then, such as a gate; null when nothing does."""
 
 
 @dataclass(frozen=True, kw_only=True)

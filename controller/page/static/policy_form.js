@@ -248,7 +248,7 @@ function policyValues(policy) {
 }
 
 /** @param {PolicySet} answer */
-function consequence({ mode, recommended, published, approval }) {
+function consequence({ mode, recommended, published, approval, held }) {
     if (mode === "Off") return "The job keeps its own bound; the controller only watches.";
     if (published.envelope !== null) return "The job is steered live, inside the published envelope.";
     const recommendedMs = recommended?.bound_ms ?? null;
@@ -256,5 +256,6 @@ function consequence({ mode, recommended, published, approval }) {
     if (recommendedMs === published.bound_ms) return `${duration(recommendedMs)} is published.`;
     const gates =
         approval === "none" ? "as the policy allows" : "as the policy allows, after an approval where it asks for one";
-    return `${duration(recommendedMs)} is recommended then; it is rolled out ${gates}.`;
+    const waits = held === null ? "" : ` Not yet: ${held}.`;
+    return `${duration(recommendedMs)} is recommended then; it is rolled out ${gates}.${waits}`;
 }

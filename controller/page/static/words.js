@@ -38,6 +38,7 @@ const GATES = {
     RateLimit: "held: enough narrowings today",
     FleetShare: "held: other streams are rolling",
     Approval: "waits for approval",
+    Outside: "held: outside gate",
 };
 
 /**

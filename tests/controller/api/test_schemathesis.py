@@ -157,9 +157,13 @@ def check_roles(controller: Controller, recorded: Recorded) -> int:
 
 
 @contextmanager
-def controller_with_data(url: str) -> Iterator[tuple[Controller, str]]:
-    """Run a controller that knows the streams and the join of the examples; give it and the token of an admin."""
-    with Controller(url, requests_per_second=0, reports_per_second=0) as controller:
+def controller_with_data(url: str, gates_file: Path) -> Iterator[tuple[Controller, str]]:
+    """Run a controller that knows the streams, the join and the gate of the examples, and give it.
+
+    With it comes the token of an admin.
+    """
+    gates_file.write_text(f'[{EXAMPLES["Policy"]["gates"][0]}]\nwebhook = "http://127.0.0.1:9/"\n')
+    with Controller(url, gates_file=gates_file, requests_per_second=0, reports_per_second=0) as controller:
         join: dict[str, Any] = EXAMPLES["JoinSlo"]
         # A side of a join can be neither deleted nor without an SLO, so the join is of other streams.
         for stream in ("clicks", *join["streams"]):
@@ -192,7 +196,7 @@ def test_no_request_of_any_role_finds_a_server_error_an_undocumented_answer_or_m
         url = request.getfixturevalue("new_postgres_url")
     config, report = tmp_path / "schemathesis.toml", tmp_path / "report.json"
     config.write_text(CONFIG)
-    with controller_with_data(url) as (controller, token):
+    with controller_with_data(url, tmp_path / "gates.toml") as (controller, token):
         recorded = Recorded(controller.app)
         with served(recorded) as address:
             done = subprocess.run(

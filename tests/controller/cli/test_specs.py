@@ -223,6 +223,14 @@ def test_a_policy_is_changed_field_by_field_and_shown(controller: Controller, ti
     )
 
 
+def test_outside_gates_are_named_as_the_operators_named_them(tidemark: Tidemark) -> None:
+    body = line(tidemark("policy", "set", "job", "stream", "--gate", "calendar", "--gate", "errors"), 1)
+    assert "/gates/0: this controller has no outside gate 'calendar'; it has none; its operators add" in body
+    assert "/gates/1" in body
+    said(tidemark("policy", "set", "job", "stream", "--gate", "none"))
+    assert "outside gates         -" in said(tidemark("policy", "get", "job", "stream"))
+
+
 windows = st.builds(
     lambda days, minutes: {"days": sorted(days, key=DAYS.index), **minutes},
     st.sets(st.sampled_from(DAYS), min_size=1),

@@ -8,6 +8,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,9 +58,11 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def whole(request: pytest.FixtureRequest) -> Iterator[Controller]:
+def whole(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller]:
+    gates_file = tmp_path / "gates.toml"
+    gates_file.write_text('[calendar]\nwebhook = "http://127.0.0.1:9/"\n')
     url = request.getfixturevalue("database_url" if request.param == "sqlite" else "postgres_url")
-    with whole_controller(url) as controller:
+    with whole_controller(url, gates_file=gates_file) as controller:
         yield controller
 
 

@@ -102,6 +102,7 @@ def test_an_empty_range_of_bounds_is_refused_and_the_default_policy_only_watches
         "paused": False,
         "on_no_data": "hold",
         "approval": "first",
+        "gates": [],
         "late": None,
         "generation": 0,
         "updated_us": None,

@@ -14,7 +14,15 @@ from tidemark.models.defaults import (
 )
 from tidemark.models.prediction import Judged
 from tidemark.models.rollout.evidence import EvidenceSpan
-from tidemark.models.rollout.facts import Cause, Failure, Rollout, RolloutFacts
+from tidemark.models.rollout.facts import (
+    Cause,
+    Failure,
+    GateAnswer,
+    Phase,
+    Rollout,
+    RolloutFacts,
+    Verdict,
+)
 from tidemark.models.rollout.freeze import frozen_until_us
 from tidemark.models.rollout.gate import DAY_US, at_gate
 from tidemark.models.rollout.machine import advance, restores_previous
@@ -42,6 +50,7 @@ policies = st.builds(
     freeze_windows=freezes,
     paused=st.booleans(),
     approval=st.sampled_from(get_args(Approval)),
+    gates=st.sampled_from([(), ("a",), ("a", "b")]),
 )
 failures = st.lists(
     st.builds(
@@ -56,6 +65,20 @@ failures = st.lists(
 judgements = st.tuples(st.integers(0, 3_000), st.integers(0, 3_000), st.integers(0, 3_000)).map(
     lambda drawn: Judged(drawn[0], min(drawn[:2]), max(min(drawn[:2]), min(drawn[0], drawn[2])))
 )
+answers = st.lists(
+    st.builds(
+        GateAnswer,
+        gate=st.sampled_from("ab"),
+        phase=st.sampled_from(get_args(Phase)),
+        bound_ms=st.integers(0, 50_000),
+        verdict=st.sampled_from(get_args(Verdict)),
+        said=st.just("200"),
+        at_us=times,
+        failures=st.integers(0, 4),
+    ),
+    max_size=2,
+    unique_by=lambda answer: answer.gate,
+).map(tuple)
 all_facts = st.builds(
     RolloutFacts,
     policy=policies,
@@ -84,6 +107,8 @@ all_facts = st.builds(
     event_us=st.integers(0, 20_000),
     fleet_narrowing=st.integers(0, 3),
     fleet_max=st.integers(1, 3),
+    published_ms=st.none() | st.integers(0, 50_000),
+    gate_answers=answers,
     acknowledged_us=maybe_time,
     effective_us=maybe_time,
     judged=judgements,
@@ -160,7 +185,7 @@ def test_nothing_is_published_while_a_gate_holds(one: Rollout, known: RolloutFac
 
 @pytest.mark.slow
 @settings(max_examples=200)
-@given(one=all_rollouts.filter(lambda one: one.state in CANDIDATE), known=all_facts, now_us=times)
+@given(one=all_rollouts, known=all_facts, now_us=times)
 def test_a_widening_never_waits_for_a_gate_that_slows_narrowing(
     one: Rollout, known: RolloutFacts, now_us: int
 ) -> None:
@@ -170,6 +195,6 @@ def test_a_widening_never_waits_for_a_gate_that_slows_narrowing(
         evidence=None,
         narrowed_us=(),
         fleet_narrowing=0,
-        policy=replace(known.policy, cooldown_ms=0, max_narrowings_a_day=None, freeze_windows=()),
+        policy=replace(known.policy, cooldown_ms=0, max_narrowings_a_day=None, freeze_windows=(), gates=()),
     )
     assert advance(widening, known, now_us) == advance(widening, free, now_us)

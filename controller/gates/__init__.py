@@ -1,0 +1,1 @@
+"""Outside gates: webhooks and Prometheus queries that are asked about narrowings, as the policy says."""

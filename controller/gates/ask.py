@@ -1,0 +1,158 @@
+"""Asking one outside gate: one request with one deadline, and what its answer means."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import math
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from tidemark.controller.gates.configuration import Gate, PrometheusGate, WebhookGate
+from tidemark.controller.runtime.token_file import TokenFileError, bearer
+from tidemark.models.rollout.facts import Phase, Verdict
+
+TIMEOUT_SECONDS = 5.0
+"""How long a gate may take from the connection to the end of its answer."""
+
+_MAX_BYTES = 1_000_000
+"""Maximum size of an answer."""
+
+_MAX_SHOWN = 200
+"""Characters of an answer that a reason repeats."""
+
+_NO_ANSWER = frozenset({429, 502, 503, 504})
+"""HTTP statuses by which whatever stands before a gate says that the gate was not asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a gate answered."""
+
+    verdict: Verdict
+    """Its answer."""
+    said: str
+    """The same in words; it shows neither the address nor the token."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateQuestion:
+    """What a gate is asked."""
+
+    gate: str
+    """Name of the gate."""
+    phase: Phase
+    """What about."""
+    rollout: Mapping[str, Any]
+    """The rollout, as the API answers it."""
+
+
+class _NoAnswer(Exception):
+    """The gate did not answer; the text says why."""
+
+
+def ask(gate: Gate, question: GateQuestion) -> Reply:
+    """Ask a gate and return what it answers; it takes at most ``TIMEOUT_SECONDS``, and a failure is an answer too."""
+    try:
+        headers = bearer(gate.token_file)
+        match gate:
+            case WebhookGate():
+                body = {"gate": question.gate, "phase": question.phase, "rollout": question.rollout}
+                return _of_webhook(*_fetch("POST", gate.webhook, headers=headers, json=body))
+            case PrometheusGate():
+                url = f"{gate.prometheus.rstrip('/')}/api/v1/query"
+                query = {"query": _filled(gate.query, question.rollout)}
+                return _of_prometheus(gate, *_fetch("GET", url, headers=headers, params=query))
+    except TokenFileError as error:
+        return Reply("unknown", str(error))
+    except _NoAnswer as error:
+        return Reply("unknown", str(error))
+
+
+def _fetch(method: str, url: str, **request: Any) -> tuple[int, bytes]:
+    return asyncio.run(_fetch_in_time(method, url, request))
+
+
+async def _fetch_in_time(method: str, url: str, request: Mapping[str, Any]) -> tuple[int, bytes]:
+    try:
+        # Timeouts of single steps would let a slow gate take any number of them. Redirects are not followed.
+        async with (
+            asyncio.timeout(TIMEOUT_SECONDS),
+            httpx.AsyncClient(timeout=None, verify=_tls()) as http,  # noqa: S113 - the line above has it
+            http.stream(method, url, **request) as answer,
+        ):
+            body = b""
+            async for part in answer.aiter_bytes():
+                body += part
+                if len(body) > _MAX_BYTES:
+                    raise _NoAnswer(f"its answer is larger than {_MAX_BYTES // 1_000_000} MB")
+            return answer.status_code, body
+    except TimeoutError:
+        raise _NoAnswer(f"no answer within {TIMEOUT_SECONDS:g} s") from None
+    except (httpx.RequestError, OSError) as error:
+        raise _NoAnswer(f"it cannot be reached ({type(error).__name__})") from None
+
+
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    # Making one takes longer than most requests.
+    return httpx.create_ssl_context()
+
+
+def _of_webhook(status: int, body: bytes) -> Reply:
+    text = _shown(body.decode("utf-8", "replace"))
+    said = f"{status}: {text}" if text else str(status)
+    if status in _NO_ANSWER:
+        return Reply("unknown", said)
+    return Reply("yes" if 200 <= status < 300 else "no", said)
+
+
+def _of_prometheus(gate: PrometheusGate, status: int, body: bytes) -> Reply:
+    try:
+        answer = json.loads(body)
+        if answer["status"] != "success":
+            return Reply("unknown", _shown(f"{status}: {answer['error']}"))
+        values = _values(answer["data"])
+    except (ValueError, KeyError, TypeError):
+        return Reply("unknown", f"{status}, and not the values of an instant query")
+    if not values or any(math.isnan(value) for value in values):
+        return Reply("unknown", f"the query returns {'NaN' if values else 'nothing'}")
+    lowest, highest = min(values), max(values)
+    if gate.max is not None and highest > gate.max:
+        return Reply("no", f"{highest:g} is above the maximum, {gate.max:g}")
+    if gate.min is not None and lowest < gate.min:
+        return Reply("no", f"{lowest:g} is below the minimum, {gate.min:g}")
+    return Reply("yes", f"{lowest:g}" if lowest == highest else f"{lowest:g} to {highest:g}")
+
+
+def _values(data: Mapping[str, Any]) -> list[float]:
+    """Return the values of a scalar or a vector.
+
+    Raises:
+        ValueError: when it is something else.
+    """
+    match data["resultType"]:
+        case "scalar":
+            return [float(data["result"][1])]
+        case "vector":
+            return [float(sample["value"][1]) for sample in data["result"]]
+        case other:
+            raise ValueError(f"a {other} has no single value")
+
+
+def _filled(query: str, rollout: Mapping[str, Any]) -> str:
+    for name in ("job", "stream"):
+        # PromQL reads the escapes of JSON, so that a name can hold anything and stays a string.
+        query = query.replace(f"{{{{{name}}}}}", json.dumps(rollout[name], ensure_ascii=False))
+    return query
+
+
+def _shown(text: str) -> str:
+    """Return the beginning of a text as one line."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return line if len(line) <= _MAX_SHOWN else f"{line[: _MAX_SHOWN - 1]}…"
