@@ -51,6 +51,7 @@ export class Heatmap {
     #more = button("", () => this.#toggleAll(), { class: "button quiet small" });
     #heat = el("div", { class: "heat" }, this.#names, this.#frame, el("span"), this.#times);
     #table;
+    #choose;
     /** @type {HeatmapAnswer | null} */
     #map = null;
     /** @type {Map<string, Partition>} */
@@ -61,7 +62,9 @@ export class Heatmap {
     #resize = new ResizeObserver(() => this.#draw());
     #endTheme = onTheme(() => this.#draw());
 
-    constructor() {
+    /** @param {(name: string, withoutMs: number | null) => void} choose Called when a person asks for a partition's curve. */
+    constructor(choose) {
+        this.#choose = choose;
         this.#card.controls.append(this.#more);
         this.#table = this.#card.addTable((shown) => this.#onTable(shown));
         put(this.#card.body, this.#skews, this.#legend, this.#heat, this.#readout, this.#table);
@@ -249,7 +252,7 @@ export class Heatmap {
     }
 
     #fillTable() {
-        put(this.#table, partitionTable(this.#map?.partitions ?? [], this.#partitions));
+        put(this.#table, partitionTable(this.#map?.partitions ?? [], this.#partitions, this.#choose));
     }
 }
 

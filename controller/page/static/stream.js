@@ -87,7 +87,10 @@ export class Stream {
             budget: new BudgetChart(),
             bound: new BoundChart(zoomed),
             late: new LateChart(zoomed),
-            heatmap: new Heatmap(),
+            heatmap: new Heatmap((name, withoutMs) => {
+                this.#tabs.show("now");
+                this.#parts.curve.showPartition(name, withoutMs);
+            }),
             lost: new LostPanel(),
             rollouts: new RolloutPanel(this.#path, this.#shell),
             steering: new SteeringPanel(this.#path, this.#shell),

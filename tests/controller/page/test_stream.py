@@ -155,7 +155,8 @@ def test_dragging_shows_what_the_bound_does_before_it_is_let_go(browser: Browser
         body = ask(shown, "/preview", bound_ms=dragged)
         expect(page.locator(".preview-words")).to_contain_text(body["text"][1:60])
         expect(page.locator(".bubble strong")).to_have_text(re.compile(r"^[\d.]+ s$"))
-        expect(page.locator(".bubble span")).to_have_text(page.locator(".preview .figure").first.inner_text())
+        admitted = page.locator(".preview .figure").first.inner_text()
+        expect(page.locator(".bubble span").first).to_have_text(f"{admitted} admitted")
         page.mouse.up()
         assert slider_ms(page) == dragged
         watched.assert_no_errors()
@@ -305,6 +306,33 @@ def test_the_partition_that_costs_most_comes_first_with_what_it_costs(browser: B
         expect(heat.locator(".heat-names li").first).to_contain_text("skewed")
         heat.get_by_role("button", name="As a table").click()
         expect(heat.get_by_role("row", name=re.compile("^7 "))).to_contain_text("skewed")
+        watched.assert_no_errors()
+
+
+def test_a_partition_of_the_table_is_laid_over_the_curve_and_the_pointer_reads_both(
+    browser: Browser, shown: Shown
+) -> None:
+    with watched_page(browser, shown.url) as watched:
+        page = open_stream(watched)
+        heat = page.get_by_role("region", name="Partitions: what their rows needed", exact=True)
+        heat.get_by_role("button", name="As a table").click()
+        heat.get_by_role("button", name="7", exact=True).click()
+        card = page.locator(".panel-curve")
+        expect(card.locator(".readout")).to_contain_text("partition 7; without it the bound is ")
+        hide = card.get_by_role("button", name="Hide partition 7")
+        expect(hide).to_be_focused()
+        plots = card.locator(".curve-plots")
+        box = plots.bounding_box()
+        assert box is not None
+        plots.hover(position={"x": box["width"] * 0.3, "y": box["height"] * 0.5})
+        reading = card.locator(".reading")
+        expect(reading).to_contain_text("of the partition")
+        shown_point = reading.inner_text()
+        assert re.search(r"% admitted\s+mean latency \S+ ", shown_point), shown_point
+        hide.press("Enter")
+        expect(hide).to_have_count(0)
+        expect(page.get_by_role("slider")).to_be_focused()
+        expect(page.locator(".bubble")).to_contain_text("mean latency")
         watched.assert_no_errors()
 
 
