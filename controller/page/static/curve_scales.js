@@ -123,10 +123,11 @@ export function nearestPoint(points, ms, { bendMs }) {
  * Return the bounds that get a label: 0, and round durations from the widest down, as far as there is room.
  * @param {number} maxMs
  * @param {(ms: number) => number} place
+ * @param {number} [pixels] Room for a label.
  */
-export function boundTicks(maxMs, place) {
+export function boundTicks(maxMs, place, pixels = MIN_LABEL_WIDTH) {
     const wanted = [0, ...[...DURATIONS_MS].reverse()].filter((ms) => ms <= maxMs);
-    return apart(wanted, place, MIN_LABEL_WIDTH);
+    return apart(wanted, place, pixels);
 }
 
 /**

@@ -43,6 +43,11 @@ def ask(shown: Shown, path: str, **parameters: Any) -> dict[str, Any]:
     return body
 
 
+def _seconds(clock: str) -> int:
+    hours, minutes, seconds = clock[:8].split(":")
+    return (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
+
+
 def slider_ms(page: Page) -> int:
     return int(page.get_by_role("slider").get_attribute("aria-valuenow") or "-1")
 
@@ -54,7 +59,7 @@ def test_every_card_is_there_and_none_failed(browser: Browser, shown: Shown) -> 
             expect(page.get_by_role("region", name=name, exact=True)).to_be_visible()
         expect(page.locator(".part-error")).to_have_count(0)
         panels = 2 + any(point["state_rows"] is not None for point in ask(shown, "/curve")["points"])
-        expect(page.locator("canvas")).to_have_count(panels + 4)
+        expect(page.locator("canvas")).to_have_count(panels + 5)
         watched.assert_no_errors()
 
 
@@ -273,6 +278,23 @@ def test_the_gap_is_hatched_where_nothing_was_reported(browser: Browser, shown: 
         assert plain <= 1
 
 
+def test_the_heat_map_stands_under_the_charts_moment_by_moment(browser: Browser, shown: Shown) -> None:
+    places = """() => ['.panel-bound .u-over', '.panel-late .u-over', '.heat-frame', '.time-strip .u-over']
+        .map((one) => document.querySelector(one).getBoundingClientRect())
+        .map((box) => [box.left, box.width])"""
+    with watched_page(browser, shown.url) as watched:
+        page = open_stream(watched)
+        for width in (WIDE, NARROW):
+            page.set_viewport_size({"width": width, "height": 900})
+            if width == NARROW:
+                page.get_by_role("button", name="History", exact=True).click()
+            # The charts follow the new width in the next frame.
+            page.wait_for_function(
+                f"((found) => found.every((one) => `${{one}}` === `${{found[0]}}`))(({places})())"
+            )
+        watched.assert_no_errors()
+
+
 def test_charts_are_read_by_keyboard(browser: Browser, shown: Shown) -> None:
     with watched_page(browser, shown.url) as watched:
         page = open_stream(watched)
@@ -288,10 +310,16 @@ def test_charts_are_read_by_keyboard(browser: Browser, shown: Shown) -> None:
         assert time.text_content() != last
         page.keyboard.press("Home")
         expect(card.locator(".readout-value").first).to_have_text("no data")
+        late = page.locator(".panel-late .readout-time")
+        expect(late).to_have_text(time.inner_text())
         heat = page.get_by_role("region", name="Partitions: what their rows needed", exact=True)
         heat.locator(".heat-frame").focus()
         page.keyboard.press("ArrowDown")
         expect(heat.locator(".readout").last).to_have_text(re.compile(r"^\d+ at \d\d:\d\d:\d\d: "))
+        expect(heat.locator(".heat-cursor")).to_be_visible()
+        read = heat.locator(".readout").last.inner_text()
+        # Slots of the charts and of the heat map differ in width.
+        assert abs(_seconds(late.inner_text()) - _seconds(read.split(" at ")[1])) <= 60
         watched.assert_no_errors()
 
 
