@@ -34,6 +34,7 @@ from tidemark.controller.joins import list_routes as join_list_routes
 from tidemark.controller.joins import routes as join_routes
 from tidemark.controller.lost import routes as lost_routes
 from tidemark.controller.page import server as page_server
+from tidemark.controller.partitions import curve_routes as partition_curve_routes
 from tidemark.controller.partitions import routes as partition_routes
 from tidemark.controller.pins import routes as pin_routes
 from tidemark.controller.predictions import routes as prediction_routes
@@ -65,6 +66,7 @@ _RESOURCES = (
     heatmap_routes,
     budget_routes,
     partition_routes,
+    partition_curve_routes,
     prediction_routes,
     report_routes,
     published_routes,

@@ -104,6 +104,7 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         "getLost": _READ,
         "getHistory": _READ,
         "getHeatmap": _READ,
+        "getPartitionCurve": _READ,
         "getBudget": _READ,
         "listPartitions": _READ,
         "listPredictions": _READ,

@@ -58,6 +58,7 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (schemas.BoundPage, "serialization"),
     (schemas.FleetPage, "serialization"),
     (schemas.CurveAnswer, "serialization"),
+    (schemas.PartitionCurve, "serialization"),
     (schemas.Preview, "serialization"),
     (JoinSlo, "validation"),
     (schemas.JoinAnswer, "serialization"),

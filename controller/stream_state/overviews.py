@@ -31,6 +31,7 @@ from tidemark.controller.runtime.clock import SteadyClock
 from tidemark.controller.runtime.priority import Pause, no_pause
 from tidemark.controller.specs.store import DEFAULT_WINDOW_MS
 from tidemark.controller.stream_state.budget import spent_in
+from tidemark.controller.stream_state.budget_course import BudgetCourse, next_course
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.load import load_horizon, load_states
 from tidemark.controller.stream_state.overview_store import (
@@ -195,9 +196,17 @@ class Overviews:
         recent = newest_completeness(session, horizon)
         worst = snapshot.worst
         present = [partition for partition in snapshot.partitions.values() if partition.state != "Gone"]
-        spent = None
-        if slo is not None:
+        spent = course = None
+        if state.slo is not None and slo is not None:
             spent = spent_in(session, Horizon(stream_id, slo.window_ms, newest.report), slo)
+            stored = None if state.overview is None else state.overview.budget_course
+            course = next_course(
+                None if stored is None else BudgetCourse.from_json(stored),
+                state.slo.generation,
+                slo.window_ms,
+                now_us,
+                spent.remaining_ppm,
+            ).to_json()
         overview = _overview(
             state,
             now_us,
@@ -212,6 +221,7 @@ class Overviews:
             window_min_ppm=None if spent is None else spent.min_ppm,
             window_max_ppm=None if spent is None else spent.max_ppm,
             remaining_ppm=None if spent is None else spent.remaining_ppm,
+            budget_course=course,
             provisional=open_keys(session, newest.report),
             partitions=len(present),
             idle=snapshot.count("Idle"),

@@ -21,6 +21,7 @@ from tidemark.controller.api.schemas import ConditionType
 from tidemark.controller.db.tables import OverviewRow
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 from tidemark.controller.pins.views import pin_answer
+from tidemark.controller.stream_state.budget_course import BudgetCourse
 from tidemark.controller.stream_state.condition_types import CONDITION_TYPES, summary_of
 from tidemark.controller.stream_state.load import load_states
 from tidemark.controller.stream_state.overview_store import FleetRow, fleet_page, worst_by_job
@@ -127,6 +128,7 @@ def _stream(state: StreamState) -> schemas.FleetStream:
         window_min_ppm=None if seen is None else seen.window_min_ppm,
         window_max_ppm=None if seen is None else seen.window_max_ppm,
         budget_remaining_ppm=None if seen is None else seen.remaining_ppm,
+        budget_course_ppm=_course(state),
         recommended_bound_ms=None if state.recommendation is None else state.recommendation.bound_ms,
         published_bound_ms=None if state.published is None else state.published.bound_ms,
         applied_bound_ms=None if state.applied is None else state.applied.bound_ms,
@@ -154,6 +156,15 @@ def _stream(state: StreamState) -> schemas.FleetStream:
         last_batch_us=None if seen is None else seen.last_batch_us,
         updated_us=None if seen is None else seen.seen_us,
     )
+
+
+def _course(state: StreamState) -> list[int | None]:
+    stored = None if state.overview is None else state.overview.budget_course
+    course = None if stored is None else BudgetCourse.from_json(stored)
+    # A course of an SLO that was replaced since the snapshot says nothing of this one.
+    if course is None or state.slo is None or course.generation != state.slo.generation:
+        return []
+    return [*course.left_ppm]
 
 
 def _skewed(seen: OverviewRow | None) -> schemas.SkewedPartition | None:

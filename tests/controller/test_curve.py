@@ -117,3 +117,20 @@ def test_a_slow_partition_stands_out(controller: Controller) -> None:
     assert parts["0"]["last_event_time_us"] <= max(
         time for rows in BATCHES for name, time in rows if name == "0"
     )
+
+
+def test_the_curves_of_the_partitions_add_up_to_that_of_the_stream(controller: Controller) -> None:
+    controller.put("/slo", TARGET)
+    controller.report_all(REPORTS)
+    bounds = [0, 5_000, 20_000]
+    whole = controller.get("/curve", params={"bound_ms": bounds}).json()["points"]
+    parts = [
+        controller.get("/partition-curve", params={"partition": name, "bound_ms": bounds}).json()["points"]
+        for name in "0123"
+    ]
+    for number, point in enumerate(whole):
+        assert sum(part[number]["rows"] for part in parts) == point["rows"]
+        assert sum(part[number]["late"] for part in parts) == point["late"]
+    assert parts[3][1]["completeness_ppm"] < parts[0][1]["completeness_ppm"]
+    unknown = controller.get("/partition-curve", params={"partition": "9", "bound_ms": 0})
+    assert (unknown.status_code, unknown.json()["points"]) == (200, [])

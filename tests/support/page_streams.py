@@ -20,6 +20,7 @@ PARTITIONS = 8
 ROWS = 8
 """Rows of each partition in each batch."""
 TICK_EVERY = 6
+SNAPSHOT_EVERY = 45
 OUTAGE = range(150, 165)
 """Batches that the stream with a gap never made."""
 
@@ -127,6 +128,8 @@ def fill(controller: Controller) -> None:
                 job.restart()
         if batch % TICK_EVERY == TICK_EVERY - 1:
             controller.tick()
+        if batch % SNAPSHOT_EVERY == SNAPSHOT_EVERY - 1:
+            controller.snapshot()
     controller.tick()
     controller.snapshot()
 

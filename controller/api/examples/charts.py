@@ -154,6 +154,11 @@ EXAMPLES: dict[str, Example] = {
             }
         ],
     },
+    "PartitionCurve": {
+        **JOB,
+        "partition": "7",
+        "points": [{"bound_ms": 600_000, "rows": 7_400, "late": 81, "completeness_ppm": 989_054}],
+    },
     "PartitionPage": {
         "partitions": [
             {

@@ -35,6 +35,7 @@ EXAMPLES: dict[str, Example] = {
                 "window_min_ppm": 996_098,
                 "window_max_ppm": 996_102,
                 "budget_remaining_ppm": 219_600,
+                "budget_course_ppm": [302_400, None, 261_000, 219_600],
                 "recommended_bound_ms": 600_000,
                 "published_bound_ms": 600_000,
                 "applied_bound_ms": 600_000,

@@ -16,7 +16,14 @@ from tidemark.controller.api.schemas.charts import (
     HistorySlot,
 )
 from tidemark.controller.api.schemas.conditions import Condition, ConditionSummary, ConditionType, Severity
-from tidemark.controller.api.schemas.curve import CurveAnswer, CurveBasis, CurvePointAnswer, Operating
+from tidemark.controller.api.schemas.curve import (
+    CurveAnswer,
+    CurveBasis,
+    CurvePointAnswer,
+    Operating,
+    PartitionCurve,
+    PartitionPoint,
+)
 from tidemark.controller.api.schemas.deleted import StreamDeleted
 from tidemark.controller.api.schemas.events import Event, EventEvidence, EventPage
 from tidemark.controller.api.schemas.evidence import (
@@ -153,7 +160,9 @@ __all__ = [
     "NamedJoin",
     "Operating",
     "Partition",
+    "PartitionCurve",
     "PartitionPage",
+    "PartitionPoint",
     "PinAnswer",
     "PinInForce",
     "PinPage",

@@ -90,3 +90,29 @@ class CurveAnswer(Answer):
     """The current operating point."""
     recommended_bound_ms: int | None
     """The bound recommended, in milliseconds; null when there is none."""
+
+
+class PartitionPoint(Answer):
+    """What one bound would have done to a partition."""
+
+    bound_ms: int
+    """The bound in milliseconds."""
+    rows: int
+    """(Row, key) pairs of the partition with a known need."""
+    late: int
+    """Pairs that would have been late, at most."""
+    completeness_ppm: int
+    """Share that would have been admitted, in parts per million, rounded down."""
+
+
+class PartitionCurve(Answer):
+    """Completeness of one partition by bound."""
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    partition: str
+    """Name of the partition."""
+    points: list[PartitionPoint]
+    """By ascending bound; none when the partition has no row within the SLO's horizon."""

@@ -86,6 +86,9 @@ class FleetStream(Answer):
     """The maximum of the same."""
     budget_remaining_ppm: int | None
     """Minimum share of the budget that is left, in parts per million; negative when overdrawn, null without any."""
+    budget_course_ppm: list[int | None]
+    """The same at the end of each of up to 24 equal parts of the SLO's window, as snapshots found it, the oldest
+    first and the newest last; null for a part without a snapshot. It begins with the first snapshot under the SLO."""
     recommended_bound_ms: int | None
     """The bound recommended, in milliseconds; null when there is none."""
     published_bound_ms: int | None

@@ -267,6 +267,8 @@ class OverviewRow(Base):
     """Whether rows could still be admitted to windows that the watermark had not passed."""
     remaining_ppm: Mapped[Whole | None]
     """What was left of the budget."""
+    budget_course: Mapped[Long | None]
+    """How it went over the SLO's window, as JSON (``stream_state.budget_course``); null without an SLO."""
     conditions: Mapped[Long]
     """The conditions, the worst first, as JSON: [[type, detail], ...]."""
     worst: Mapped[Kind | None]

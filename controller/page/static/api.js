@@ -41,14 +41,14 @@ export function streamPath(job, stream) {
 }
 
 /**
- * Return a path with a query; parameters that are null or undefined are left out.
+ * Return a path with a query; parameters that are null or undefined are left out, lists come item by item.
  * @param {string} path
- * @param {Record<string, string | number | null | undefined>} parameters
+ * @param {Record<string, string | number | number[] | null | undefined>} parameters
  */
 export function query(path, parameters) {
     const found = new URLSearchParams();
     for (const [name, value] of Object.entries(parameters)) {
-        if (value !== null && value !== undefined) found.append(name, String(value));
+        for (const one of [value ?? []].flat()) found.append(name, String(one));
     }
     const text = found.toString();
     return text ? `${path}?${text}` : path;

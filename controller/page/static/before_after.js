@@ -50,8 +50,11 @@ function tableOf(before, after) {
         ["State", (one) => `${about(one.state_rows)} rows${one.state_bytes ? `, ${bytes(one.state_bytes)}` : ""}`],
     ];
     const cells = rows.map(([name, text]) => ({ cells: [name, text(before), text(after)] }));
-    cells.push({ cells: ["Windows that close at once", "–", about(after.windows_closing)] });
-    cells.push({ cells: ["The watermark stands still", "–", duration(after.stands_still_ms)] });
+    // Without a change nothing closes because of it.
+    if (before.bound_ms !== after.bound_ms) {
+        cells.push({ cells: ["Windows that close at once", "–", about(after.windows_closing)] });
+        cells.push({ cells: ["The watermark stands still", "–", duration(after.stands_still_ms)] });
+    }
     return figures([{ text: "" }, { text: "Before", class: "number" }, { text: "After", class: "number" }], cells, {
         class: "before-after-table",
         caption: "What the change does",

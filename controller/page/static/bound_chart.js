@@ -1,20 +1,20 @@
 // The bound and the needs of the rows over time, with the rollouts.
 
+import { bendOf, rangeOf, spansBelow } from "./bound_range.js";
 import { Card } from "./card.js";
 import { el, put } from "./dom.js";
-import { durationSteps } from "./drawing.js";
+import { durationSteps, FONT, write } from "./drawing.js";
 import { bound, duration, fullMoment, moment, target } from "./format.js";
 import { markRollouts, reachedJob } from "./rollout_marks.js";
+import { colour } from "./theme.js";
 import { TimeChart } from "./time_chart.js";
 import { plural, rolloutState } from "./words.js";
 
 /** @import { History, HistorySlot } from "api" */
 /** @import { Charted, Zoomed } from "./time_chart.js" */
 
-/** Needs may stretch the chart to so many times the bounds. */
-const STRETCH = 2.5;
-/** Share of the chart's height that needs below 0 may take. */
-const BELOW_ZERO = 0.3;
+/** Space between the marks of needs below 0, in pixels. */
+const BELOW_STEP = 16;
 const MARKS_LISTED = 4;
 
 /** The card. */
@@ -66,7 +66,11 @@ export class BoundChart {
             ],
             yRange: rangeOf,
             ...durationSteps,
-            over: (plot, { rollouts }) => markRollouts(plot, rollouts ?? []),
+            bend: bendOf,
+            over: (plot, history) => {
+                markEdges(plot, history);
+                markRollouts(plot, history.rollouts ?? []);
+            },
             zoomed,
             label,
         });
@@ -109,23 +113,37 @@ export class BoundChart {
 }
 
 /**
- * @param {HistorySlot[]} slots
- * @returns {[number, number]}
+ * Say at the lower edge where needs are below 0, and at the upper one whether the scale is logarithmic.
+ * @param {uPlot} plot
+ * @param {Charted<HistorySlot>} history
  */
-function rangeOf(slots) {
-    const bounds = known(slots.flatMap((slot) => [slot.in_use_bound_ms, slot.effective_bound_ms]));
-    const needs = known(slots.flatMap((slot) => [slot.need_p90_ms, slot.need_target_ms]));
-    // One slot of huge needs must not flatten the others.
-    const usual = needs.toSorted((one, other) => one - other)[Math.floor(needs.length * 0.98)] ?? 1;
-    const stretched = Math.min(Math.max(0, ...needs), STRETCH * Math.max(1, ...bounds, usual));
-    const top = (Math.max(0, ...bounds, stretched) || 1_000) * 1.08;
-    // Every bound admits rows with a need below 0: show a little of them.
-    return [Math.max(Math.min(0, ...slots.map((slot) => slot.need_p50_ms ?? 0)), -top * BELOW_ZERO), top];
-}
-
-/** @param {(number | null)[]} values */
-function known(values) {
-    return values.filter((value) => value !== null);
+function markEdges(plot, { slots, slot_us: slotUs }) {
+    const { ctx, bbox } = plot;
+    const ratio = devicePixelRatio;
+    const [size, step] = [4 * ratio, BELOW_STEP * ratio];
+    const bottom = bbox.top + bbox.height;
+    const spans = spansBelow(slots, slotUs);
+    ctx.save();
+    ctx.fillStyle = colour("series-need");
+    for (const span of spans) {
+        const [left, right] = span.map((us) => plot.valToPos(us / 1e6, "x", true));
+        for (let x = left + Math.min(step, right - left) / 2; x < right; x += step) {
+            ctx.beginPath();
+            ctx.moveTo(x - size, bottom - 1.5 * size);
+            ctx.lineTo(x + size, bottom - 1.5 * size);
+            ctx.lineTo(x, bottom);
+            ctx.fill();
+        }
+    }
+    ctx.font = FONT.replace("12px", `${12 * ratio}px`);
+    ctx.fillStyle = colour("ink-soft");
+    ctx.textAlign = "left";
+    const x = bbox.left + 6 * ratio;
+    ctx.textBaseline = "bottom";
+    if (spans.length) write(ctx, "▼ needs below 0", x, bottom - 8 * ratio);
+    ctx.textBaseline = "top";
+    if (bendOf(slots) !== null) write(ctx, "logarithmic scale", x, bbox.top + 4 * ratio);
+    ctx.restore();
 }
 
 /** @param {Charted<HistorySlot>} history */

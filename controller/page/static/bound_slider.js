@@ -29,8 +29,8 @@ export class BoundSlider {
     /** @type {BoundScale} */
     #scale = { maxMs: 0, bendMs: 1 };
     #bubbleValue = el("strong");
-    #bubbleEffect = el("span");
-    #bubble = el("span", { class: "bubble", "aria-hidden": "true" }, this.#bubbleValue, this.#bubbleEffect);
+    #bubbleEffects = [el("span"), el("span")];
+    #bubble = el("span", { class: "bubble", "aria-hidden": "true" }, this.#bubbleValue, this.#bubbleEffects);
     #error = el("span", { class: "error", id: "bound-to-try-error" });
     #field = el("input", {
         id: "bound-to-try",
@@ -102,9 +102,13 @@ export class BoundSlider {
         if (document.activeElement !== this.#field) this.#field.value = exactDuration(this.boundMs);
     }
 
-    /** Say the bound, and what would happen under it, beside the handle and to a screen reader. */
-    describe(effect = "", short = "") {
-        say(this.#bubbleEffect, short);
+    /**
+     * Say the bound, and what would happen under it, to a screen reader and beside the handle.
+     * @param {string} [effect]
+     * @param {string[]} [lines] The same, line by line.
+     */
+    describe(effect = "", lines = []) {
+        this.#bubbleEffects.forEach((node, n) => say(node, lines[n] ?? ""));
         this.node.setAttribute("aria-valuetext", `${exactDuration(this.boundMs)}${effect && `: ${effect}`}`);
     }
 

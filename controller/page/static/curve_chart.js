@@ -1,15 +1,19 @@
 // What each bound admits and costs, with a bound to try.
 
+import { Away, get, query, Rejected } from "./api.js";
 import { BoundSlider } from "./bound_slider.js";
 import { Card } from "./card.js";
 import { CurvePlots } from "./curve_plots.js";
+import { CurveReading } from "./curve_reading.js";
 import { boundScale } from "./curve_scales.js";
-import { el, put } from "./dom.js";
+import { button, el, put } from "./dom.js";
 import { duration } from "./format.js";
 import { openPolicyForm } from "./policy_form.js";
 import { Preview } from "./preview.js";
 import { onTheme } from "./theme.js";
 
+/** @import { PartitionCurve } from "api" */
+/** @import { PartitionShown } from "./curve_plots.js" */
 /** @import { BoundScale, Curve } from "./curve_scales.js" */
 /** @import { Shell } from "./stream.js" */
 
@@ -27,6 +31,10 @@ export class CurveChart {
         released: () => this.#onRelease(),
     });
     #preview;
+    #reading;
+    /** @type {PartitionShown | null} */
+    #partition = null;
+    #partitionPlace = el("span", { class: "readout-entry" });
     #path;
     #shell;
     #applyPlace = el("span");
@@ -36,6 +44,7 @@ export class CurveChart {
     #postponed = null;
     /** @type {BoundScale | null} */
     #scale = null;
+    #ended = new AbortController();
     #resize = new ResizeObserver(() => this.#fit());
     #endTheme = onTheme(() => this.#build());
 
@@ -46,8 +55,10 @@ export class CurveChart {
     constructor(path, shell) {
         this.#path = path;
         this.#shell = shell;
-        this.#preview = new Preview(path, (summary, admitted) => this.#slider.describe(summary, admitted));
-        const place = el("div", { class: "curve-plots" }, this.#plots.node, this.#slider.node);
+        this.#preview = new Preview(path, (summary, few) => this.#slider.describe(summary, few));
+        this.#reading = new CurveReading(this.#plots);
+        const place = el("div", { class: "curve-plots" }, this.#plots.node, this.#reading.node, this.#slider.node);
+        this.#reading.listen(place, () => this.#slider.dragged);
         this.#slider.fieldRow.append(el("span", { class: "space" }), this.#applyPlace);
         put(this.#card.body, this.#slider.fieldRow, this.#preview.node, this.#legend, place, this.#preview.words);
         this.#resize.observe(place);
@@ -68,10 +79,59 @@ export class CurveChart {
         this.#slider.fit(this.#scale, curve.recommended_bound_ms ?? curve.operating.bound_ms ?? this.#scale.maxMs / 4);
         this.#slider.node.hidden = this.#slider.fieldRow.hidden = curve.points.length === 0;
         this.#build();
+        if (this.#partition) this.#fetchPartition(this.#partition);
         this.#showLegend(curve);
         if (curve.points.length === 0) this.#preview.empty();
         else this.#preview.ask(this.#slider.boundMs ?? 0);
         this.#nameApply();
+    }
+
+    /**
+     * Show a partition's own curve over the stream's.
+     * @param {string} name
+     * @param {number | null} withoutMs The bound that the stream would have without it.
+     */
+    async showPartition(name, withoutMs) {
+        await this.#fetchPartition({ name, withoutMs, points: [] });
+        this.node.scrollIntoView({ block: "nearest" });
+        this.#partitionPlace.querySelector("button")?.focus({ preventScroll: true });
+    }
+
+    /** @param {PartitionShown} partition */
+    async #fetchPartition({ name, withoutMs }) {
+        if (this.#curve === null) return;
+        const bounds = this.#curve.points.map((point) => point.bound_ms);
+        try {
+            /** @type {PartitionCurve} */
+            const { points } = await get(
+                query(`${this.#path}/partition-curve`, { partition: name, bound_ms: bounds }),
+                this.#ended.signal,
+            );
+            this.#setPartition({ name, withoutMs, points });
+        } catch (error) {
+            if (this.#ended.signal.aborted) return;
+            if (!(error instanceof Away || error instanceof Rejected)) throw error;
+            put(this.#partitionPlace, el("span", { class: "error", text: `Partition ${name}: ${error.message}.` }));
+        }
+    }
+
+    /** @param {PartitionShown | null} partition */
+    #setPartition(partition) {
+        this.#partition = partition;
+        const focused = this.#partitionPlace.contains(document.activeElement);
+        put(
+            this.#partitionPlace,
+            partition && [
+                el("span", { class: "swatch swatch-dashed", style: { "--swatch": "var(--series-need)" } }),
+                partitionText(partition),
+                button("Hide", () => this.#setPartition(null), {
+                    class: "button quiet small",
+                    "aria-label": `Hide partition ${partition.name}`,
+                }),
+            ],
+        );
+        if (focused) (this.#partitionPlace.querySelector("button") ?? this.#slider.node).focus({ preventScroll: true });
+        this.#build();
     }
 
     /** Move the focus to the handle. */
@@ -91,6 +151,7 @@ export class CurveChart {
     }
 
     end() {
+        this.#ended.abort();
         this.#preview.end();
         this.#resize.disconnect();
         this.#endTheme();
@@ -99,7 +160,8 @@ export class CurveChart {
 
     #build() {
         if (this.#curve === null || this.#scale === null) return;
-        this.#plots.build(this.#curve, this.#scale);
+        this.#plots.build(this.#curve, this.#scale, this.#partition);
+        this.#reading.show(this.#curve, this.#scale, this.#partition);
         // The plots know their scales only after they have been drawn.
         queueMicrotask(() => this.#slider.place());
     }
@@ -136,6 +198,15 @@ export class CurveChart {
                           : "no bound shown meets the target and all caps",
                 ),
             el("span", { class: "readout-entry dim", text: `over the last ${duration(basis.horizon_ms)}` }),
+            this.#partitionPlace,
         );
     }
+}
+
+/** @param {PartitionShown} partition */
+function partitionText({ name, withoutMs, points }) {
+    if (!points.length) return `partition ${name}: no row over this time`;
+    return withoutMs === null
+        ? `partition ${name}`
+        : `partition ${name}; without it the bound is ${duration(withoutMs)}`;
 }

@@ -6,7 +6,9 @@ import { AXIS_WIDTH, axis, drawLine, durationSteps, FONT, write } from "./drawin
 import { about, duration, target } from "./format.js";
 import { colour } from "./theme.js";
 
+/** @import { PartitionCurve } from "api" */
 /** @import { BoundScale, Curve } from "./curve_scales.js" */
+/** @typedef {{name: string, withoutMs: number | null, points: PartitionCurve["points"]}} PartitionShown */
 
 /**
  * @typedef {object} Panel
@@ -20,6 +22,7 @@ import { colour } from "./theme.js";
  * @property {(values: number[]) => [number, number]} range
  * @property {(value: number) => string} text
  * @property {{at: number, text: string} | null} limit
+ * @property {(number | null)[]} [beside] The same of one partition.
  * @property {number[]} [incrs]
  * @property {(plot: uPlot) => number[]} [splits]
  */
@@ -41,18 +44,22 @@ export class CurvePlots {
     #curve = null;
     /** @type {BoundScale} */
     #scale = { maxMs: 0, bendMs: 1 };
+    /** @type {PartitionShown | null} */
+    #partition = null;
 
     /**
      * Draw a curve anew.
      * @param {Curve} curve
      * @param {BoundScale} scale
+     * @param {PartitionShown | null} partition One whose own curve lies over it.
      */
-    build(curve, scale) {
+    build(curve, scale, partition) {
         this.end();
         this.#curve = curve;
         this.#scale = scale;
+        this.#partition = partition;
         if (!curve.points.length) return;
-        const panels = panelsOf(curve).filter((panel) => panel.values.some((value) => value !== null));
+        const panels = panelsOf(curve, partition).filter((panel) => panel.values.some((value) => value !== null));
         this.#plots = panels.map((panel, n) => this.#plot(curve, panel, n === 0, n === panels.length - 1));
     }
 
@@ -95,7 +102,7 @@ export class CurvePlots {
      * @param {boolean} last
      */
     #plot({ points }, panel, first, last) {
-        const { low = [], high = [] } = panel;
+        const { low = [], high = [], beside } = panel;
         const banded = low.some((value, n) => value !== high[n]);
         /** @type {uPlot.AlignedData} */
         const data = [
@@ -103,11 +110,19 @@ export class CurvePlots {
             // What is drawn later lies on top: the line over its interval.
             ...(banded ? [high, low] : []),
             panel.values,
+            ...(beside ? [beside] : []),
         ];
         const line = {
             stroke: colour(panel.stroke),
             width: 2.2,
             points: { show: points.length < 40, size: 5, fill: colour(panel.stroke) },
+        };
+        const besideLine = {
+            stroke: colour("series-need"),
+            width: 2.2,
+            dash: [6, 3],
+            points: { show: false },
+            spanGaps: true,
         };
         const edge = { width: 0, points: { show: false } };
         const { maxMs, bendMs } = this.#scale;
@@ -120,7 +135,10 @@ export class CurvePlots {
                 cursor: { show: false },
                 scales: {
                     x: { time: false, distr: 4, asinh: bendMs, range: () => [0, maxMs] },
-                    y: { range: () => panel.range(panel.values.filter((value) => value !== null)) },
+                    y: {
+                        range: () =>
+                            panel.range([...panel.values, ...(beside ?? [])].filter((value) => value !== null)),
+                    },
                 },
                 axes: [
                     {
@@ -149,7 +167,7 @@ export class CurvePlots {
                         space: 30,
                     },
                 ],
-                series: [{}, ...(banded ? [edge, edge] : []), line],
+                series: [{}, ...(banded ? [edge, edge] : []), line, ...(beside ? [besideLine] : [])],
                 bands: banded ? [{ series: [1, 2], fill: colour("accent-soft") }] : [],
                 hooks: {
                     drawClear: [(plot) => this.#drawFeasible(plot)],
@@ -236,6 +254,7 @@ export class CurvePlots {
         if (this.#curve === null) return [];
         const { operating, recommended_bound_ms: recommended } = this.#curve;
         return [
+            { name: "without it", ms: this.#partition?.withoutMs ?? null, colour: "series-need", dash: [2, 3] },
             { name: "in use", ms: operating.bound_ms, colour: "ink", dash: [] },
             { name: "recommended", ms: recommended, colour: "accent", dash: [6, 3] },
             { name: "effective", ms: operating.effective_bound_ms, colour: "series-effective", dash: [2, 3] },
@@ -255,10 +274,12 @@ function scaleName(bendMs, width) {
 
 /**
  * @param {Curve} curve
+ * @param {PartitionShown | null} partition
  * @returns {Panel[]}
  */
-function panelsOf({ points, target_ppm: targetPpm, latency_cap_ms: latencyCap, state_cap_rows: stateCap }) {
+function panelsOf({ points, target_ppm: targetPpm, latency_cap_ms: latencyCap, state_cap_rows: stateCap }, partition) {
     const top = topHeight(targetPpm);
+    const own = new Map(partition?.points.map((point) => [point.bound_ms, point.completeness_ppm]));
     const targetHeight = lossHeight(targetPpm, top);
     return [
         {
@@ -269,6 +290,7 @@ function panelsOf({ points, target_ppm: targetPpm, latency_cap_ms: latencyCap, s
             values: points.map((point) => middleHeight(point, top)),
             low: points.map((point) => lossHeight(point.completeness_min_ppm ?? point.completeness_ppm, top)),
             high: points.map((point) => lossHeight(point.completeness_max_ppm ?? point.completeness_ppm, top)),
+            ...(partition && { beside: points.map((point) => lossHeight(own.get(point.bound_ms), top)) }),
             range: (values) => [Math.min(Math.floor(Math.min(...values) * 10) / 10, 1), top],
             splits: ({ scales, bbox }) =>
                 lossTicks({ bottom: scales.y.min ?? 0, top, pixels: bbox.height / devicePixelRatio }, targetPpm),

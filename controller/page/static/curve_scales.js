@@ -103,13 +103,31 @@ export function lossTicks({ bottom, top, pixels }, targetPpm) {
 }
 
 /**
+ * Return the point whose bound is nearest on the scale; undefined without any.
+ * @template {{bound_ms: number}} P
+ * @param {P[]} points By ascending bound.
+ * @param {number} ms
+ * @param {BoundScale} scale
+ */
+export function nearestPoint(points, ms, { bendMs }) {
+    /** @type {(one: number) => number} */
+    const away = (one) => Math.abs(Math.asinh(one / bendMs) - Math.asinh(ms / bendMs));
+    return points.reduce(
+        (/** @type {P | undefined} */ best, one) =>
+            best === undefined || away(one.bound_ms) < away(best.bound_ms) ? one : best,
+        undefined,
+    );
+}
+
+/**
  * Return the bounds that get a label: 0, and round durations from the widest down, as far as there is room.
  * @param {number} maxMs
  * @param {(ms: number) => number} place
+ * @param {number} [pixels] Room for a label.
  */
-export function boundTicks(maxMs, place) {
+export function boundTicks(maxMs, place, pixels = MIN_LABEL_WIDTH) {
     const wanted = [0, ...[...DURATIONS_MS].reverse()].filter((ms) => ms <= maxMs);
-    return apart(wanted, place, MIN_LABEL_WIDTH);
+    return apart(wanted, place, pixels);
 }
 
 /**

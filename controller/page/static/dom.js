@@ -81,6 +81,16 @@ export function say(node, text) {
     if (node.textContent !== text) node.textContent = text;
 }
 
+/**
+ * Return an element of a drawing.
+ * @param {"svg" | "path"} tag
+ * @param {Attributes} attributes
+ * @param {Child[]} children
+ */
+export function svg(tag, attributes, ...children) {
+    return filled(document.createElementNS(SVG, tag), attributes, children);
+}
+
 const CIRCLE = "M8 1a7 7 0 1 1 0 14A7 7 0 0 1 8 1z";
 /** @type {Record<Kind | "open" | "theme", [string, string]>} The outline and the mark of each sign. */
 const SHAPES = {
@@ -100,8 +110,6 @@ const SHAPES = {
  */
 export function icon(kind) {
     const [outline, mark] = SHAPES[kind];
-    /** @type {(tag: "svg" | "path", attributes: Attributes, ...children: Child[]) => SVGElement} */
-    const svg = (tag, attributes, ...children) => filled(document.createElementNS(SVG, tag), attributes, children);
     return svg(
         "svg",
         { class: `icon icon-${kind}`, viewBox: "0 0 16 16", width: "14", height: "14", "aria-hidden": "true" },

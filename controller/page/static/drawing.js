@@ -6,6 +6,10 @@ import { colour } from "./theme.js";
 
 /** Width of the axis at the left, in pixels: all charts of a column begin at the same place. */
 export const AXIS_WIDTH = 78;
+/** Width without anything at the right of the charts over time, in pixels. */
+export const RIGHT = 24;
+/** The charts of one span share their cursor under this name. */
+export const TIME_CURSOR = "time";
 export const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
 const DAY_S = 86_400;
 
@@ -180,4 +184,17 @@ export function write(ctx, text, x, y) {
     ctx.strokeText(text, x, y);
     ctx.restore();
     ctx.fillText(text, x, y);
+}
+
+/**
+ * Put the cursor of a chart over time, and of all that share it, at a place; null takes it away.
+ * @param {uPlot} plot
+ * @param {number | null} left Pixels.
+ */
+export function moveCursor(plot, left) {
+    // The declared type lacks the last argument, which tells the other charts.
+    const move = /** @type {(at: {left: number, top: number}, fire: boolean, publish: boolean) => void} */ (
+        plot.setCursor
+    );
+    move(left === null ? { left: -10, top: -10 } : { left, top: 0 }, true, true);
 }

@@ -4,6 +4,7 @@ import { badge, el, icon } from "./dom.js";
 import { levelOf } from "./fleet_list.js";
 import { bound, budget, duration, shares, target } from "./format.js";
 import { streamHash } from "./router.js";
+import { sparkline } from "./sparkline.js";
 import { budgetKind, gate, rolloutState, spaced } from "./words.js";
 
 /** @import { FleetStream } from "api" */
@@ -16,7 +17,7 @@ const NOTABLE = 0.05;
 export const COLUMNS = [
     ["stream", "Stream", "text", nameCell],
     ["mode", "Mode", "text", modeCell],
-    ["budget", "Budget left", "number", (stream) => meter(stream.budget_remaining_ppm)],
+    ["budget", "Budget left", "number", budgetCell],
     ["window", "Complete over the window", "number", windowCell],
     ["now", "Complete now", "number", nowCell],
     ["bound", "Bound", "number", boundCell],
@@ -140,13 +141,14 @@ function boundCell(stream) {
     ];
 }
 
-/** @param {number | null} ppm */
-function meter(ppm) {
+/** @param {FleetStream} stream */
+function budgetCell({ budget_course_ppm: course, budget_remaining_ppm: ppm }) {
     const kind = budgetKind(ppm);
     const width = ppm === null ? 0 : ppm < 0 ? 100 : Math.min(ppm / 10_000, 100);
     return el(
         "span",
         { class: `meter meter-${kind}` },
+        sparkline(course),
         el(
             "span",
             { class: "meter-bar", "aria-hidden": "true" },

@@ -6,6 +6,7 @@ import { contextOf, hatch } from "./drawing.js";
 import { duration, moment, target } from "./format.js";
 import { marksOf, partitionTable } from "./partition_table.js";
 import { colour, onTheme } from "./theme.js";
+import { TimeStrip } from "./time_strip.js";
 import { plural, sentence } from "./words.js";
 
 /** @import { Heatmap as HeatmapAnswer, HeatmapPartition, Partition, PartitionPage } from "api" */
@@ -14,7 +15,6 @@ const ROW_HEIGHT = 19;
 const CELL_HEIGHT = 17;
 const FEW_ROWS = 16;
 const MAX_SKEWS = 3;
-const TIME_WIDTH = 96;
 /** Upper edges of the colours as multiples of the bound in use: the first five are within it, the others beyond. */
 const EDGES = [0.125, 0.25, 0.5, 0.75, 1, 1.5, 3, Infinity];
 const AT_BOUND = EDGES.indexOf(1);
@@ -30,6 +30,7 @@ export class Heatmap {
     #names = el("ol", { class: "heat-names" });
     #canvas = el("canvas", { class: "heat-canvas" });
     #cell = el("span", { class: "heat-cell", hidden: true });
+    #cursor = el("span", { class: "heat-cursor", hidden: true });
     #frame = el(
         "div",
         {
@@ -38,30 +39,36 @@ export class Heatmap {
             role: "img",
             on: {
                 pointermove: (event) => this.#onPointer(event),
-                pointerleave: () => this.#point(null),
-                blur: () => this.#point(null),
+                pointerleave: () => this.#leave(),
+                blur: () => this.#leave(),
                 keydown: (event) => this.#onKey(event),
             },
         },
         this.#canvas,
         this.#cell,
+        this.#cursor,
     );
-    #times = el("div", { class: "heat-times", "aria-hidden": "true" });
+    #strip = new TimeStrip((left) => this.#placeCursor(left));
     #legend = el("div", { class: "readout heat-legend" });
     #more = button("", () => this.#toggleAll(), { class: "button quiet small" });
-    #heat = el("div", { class: "heat" }, this.#names, this.#frame, el("span"), this.#times);
+    #heat = el("div", { class: "heat" }, this.#names, this.#frame, this.#strip.node);
     #table;
+    #choose;
     /** @type {HeatmapAnswer | null} */
     #map = null;
+    /** The span of the charts above it. */
+    #span = { from_us: 0, to_us: 1 };
     /** @type {Map<string, Partition>} */
     #partitions = new Map();
     #all = false;
     /** @type {[number, number] | null} Column and row of the cell that is read. */
     #at = null;
-    #resize = new ResizeObserver(() => this.#draw());
+    #resize = new ResizeObserver(() => this.#fit());
     #endTheme = onTheme(() => this.#draw());
 
-    constructor() {
+    /** @param {(name: string, withoutMs: number | null) => void} choose Called when a person asks for a partition's curve. */
+    constructor(choose) {
+        this.#choose = choose;
         this.#card.controls.append(this.#more);
         this.#table = this.#card.addTable((shown) => this.#onTable(shown));
         put(this.#card.body, this.#skews, this.#legend, this.#heat, this.#readout, this.#table);
@@ -72,10 +79,13 @@ export class Heatmap {
      * Show a heat map and what is known of its partitions.
      * @param {HeatmapAnswer} map
      * @param {PartitionPage} page
+     * @param {{from_us: number, to_us: number}} span What the charts above it show, at the same places.
      */
-    show(map, page) {
+    show(map, page, span) {
         this.#card.loaded();
         this.#map = map;
+        this.#span = span;
+        this.#strip.show(span.from_us, span.to_us);
         this.#partitions = new Map(page.partitions.map((one) => [one.partition, one]));
         put(this.#skews, skewItems(page));
         this.#layOut(map);
@@ -83,6 +93,7 @@ export class Heatmap {
 
     end() {
         this.#resize.disconnect();
+        this.#strip.end();
         this.#endTheme();
     }
 
@@ -120,9 +131,14 @@ export class Heatmap {
         return el(
             "li",
             { title: `${row.partition}: ${marks.map((mark) => mark.name).join(", ") || "active"}` },
-            el("span", { class: "heat-name", text: row.partition }),
+            el("span", { class: "heat-name" }, el("bdi", { text: row.partition })),
             marks.map((mark) =>
-                el("span", { class: `heat-mark kind-${mark.kind}` }, icon(mark.kind), el("span", { text: mark.name })),
+                el(
+                    "span",
+                    { class: `heat-mark kind-${mark.kind}` },
+                    icon(mark.kind),
+                    el("span", { class: "visually-hidden", text: mark.name }),
+                ),
             ),
         );
     }
@@ -138,7 +154,7 @@ export class Heatmap {
         this.#canvas.style.height = `${height}px`;
         const context = contextOf(this.#canvas);
         /** @type {(x: number) => number} */
-        const left = (x) => Math.round(((x * width) / slots.length) * ratio);
+        const left = (x) => Math.round(this.#leftOf(x) * ratio);
         /** @type {(fromX: number, toX: number, y: number) => void} */
         const fill = (fromX, toX, y) =>
             context.fillRect(
@@ -160,33 +176,37 @@ export class Heatmap {
                 fill(x, x + 1, y);
             });
         });
-        this.#writeTimes(width);
     }
 
-    /** @param {number} width */
-    #writeTimes(width) {
-        const slots = this.#slots;
-        const step = Math.max(1, Math.ceil((slots.length * TIME_WIDTH) / width));
-        put(
-            this.#times,
-            slots.map(
-                (us, n) =>
-                    n % step === 0 &&
-                    (slots.length - n) * (width / slots.length) > 40 &&
-                    el("span", {
-                        style: { left: `${(n * 100) / slots.length}%` },
-                        text: moment(us).replace(/:\d\d$/, ""),
-                    }),
-            ),
-        );
+    #fit() {
+        this.#strip.fit();
+        this.#draw();
+    }
+
+    /**
+     * Return where a slot begins, in pixels; the one after the last is where the last ends.
+     * @param {number} x
+     */
+    #leftOf(x) {
+        const { from_us: fromUs, to_us: toUs } = this.#span;
+        const us = (this.#map?.from_us ?? 0) + x * (this.#map?.slot_us ?? 0);
+        return (Math.min(Math.max((us - fromUs) / (toUs - fromUs), 0), 1) || 0) * this.#frame.clientWidth;
+    }
+
+    /** @param {number | null} left */
+    #placeCursor(left) {
+        this.#cursor.hidden = left === null;
+        this.#cursor.style.left = `${left ?? 0}px`;
     }
 
     /** @param {PointerEvent} event */
     #onPointer(event) {
         const box = this.#canvas.getBoundingClientRect();
-        const x = Math.floor(((event.clientX - box.left) / box.width) * this.#slots.length);
+        const left = event.clientX - box.left;
+        const x = this.#slots.findIndex((_, n) => left >= this.#leftOf(n) && left < this.#leftOf(n + 1));
         const y = Math.floor((event.clientY - box.top) / ROW_HEIGHT);
         this.#point(x >= 0 && y >= 0 ? [x, y] : null);
+        this.#strip.point(left);
     }
 
     /** @param {KeyboardEvent} event */
@@ -197,9 +217,13 @@ export class Heatmap {
         event.stopPropagation();
         this.#readout.setAttribute("aria-live", "polite");
         const [x, y] = this.#at ?? [this.#slots.length, -1];
-        /** @type {(index: number, length: number) => number} */
-        const within = (index, length) => Math.min(Math.max(index, 0), length - 1);
-        this.#point([within(x + move[0], this.#slots.length), within(y + move[1], this.#rows.length)]);
+        /** @type {(index: number, first: number, last: number) => number} */
+        const within = (index, first, last) => Math.min(Math.max(index, first), last);
+        // Slots that lie beside the span have no width.
+        const first = this.#slots.findIndex((_, n) => this.#leftOf(n + 1) > 0);
+        const last = this.#slots.findLastIndex((_, n) => this.#leftOf(n) < this.#frame.clientWidth);
+        this.#point([within(x + move[0], first, last), within(y + move[1], 0, this.#rows.length - 1)]);
+        if (this.#at) this.#strip.point((this.#leftOf(this.#at[0]) + this.#leftOf(this.#at[0] + 1)) / 2);
     }
 
     /**
@@ -221,11 +245,10 @@ export class Heatmap {
             return;
         }
         const [x, y] = at;
-        const width = this.#frame.clientWidth / this.#slots.length;
         Object.assign(this.#cell.style, {
-            left: `${x * width}px`,
+            left: `${this.#leftOf(x)}px`,
             top: `${y * ROW_HEIGHT}px`,
-            width: `${width}px`,
+            width: `${this.#leftOf(x + 1) - this.#leftOf(x)}px`,
             height: `${CELL_HEIGHT}px`,
         });
         const cell = row.cells[x];
@@ -234,6 +257,11 @@ export class Heatmap {
                 ? "nothing seen"
                 : `need ${duration(cell.need_ms)}, ${plural(cell.pairs, "row")}`;
         say(this.#readout, `${row.partition} at ${moment(this.#slots[x])}: ${text}`);
+    }
+
+    #leave() {
+        this.#point(null);
+        this.#strip.point(null);
     }
 
     #toggleAll() {
@@ -245,11 +273,11 @@ export class Heatmap {
     #onTable(shown) {
         this.#heat.hidden = this.#legend.hidden = this.#readout.hidden = shown;
         if (shown) this.#fillTable();
-        else this.#draw();
+        else this.#fit();
     }
 
     #fillTable() {
-        put(this.#table, partitionTable(this.#map?.partitions ?? [], this.#partitions));
+        put(this.#table, partitionTable(this.#map?.partitions ?? [], this.#partitions, this.#choose));
     }
 }
 

@@ -1,6 +1,6 @@
 // The partitions as a table, and what marks each of them.
 
-import { badge, figures } from "./dom.js";
+import { badge, button, figures } from "./dom.js";
 import { count, duration, moment } from "./format.js";
 
 /** @import { HeatmapPartition, Partition } from "api" */
@@ -43,8 +43,9 @@ export function marksOf(row, known) {
  * Return the table.
  * @param {HeatmapPartition[]} rows
  * @param {Map<string, Partition>} partitions What is known of them, by name.
+ * @param {(name: string, withoutMs: number | null) => void} choose Called when a person asks for one's curve.
  */
-export function partitionTable(rows, partitions) {
+export function partitionTable(rows, partitions, choose) {
     return figures(
         COLUMNS.map((text, n) => ({ text, class: n > 1 ? "number" : undefined })),
         rows.map((row) => {
@@ -52,7 +53,10 @@ export function partitionTable(rows, partitions) {
             const marks = marksOf(row, known);
             return {
                 cells: [
-                    row.partition,
+                    button(row.partition, () => choose(row.partition, known?.without_bound_ms ?? null), {
+                        class: "link",
+                        title: "Show its own curve over the stream's",
+                    }),
                     marks.length ? marks.map((mark) => badge(mark.kind, mark.name)) : "active",
                     count(known?.pairs),
                     duration(known?.need_ms),

@@ -2,8 +2,9 @@
 
 import { get, getTagged, query, send } from "./api.js";
 import { beforeAfter } from "./before_after.js";
-import { Dialog, reasonField } from "./dialog.js";
-import { button, el, icon, put, submitButton } from "./dom.js";
+import { Dialog } from "./dialog.js";
+import { el, put } from "./dom.js";
+import { DryRun } from "./dry_run.js";
 import { duration } from "./format.js";
 import { LABELS, limitsProblem, optionsOf, parsedBound, policyText } from "./policy_fields.js";
 
@@ -11,8 +12,6 @@ import { LABELS, limitsProblem, optionsOf, parsedBound, policyText } from "./pol
 /** @import { PolicyField } from "./policy_fields.js" */
 /** @import { Shell } from "./stream.js" */
 /** @typedef {"mode" | "limits" | "approval" | "apply"} PolicyPart */
-
-const MAX_REASON = 500;
 
 /** @type {Record<PolicyPart, {title: string, fields: PolicyField[]}>} */
 const PARTS = {
@@ -43,14 +42,11 @@ class PolicyForm {
     #part;
     #inUseMs;
     #dialog;
-    #shell;
+    #run;
     /** @type {{value: PolicyAnswer, etag: string | null} | null} */
     #base = null;
     /** @type {Map<PolicyField, {control: HTMLInputElement | HTMLSelectElement, error: Element}>} */
     #controls = new Map();
-    #reason = reasonField(MAX_REASON);
-    #consequences = el("div", { class: "consequences", role: "status" });
-    #tried = false;
 
     /**
      * @param {string} path
@@ -64,10 +60,15 @@ class PolicyForm {
         this.#part = part;
         this.#inUseMs = inUseMs;
         this.#dialog = dialog;
-        this.#shell = shell;
-        dialog.form.addEventListener("submit", () => this.#submit());
+        /** @type {DryRun<Record<string, unknown>, PolicySet>} */
+        this.#run = new DryRun(dialog, shell, {
+            verb: "Set it",
+            read: () => this.#values(),
+            send: (values, options) => this.#send(values, options),
+            consequences: (answer) => this.#consequences(answer),
+            done: ({ generation }) => `The policy is set, generation ${generation}.`,
+        });
         put(dialog.body, el("p", { class: "dim", text: "Reading the policy …" }));
-        put(dialog.buttons, this.#cancel());
     }
 
     /** @param {number | undefined} boundMs */
@@ -97,13 +98,13 @@ class PolicyForm {
                 }),
             el(
                 "div",
-                { class: "slo-fields", on: { input: () => this.#changed() } },
+                { class: "slo-fields", on: { input: () => this.#run.changed() } },
                 PARTS[this.#part].fields.map((field) => this.#field(field, shown, optionsOf(document, field))),
             ),
-            this.#reason.node,
-            this.#consequences,
+            this.#run.reason.node,
+            this.#run.consequences,
         );
-        this.#changed();
+        this.#run.changed();
         this.#controls.values().next().value?.control.focus();
     }
 
@@ -142,16 +143,6 @@ class PolicyForm {
         );
     }
 
-    #changed() {
-        this.#tried = false;
-        put(this.#consequences);
-        put(this.#dialog.buttons, this.#cancel(), submitButton("Show the consequences"));
-    }
-
-    #cancel() {
-        return button("Cancel", () => this.#dialog.close());
-    }
-
     /** Return the policy as it is written; null after showing what cannot be read. */
     #values() {
         if (this.#base === null) return null;
@@ -180,13 +171,6 @@ class PolicyForm {
         return wrong === null ? values : null;
     }
 
-    async #submit() {
-        const values = this.#values();
-        if (values === null) return;
-        if (this.#tried) await this.#set(values);
-        else await this.#try(values);
-    }
-
     /**
      * @param {Record<string, unknown>} values
      * @param {Record<string, string>} options
@@ -200,40 +184,10 @@ class PolicyForm {
         return this.#dialog.attempt(() => send("PUT", query(`${this.#path}/policy`, options), values, headers));
     }
 
-    /** @param {Record<string, unknown>} values */
-    async #try(values) {
-        const answer = await this.#send(values, { dryRun: "All" });
-        if (answer === undefined) return;
+    /** @param {PolicySet} answer */
+    async #consequences(answer) {
         const toMs = answer.recommended?.bound_ms ?? this.#inUseMs;
-        const table = await beforeAfter(this.#path, this.#inUseMs, toMs);
-        this.#tried = true;
-        put(
-            this.#consequences,
-            el(
-                "div",
-                { class: "problem problem-info" },
-                icon("info"),
-                el("div", {}, el("strong", { text: "Consequences" }), el("p", { text: consequence(answer) }), table),
-            ),
-        );
-        const set = submitButton("Set it");
-        put(
-            this.#dialog.buttons,
-            button("Back", () => this.#changed()),
-            set,
-        );
-        set.focus();
-    }
-
-    /** @param {Record<string, unknown>} values */
-    async #set(values) {
-        const reason = this.#reason.read();
-        if (reason === null) return;
-        const answer = await this.#send(values, { reason });
-        if (answer === undefined) return;
-        this.#dialog.close();
-        this.#shell.done(`The policy is set, generation ${answer.generation}.`);
-        this.#shell.refresh();
+        return [el("p", { text: consequence(answer) }), await beforeAfter(this.#path, this.#inUseMs, toMs)];
     }
 }
 

@@ -22,7 +22,7 @@ export class Preview {
 
     /**
      * @param {string} path
-     * @param {(summary: string, admitted: string) => void} shown Called with the figures in a few words.
+     * @param {(summary: string, few: string[]) => void} shown Called with the figures in words, and in fewer words.
      */
     constructor(path, shown) {
         this.#path = path;
@@ -68,7 +68,8 @@ export class Preview {
                 answer.transition && el("p", { class: "hint", text: sentence(answer.transition) }),
             );
             const admitted = shares(answer.completeness_min_ppm, answer.completeness_max_ppm);
-            if (this.#wanted === null) this.#shown(`${admitted} admitted, mean latency ${latency(answer)}`, admitted);
+            const few = [`${admitted} admitted`, `mean latency ${latency(answer)}`];
+            if (this.#wanted === null) this.#shown(few.join(", "), few);
         } catch (error) {
             if (this.#ended.signal.aborted) return;
             if (!(error instanceof Away || error instanceof Rejected)) throw error;

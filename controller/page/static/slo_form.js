@@ -1,8 +1,9 @@
 // The form that sets an SLO. It shows the consequences first, and a conflict with somebody else side by side.
 
 import { get, getTagged, query, Rejected, send } from "./api.js";
-import { Dialog, reasonField } from "./dialog.js";
-import { button, el, figures, icon, put, submitButton } from "./dom.js";
+import { Dialog } from "./dialog.js";
+import { button, el, figures, icon, put } from "./dom.js";
+import { DryRun } from "./dry_run.js";
 import { duration, moment, target } from "./format.js";
 import { fieldsOf, parsed, worded, written } from "./slo_fields.js";
 import { sentence } from "./words.js";
@@ -12,7 +13,6 @@ import { sentence } from "./words.js";
 /** @import { Shell } from "./stream.js" */
 /** @typedef {{value: SloAnswer | null, etag: string | null}} Read The SLO as it is; null for none */
 
-const MAX_REASON = 500;
 const NOT_FOUND = 404;
 const STALE = new Set([412, 428]);
 
@@ -32,17 +32,13 @@ export async function openSloForm(path, isSet, shell) {
 class SloForm {
     #path;
     #dialog;
-    #shell;
+    #run;
     /** @type {Field[]} */
     #fields = [];
     /** @type {Read} What the person began with. */
     #base = { value: null, etag: null };
     /** @type {Map<string, {field: Field, control: HTMLInputElement | HTMLSelectElement, error: Element}>} */
     #controls = new Map();
-    #reason = reasonField(MAX_REASON);
-    #consequences = el("div", { class: "consequences", role: "status" });
-    /** Whether the consequences of what is written are shown. */
-    #tried = false;
 
     /**
      * @param {string} path
@@ -52,13 +48,18 @@ class SloForm {
     constructor(path, dialog, shell) {
         this.#path = path;
         this.#dialog = dialog;
-        this.#shell = shell;
-        dialog.form.addEventListener("submit", () => this.#submit());
+        /** @type {DryRun<Values, SloSet>} */
+        this.#run = new DryRun(dialog, shell, {
+            verb: "Set the SLO",
+            read: () => this.#values(),
+            send: (values, options) => this.#send(values, options),
+            consequences: consequencesOf,
+            done: (answer) => `The SLO is set: ${target(answer.target_ppm)}, generation ${answer.generation}.`,
+        });
         dialog.form.addEventListener("input", ({ target: control }) => {
-            if (control instanceof Element && control.closest(".slo-fields")) this.#changed();
+            if (control instanceof Element && control.closest(".slo-fields")) this.#run.changed();
         });
         put(dialog.body, el("p", { class: "dim", text: "Reading the SLO …" }));
-        put(dialog.buttons, this.#cancel());
     }
 
     /** @param {boolean} isSet */
@@ -118,10 +119,10 @@ class SloForm {
                     rare.map((field) => this.#field(field, shown[field.name])),
                 ),
             ),
-            this.#reason.node,
-            this.#consequences,
+            this.#run.reason.node,
+            this.#run.consequences,
         );
-        this.#changed();
+        this.#run.changed();
         this.#controls.get("target_ppm")?.control.focus();
     }
 
@@ -179,23 +180,6 @@ class SloForm {
         return null;
     }
 
-    #changed() {
-        this.#tried = false;
-        put(this.#consequences);
-        put(this.#dialog.buttons, this.#cancel(), submitButton("Show the consequences"));
-    }
-
-    #cancel() {
-        return button("Cancel", () => this.#dialog.close());
-    }
-
-    async #submit() {
-        const values = this.#values();
-        if (values === null) return;
-        if (this.#tried) await this.#set(values);
-        else await this.#try(values);
-    }
-
     /**
      * Send the SLO; a conflict is shown, and anything else that fails too.
      * @param {Values} values
@@ -207,32 +191,6 @@ class SloForm {
         const write = () =>
             send("PUT", query(`${this.#path}/slo`, options), values, etag === null ? {} : { "If-Match": etag });
         return this.#dialog.attempt(write, (error) => this.#showConflict(error, values));
-    }
-
-    /** @param {Values} values */
-    async #try(values) {
-        const answer = await this.#send(values, { dryRun: "All" });
-        if (answer === undefined) return;
-        this.#tried = true;
-        put(this.#consequences, consequencesOf(answer));
-        const set = submitButton("Set the SLO");
-        put(
-            this.#dialog.buttons,
-            button("Back", () => this.#changed()),
-            set,
-        );
-        set.focus();
-    }
-
-    /** @param {Values} values */
-    async #set(values) {
-        const reason = this.#reason.read();
-        if (reason === null) return;
-        const answer = await this.#send(values, { reason });
-        if (answer === undefined) return;
-        this.#dialog.close();
-        this.#shell.done(`The SLO is set: ${target(answer.target_ppm)}, generation ${answer.generation}.`);
-        this.#shell.refresh();
     }
 
     /**
@@ -247,9 +205,9 @@ class SloForm {
         const theirs = valuesOf(found.value);
         const before = this.#base.value && valuesOf(this.#base.value);
         const differ = this.#fields.filter(({ name }) => theirs[name] !== mine[name]);
-        this.#changed();
+        this.#run.changed();
         put(
-            this.#consequences,
+            this.#run.consequences,
             el(
                 "div",
                 { class: "problem" },
@@ -291,8 +249,8 @@ class SloForm {
     /** @param {Read} theirs */
     #keep(theirs) {
         this.#base = theirs;
-        this.#changed();
-        this.#submit();
+        this.#run.changed();
+        this.#run.submit();
     }
 }
 
@@ -307,19 +265,11 @@ function valuesOf(slo) {
 
 /** @param {SloSet} answer */
 function consequencesOf({ recommended, transition, published }) {
-    return el(
-        "div",
-        { class: "problem problem-info" },
-        icon("info"),
-        el(
-            "div",
-            {},
-            el("strong", { text: "Consequences" }),
-            el("p", { text: recommendedText(recommended) }),
-            transition && el("p", { text: sentence(transition.text) }),
-            el("p", { class: "hint", text: publishedText(published) }),
-        ),
-    );
+    return [
+        el("p", { text: recommendedText(recommended) }),
+        transition && el("p", { text: sentence(transition.text) }),
+        el("p", { class: "hint", text: publishedText(published) }),
+    ];
 }
 
 /** @param {SloSet["recommended"]} recommended */

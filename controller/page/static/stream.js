@@ -87,7 +87,10 @@ export class Stream {
             budget: new BudgetChart(),
             bound: new BoundChart(zoomed),
             late: new LateChart(zoomed),
-            heatmap: new Heatmap(),
+            heatmap: new Heatmap((name, withoutMs) => {
+                this.#tabs.show("now");
+                this.#parts.curve.showPartition(name, withoutMs);
+            }),
             lost: new LostPanel(),
             rollouts: new RolloutPanel(this.#path, this.#shell),
             steering: new SteeringPanel(this.#path, this.#shell),
@@ -163,6 +166,8 @@ export class Stream {
         const answer = (name, parameters = {}) => get(query(`${this.#path}/${name}`, parameters), signal);
         /** @type {(ms: number | null) => Promise<Preview | null>} */
         const preview = (ms) => (ms === null ? Promise.resolve(null) : answer("preview", { bound_ms: ms }));
+        /** @type {Promise<History>} */
+        const charted = answer("history", { ...span, points: POINTS });
         return [
             this.#part([], async () => {
                 const bounds = [status.in_use_bound_ms, nextBoundOf(status)];
@@ -184,8 +189,7 @@ export class Stream {
                 lost.show([first, ...(await Promise.all(more))]);
             }),
             this.#part([bound, late], async () => {
-                /** @type {History} */
-                const history = await answer("history", { ...span, points: POINTS });
+                const history = await charted;
                 bound.show(history);
                 late.show(history);
                 this.#noteSpan(history, status.evidence.to_us);
@@ -195,7 +199,7 @@ export class Stream {
                     answer("heatmap", { ...span, slots: HEAT_SLOTS, limit: HEAT_ROWS }),
                     answer("partitions", { limit: MAX_PARTITIONS }),
                 ]);
-                heatmap.show(map, partitions);
+                heatmap.show(map, partitions, await charted.catch(() => map));
             }),
         ];
     }

@@ -1,7 +1,8 @@
 // A chart over time: axes, gaps, a readout that keyboards move too, and a table of the same figures.
 
+import { boundTicks } from "./curve_scales.js";
 import { el, figures, put, say } from "./dom.js";
-import { AXIS_WIDTH, axis, hatchGaps, swatch, timeAxis } from "./drawing.js";
+import { AXIS_WIDTH, axis, hatchGaps, moveCursor, RIGHT, swatch, TIME_CURSOR, timeAxis } from "./drawing.js";
 import { moment } from "./format.js";
 import { colour, onTheme } from "./theme.js";
 
@@ -36,6 +37,8 @@ import { colour, onTheme } from "./theme.js";
  * @property {(slots: S[], max: number) => [number, number]} yRange
  * @property {(value: number) => string} yValues
  * @property {number[]} [yIncrements]
+ * @property {(slots: S[]) => number | null} [bend] Up to where the vertical scale is even before it is logarithmic;
+ * null where it is even throughout.
  * @property {number} height
  * @property {(plot: uPlot, history: Charted<S>) => void} [over] Draws over the series.
  * @property {(history: Charted<S>) => string} label The chart in words.
@@ -43,6 +46,8 @@ import { colour, onTheme } from "./theme.js";
  */
 
 const TABLE_ROWS = 500;
+/** Room for a label of a logarithmic scale, in pixels. */
+const LABEL_HEIGHT = 24;
 /** A shorter drag is a click, in pixels. */
 const MIN_DRAG = 8;
 
@@ -57,6 +62,8 @@ export class TimeChart {
     #plot = null;
     /** @type {Charted<S> | null} */
     #history = null;
+    /** @type {number | null} */
+    #bend = null;
     #readout = el("div", { class: "readout" });
     #place = el("div", { class: "plot", tabindex: "0", role: "img" });
     #table;
@@ -77,7 +84,7 @@ export class TimeChart {
         put(card.body, this.#readout, this.#place, this.#table);
         put(this.#readout, this.#time, this.#legend());
         this.#place.addEventListener("keydown", (event) => this.#onKey(event));
-        this.#place.addEventListener("blur", () => this.#plot?.setCursor({ left: -10, top: -10 }));
+        this.#place.addEventListener("blur", () => this.#plot && moveCursor(this.#plot, null));
         this.#resize.observe(this.#place);
     }
 
@@ -88,8 +95,12 @@ export class TimeChart {
     show(history) {
         this.#card.loaded();
         this.#history = history;
-        if (this.#plot === null) this.#build();
-        else {
+        const bend = this.#options.bend?.(history.slots) ?? null;
+        // A plot keeps the kind of its scale.
+        if (this.#plot === null || bend !== this.#bend) {
+            this.#bend = bend;
+            this.#build();
+        } else {
             this.#plot.setData(this.#data());
             this.#read(this.#plot.cursor.idx);
         }
@@ -124,17 +135,20 @@ export class TimeChart {
                 width: Math.max(this.#place.clientWidth, 200),
                 height,
                 ms: 1e-3,
-                padding: [14, 24, 0, 0],
+                padding: [14, RIGHT, 0, 0],
                 legend: { show: false },
                 cursor: {
                     y: false,
                     drag: { setScale: false, x: zoomed !== undefined, y: false },
-                    ...(zoomed ? { sync: { key: "time" } } : {}),
+                    ...(zoomed ? { sync: { key: TIME_CURSOR } } : {}),
                     points: { size: 7 },
                 },
                 scales: {
                     x: { time: true, range: () => this.#spanS() },
-                    y: { range: (_plot, _min, max) => yRange(this.#slots, max) },
+                    y: {
+                        range: (_plot, _min, max) => yRange(this.#slots, max),
+                        ...(this.#bend !== null && { distr: 4, asinh: this.#bend }),
+                    },
                 },
                 axes: [
                     timeAxis(),
@@ -143,6 +157,11 @@ export class TimeChart {
                         size: AXIS_WIDTH,
                         values: (_plot, splits) => splits.map(yValues),
                         ...(yIncrements ? { incrs: yIncrements } : {}),
+                        ...(this.#bend !== null && {
+                            splits: (plot) =>
+                                boundTicks(plot.scales.y.max ?? 0, (ms) => plot.valToPos(ms, "y"), LABEL_HEIGHT),
+                            filter: (_plot, splits) => splits,
+                        }),
                     },
                 ],
                 series: [
@@ -227,7 +246,7 @@ export class TimeChart {
         event.stopPropagation();
         const index = Math.min(Math.max(next, 0), last);
         this.#readout.setAttribute("aria-live", "polite");
-        this.#plot.setCursor({ left: this.#plot.valToPos(this.#plot.data[0][index], "x"), top: 10 });
+        moveCursor(this.#plot, this.#plot.valToPos(this.#plot.data[0][index], "x"));
     }
 
     /** @param {boolean} shown */

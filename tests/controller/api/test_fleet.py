@@ -85,6 +85,7 @@ def test_a_row_says_what_the_status_of_the_stream_says(fleet: Controller) -> Non
     row = next(row for row in page(fleet)["streams"] if row["stream"] == "b")
     status = fleet.http.get("/v1/jobs/shop-1/streams/b").json()
     assert row["budget_remaining_ppm"] == status["budget"]["remaining_ppm"]
+    assert row["budget_course_ppm"] == [row["budget_remaining_ppm"]]
     assert (row["window_min_ppm"], row["window_max_ppm"]) == (
         status["budget"]["min_ppm"],
         status["budget"]["max_ppm"],

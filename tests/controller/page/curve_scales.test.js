@@ -75,3 +75,10 @@ test("labels are in order and far enough apart, and the target always has one", 
     );
     assert.ok(bounds.includes(0) && bounds.includes(60_000));
 });
+
+test("the point at the pointer is the nearest on the scale, not in milliseconds", () => {
+    const scale = { maxMs: 69_000, bendMs: 1_000 };
+    assert.equal(scales.nearestPoint(CURVE.points, 30_000, scale)?.bound_ms, 60_000);
+    assert.equal(scales.nearestPoint(CURVE.points, 1_000, scale)?.bound_ms, 0);
+    assert.equal(scales.nearestPoint([], 1_000, scale), undefined);
+});

@@ -43,6 +43,11 @@ def ask(shown: Shown, path: str, **parameters: Any) -> dict[str, Any]:
     return body
 
 
+def _seconds(clock: str) -> int:
+    hours, minutes, seconds = clock[:8].split(":")
+    return (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
+
+
 def slider_ms(page: Page) -> int:
     return int(page.get_by_role("slider").get_attribute("aria-valuenow") or "-1")
 
@@ -54,7 +59,7 @@ def test_every_card_is_there_and_none_failed(browser: Browser, shown: Shown) -> 
             expect(page.get_by_role("region", name=name, exact=True)).to_be_visible()
         expect(page.locator(".part-error")).to_have_count(0)
         panels = 2 + any(point["state_rows"] is not None for point in ask(shown, "/curve")["points"])
-        expect(page.locator("canvas")).to_have_count(panels + 4)
+        expect(page.locator("canvas")).to_have_count(panels + 5)
         watched.assert_no_errors()
 
 
@@ -155,7 +160,8 @@ def test_dragging_shows_what_the_bound_does_before_it_is_let_go(browser: Browser
         body = ask(shown, "/preview", bound_ms=dragged)
         expect(page.locator(".preview-words")).to_contain_text(body["text"][1:60])
         expect(page.locator(".bubble strong")).to_have_text(re.compile(r"^[\d.]+ s$"))
-        expect(page.locator(".bubble span")).to_have_text(page.locator(".preview .figure").first.inner_text())
+        admitted = page.locator(".preview .figure").first.inner_text()
+        expect(page.locator(".bubble span").first).to_have_text(f"{admitted} admitted")
         page.mouse.up()
         assert slider_ms(page) == dragged
         watched.assert_no_errors()
@@ -272,6 +278,23 @@ def test_the_gap_is_hatched_where_nothing_was_reported(browser: Browser, shown: 
         assert plain <= 1
 
 
+def test_the_heat_map_stands_under_the_charts_moment_by_moment(browser: Browser, shown: Shown) -> None:
+    places = """() => ['.panel-bound .u-over', '.panel-late .u-over', '.heat-frame', '.time-strip .u-over']
+        .map((one) => document.querySelector(one).getBoundingClientRect())
+        .map((box) => [box.left, box.width])"""
+    with watched_page(browser, shown.url) as watched:
+        page = open_stream(watched)
+        for width in (WIDE, NARROW):
+            page.set_viewport_size({"width": width, "height": 900})
+            if width == NARROW:
+                page.get_by_role("button", name="History", exact=True).click()
+            # The charts follow the new width in the next frame.
+            page.wait_for_function(
+                f"((found) => found.every((one) => `${{one}}` === `${{found[0]}}`))(({places})())"
+            )
+        watched.assert_no_errors()
+
+
 def test_charts_are_read_by_keyboard(browser: Browser, shown: Shown) -> None:
     with watched_page(browser, shown.url) as watched:
         page = open_stream(watched)
@@ -287,10 +310,16 @@ def test_charts_are_read_by_keyboard(browser: Browser, shown: Shown) -> None:
         assert time.text_content() != last
         page.keyboard.press("Home")
         expect(card.locator(".readout-value").first).to_have_text("no data")
+        late = page.locator(".panel-late .readout-time")
+        expect(late).to_have_text(time.inner_text())
         heat = page.get_by_role("region", name="Partitions: what their rows needed", exact=True)
         heat.locator(".heat-frame").focus()
         page.keyboard.press("ArrowDown")
         expect(heat.locator(".readout").last).to_have_text(re.compile(r"^\d+ at \d\d:\d\d:\d\d: "))
+        expect(heat.locator(".heat-cursor")).to_be_visible()
+        read = heat.locator(".readout").last.inner_text()
+        # Slots of the charts and of the heat map differ in width.
+        assert abs(_seconds(late.inner_text()) - _seconds(read.split(" at ")[1])) <= 60
         watched.assert_no_errors()
 
 
@@ -305,6 +334,33 @@ def test_the_partition_that_costs_most_comes_first_with_what_it_costs(browser: B
         expect(heat.locator(".heat-names li").first).to_contain_text("skewed")
         heat.get_by_role("button", name="As a table").click()
         expect(heat.get_by_role("row", name=re.compile("^7 "))).to_contain_text("skewed")
+        watched.assert_no_errors()
+
+
+def test_a_partition_of_the_table_is_laid_over_the_curve_and_the_pointer_reads_both(
+    browser: Browser, shown: Shown
+) -> None:
+    with watched_page(browser, shown.url) as watched:
+        page = open_stream(watched)
+        heat = page.get_by_role("region", name="Partitions: what their rows needed", exact=True)
+        heat.get_by_role("button", name="As a table").click()
+        heat.get_by_role("button", name="7", exact=True).click()
+        card = page.locator(".panel-curve")
+        expect(card.locator(".readout")).to_contain_text("partition 7; without it the bound is ")
+        hide = card.get_by_role("button", name="Hide partition 7")
+        expect(hide).to_be_focused()
+        plots = card.locator(".curve-plots")
+        box = plots.bounding_box()
+        assert box is not None
+        plots.hover(position={"x": box["width"] * 0.3, "y": box["height"] * 0.5})
+        reading = card.locator(".reading")
+        expect(reading).to_contain_text("of the partition")
+        shown_point = reading.inner_text()
+        assert re.search(r"% admitted\s+mean latency \S+ ", shown_point), shown_point
+        hide.press("Enter")
+        expect(hide).to_have_count(0)
+        expect(page.get_by_role("slider")).to_be_focused()
+        expect(page.locator(".bubble")).to_contain_text("mean latency")
         watched.assert_no_errors()
 
 
