@@ -53,7 +53,7 @@ def run_until_learned(job: LiveJob, pairs: int = 0) -> None:
         write_batch(folder, number, [Row(100 * number + k, k % 2, now_us - 200_000 * k) for k in range(20)])
         query.processAllAvailable()
         learned = live.learned(str(query.runId)).get(STREAM)
-        return learned is not None and learned.arrays["rules.pairs"] > pairs
+        return learned is not None and bool(learned.arrays["rules.pairs"] > pairs)
 
     try:
         until(has_learned, query)
