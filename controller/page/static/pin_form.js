@@ -14,14 +14,14 @@ const MAX_REASON = 1_000;
 /**
  * Return the button that pins a stream or takes its pin away; a pin on more than it is not changed here.
  * @param {string} path
- * @param {StreamStatus} status
+ * @param {StreamStatus["pin"]} pin
+ * @param {() => StreamStatus} now Returns the newest status.
  * @param {Shell} shell
  */
-export function pinButton(path, status, shell) {
-    const { pin } = status;
+export function pinButton(path, pin, now, shell) {
     if (pin !== null && pin.scope !== "stream") return el("span", { class: "dim", text: `on the whole ${pin.scope}` });
     const label = pin === null ? "Pin …" : "Take the pin away …";
-    return shell.caller.button(label, () => openPinForm(path, status, shell), { class: "button small" });
+    return shell.caller.button(label, () => openPinForm(path, now(), shell), { class: "button small" });
 }
 
 /**

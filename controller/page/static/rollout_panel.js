@@ -19,6 +19,8 @@ export class RolloutPanel {
     node = this.#card.node;
     #path;
     #shell;
+    /** What is drawn: buttons are left in place while nothing has changed, so that no click is lost. */
+    #drawn = "";
 
     /**
      * @param {string} path
@@ -35,9 +37,13 @@ export class RolloutPanel {
      */
     show({ rollouts: [newest, ...older] }, status) {
         this.#card.loaded();
+        const steps = pathOf(status, newest);
+        const drawn = JSON.stringify([newest, older, steps, this.#shell.caller.whyNot]);
+        if (drawn === this.#drawn) return;
+        this.#drawn = drawn;
         put(
             this.#card.body,
-            stepper(pathOf(status, newest)),
+            stepper(steps),
             newest
                 ? this.#newest(newest)
                 : el("p", {

@@ -19,6 +19,10 @@ export class SteeringPanel {
     node = this.#card.node;
     #path;
     #shell;
+    /** What is drawn: buttons are left in place while nothing has changed, so that no click is lost. */
+    #drawn = "";
+    /** @type {StreamStatus | null} */
+    #status = null;
 
     /**
      * @param {string} path
@@ -35,27 +39,31 @@ export class SteeringPanel {
      */
     show(policy, status) {
         this.#card.loaded();
+        this.#status = status;
         const paused = status.conditions.some((one) => one.type === "Paused");
+        const drawn = JSON.stringify([policy, status.slo, status.pin, paused, this.#shell.caller.whyNot]);
+        if (drawn === this.#drawn) return;
+        this.#drawn = drawn;
         put(
             this.#card.body,
             el(
                 "dl",
                 { class: "steering" },
                 this.#row("SLO", sloText(status), "", this.#sloButton(status)),
-                this.#row("Mode", policy.mode, MODES[policy.mode], this.#change("mode", "Change the mode …", status)),
-                this.#row("Limits", limitsText(policy), "", this.#change("limits", "Change the limits …", status)),
+                this.#row("Mode", policy.mode, MODES[policy.mode], this.#change("mode", "Change the mode …")),
+                this.#row("Limits", limitsText(policy), "", this.#change("limits", "Change the limits …")),
                 this.#row(
                     "Approval",
                     policyWord(policy.approval),
                     "",
-                    this.#change("approval", "Change the approval …", status),
+                    this.#change("approval", "Change the approval …"),
                 ),
                 this.#row("Rollouts", paused ? "paused" : "on", "", pauseButton(this.#path, paused, this.#shell)),
                 this.#row(
                     "Pin",
                     status.pin ? `to ${status.pin.to === "Off" ? "its own bound" : "its ceiling"}` : "none",
                     status.pin?.reason ?? "",
-                    pinButton(this.#path, status, this.#shell),
+                    pinButton(this.#path, status.pin, () => this.#status ?? status, this.#shell),
                 ),
             ),
         );
@@ -90,12 +98,11 @@ export class SteeringPanel {
     /**
      * @param {PolicyPart} part
      * @param {string} label
-     * @param {StreamStatus} status
      */
-    #change(part, label, status) {
+    #change(part, label) {
         return this.#shell.caller.button(
             "Change …",
-            () => openPolicyForm(this.#path, part, status.in_use_bound_ms, this.#shell),
+            () => openPolicyForm(this.#path, part, this.#status?.in_use_bound_ms ?? null, this.#shell),
             { class: "button small", "aria-label": label },
         );
     }
