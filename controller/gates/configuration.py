@@ -46,7 +46,7 @@ class _Described(BaseModel):
 
 
 class WebhookGate(_Described):
-    """A service that is told of the rollout and answers by its HTTP status."""
+    """A service that gets the rollout and answers by its HTTP status."""
 
     webhook: _Address
     """Where the rollout is posted to."""

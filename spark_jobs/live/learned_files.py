@@ -58,7 +58,8 @@ class LearnedFiles:
 
     def write(self, learned: Mapping[str, Learned]) -> None:
         """Write what is new of these streams."""
-        for stream, packed in {stream: each.packed() for stream, each in learned.items()}.items():
+        for stream, each in learned.items():
+            packed = each.packed()
             if self._written.get(stream) == packed:
                 continue
             try:

@@ -111,10 +111,10 @@ def test_a_narrowing_is_published_as_soon_as_its_gate_says_yes_and_nobody_is_ask
     assert job.published()["bound_ms"] == published["to_bound_ms"] < before_ms
     (message,) = webhook.messages
     assert (message["gate"], message["phase"]) == ("calendar", "publish")
-    told = message["rollout"]
-    assert (told["job"], told["stream"], told["id"]) == ("job", "stream", published["id"])
-    assert (told["from_bound_ms"], told["to_bound_ms"]) == (before_ms, published["to_bound_ms"])
-    assert told["predicted"] == published["predicted"]
+    sent = message["rollout"]
+    assert (sent["job"], sent["stream"], sent["id"]) == ("job", "stream", published["id"])
+    assert (sent["from_bound_ms"], sent["to_bound_ms"]) == (before_ms, published["to_bound_ms"])
+    assert sent["predicted"] == published["predicted"]
     assert [event["reason"] for event in job.events("GateAnswered")] == [
         "the outside gate calendar says yes before it is published: 200: frozen until Monday",
         "the outside gate calendar says no before it is published: 403: frozen until Monday",
