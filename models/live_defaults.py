@@ -78,14 +78,17 @@ Chosen: a hundred windows. It limits the memory that one row of a wrong clock ca
 RECENT_TRIGGERS = 16
 """Triggers over which the pace of late rows is measured. Chosen: more only refines paces below 1 in 16."""
 
-LONGEST_HOLD_SPANS = 10.0
-"""Minimum time for which missing rows are waited for, in spans, while a stream is young."""
+LONGEST_HOLD_SPANS = 6.0
+"""Minimum time for which missing rows are waited for, in spans, while a stream is young.
 
-LONGEST_HOLD_SPANS_AFTER_STOP = 4.0
+Measured on stalls of up to four windows: with 10 they were held no better, and the first rest of most partitions cost
+three times the latency.
+"""
+
+LONGEST_HOLD_SPANS_AFTER_STOP = 3.0
 """The same once a partition has stopped: been silent for longer than that, so that its rows were not late but none.
 
-Chosen: a stall of four windows is still held. Fewer let more stalls go, more wait longer at each shift of partitions
-that rest and return.
+Chosen: half. Fewer let more stalls go, more wait longer at each shift of partitions that rest and return.
 """
 
 LONGEST_HOLD_MARGIN = 1.25

@@ -2,8 +2,10 @@
 
 For each price: the family (memory and hold) with the lowest cost so far, which is latency plus losses at that price.
 Among the prices: the one with the lowest latency that the budget allows. Losses so far, and those that the rule would
-add if it goes on as before, must fit into the budget of that time, less a margin. The losses of all rules on all
-arrivals are known, so no feedback loop has to correct its own error.
+add if it goes on as before, must fit into the budget of that time, less a margin. Windows that end at one point between
+two triggers close at few different ages, so the next dearer price may spend several times as much: then the two take
+turns, each for a span, in the proportion that spends the budget. The losses of all rules on all arrivals are known, so
+no feedback loop has to correct its own error.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from tidemark.models.live_defaults import (
 )
 from tidemark.models.policies.ages import Float64s
 from tidemark.models.policies.learned import Arrays, checked
-from tidemark.models.policies.rules import FAMILIES
+from tidemark.models.policies.rules import FAMILIES, NEVER_HOLDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Account:
     """What each rule will also have lost if the missing rows come, shape (rules,)."""
     mass_a_key: float
     """Mean number of pairs per key (1 for windows)."""
+    keys_ahead: Float64s
+    """How many keys each rule has closed that the policy itself has not, shape (rules,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +102,11 @@ class RuleChooser:
         self._clump_from = np.zeros(rules)
         self._clump_us: int | None = None
         self._within_us: int | None = None
-        prior = np.where(np.arange(FAMILIES) % 2 == 0, HOLD_PRIOR_KEYS, 0.0)
+        prior = np.where(NEVER_HOLDS, HOLD_PRIOR_KEYS, 0.0)
         self._prior_keys = np.repeat(prior, len(PRICES))
+        self._turn_us: int | None = None
+        self._turns_due = 0.0
+        self._dearer = False
 
     def choose(self, now_us: int, account: Account, waited: Float64s) -> RuleChoice:
         """Return the rule to follow.
@@ -120,7 +127,8 @@ class RuleChooser:
             # A burst overdraws the account for a while; reacting during it would wait for it twice.
             fits = self._fits(account, best, REPAY_IN_GRACE, careful=False)
         if fits.any():
-            rule, within_budget = int(best[np.flatnonzero(fits)[-1]]), True
+            rules = best[np.flatnonzero(fits)[-1] :][:2]
+            rule, within_budget = int(rules[-1 if self._takes_turn(now_us, account, rules) else 0]), True
         else:
             rule, within_budget = self._repaying(account, best), False
         return RuleChoice(rule, account.lost / max(allowed, 1e-9), within_budget)
@@ -180,6 +188,48 @@ class RuleChooser:
         saving = np.flatnonzero(pace <= SPENT_WHEN_OVERDRAWN * self._share)
         return int(rules[saving[-1] if len(saving) else pace.argmin()])
 
+    def _takes_turn(self, now_us: int, account: Account, rules: NDArray[np.intp]) -> bool:
+        """Return whether the second of two rules, which spends too much all the time, is followed in this span.
+
+        Following it closes at once what it has closed before: so many keys are its turn.
+        """
+        if len(rules) < 2:
+            return False
+        if self._turn_us is not None and now_us - self._turn_us < self._span_us:
+            return self._dearer
+        self._turn_us = now_us
+        allowed = self._allowed(account, REPAY_SHARE)
+        foreseen = self._foreseen(account, rules, REPAY_SHARE, careful=False) + self._unfamiliar(
+            account, rules
+        )
+        share = (allowed - foreseen[0]) / max(foreseen[1] - foreseen[0], 1e-9)
+        self._turns_due += min(max(share, 0.0), 1.0)
+        dearer = rules[1:]
+        keys = 1 + float(account.keys_ahead[dearer[0]])
+        at_once = max(self._pace(account, dearer)[0] * keys * account.mass_a_key, self._clumps(dearer)[0])
+        room = allowed - self._share * REPAY_SHARE * account.mass - account.lost
+        self._dearer = self._turns_due >= 1 and at_once + self._unfamiliar(account, dearer)[0] <= room
+        # Turns that could not be taken are not saved up.
+        self._turns_due = self._turns_due - keys if self._dearer else min(self._turns_due, 1.0)
+        return self._dearer
+
+    def _clumps(self, rules: NDArray[np.intp]) -> Float64s:
+        """Return the largest loss of each rule within a span, shape (rules,)."""
+        clumps: Float64s = np.maximum(self._clump, self._seen - self._clump_from)[rules]
+        return clumps
+
+    def _unfamiliar(self, account: Account, rules: NDArray[np.intp]) -> Float64s:
+        """Return what each rule is assumed to spend by its price before it is known, shape (rules,)."""
+        spent: Float64s = (
+            FAMILIARITY_KEYS * self._price[rules] * self._share * account.mass_a_key * REPAY_SHARE
+        )
+        return spent
+
+    def _allowed(self, account: Account, repay: float) -> float:
+        """Return what may be lost by the time when the mass has grown by ``repay``."""
+        budget = self._share * account.mass
+        return float(budget * (1 + repay) - BUDGET_DEVIATIONS * np.sqrt(budget))
+
     def _pace(self, account: Account, rules: NDArray[np.intp]) -> Float64s:
         """Return the share of the mass that each rule loses, recently or in all, whichever is worse, shape (rules,)."""
         ever = account.lost_by_rule[rules] / max(account.mass, 1)
@@ -198,12 +248,9 @@ class RuleChooser:
         ahead = repay * account.mass
         foreseen = account.lost + self._pace(account, rules) * ahead
         if careful:
-            clump = np.maximum(self._clump, self._seen - self._clump_from)[rules]
-            foreseen = np.maximum(foreseen, account.lost + CLUMP_SHARE * clump + self._share * ahead)
-            # Before a rule is known, it is assumed to spend as its price says.
-            foreseen = (
-                foreseen + FAMILIARITY_KEYS * self._price[rules] * self._share * account.mass_a_key * repay
-            )
+            clump = CLUMP_SHARE * self._clumps(rules)
+            foreseen = np.maximum(foreseen, account.lost + clump + self._share * ahead)
+            foreseen = foreseen + self._unfamiliar(account, rules)
         return foreseen
 
     def _fits(
@@ -215,7 +262,6 @@ class RuleChooser:
         careful: bool,
     ) -> NDArray[np.bool_]:
         """Return whether the budget allows each rule, shape (rules,)."""
-        budget = self._share * account.mass
-        allowed = budget * (1 + repay) - BUDGET_DEVIATIONS * np.sqrt(budget)
-        fits: NDArray[np.bool_] = self._foreseen(account, rules, repay, careful=careful) <= allowed
+        foreseen = self._foreseen(account, rules, repay, careful=careful)
+        fits: NDArray[np.bool_] = foreseen <= self._allowed(account, repay)
         return fits

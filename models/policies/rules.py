@@ -8,7 +8,8 @@ A rule has a *price*, a *memory* and a *hold*:
 * the memory is the half-life of the straggler counts from which the rule predicts what a wait would save: it closes
   keys at the age where price and stragglers balance;
 * with the hold it also waits for rows that are missing (``missing``), at most as long as they are worth at its price
-  (a ski rental: it never costs more than twice what foresight would), and while they come in.
+  (a ski rental: it never costs more than twice what foresight would), and while they come in. With the *whole* hold it
+  waits as long as anything is waited for: who gives up on a stall that ends has both waited and lost the rows.
 """
 
 from __future__ import annotations
@@ -41,8 +42,13 @@ from tidemark.models.policies.stragglers import Stragglers
 _Bools = NDArray[np.bool_]
 
 _KINDS = 2  # keys whether or not rows of theirs were missing: without the hold, and with it
-FAMILIES = len(MEMORIES) * _KINDS
+_HOLDS = 3  # no hold, the hold for what the missing rows are worth, and the whole hold
+FAMILIES = len(MEMORIES) * _HOLDS
 """Pairs of a memory and a hold; rules are numbered by family first, then by price."""
+_HOLD_OF_FAMILY = np.arange(FAMILIES) % _HOLDS
+_MEMORY_OF_FAMILY = np.arange(FAMILIES) // _HOLDS
+NEVER_HOLDS = _HOLD_OF_FAMILY == 0
+"""Which families do not wait for missing rows, shape (families,)."""
 
 _FREE_US = np.iinfo(np.int64).max // 2
 """Where a rule that waits for nothing must stay: nowhere."""
@@ -92,8 +98,9 @@ class RuleSet:
         prices = len(PRICES)
         self.rules = FAMILIES * prices
         self._family = np.arange(self.rules) // prices
-        self._holds = self._family % _KINDS == 1
-        self._memory = self._family // _KINDS
+        self._holds = _HOLD_OF_FAMILY[self._family] > 0
+        self._holds_whole = _HOLD_OF_FAMILY[self._family] == _HOLDS - 1
+        self._memory = _MEMORY_OF_FAMILY[self._family]
         self.price: Float64s = np.tile(np.array(PRICES), FAMILIES)
         self._stragglers = Stragglers([span_triggers * m for m in MEMORIES], _KINDS, keys_per_trigger)
         self._decided: deque[tuple[int, Int64s]] = deque()
@@ -232,7 +239,7 @@ class RuleSet:
         rows_a_key = self.rows_a_key(elapsed)
         worth = 1 / (self.price * self._budget_share * rows_a_key)  # triggers a row
         # After the last straggler waiting only costs, so the ages beyond need not be looked at.
-        beyond = self._stragglers.late().reshape(FAMILIES, -1)
+        beyond = self._stragglers.late()[_MEMORY_OF_FAMILY, np.minimum(_HOLD_OF_FAMILY, 1)]
         cost = worth.reshape(FAMILIES, -1, 1) * beyond[:, None, :]
         cost += WAIT[ZERO : ZERO + beyond.shape[1]]
         best = cost.argmin(axis=2).ravel()
@@ -301,7 +308,8 @@ class RuleSet:
         coming = self._coming(now_us, candidates)
         holds = np.flatnonzero(self._holds)
         rule_worth = worth[holds, None]
-        waits = (short > 0) & (age <= self._age[holds, None] + rule_worth * short)
+        worth_it = (age <= self._age[holds, None] + rule_worth * short) | self._holds_whole[holds, None]
+        waits = (short > 0) & worth_it
         waits |= self._missed[candidates] & (rule_worth * coming > 1)
         waits &= age <= longest
         held = waits.any(axis=1)

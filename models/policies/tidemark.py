@@ -258,8 +258,14 @@ class Tidemark:
     def _account(self) -> Account:
         rules = self._rules
         pairs_a_key = rules.rows_a_key(self._elapsed)
+        ahead_us = np.maximum(rules.watermark_us - np.maximum(self._watermark_us, rules.done_us), 0)
+        ahead = ahead_us / self._setup.key_spacing_us
         if self._good_windows is None:
-            return Account(float(rules.pairs), float(self._late), rules.late, rules.at_stake, pairs_a_key)
+            return Account(
+                float(rules.pairs), float(self._late), rules.late, rules.at_stake, pairs_a_key, ahead
+            )
         missed = self._good_windows.missed()
         at_stake = rules.at_stake / pairs_a_key
-        return Account(float(self._good_windows.windows), float(missed[-1]), missed[:-1], at_stake, 1.0)
+        return Account(
+            float(self._good_windows.windows), float(missed[-1]), missed[:-1], at_stake, 1.0, ahead
+        )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tidemark.models.live_defaults import LONGEST_HOLD_SPANS, MEMORIES, PRICES, RECENT_TRIGGERS
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US
-from tidemark.models.policies.rules import FAMILIES, RuleSet
+from tidemark.models.policies.rules import FAMILIES, NEVER_HOLDS, RuleSet
 
 SECOND = 1_000_000
 DELAY_US = 2 * SECOND
@@ -21,7 +21,9 @@ SPAN = 10.0
 BUDGET = 0.01
 OFFSET_US = 300_000
 """Where batches lie on the grid of windows."""
-HOLDS = np.arange(FAMILIES * len(PRICES)) // len(PRICES) % 2 == 1
+HOLDS = ~np.repeat(NEVER_HOLDS, len(PRICES))
+WHOLE = np.repeat(np.arange(FAMILIES) % 3 == 2, len(PRICES))
+"""The rules that hold whatever the missing rows are worth."""
 
 Shortfall = Callable[[int, Int64s], NDArray[np.float64]]
 
@@ -195,8 +197,9 @@ def test_the_age_at_which_a_cheap_wait_closes_admits_the_rows_it_waits_for(lag: 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_without_missing_rows_the_hold_changes_nothing(seed: int) -> None:
-    marks = random_stream(seed, missing=False).rules.watermark_us.reshape(len(MEMORIES), 2, len(PRICES))
-    np.testing.assert_array_equal(marks[:, 0], marks[:, 1])
+    marks = random_stream(seed, missing=False).rules.watermark_us.reshape(len(MEMORIES), -1, len(PRICES))
+    for held in (marks[:, 1], marks[:, 2]):
+        np.testing.assert_array_equal(marks[:, 0], held)
 
 
 # -- holds ---------------------------------------------------------------------------------------------------
@@ -259,15 +262,16 @@ def test_a_hold_lasts_as_long_as_the_missing_rows_are_worth_and_no_longer(rows: 
     patient = value >= RECENT_TRIGGERS
     longest = LONGEST_HOLD_SPANS * SPAN
     limit = np.minimum(driven.rules._age + value * rows, longest)
-    fair = HOLDS & ~patient & (driven.rules._age > 2)
+    fair = HOLDS & ~WHOLE & ~patient & (driven.rules._age > 2)
     assert fair.sum() >= 9
     assert (last[fair] <= limit[fair] + 1e-6).all()
     assert (last[fair] > limit[fair] - 1.2).all(), "and not a trigger less"
     assert (last[~HOLDS] <= 5).all(), "a rule without the hold waits as for any key"
+    assert (last[WHOLE & (driven.rules._age > 2)] == longest).all(), "the whole hold asks for no worth"
 
 
 def test_no_hold_lasts_longer_than_the_longest_one() -> None:
-    """While a stream is young that is ten spans; nothing was seen to come later."""
+    """While a stream is young that is a fixed number of spans; nothing was seen to come later."""
     driven, ages = stalled(SILENT + 190, lambda _: 1e9)
     last = released(ages)
     old = HOLDS & (driven.rules._age > 2)
@@ -323,8 +327,8 @@ def test_the_outlook_tells_the_rule_by_family_and_price() -> None:
     rules = random_stream(1, missing=False).rules
     found = [rules.outlook(rule) for rule in range(rules.rules)]
     assert [one.price for one in found[: len(PRICES)]] == list(PRICES)
-    assert [one.holds for one in found[:: len(PRICES)]] == [False, True] * len(MEMORIES)
-    assert [one.memory for one in found[:: 2 * len(PRICES)]] == [SPAN * memory for memory in MEMORIES]
+    assert [one.holds for one in found[:: len(PRICES)]] == [False, True, True] * len(MEMORIES)
+    assert [one.memory for one in found[:: 3 * len(PRICES)]] == [SPAN * memory for memory in MEMORIES]
     assert all(one.age >= 0 and one.late_rows_a_key >= 0 for one in found)
 
 

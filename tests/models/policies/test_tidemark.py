@@ -230,7 +230,7 @@ def test_the_order_of_the_counts_of_a_batch_does_not_matter() -> None:
         found = [policy.decide(seen.now_us, seen.now_us + 2 * SECOND) for policy in (plain, mixed)]
         assert found[0] == found[1]
         decided.add(found[0].watermark_us)
-    assert len(decided) > 15
+    assert len(decided) > 10
 
 
 def test_a_row_of_a_sliding_window_or_a_session_is_decided_too() -> None:
