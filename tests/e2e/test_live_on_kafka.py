@@ -1,4 +1,4 @@
-"""Live on real Kafka: bursts over eight partitions, paced arrivals, a processing-time trigger, a real controller.
+"""Live on real Kafka: bursts and a joint stall, paced arrivals, a processing-time trigger, a real controller.
 
 What the job did is put beside ``tidemark backtest --mode live`` on the very same arrivals: the rows of each batch, as
 the tap saw them, at the wall time at which the batch was triggered.
@@ -10,7 +10,7 @@ import bisect
 import itertools
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from numpy.typing import NDArray
 from pyspark.sql import functions as F
 
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
@@ -39,6 +40,7 @@ from support.kafka import new_topic
 from support.live_streams import offset_log
 from support.patience import PATIENCE_S, until
 from support.policies import at_once
+from support.synthetic import fifo
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.soak]
 
+Float64s = NDArray[np.float64]
+Kind = Callable[[Float64s, NDArray[np.int64], np.random.Generator], Float64s]
 SECOND = 1_000_000
 TRIGGERS_US = (3 * SECOND, 12 * SECOND)
 """The second one for a machine that is too busy for the first."""
@@ -54,14 +58,29 @@ PARTITIONS = 8
 TARGET_PPM = 990_000
 
 
-def _bursts(path: Path, seconds: int, rate: int = 100) -> None:
-    """Write a trace whose rows come half a second late, and every 40 s for 6 s of event time up to 12 s late."""
-    rng = np.random.default_rng(4)
-    event_s = np.sort(rng.uniform(0, seconds, seconds * rate))
+def _bursts(event_s: Float64s, partition: NDArray[np.int64], rng: np.random.Generator) -> Float64s:
+    """Return arrivals a third of a second late, and every 40 s for 6 s of event time up to 12 s late."""
     delay_s = rng.exponential(0.3, len(event_s))
     burst = event_s % 40 > 34
     delay_s[burst] += rng.uniform(4, 12, burst.sum())
-    arrival_s = event_s + delay_s
+    return event_s + delay_s
+
+
+def _joint_stall(event_s: Float64s, partition: NDArray[np.int64], rng: np.random.Generator) -> Float64s:
+    """Return arrivals a third of a second late; three of the partitions stop from 62 s to 87 s, queues of their own."""
+    arrival_s = event_s + rng.exponential(0.3, len(event_s))
+    for queue in range(3):
+        queued = partition == queue
+        arrival_s[queued] = fifo(arrival_s[queued], np.array([[62.0, 87.0]]))
+    return arrival_s
+
+
+def _write(path: Path, kind: Kind, seconds: int, rate: int = 100) -> None:
+    """Write a trace of a kind."""
+    rng = np.random.default_rng(4)
+    event_s = np.sort(rng.uniform(0, seconds, seconds * rate))
+    partition = rng.integers(0, PARTITIONS, len(event_s))
+    arrival_s = kind(event_s, partition, rng)
     order = np.argsort(arrival_s, kind="stable")
     pq.write_table(
         pa.table(
@@ -69,7 +88,7 @@ def _bursts(path: Path, seconds: int, rate: int = 100) -> None:
                 "seq": np.arange(len(order)),
                 "event_time_us": np.rint(event_s[order] * SECOND).astype(np.int64),
                 "arrival_time_us": np.rint(arrival_s[order] * SECOND).astype(np.int64),
-                "partition": rng.integers(0, PARTITIONS, len(order)).astype(str),
+                "partition": partition[order].astype(str),
             }
         ),
         path,
@@ -205,10 +224,12 @@ class _Compared:
         return abs(self.late - self.expected_late) <= self.max_rows and int(self.apart.max()) <= 1
 
 
-def _compared(spark: SparkSession, kafka: KafkaBroker, folder: Path, trigger_us: int) -> _Compared:
+def _compared(
+    spark: SparkSession, kafka: KafkaBroker, folder: Path, trigger_us: int, kind: Kind
+) -> _Compared:
     folder.mkdir()
     topic, body = new_topic(kafka, PARTITIONS), _Kept()
-    _bursts(folder / "trace.parquet", 130)
+    _write(folder / "trace.parquet", kind, 130)
     with _controller(folder / "controller") as controller:
         query = _start(spark, kafka, topic, folder, controller.url, body, trigger_us)
         try:
@@ -266,14 +287,15 @@ def _compared(spark: SparkSession, kafka: KafkaBroker, folder: Path, trigger_us:
     )
 
 
-def test_on_a_burst_live_loses_and_closes_what_the_backtest_said_to_within_one_batch(
-    kafka_spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
+@pytest.mark.parametrize("kind", [_bursts, _joint_stall])
+def test_live_loses_and_closes_what_the_backtest_said_to_within_one_batch(
+    kafka_spark: SparkSession, kafka: KafkaBroker, tmp_path: Path, kind: Kind
 ) -> None:
     """The backtest has a batch at each trigger; where the machine has not kept up, the trigger was too short for it."""
     first, second = TRIGGERS_US
-    ran = _compared(kafka_spark, kafka, tmp_path / "first", first)
+    ran = _compared(kafka_spark, kafka, tmp_path / "first", first, kind)
     if not (ran.agree or ran.kept_up):
-        ran = _compared(kafka_spark, kafka, tmp_path / "second", second)
+        ran = _compared(kafka_spark, kafka, tmp_path / "second", second, kind)
     assert abs(ran.late - ran.expected_late) <= ran.max_rows
     assert ran.apart.max() <= 1
 
