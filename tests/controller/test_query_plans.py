@@ -36,6 +36,7 @@ from tidemark.controller.stream_state.views import stream_status
 from tidemark.models.retention import Retention
 from tidemark.models.slo import Slo
 
+from support.empty_store import put_sqlite
 from support.full_store import END_US, Filling, fill, report_of
 from support.steered_stream import report_under, steer
 
@@ -67,11 +68,10 @@ class Turns:
 
     def __init__(self, folder: Path, days: int) -> None:
         self.now_us = END_US + 400_000
-        self.service: Service = make_service(
-            Settings(database_url=f"sqlite:///{folder}/t.db"), lambda: self.now_us
-        )
+        url = f"sqlite:///{folder}/t.db"
+        put_sqlite(url)
+        self.service: Service = make_service(Settings(database_url=url), lambda: self.now_us)
         self.database = self.service.database
-        self.database.migrate()
         self.filling = Filling(
             streams=STREAMS, full=STREAMS, partitions=2, days=0, full_days=days, trigger_us=60_000_000
         )

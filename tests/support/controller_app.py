@@ -9,9 +9,12 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 import httpx
+import pytest
 from fastapi import FastAPI
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 from sqlalchemy import select
 
+from tidemark.controller import app as controller_app
 from tidemark.controller.app import create_app
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.loop import Tick, run_once
@@ -43,15 +46,34 @@ def make_app(
     """
     share_statements()
     put_sqlite(settings.database_url)
-    app = create_app(settings, clock, steady)
-    app.router.routes[:] = _first_app().router.routes
-    app.openapi = _first_app().openapi  # type: ignore[method-assign]  # FastAPI's documented way
+    first = _first_app()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            controller_app, "_add_routes", lambda app: app.router.routes.extend(first.router.routes)
+        )
+        app = create_app(settings, clock, steady)
+    app.openapi = first.openapi  # type: ignore[method-assign]  # FastAPI's documented way
     return app
 
 
 @functools.cache
 def _first_app() -> FastAPI:
-    return create_app(Settings(database_url="sqlite:///never-opened.db"))
+    return create_app(GivenSettings(database_url="sqlite:///never-opened.db"))
+
+
+class GivenSettings(Settings):
+    """Settings that are not looked for in the environment, which takes as long as all else of a controller."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003  # the names are pydantic's
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
 
 
 class ManualClock:
@@ -77,7 +99,7 @@ class Controller:
             "reports_per_second": 0,
             **settings,
         }
-        self.app = make_app(Settings(database_url=database_url, **given), self.clock)
+        self.app = make_app(GivenSettings(database_url=database_url, **given), self.clock)
         self.http = InProcessClient(self.app)
 
     def __enter__(self) -> Self:
