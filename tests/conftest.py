@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from xdist.scheduler import LoadScopeScheduling
 from support import class_archive
 from support.early_failures import EarlyFailures
 from support.examples import USUAL
+from support.fast_run import is_fast, is_slow_throughout
 from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -63,9 +63,6 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSiz
 code stays: what the first compiler alone is given fills up, and then methods are compiled again and again."""
 
 
-SLOW_THROUGHOUT = re.compile(r"^pytestmark = (\[[^\]]*)?pytest\.mark\.slow\b", re.MULTILINE)
-"""What stands in a file whose tests are all slow."""
-
 # Tests share the cores with each other, so how long an example takes says nothing; `timeout` ends what hangs.
 # Each run draws other examples, so many runs see many; `--hypothesis-profile=thorough` searches in one.
 settings.register_profile("fast", deadline=None, max_examples=10)
@@ -80,7 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Modules, tests and their parameters are a million objects that stay; going through them took a tenth of the time.
     """
     gc.set_threshold(100_000, 50, 100)
-    settings.load_profile("fast" if _is_fast(config) else "shared cores")
+    settings.load_profile("fast" if is_fast(config) else "shared cores")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(EarlyFailures(config))
     if "TMPDIR" in os.environ or config.option.basetemp is not None or hasattr(config, "workerinput"):
@@ -94,13 +91,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out files of slow tests alone when none will be run: importing them and what they need takes seconds."""
-    if _is_fast(config) and collection_path.suffix == ".py":
-        return bool(SLOW_THROUGHOUT.search(collection_path.read_text(encoding="utf-8"))) or None
-    return None
-
-
-def _is_fast(config: pytest.Config) -> bool:
-    return config.option.markexpr == "not slow"
+    return (is_fast(config) and is_slow_throughout(collection_path)) or None
 
 
 def pytest_collection_finish() -> None:

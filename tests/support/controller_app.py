@@ -6,6 +6,7 @@ import functools
 import json
 import time
 from collections.abc import Iterable
+from concurrent.futures import Future
 from typing import Any, Self
 
 import httpx
@@ -17,6 +18,8 @@ from sqlalchemy import select
 from tidemark.controller import app as controller_app
 from tidemark.controller.app import create_app
 from tidemark.controller.db.tables import StreamRow
+from tidemark.controller.intake.group_commit import _MAX_TOGETHER as TOGETHER
+from tidemark.controller.intake.take_reports import StoredReceipt
 from tidemark.controller.loop import Tick, run_once
 from tidemark.controller.runtime.clock import Clock, SteadyClock, system_clock
 from tidemark.controller.service import Service
@@ -132,9 +135,12 @@ class Controller:
         return answer
 
     def report_all(self, reports: Iterable[Report]) -> None:
-        for report in reports:
-            answer = self.report(report)
-            assert answer.status_code == 201, answer.text
+        """Store reports in their order, a group in a transaction, as is done with those that wait at one time."""
+        waiting = [(report, Future[StoredReceipt](), time.perf_counter()) for report in reports]
+        for first in range(0, len(waiting), TOGETHER):
+            self.service.reports._write(waiting[first : first + TOGETHER])
+        if not all(receipt.result().duplicate for _, receipt, _ in waiting):
+            self.service.database.answers_changed()
 
     def acknowledge(self, body: Acknowledgement) -> httpx.Response:
         answer: httpx.Response = self.http.post(STREAM + "/acks", json=to_json_object(body))

@@ -32,6 +32,8 @@ from tidemark.models.slo import Approval, Day, Direction, FreezeWindow, Policy, 
 from support.examples import examples
 from support.rollouts import NOW_US, STATES, moved
 
+pytestmark = pytest.mark.slow
+
 times = st.integers(NOW_US - 40 * DAY_US, NOW_US + 40 * DAY_US)
 maybe_time = st.none() | times
 freezes = st.lists(
@@ -135,7 +137,6 @@ all_rollouts = st.builds(
 )
 
 
-@pytest.mark.slow
 @examples(300)
 @given(one=all_rollouts, known=all_facts, now_us=times)
 def test_only_legal_moves_are_made_and_each_has_a_reason(
@@ -159,7 +160,6 @@ def test_only_legal_moves_are_made_and_each_has_a_reason(
         assert one.direction == "Narrow"
 
 
-@pytest.mark.slow
 @examples(300)
 @given(one=all_rollouts.filter(lambda one: one.state in CANDIDATE), known=all_facts, now_us=times)
 def test_nothing_is_published_while_a_gate_holds(one: Rollout, known: RolloutFacts, now_us: int) -> None:
@@ -184,7 +184,6 @@ def test_nothing_is_published_while_a_gate_holds(one: Rollout, known: RolloutFac
         assert move.gate is not None or move.state == "Expired"
 
 
-@pytest.mark.slow
 @examples(200)
 @given(one=all_rollouts, known=all_facts, now_us=times)
 def test_a_widening_never_waits_for_a_gate_that_slows_narrowing(
