@@ -109,6 +109,7 @@ def test_what_is_rendered_is_valid_for_kubernetes_and_the_prometheus_operator(
     validated(rendered(*options), tmp_path)
 
 
+@pytest.mark.slow
 def test_the_validator_finds_a_planted_fault(tmp_path: Path) -> None:
     text = rendered(*ALL)
     for right, wrong in (
