@@ -136,11 +136,15 @@ def create_app(
     app.add_middleware(GZipMiddleware, minimum_size=_GZIP_FROM_BYTES, compresslevel=_GZIP_LEVEL)
     app.add_middleware(RequestLog)
     app.state.service = service
+    _add_routes(app)
+    problems.install(app)
+    openapi.install(app)
+    return app
+
+
+def _add_routes(app: FastAPI) -> None:
     for module in _RESOURCES:
         app.include_router(module.router, dependencies=[TakesJson, KnownParameters], responses=problem(406))
     app.include_router(health.router, dependencies=[KnownParameters])
     page_server.install(app)
     runbooks.install(app)
-    problems.install(app)
-    openapi.install(app)
-    return app

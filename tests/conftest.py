@@ -19,6 +19,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 from support import class_archive
 from support.early_failures import EarlyFailures
+from support.examples import USUAL
+from support.fast_run import is_fast, is_slow_throughout
 from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -63,18 +65,19 @@ code stays: what the first compiler alone is given fills up, and then methods ar
 
 # Tests share the cores with each other, so how long an example takes says nothing; `timeout` ends what hangs.
 # Each run draws other examples, so many runs see many; `--hypothesis-profile=thorough` searches in one.
-settings.register_profile("shared cores", deadline=None, max_examples=40)
+settings.register_profile("fast", deadline=None, max_examples=10)
+settings.register_profile("shared cores", deadline=None, max_examples=USUAL)
 settings.register_profile("thorough", deadline=None, max_examples=1_000)
-settings.load_profile("shared cores")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the tests' files in memory where there is room, and collect garbage rarely.
+    """Keep the tests' files in memory where there is room, collect garbage rarely, and draw few examples in brief.
 
     Modules, tests and their parameters are a million objects that stay; going through them took a tenth of the time.
     """
     gc.set_threshold(100_000, 50, 100)
+    settings.load_profile("fast" if is_fast(config) else "shared cores")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(EarlyFailures(config))
     if "TMPDIR" in os.environ or config.option.basetemp is not None or hasattr(config, "workerinput"):
@@ -84,6 +87,11 @@ def pytest_configure(config: pytest.Config) -> None:
         Path(folder).chmod(0o755)  # PostgreSQL runs as another user
         os.environ["TMPDIR"] = tempfile.tempdir = folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files of slow tests alone when none will be run: importing them and what they need takes seconds."""
+    return (is_fast(config) and is_slow_throughout(collection_path)) or None
 
 
 def pytest_collection_finish() -> None:

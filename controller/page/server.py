@@ -6,6 +6,7 @@ document at ``/``, which names them, is requested afresh each time.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,8 +86,9 @@ class PageFiles:
     """The others, by their path in the folder."""
 
 
+@functools.cache
 def read_page(folder: Path = FOLDER) -> PageFiles:
-    """Read the page's files."""
+    """Read the page's files, once in a process."""
     contents = {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))

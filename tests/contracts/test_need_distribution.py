@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.curve import ExactNeeds, NeedDistribution
@@ -53,7 +53,6 @@ every_implementation = pytest.mark.parametrize("make", [exact, sketched], ids=["
 
 @every_implementation
 @given(counted=pairs)
-@settings(deadline=None)
 def test_the_weight_is_the_number_of_pairs(make: Maker, counted: Counted) -> None:
     """Counts are exact in a sketch too; only where they lie is rounded."""
     assert make(counted).weight == sum(count for _, count in counted)
@@ -61,7 +60,6 @@ def test_the_weight_is_the_number_of_pairs(make: Maker, counted: Counted) -> Non
 
 @every_implementation
 @given(counted=pairs)
-@settings(deadline=None)
 def test_the_weight_at_most_never_falls_and_ends_at_the_whole_weight(make: Maker, counted: Counted) -> None:
     """A wider bound never keeps less, and one wide enough keeps everything."""
     found = make(counted).weight_at_most(np.array(asked(counted)))
@@ -72,7 +70,6 @@ def test_the_weight_at_most_never_falls_and_ends_at_the_whole_weight(make: Maker
 
 @every_implementation
 @given(counted=pairs)
-@settings(deadline=None)
 def test_the_weight_at_most_is_never_above_the_truth(make: Maker, counted: Counted) -> None:
     """Completeness may be understated by a bucket, never promised."""
     values = asked(counted)
@@ -82,7 +79,6 @@ def test_the_weight_at_most_is_never_above_the_truth(make: Maker, counted: Count
 
 @every_implementation
 @given(counted=pairs)
-@settings(deadline=None)
 def test_the_value_at_a_rank_is_enough_for_that_many_pairs(make: Maker, counted: Counted) -> None:
     """By the distribution's own word and by the truth: a recommendation and its curve must not contradict."""
     needs = make(counted)

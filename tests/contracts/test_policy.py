@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import pytest
@@ -85,35 +85,39 @@ def decided(policy: BoundPolicy, batches: list[Observation], delay_us: int = DEL
     return found
 
 
+@cache
+def usual() -> list[Observation]:
+    """Return the batches of one stream."""
+    return drawn_batches(1, 120, partitions=[PARTITIONS])
+
+
+@cache
+def followed(made: Made) -> tuple[list[Decided], bytes]:
+    """Return what a policy decided over the usual batches, and what it was then."""
+    policy = made.policy()
+    return decided(policy, usual()), pickle.dumps(policy)
+
+
 @every_policy
 def test_the_stream_of_this_suite_moves_the_policy(made: Made) -> None:
     """Else the rules below would be held over nothing."""
-    found = set(decided(made.policy(), drawn_batches(1, 120, partitions=[PARTITIONS])))
-    assert len(found) > 5 or made.knows_from_the_start
+    assert len(set(followed(made)[0])) > 5 or made.knows_from_the_start
 
 
 @pytest.mark.slow
 @every_policy
 def test_a_policy_is_causal(made: Made) -> None:
     """Two streams that are equal up to a batch, whatever follows, are decided alike up to it."""
-    one, other = (
-        drawn_batches(1, 120, partitions=[PARTITIONS]),
-        drawn_batches(2, 120, partitions=[PARTITIONS]),
-    )
-    for cut in (1, 30, 60, 119):
-        whole = decided(made.policy(), one[:cut] + other[cut:])
-        assert whole[:cut] == decided(made.policy(), one[:cut])
-        assert whole[:cut] == decided(made.policy(), one)[:cut]
+    one, other = usual(), drawn_batches(2, 120, partitions=[PARTITIONS])
+    for cut in (30, 119):
+        assert decided(made.policy(), one[:cut] + other[cut:])[:cut] == followed(made)[0][:cut]
 
 
 @every_policy
 def test_the_same_stream_is_decided_alike_each_time(made: Made) -> None:
     """Nothing is drawn, and no policy shares anything with another."""
-    batches = drawn_batches(3, 120, partitions=[PARTITIONS])
-    first, second = made.policy(), made.policy()
-    found = decided(first, batches)
-    assert decided(second, batches) == found
-    assert pickle.dumps(first) == pickle.dumps(second)
+    again = made.policy()
+    assert (decided(again, usual()), pickle.dumps(again)) == followed(made)
 
 
 @pytest.mark.slow
@@ -171,15 +175,14 @@ def test_before_anything_is_known_nothing_is_decided(made: Made) -> None:
 @every_policy
 def test_empty_batches_are_fine_at_any_time(made: Made) -> None:
     """They show only the time; a policy that knew something still does."""
-    batches = drawn_batches(7, 120, partitions=[PARTITIONS])
-    policy = made.policy()
-    assert decided(policy, batches)[-1] != NOTHING
-    last = batches[-1]
+    found, policy = followed(made)
+    assert found[-1] != NOTHING
+    last = usual()[-1]
     silent = [
         replace(Observation(now_us=last.now_us + 10 * SECOND * step), base_us=last.base_us)
         for step in range(1, 100)
     ]
-    assert NOTHING not in decided(policy, silent)
+    assert NOTHING not in decided(pickle.loads(policy), silent)
 
 
 @every_policy
@@ -199,7 +202,7 @@ def test_the_decision_has_the_shape_of_the_scope(made: Made) -> None:
 @every_policy
 def test_bounds_are_whole_milliseconds(made: Made) -> None:
     """Spark's delay has no smaller unit."""
-    for bound_us, bounds_us, _ in decided(made.policy(), drawn_batches(9, 120, partitions=[PARTITIONS])):
+    for bound_us, bounds_us, _ in followed(made)[0]:
         for bound in [] if bound_us is None else [bound_us]:
             assert bound % 1_000 == 0
         assert all(bound % 1_000 == 0 for bound in bounds_us or ())

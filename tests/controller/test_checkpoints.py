@@ -13,9 +13,9 @@ from sqlalchemy import text
 
 from tidemark.controller.db import checkpoints
 from tidemark.controller.db.checkpoints import MAX_PAGES
-from tidemark.controller.db.database import Database
 
 from support.controller_app import Controller
+from support.empty_store import open_empty
 from support.patience import until
 
 PAGE = 4_096
@@ -26,8 +26,7 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.path, self.log = path, path.with_name(path.name + "-wal")
-        self.database = Database(f"sqlite:///{path}")
-        self.database.migrate()
+        self.database = open_empty(f"sqlite:///{path}")
         with self.database.write() as session:
             session.execute(text("CREATE TABLE filled (content BLOB)"))
 

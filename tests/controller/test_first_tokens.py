@@ -21,7 +21,7 @@ from tidemark.controller.db.database import Database
 from tidemark.controller.errors import TokenConflictError
 
 from support.controller_app import Controller
-from support.empty_store import open_empty
+from support.empty_store import open_empty, put_sqlite
 from support.tokens import bearer
 
 NOW_US = 1_767_225_600_000_000
@@ -171,8 +171,10 @@ def test_serve_says_in_one_line_which_file_is_no_token(tmp_path: Path) -> None:
     folder = tmp_path / "t"
     folder.mkdir()
     (folder / "root").write_text("secret")
+    store = f"sqlite:///{tmp_path / 't.db'}"
+    put_sqlite(store)
     done = run(
-        *("serve", "--host", "0.0.0.0", "--port", "0", "--database-url", f"sqlite:///{tmp_path / 't.db'}"),
+        *("serve", "--host", "0.0.0.0", "--port", "0", "--database-url", store),
         TIDEMARK_FIRST_TOKENS=str(folder),
     )
     assert done.exit_code == 2

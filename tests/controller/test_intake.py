@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select
 
@@ -26,6 +26,7 @@ from tidemark.models.operators import row_level, session, sliding, tumbling
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
 
 from support.controller_app import Controller
+from support.examples import examples
 from support.oracles import Ledger
 from support.reports import START_US, exponential_batches, query_reports
 from support.stored_rows import stored_rows
@@ -126,7 +127,7 @@ def test_key_order_and_whitespace_do_not_make_another_content(controller: Contro
 
 
 @pytest.mark.slow
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(
     st.randoms(use_true_random=False),
     st.sampled_from([tumbling("10 seconds"), sliding("10 seconds", "5 seconds")]),

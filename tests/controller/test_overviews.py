@@ -186,10 +186,11 @@ def test_a_snapshot_over_an_earlier_one_is_what_it_is_from_scratch(either: Contr
 
 
 def written(controller: Controller) -> list[dict[str, Any]]:
-    """All that snapshots have written."""
+    """All that snapshots have written, in an order that is always the same."""
     with controller.service.database.read() as session:
         tables = (OverviewRow.__table__, PartitionRow.__table__)
-        return [dict(row) for table in tables for row in session.execute(select(table)).mappings()]
+        rows = (dict(row) for table in tables for row in session.execute(select(table)).mappings())
+        return sorted(rows, key=repr)
 
 
 def test_the_list_of_jobs_has_the_worst_condition_of_the_newest_snapshots(either: Controller) -> None:

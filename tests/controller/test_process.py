@@ -18,6 +18,7 @@ from tidemark.controller.cli import app
 from tidemark.models.wire import to_json_object
 
 from support.controller_app import STREAM
+from support.empty_store import put_sqlite
 from support.patience import PATIENCE_S, until
 from support.policies import at_once
 from support.processes import serving
@@ -86,6 +87,7 @@ def test_two_hundred_who_wait_for_a_bound_stop_nobody_and_are_let_go_when_the_co
 
 
 def test_a_port_in_use_is_one_clear_line(database_url: str) -> None:
+    put_sqlite(database_url)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = run("serve", "--port", str(port), TIDEMARK_DATABASE_URL=database_url)

@@ -29,6 +29,8 @@ from support.controller_app import Controller
 from support.policies import at_once
 from support.rolled_job import RolledJob
 
+pytestmark = pytest.mark.slow
+
 REASON = "INC-1"
 TARGETS = (800_000, 900_000, 950_000)
 POLICIES: tuple[dict[str, Any], ...] = (
@@ -251,14 +253,12 @@ def run(machine: type[Rollouts], examples: int, steps: int) -> None:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("examples", "steps"), [(6, 20), pytest.param(60, 30, marks=pytest.mark.soak)])
 def test_rollouts_keep_their_invariants_on_sqlite(examples: int, steps: int) -> None:
     with tempfile.TemporaryDirectory() as folder, machine_on(f"sqlite:///{Path(folder) / 'x.db'}") as machine:
         run(machine, examples=examples, steps=steps)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("examples", "steps"), [(2, 20), pytest.param(20, 30, marks=pytest.mark.soak)])
 def test_rollouts_keep_their_invariants_on_postgresql(
     new_postgres_url: str, examples: int, steps: int

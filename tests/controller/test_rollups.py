@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
@@ -44,6 +44,7 @@ from tidemark.models.wire import Report
 
 from support.controller_app import Controller
 from support.empty_store import open_empty
+from support.examples import examples
 from support.patience import PATIENCE_S, until
 from support.reports import START_US, query_reports
 from support.streams import SECOND
@@ -208,7 +209,7 @@ def sqlite_store(retention: Retention) -> Iterator[Store]:
 
 
 @given(seed=st.integers(0, 10**6), days=st.sampled_from([3, 10, 50]))
-@settings(max_examples=6, deadline=None)
+@examples(6)
 def test_any_interleaving_of_reports_steps_crashes_and_two_replicas_counts_everything_once(
     seed: int, days: int
 ) -> None:
@@ -227,7 +228,7 @@ def test_any_interleaving_of_reports_steps_crashes_and_two_replicas_counts_every
 # A store ages a day at a time: what a longer story costs is upkeep of days on which nothing comes.
 @given(seed=st.integers(0, 10**6), days=st.just(80))
 @example(seed=19, days=120)  # a report comes for an hour that is summed up already
-@settings(max_examples=1, deadline=None)
+@examples(1)
 def test_what_ages_out_is_gone_whole_and_the_rest_stays_exact(seed: int, days: int) -> None:
     with sqlite_store(AGEING) as store:
         interleave(store, spread_reports(seed, 30, days), random.Random(seed))

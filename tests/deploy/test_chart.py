@@ -22,7 +22,7 @@ from tidemark.controller.runtime.settings_file import load_settings
 from tidemark.controller.runtime.version import distribution_version
 from tidemark.controller.settings import Settings
 
-from support.chart import CHART, MANIFESTS, helm, kinds, manifest, rendered, schema
+from support.chart import CHART, MANIFESTS, helm, kinds, manifest, parsed, rendered, schema
 from support.controller_app import Controller
 from support.go_tools import KUBERNETES, go_tool, prometheus_crds
 from support.image import read_dockerfile, stages_of
@@ -109,6 +109,7 @@ def test_what_is_rendered_is_valid_for_kubernetes_and_the_prometheus_operator(
     validated(rendered(*options), tmp_path)
 
 
+@pytest.mark.slow
 def test_the_validator_finds_a_planted_fault(tmp_path: Path) -> None:
     text = rendered(*ALL)
     for right, wrong in (
@@ -297,7 +298,7 @@ def test_prometheus_shows_a_token_of_the_same_secret() -> None:
 
 def test_pods_are_restricted_and_write_only_to_volumes() -> None:
     for options in VALUES.values():
-        documents = [one for one in yaml.safe_load_all(rendered(*options)) if one]
+        documents = [one for one in parsed(rendered(*options)) if one]
         pods = [
             one["spec"] if one["kind"] == "Pod" else one["spec"]["template"]["spec"]
             for one in documents

@@ -87,6 +87,7 @@ def distributions() -> Mapping[str, list[str]]:
 
 
 @functools.cache
+@functools.cache
 def requirements(extras: tuple[str, ...]) -> set[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     lines = [

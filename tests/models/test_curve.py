@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.choice import percent
@@ -15,6 +15,7 @@ from tidemark.models.operators import RowLevel, SessionWindow, tumbling
 from tidemark.models.replay import replay_per_row
 from tidemark.models.sketch import Sketch
 
+from support.examples import examples
 from support.streams import SECOND, TEXTBOOK_TABLE, textbook_stream
 
 
@@ -38,7 +39,7 @@ def test_the_textbooks_table_comes_out_exactly(textbook: Curve, bound_s: int) ->
 
 
 @given(st.lists(st.integers(-10, 60 * SECOND), min_size=2, max_size=8))
-@settings(deadline=None, max_examples=30)
+@examples(30)
 def test_completeness_and_both_latencies_grow_with_the_bound(textbook: Curve, bounds: list[int]) -> None:
     """The choice and its bisection rest on it; the base latency may shrink only by windows that are emitted no more."""
     points = [textbook.at(bound) for bound in sorted(bounds)]

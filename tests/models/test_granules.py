@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.granules import default_granule_us, granule_first_us, granule_index, granule_last_us
@@ -40,7 +40,6 @@ def test_the_closed_edge_decides_whose_a_time_on_an_edge_is() -> None:
 
 
 @given(operators().filter(lambda operator: isinstance(operator, TimeWindow)), st.integers(1, 15))
-@settings(deadline=None)
 def test_times_of_a_granule_share_their_windows_if_and_only_if_it_fits(
     operator: Operator, width: int
 ) -> None:
@@ -54,7 +53,6 @@ def test_times_of_a_granule_share_their_windows_if_and_only_if_it_fits(
 
 
 @given(operators(1_000))
-@settings(deadline=None)
 def test_the_default_granule_fits_and_is_of_whole_milliseconds(operator: Operator) -> None:
     """The tap needs no thought by the user."""
     granule = default_granule_us(operator)

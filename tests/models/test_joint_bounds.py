@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.joint_bounds import JointBounds, choose_joint_bounds
@@ -12,6 +12,7 @@ from tidemark.models.joint_needs import JointNeeds
 from tidemark.models.operators import row_level
 from tidemark.models.quantile import certified_rank, certified_share
 
+from support.examples import examples
 from support.joined_streams import JoinedStreams
 from support.reports import START_US, query_reports
 
@@ -119,7 +120,7 @@ def test_too_few_rows_of_one_side_certify_nothing() -> None:
 
 
 @given(st.lists(joined_streams(), min_size=1, max_size=3))
-@settings(max_examples=20)
+@examples(20)
 def test_counts_of_several_spans_add_up_in_any_order(spans: list[JoinedStreams]) -> None:
     needs = [each.needs() for each in spans if len(each.times_us) == len(spans[0].times_us)]
     one, other = JointNeeds.merged(needs), JointNeeds.merged([JointNeeds.merged(needs[::-1])])

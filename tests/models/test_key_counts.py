@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models import key_counts as module
@@ -49,7 +49,6 @@ def summed(report: Report) -> Counter[tuple[str, int, int]]:
 
 @pytest.mark.parametrize("table", [1, 7, 250_000])
 @given(operator=operators(1_000), batch=rows)
-@settings(deadline=None)
 def test_the_sums_are_those_of_each_granules_rows(
     table: int, operator: Operator, batch: list[tuple[str, int]]
 ) -> None:
@@ -60,7 +59,6 @@ def test_the_sums_are_those_of_each_granules_rows(
 
 
 @given(operators(1_000), rows)
-@settings(deadline=None)
 def test_of_windows_each_partition_and_key_comes_once_in_order(
     operator: Operator, batch: list[tuple[str, int]]
 ) -> None:
@@ -72,7 +70,6 @@ def test_of_windows_each_partition_and_key_comes_once_in_order(
 
 
 @given(operators(1_000).filter(lambda each: isinstance(each, TimeWindow)), rows.filter(bool))
-@settings(deadline=None)
 def test_the_size_is_known_before_anything_is_summed(
     operator: TimeWindow, batch: list[tuple[str, int]]
 ) -> None:

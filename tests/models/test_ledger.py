@@ -6,7 +6,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.ledger import LedgerCompleteness, Tally, judge
@@ -95,7 +95,6 @@ def test_a_watermark_on_a_granules_edge_gives_a_number() -> None:
 
 
 @given(operators(1_000), st.lists(st.tuples(rows, watermarks_ms), max_size=4))
-@settings(deadline=None)
 def test_at_millisecond_granules_the_ledger_equals_a_judge_of_each_row(
     operator: Operator, batches: list[tuple[list[Row], int]]
 ) -> None:
@@ -116,7 +115,6 @@ def test_at_millisecond_granules_the_ledger_equals_a_judge_of_each_row(
 
 @pytest.mark.slow
 @given(operators(10_000), rows, watermarks_ms)
-@settings(deadline=None)
 def test_the_interval_contains_the_truth_wherever_the_watermark_cuts(
     operator: Operator, batch: list[Row], watermark_ms: int
 ) -> None:
@@ -131,7 +129,6 @@ def test_the_interval_contains_the_truth_wherever_the_watermark_cuts(
 
 
 @given(operators(1_000), rows, rows.filter(bool), watermarks_ms)
-@settings(deadline=None)
 def test_the_share_contains_the_truth_when_rows_could_not_be_counted(
     operator: Operator, counted: list[Row], uncounted: list[Row], watermark_ms: int
 ) -> None:
@@ -222,7 +219,6 @@ def test_an_empty_ledger_knows_no_share() -> None:
 
 
 @given(operators(1_000), st.lists(st.tuples(rows, rows, watermarks_ms), max_size=5), st.randoms())
-@settings(deadline=None)
 def test_repeats_change_nothing_and_order_does_not_matter(
     operator: Operator, batches: list[tuple[list[Row], list[Row], int]], random: Random
 ) -> None:
@@ -250,7 +246,6 @@ def test_a_repeat_is_distinguished_from_a_new_report_by_query_and_batch() -> Non
 
 
 @given(operators(1_000), rows, watermarks_ms)
-@settings(deadline=None)
 def test_the_tallies_by_key_add_up_over_the_partitions(
     operator: Operator, batch: list[Row], watermark_ms: int
 ) -> None:
@@ -261,7 +256,6 @@ def test_the_tallies_by_key_add_up_over_the_partitions(
 
 
 @given(operators(10_000), rows, watermarks_ms, st.integers(0, 40))
-@settings(deadline=None)
 def test_late_rows_above_the_final_watermark_are_corrected_and_windows_say_exactly_how_many(
     operator: Operator, batch: list[Row], late_ms: int, grace_ms: int
 ) -> None:

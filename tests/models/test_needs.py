@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.late_base import needs_against
@@ -20,7 +20,6 @@ times = st.integers(-20_000, 20_000) | st.integers(-(10**15), 10**15)
 
 @pytest.mark.parametrize("tick_us", [1, 1_000], ids=["per-row tick", "Spark's tick"])
 @given(data=st.data())
-@settings(deadline=None)
 def test_a_row_is_admitted_by_exactly_the_bounds_at_or_above_its_need(
     tick_us: int, data: st.DataObject
 ) -> None:
@@ -44,7 +43,6 @@ def test_a_key_at_the_base_needs_one_tick_and_one_above_it_none() -> None:
 @given(
     operators(1_000), st.lists(st.tuples(st.sampled_from("ab"), st.integers(-30_000, 30_000)), max_size=20)
 )
-@settings(deadline=None)
 def test_at_millisecond_granules_needs_are_those_of_the_rows(
     operator: Operator, rows: list[tuple[str, int]]
 ) -> None:
@@ -59,7 +57,6 @@ def test_at_millisecond_granules_needs_are_those_of_the_rows(
 
 
 @given(st.lists(st.integers(-30_000, 30_000), min_size=1, max_size=20), st.integers(1, 10))
-@settings(deadline=None)
 def test_a_coarse_granule_never_makes_a_need_too_small(rows: list[int], granule_ms: int) -> None:
     """The earliest time a granule can hold is taken: too wide a bound by a granule at most."""
     report = report_of(

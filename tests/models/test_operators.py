@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.operators import (
@@ -24,7 +24,6 @@ times = st.lists(st.integers(-200, 200) | st.integers(-(10**15), 10**15), max_si
 
 
 @given(operators(), times)
-@settings(deadline=None)
 def test_keys_are_those_of_the_definition(operator: Operator, event_times: list[int]) -> None:
     """Also where the slide does not divide the size, before 1970, and with a start offset past the slide."""
     row, key = operator.keys(np.array(event_times, np.int64))
@@ -35,7 +34,6 @@ def test_keys_are_those_of_the_definition(operator: Operator, event_times: list[
 
 
 @given(operators(), st.integers(-(10**15), 10**15))
-@settings(deadline=None)
 def test_no_row_has_more_keys_than_the_operator_says(operator: Operator, time: int) -> None:
     """The bound of an unjudged row's weight."""
     around = range(time, time + 30)

@@ -7,7 +7,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.quantile import certified_rank, min_samples
@@ -57,7 +57,6 @@ def test_the_rank_is_the_least_that_the_definition_allows(share: str, confidence
 
 
 @given(st.integers(500_000, 999_999), st.integers(500_000, 999_000))
-@settings(deadline=None)
 def test_the_least_number_of_samples_is_where_a_rank_first_exists(
     share_ppm: int, confidence_ppm: int
 ) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.curve import Curve
@@ -60,7 +60,6 @@ def spark_watermarks(stream: list[list[int]], bound_us: int) -> list[int | None]
 
 
 @given(operators(1_000), batches, bounds_ms)
-@settings(deadline=None)
 def test_spark_judges_a_batch_by_the_watermark_of_the_batch_before(
     operator: Operator, stream: list[list[int]], bound_ms: int
 ) -> None:
@@ -86,7 +85,6 @@ def test_spark_judges_a_batch_by_the_watermark_of_the_batch_before(
 
 
 @given(operators(1), st.lists(st.integers(0, 60), max_size=15), st.integers(-10, 50))
-@settings(deadline=None)
 def test_a_per_row_engine_judges_a_row_by_the_rows_before_it(
     operator: Operator, stream: list[int], bound_us: int
 ) -> None:
@@ -104,7 +102,6 @@ def test_a_per_row_engine_judges_a_row_by_the_rows_before_it(
 
 
 @given(operators(1_000), batches)
-@settings(deadline=None)
 def test_recorded_reports_replay_as_their_rows_do(operator: Operator, stream: list[list[int]]) -> None:
     """At millisecond granules the counts lose nothing: each pair has the need that its row has."""
     reports = [
@@ -186,7 +183,6 @@ def slow_batches(rows: list[tuple[int, int]], trigger: int) -> list[tuple[int, l
     st.integers(1, 12),
     st.integers(-(10**15), 10**15),
 )
-@settings(deadline=None)
 def test_slots_become_batches_as_spark_would_run_them(
     rows: list[tuple[int, int]], trigger: int, epoch: int
 ) -> None:
@@ -203,7 +199,6 @@ def test_slots_become_batches_as_spark_would_run_them(
     st.integers(1, 12),
     st.integers(0, 20),
 )
-@settings(deadline=None)
 def test_which_slots_hold_batches_does_not_depend_on_the_bound(
     rows: list[tuple[int, int]], trigger: int, bound_ms: int
 ) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -124,7 +124,6 @@ def high_of_bucket(bucket: int) -> float | None:
 
 
 @given(in_a_sketch, in_a_sketch)
-@settings(deadline=None)
 def test_merging_is_commutative(left: Sketch, right: Sketch) -> None:
     """Reports arrive in any order, and so do the slots that are rolled up."""
     one, other = Sketch(), Sketch()
@@ -136,7 +135,6 @@ def test_merging_is_commutative(left: Sketch, right: Sketch) -> None:
 
 
 @given(in_a_sketch, in_a_sketch, in_a_sketch)
-@settings(deadline=None)
 def test_merging_is_associative(first: Sketch, second: Sketch, third: Sketch) -> None:
     """A day asked as 24 hours and as 1,440 minutes is the same day."""
     left, right, tail = Sketch(), Sketch(), Sketch()
@@ -151,7 +149,6 @@ def test_merging_is_associative(first: Sketch, second: Sketch, third: Sketch) ->
 
 
 @given(needs, needs)
-@settings(deadline=None)
 def test_merging_two_sketches_is_adding_all_the_values_to_one(left: list[int], right: list[int]) -> None:
     """Nothing is lost in a merge, so the accuracy needs no second thought."""
     merged = sketch_of(np.array(left, np.float64))
@@ -160,7 +157,6 @@ def test_merging_two_sketches_is_adding_all_the_values_to_one(left: list[int], r
 
 
 @given(st.lists(st.tuples(st.integers(-(10**9), 10**9), st.integers(1, 9)), max_size=20))
-@settings(deadline=None)
 def test_a_weight_counts_a_value_so_many_times(pairs: list[tuple[int, int]]) -> None:
     """The tap sends counts, not rows."""
     weighted = Sketch()

@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.quantile import certified_rank, min_samples
 from tidemark.models.sketch import Sketch
 from tidemark.models.skew import MIN_BEYOND, Effect, SkewRule, effects_of, is_skewed, skew_text
+
+from support.examples import examples
 
 TARGET_PPM, CONFIDENCE_PPM = 990_000, 950_000
 SECOND = 1_000_000
@@ -70,7 +72,7 @@ def test_the_planted_partition_is_found_with_what_it_costs() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     partitions=st.integers(3, 40),
     rows=st.integers(400, 2_000),
@@ -88,27 +90,25 @@ def test_a_partition_far_later_than_all_others_is_always_found_and_alone(
 
 
 @pytest.mark.slow
-@settings(deadline=None)
 @given(st.integers(3, 50), st.lists(st.integers(-(10**8), 10**9), min_size=30, max_size=400))
 def test_of_equal_partitions_none_is_ever_found(partitions: int, needs: list[int]) -> None:
     assert skewed({str(number): needs for number in range(partitions)}) == set()
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(1, 1_000), st.integers(3, 20))
 def test_of_partitions_that_are_alike_by_chance_alone_none_is_found(seed: int, partitions: int) -> None:
     needs = {str(number): usual(2_000, 1_000 * seed + number) for number in range(partitions)}
     assert skewed(needs) == set()
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(late_s=st.integers(10, 10_000), partitions=st.integers(3, 20))
 def test_of_a_whole_fleet_that_is_late_none_is_found(late_s: int, partitions: int) -> None:
     needs = {str(number): usual(1_000, number, late_s=late_s) for number in range(partitions)}
     assert skewed(needs) == set()
 
 
-@settings(deadline=None)
 @given(st.integers(1, 100_000), st.integers(1, 3_000))
 def test_of_two_partitions_or_one_none_is_ever_found(late_s: int, rows: int) -> None:
     two = {"a": usual(rows, 1), "b": usual(rows, 2, late_s=late_s)}
@@ -117,7 +117,7 @@ def test_of_two_partitions_or_one_none_is_ever_found(late_s: int, rows: int) -> 
 
 
 @pytest.mark.parametrize("target_ppm", [500_000, 900_000, 990_000, 999_000])
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(late_s=st.integers(1, 10**6), others=st.integers(10, 3_000))
 def test_a_partition_of_ten_rows_is_never_found(target_ppm: int, late_s: int, others: int) -> None:
     needs = {"tiny": usual(10, 5, late_s=late_s), "a": usual(others, 1), "b": usual(others, 2)}
@@ -139,14 +139,14 @@ def test_a_partition_with_a_handful_of_late_rows_is_not_found() -> None:
         assert skewed({"a": usual(310, 1), "b": usual(310, 2), "c": some[-400:]}) == body
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.permutations([str(number) for number in range(8)]))
 def test_the_order_of_partitions_does_not_matter(order: list[str]) -> None:
     needs = {**MANY, "3": usual(1_000, 3, late_s=9)}
     assert effects({name: needs[name] for name in order}) == effects(needs)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.lists(st.integers(-(10**7), 10**8), min_size=1, max_size=60), min_size=1, max_size=6))
 def test_a_thousand_times_the_rows_are_the_same_needs_with_a_thousand_times_the_pairs(
     columns: list[list[int]],
@@ -164,7 +164,7 @@ def test_a_thousand_times_the_rows_are_the_same_needs_with_a_thousand_times_the_
     assert [effect.pairs for effect in scaled] == [1_000 * len(values) for values in columns]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.lists(st.integers(-(10**7), 10**9), min_size=1, max_size=400), min_size=2, max_size=6),
     st.sampled_from([500_000, 900_000, 990_000]),

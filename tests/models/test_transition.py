@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.curve import Curve, Emissions, ExactNeeds
@@ -219,7 +219,6 @@ steps_ms = st.integers(1, 5_000)
     after=st.lists(st.lists(st.integers(40_000, 140_000), max_size=4), min_size=1, max_size=12),
     bounds_ms=st.tuples(st.integers(0, 40), st.integers(0, 60)),
 )
-@settings(deadline=None)
 def test_the_watermark_moves_when_a_batch_shows_what_is_missing_as_the_replay_of_a_restart_has_it(
     before: list[list[int]], after: list[list[int]], bounds_ms: tuple[int, int]
 ) -> None:
@@ -255,7 +254,6 @@ def test_the_watermark_moves_when_a_batch_shows_what_is_missing_as_the_replay_of
     gap=st.integers(1, 20),
     bounds=st.tuples(st.integers(0, 400), st.integers(0, 1_000)),
 )
-@settings(deadline=None)
 def test_on_a_steady_stream_the_predicted_batch_is_the_replayed_one(
     pace: int, gap: int, bounds: tuple[int, int]
 ) -> None:
@@ -286,7 +284,6 @@ def test_on_a_steady_stream_the_predicted_batch_is_the_replayed_one(
     old=st.integers(20, 60),
     narrower=st.integers(1, 60),
 )
-@settings(deadline=None)
 def test_the_windows_closing_at_once_are_those_that_the_replayed_restart_emits_with_its_first_move(
     before: list[list[int]], old: int, narrower: int
 ) -> None:

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
@@ -29,7 +29,6 @@ REPORT = report_of([("p", 5), ("p", 12_000), ("q", 5)], tumbling("10s"), late_wa
 
 
 @given(operators(1_000), rows, st.none() | st.integers(-10, 10**15))
-@settings(deadline=None)
 def test_a_report_is_the_same_after_the_wire(
     operator: Operator, batch: list[tuple[str, int]], watermark_ms: int | None
 ) -> None:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+# Nothing of this project is run here: what Spark does changes with its version alone.
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.soak]
 
 START_S = EPOCH_US // SECOND_US + 3_600
 """Seconds of the tests count from here."""

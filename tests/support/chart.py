@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from support.go_tools import HELM, go_tool
 from support.settings_schema import settings_schema
 from support.tree import ROOT
 
-__all__ = ["CHART", "MANIFESTS", "helm", "kinds", "manifest", "rendered", "schema"]
+__all__ = ["CHART", "MANIFESTS", "helm", "kinds", "manifest", "parsed", "rendered", "schema"]
 
 CHART = ROOT / "deploy" / "helm" / "tidemark"
 MANIFESTS = ROOT / "deploy" / "kubernetes"
@@ -41,9 +42,14 @@ def rendered(*options: str | Path) -> str:
     return done.stdout
 
 
+def parsed(text: str) -> Iterator[Any]:
+    """Read the objects of manifests, in C: it is a tenth of the time."""
+    return yaml.load_all(text, Loader=yaml.CSafeLoader)
+
+
 def kinds(text: str) -> dict[str, dict[str, Any]]:
     """Return the objects of manifests by kind; where there are several, those not named as the release by kind/name."""
-    found = [document for document in yaml.safe_load_all(text) if document]
+    found = [document for document in parsed(text) if document]
     counts = Counter(document["kind"] for document in found)
     by_key = {
         document["kind"]

@@ -6,14 +6,20 @@ import functools
 import json
 import time
 from collections.abc import Iterable
+from concurrent.futures import Future
 from typing import Any, Self
 
 import httpx
+import pytest
 from fastapi import FastAPI
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 from sqlalchemy import select
 
+from tidemark.controller import app as controller_app
 from tidemark.controller.app import create_app
 from tidemark.controller.db.tables import StreamRow
+from tidemark.controller.intake.group_commit import _MAX_TOGETHER as TOGETHER
+from tidemark.controller.intake.take_reports import StoredReceipt
 from tidemark.controller.loop import Tick, run_once
 from tidemark.controller.runtime.clock import Clock, SteadyClock, system_clock
 from tidemark.controller.service import Service
@@ -43,15 +49,34 @@ def make_app(
     """
     share_statements()
     put_sqlite(settings.database_url)
-    app = create_app(settings, clock, steady)
-    app.router.routes[:] = _first_app().router.routes
-    app.openapi = _first_app().openapi  # type: ignore[method-assign]  # FastAPI's documented way
+    first = _first_app()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            controller_app, "_add_routes", lambda app: app.router.routes.extend(first.router.routes)
+        )
+        app = create_app(settings, clock, steady)
+    app.openapi = first.openapi  # type: ignore[method-assign]  # FastAPI's documented way
     return app
 
 
 @functools.cache
 def _first_app() -> FastAPI:
-    return create_app(Settings(database_url="sqlite:///never-opened.db"))
+    return create_app(GivenSettings(database_url="sqlite:///never-opened.db"))
+
+
+class GivenSettings(Settings):
+    """Settings that are not looked for in the environment, which takes as long as all else of a controller."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003  # the names are pydantic's
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
 
 
 class ManualClock:
@@ -77,7 +102,7 @@ class Controller:
             "reports_per_second": 0,
             **settings,
         }
-        self.app = make_app(Settings(database_url=database_url, **given), self.clock)
+        self.app = make_app(GivenSettings(database_url=database_url, **given), self.clock)
         self.http = InProcessClient(self.app)
 
     def __enter__(self) -> Self:
@@ -110,9 +135,12 @@ class Controller:
         return answer
 
     def report_all(self, reports: Iterable[Report]) -> None:
-        for report in reports:
-            answer = self.report(report)
-            assert answer.status_code == 201, answer.text
+        """Store reports in their order, a group in a transaction, as is done with those that wait at one time."""
+        waiting = [(report, Future[StoredReceipt](), time.perf_counter()) for report in reports]
+        for first in range(0, len(waiting), TOGETHER):
+            self.service.reports._write(waiting[first : first + TOGETHER])
+        if not all(receipt.result().duplicate for _, receipt, _ in waiting):
+            self.service.database.answers_changed()
 
     def acknowledge(self, body: Acknowledgement) -> httpx.Response:
         answer: httpx.Response = self.http.post(STREAM + "/acks", json=to_json_object(body))

@@ -31,6 +31,8 @@ from support.reports import exponential_batches, query_reports
 from support.served import served
 from support.tokens import make_token
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """
 # What JSON Schema cannot say is refused as 422 with a pointer, and a write of what somebody else wrote as 412 or 428.
 [checks.positive_data_acceptance]
@@ -178,7 +180,6 @@ def controller_with_data(url: str, gates_file: Path) -> Iterator[tuple[Controlle
         yield controller, make_token(controller)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("database", "examples"),
     [

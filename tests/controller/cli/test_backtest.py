@@ -25,6 +25,7 @@ from tidemark.models.operators import sliding, tumbling
 from tidemark.models.policies.catalogue import policy_forms, policy_names
 
 from support.docs import document_with
+from support.soak import with_soak
 from support.streams import SECOND
 
 APP = typer.Typer()
@@ -157,7 +158,9 @@ def test_fixed_hindsight_is_the_policy_of_its_own_yardstick(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["fixed:3s", *policy_names()])
+@pytest.mark.parametrize(
+    "policy", with_soak(["fixed:3s", *policy_names()], set(policy_names()) - {"flink", "max60", "tidemark"})
+)
 @pytest.mark.parametrize(
     "options",
     [

@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -208,7 +208,6 @@ def test_windows_are_in_whole_minutes_at_least_one(window_ms: int, duration: str
     assert one("SLO", window_ms=window_ms)["spec"]["timeWindow"][0]["duration"] == duration
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.text(min_size=1, max_size=200), st.text(min_size=1, max_size=200)), unique=True))
 def test_whatever_streams_are_called_their_names_are_valid_and_apart(names: list[tuple[str, str]]) -> None:
     documents = list(openslo_documents([(*name, slo()) for name in names]))
@@ -219,7 +218,6 @@ def test_whatever_streams_are_called_their_names_are_valid_and_apart(names: list
         assert len(set(body)) == len(body)
 
 
-@settings(deadline=None)
 @given(st.text(min_size=1, max_size=50).filter(lambda text: text.isprintable()))
 def test_what_is_written_is_read_back_as_it_is(stream: str) -> None:
     text = openslo_text([("shop", stream, slo())])

@@ -8,8 +8,9 @@ from tidemark.controller.client import Client
 
 from support.tutorial import SERVE, TUTORIAL, run, running, steps
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_the_commands_of_the_tutorial_print_what_stands_there_and_end_where_they_should(
     database_url: str,
 ) -> None:

@@ -17,6 +17,7 @@ from tidemark.controller.cli import app
 from tidemark.spark_jobs.client import ControllerClient, TokenRejected
 
 from support.controller_app import Controller
+from support.empty_store import put_sqlite
 from support.patience import PATIENCE_S
 from support.reports import exponential_batches, query_reports
 from support.served import served
@@ -65,6 +66,7 @@ def test_the_first_token_is_made_in_the_store_and_opens_the_controller(tmp_path:
 
 def test_the_first_of_all_in_a_store_must_be_an_admins_too(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 't.db'}"
+    put_sqlite(store)
     line = refusal(run("token", "create", "shop", "--role", "job", "--database-url", store))
     assert "the first token must be an admin's" in line
 
@@ -162,6 +164,7 @@ def test_a_job_reports_and_asks_with_its_token_and_takes_up_a_rotated_one_withou
 
 def test_serve_refuses_to_listen_for_others_without_a_token_and_says_the_way_out(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 't.db'}"
+    put_sqlite(store)
     line = refusal(run("serve", "--host", "0.0.0.0", "--port", "0", "--database-url", store))
     assert "0.0.0.0 can be reached by others, and there is no token yet" in line
     assert "tidemark token create root --role admin --database-url" in line

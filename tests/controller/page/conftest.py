@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser
 
-from support.browser import running_browser
 from support.seeded import continued
 from support.served import served
 from support.shown import Shown, report_half_an_hour
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """Return a browser for these files and no others: Playwright keeps its thread's event loop while it is there."""
+    from support.browser import running_browser
+
     with running_browser() as running:
         yield running
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from support.browser import watched_page
 from support.controller_app import Controller
 from support.served import served
 from support.tokens import make_token
+
+pytestmark = pytest.mark.slow
 
 
 def _two_jobs(controller: Controller) -> None:

@@ -14,6 +14,8 @@ from support.served import served
 from support.shown import SHOWN_HASH, Shown
 from support.tokens import make_token
 
+pytestmark = pytest.mark.slow
+
 BOTH: list[Theme] = ["light", "dark"]
 
 

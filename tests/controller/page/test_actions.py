@@ -14,6 +14,8 @@ from support.rolled_job import RolledJob
 from support.served import served
 from support.waiting_job import waiting_job
 
+pytestmark = pytest.mark.slow
+
 STREAM = "/#/streams/job/stream?span=1h"
 
 

@@ -14,6 +14,8 @@ from tidemark.models.duration import format_duration, parse_duration
 from support.browser import Watched, watched_page
 from support.shown import Shown
 
+pytestmark = pytest.mark.slow
+
 MODULE = f"./page/{read_page().version}/format.js"
 
 

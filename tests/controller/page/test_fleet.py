@@ -22,6 +22,8 @@ from support.served import served
 from support.shown import Shown
 from support.waiting_job import waiting_job
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = [
     "<img src=x onerror=document.title='taken'>",
     "\"><script>document.title='taken'<\\script>",
@@ -183,7 +185,6 @@ def test_the_keyboard_alone_filters_finds_and_opens_a_stream(
         watched.assert_no_errors()
 
 
-@pytest.mark.slow
 def test_five_hundred_streams_are_there_at_once(
     browser: Browser, controller: Controller, tmp_path: Path
 ) -> None:

@@ -15,6 +15,8 @@ from support.served import served
 from support.tokens import make_token
 from support.waiting_job import waiting_job
 
+pytestmark = pytest.mark.slow
+
 STREAM = "/#/streams/job/stream?span=1h"
 
 

@@ -13,6 +13,8 @@ from tidemark.models.late_counts import ByValue, LossCounts, late_counts
 from support.browser import NARROW, WIDE, Watched, watched_page
 from support.shown import SHOWN_HASH, Shown
 
+pytestmark = pytest.mark.slow
+
 CARDS = [
     "What each bound admits and costs",
     "Bound and needs over time",

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.controller.api.schemas import SloAnswer
@@ -145,7 +145,6 @@ shares = st.integers(1, 999_999)
 caps = st.none() | st.integers(0, 2**53)
 
 
-@settings(deadline=None)
 @given(
     st.builds(
         Slo,

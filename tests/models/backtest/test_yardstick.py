@@ -28,9 +28,9 @@ from support.backtests import (
     random_rows,
     scored_keys,
 )
+from support.soak import with_soak
 
 TICK: dict[Engine, int] = {"spark": 1_000, "per-row": 1}
-TRACES = 1_000
 
 Choices = list[tuple[int, int]]
 """Latency, times the window's weight, and late pairs of each moment at which a window may be closed."""
@@ -184,9 +184,10 @@ def best_good_windows(windows: list[Choices], rows: list[Row], setup: Setup) -> 
 
 
 @pytest.mark.slow
-def test_hindsight_and_clairvoyant_equal_brute_force_on_1000_tiny_random_traces() -> None:
+@pytest.mark.parametrize("traces", with_soak([200, 1_000], {1_000}))
+def test_hindsight_and_clairvoyant_equal_brute_force_on_tiny_random_traces(traces: int) -> None:
     spent, above_0 = 0, 0
-    for seed, rows, setup, partitions in tiny(TRACES):
+    for seed, rows, setup, partitions in tiny(traces):
         arrivals = arrivals_of(rows, setup, partitions)
 
         bound, fixed = fixed_hindsight(arrivals, setup)
@@ -211,14 +212,15 @@ def test_hindsight_and_clairvoyant_equal_brute_force_on_1000_tiny_random_traces(
         assert lower <= fixed.latency_mean_us
         above_0 += lower > 0
     # The traces are worth trying: bounds that are more than 0, and prices at which only the dual is exact.
-    assert above_0 > TRACES // 3
-    assert spent > 10
+    assert above_0 > traces // 3
+    assert spent > traces // 200
 
 
 @pytest.mark.slow
-def test_no_policy_is_ever_below_the_clairvoyant() -> None:
+@pytest.mark.parametrize("traces", with_soak([120, 600], {600}))
+def test_no_policy_is_ever_below_the_clairvoyant(traces: int) -> None:
     judged = 0
-    for seed, rows, tiny_setup, partitions in tiny(600):
+    for seed, rows, tiny_setup, partitions in tiny(traces):
         arrivals = arrivals_of(rows, tiny_setup, partitions)
         for mode in ("live", "restart"):
             setup = replace(tiny_setup, mode=mode, restart_cost_us=tiny_setup.trigger_us)
@@ -233,12 +235,12 @@ def test_no_policy_is_ever_below_the_clairvoyant() -> None:
                     assert found.latency_mean_us is not None
                     assert lower <= found.latency_mean_us, (seed, mode, again)
                     judged += 1
-    assert judged > 500
+    assert judged > traces * 5 // 6
 
 
 def test_the_bound_below_the_hindsight_misses_the_target() -> None:
     above_0 = 0
-    for seed, rows, setup, partitions in tiny(300):
+    for seed, rows, setup, partitions in tiny(90):
         arrivals = arrivals_of(rows, setup, partitions)
         bound, found = fixed_hindsight(arrivals, setup)
 
@@ -248,7 +250,7 @@ def test_the_bound_below_the_hindsight_misses_the_target() -> None:
             less = score(arrivals, setup, run_native(arrivals, setup, bound - TICK[setup.engine]))
             assert not meets(setup, less), seed
             above_0 += 1
-    assert above_0 > 50
+    assert above_0 > 15
 
 
 def test_a_budget_is_spent_where_waiting_is_dearest() -> None:

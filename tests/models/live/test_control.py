@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.live.control import Control, StreamTarget, WatermarkPolicy
 from tidemark.models.live.open_keys import OpenKeys
 from tidemark.models.policies.policy import NO_BASE_US
 
+from support.examples import examples
 from support.streams import SECOND
 
 WINDOW_US = 10 * SECOND
@@ -45,7 +46,7 @@ def _keys(*key_us: int) -> OpenKeys:
     st.integers(0, 100),
     st.sampled_from(["min", "max"]),
 )
-@settings(max_examples=300)
+@examples(300)
 def test_the_offer_moves_forward_to_what_the_policy_makes_of_the_wants_and_only_if_a_key_closes_or_by_a_doubled_step(
     drawn: tuple[int, list[_Tick]], step_us: int, ceiling_us: int, policy: WatermarkPolicy
 ) -> None:
@@ -91,7 +92,6 @@ def test_a_key_of_any_stream_moves_the_one_watermark_of_the_query() -> None:
 
 
 @given(st.integers(0, 20), st.integers(0, 2 * 3_600), st.sampled_from([1, 60, 900]), st.integers(1, 30))
-@settings(deadline=None)
 def test_a_stream_that_falls_silent_costs_a_few_offers_and_then_none(
     windows: int, lag_s: int, ceiling_s: int, step_s: int
 ) -> None:

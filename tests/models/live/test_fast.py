@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.granule_counts import PartitionCounts
@@ -14,6 +14,7 @@ from tidemark.models.granules import granule_first_us
 from tidemark.models.live.fast import FastPolicy, Order
 from tidemark.models.operators import Operator, SessionWindow
 
+from support.examples import examples
 from support.fast_streams import (
     CEILING_US,
     OPERATORS,
@@ -36,7 +37,6 @@ bounds_ms = st.integers(0, 100_000)
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
 @given(batches=st.lists(rows_ago, min_size=1, max_size=8), bound_ms=bounds_ms)
-@settings(deadline=None)
 def test_without_a_target_the_watermark_is_the_least_of_the_partitions_less_the_bound(
     operator: Operator, batches: list[list[tuple[str, int]]], bound_ms: int
 ) -> None:
@@ -62,7 +62,6 @@ def test_without_a_target_the_watermark_is_the_least_of_the_partitions_less_the_
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
 @given(batches=st.lists(rows_ago, min_size=1, max_size=8), bound_ms=bounds_ms, granule_s=st.integers(1, 10))
-@settings(deadline=None)
 def test_a_coarse_granule_holds_the_watermark_back_by_a_granule_at_the_most_and_never_moves_it_forward(
     operator: Operator, batches: list[list[tuple[str, int]]], bound_ms: int, granule_s: int
 ) -> None:
@@ -136,7 +135,7 @@ wild_batches = st.lists(
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
 @given(batches=wild_batches, order=orders, waited_s=st.sampled_from([0, 1, 500]), data=st.data())
-@settings(deadline=None, max_examples=50)
+@examples(50)
 def test_no_limit_is_ever_passed_whatever_arrives_and_whatever_is_ordered(
     operator: Operator,
     batches: list[tuple[list[tuple[str, int]], dict[str, int] | None, int]],
@@ -230,7 +229,6 @@ def test_a_session_whose_gap_is_no_whole_millisecond_still_gets_a_watermark_that
     batches=st.lists(st.tuples(rows_ago, st.lists(st.sampled_from("abcd"), max_size=3)), min_size=1),
     bound_ms=bounds_ms,
 )
-@settings(deadline=None)
 def test_rows_dated_ahead_do_not_move_the_watermark(
     operator: Operator, batches: list[tuple[list[tuple[str, int]], list[str]]], bound_ms: int
 ) -> None:

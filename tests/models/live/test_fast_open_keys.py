@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.granule_counts import GranuleCounts
@@ -26,7 +26,6 @@ pytestmark = pytest.mark.slow
 
 
 @given(st.lists(st.lists(st.integers(0, 90), max_size=6), min_size=1, max_size=6), st.integers(0, 60))
-@settings(deadline=None)
 def test_the_open_keys_are_those_of_the_rows_that_the_watermark_in_force_has_not_closed(
     batches: list[list[int]], watermark_s: int
 ) -> None:
@@ -49,7 +48,6 @@ def test_the_open_keys_are_those_of_the_rows_that_the_watermark_in_force_has_not
     offered_s=st.integers(100, 200),
     future_s=st.integers(0, 100),
 )
-@settings(deadline=None)
 def test_after_a_restart_every_window_between_the_offer_and_the_newest_row_may_be_open(
     operator: Operator, offered_s: int, future_s: int
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidemark.models.live.partitions import Activity, Partitions
@@ -18,6 +18,7 @@ from tidemark.models.live_defaults import (
 )
 from tidemark.models.policies.policy import NO_BASE_US
 
+from support.examples import examples
 from support.streams import SECOND
 
 START_US = 1_767_225_600 * SECOND
@@ -294,7 +295,7 @@ def test_the_order_in_which_partitions_are_reported_does_not_matter(
 
 @pytest.mark.slow
 @given(histories, st.none() | st.integers(1, 500))
-@settings(max_examples=300)
+@examples(300)
 def test_the_base_is_never_above_the_least_of_the_active_partitions(
     history: list[_Batch], timeout_us: int | None
 ) -> None:

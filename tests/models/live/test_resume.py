@@ -16,6 +16,7 @@ from tidemark.models.policies.learned import Learned
 
 from support.fast_streams import CEILING_US, TEN_SECONDS, FastStream
 from support.killed_driver import restarted
+from support.soak import with_soak
 from support.streams import SECOND, Row
 from support.synthetic import synthetic
 
@@ -66,7 +67,7 @@ def test_partitions_keep_their_numbers_whatever_order_they_come_back_in() -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows_a_batch", [None, 80])
+@pytest.mark.parametrize("rows_a_batch", with_soak([80, None], {None}))
 def test_rows_that_wait_while_the_driver_is_away_are_not_taken_for_late_ones(
     rows_a_batch: int | None,
 ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -21,6 +21,8 @@ from tidemark.models.live_defaults import (
 from tidemark.models.policies import budget as module
 from tidemark.models.policies.budget import Account, RuleChoice, RuleChooser
 from tidemark.models.policies.rules import FAMILIES, NEVER_HOLDS
+
+from support.examples import examples
 
 RULES = FAMILIES * len(PRICES)
 PRICE = np.arange(RULES) % len(PRICES)
@@ -99,7 +101,7 @@ def test_what_was_not_lost_yet_may_be_lost_by_a_dearer_price(lost: float) -> Non
     assert RISING[choice.rule] - 0.25 <= allowed <= RISING[choice.rule] + 0.26
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     lost=st.floats(0, 3),
     by_rule=st.lists(st.floats(0, 5), min_size=RULES, max_size=RULES),
@@ -299,7 +301,7 @@ def story(drawn: list[tuple[float, int]], scale: float = 1.0) -> list[Account]:
     return accounts
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(drawn=stories, power=st.integers(-8, 12))
 def test_the_choice_is_the_same_for_a_stream_of_many_times_the_rows(
     drawn: list[tuple[float, int]], power: int

@@ -27,9 +27,9 @@ def setup(operator: Operator) -> Setup:
 
 @cache
 def lived(operator: Operator) -> Tidemark:
-    """Return a policy that has seen ten minutes."""
+    """Return a policy that has seen three minutes."""
     policy = Tidemark(setup(operator))
-    for seen in drawn_batches(5, 600, step_us=SECOND):
+    for seen in drawn_batches(5, 180, step_us=SECOND):
         policy.observe(seen)
         policy.decide(seen.now_us, seen.now_us + 2 * SECOND)
     return policy

@@ -14,6 +14,8 @@ from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.policies.rules import FAMILIES, NEVER_HOLDS, RuleSet
 
+from support.soak import with_soak
+
 SECOND = 1_000_000
 DELAY_US = 2 * SECOND
 """From a decision to when it is in force."""
@@ -94,7 +96,7 @@ def random_stream(seed: int, batches: int = 150, *, missing: bool) -> Driven:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", with_soak(range(6), range(2, 6)))
 @pytest.mark.parametrize("missing", [False, True])
 def test_late_rows_are_those_at_or_below_the_watermark_in_force_before_their_batch(
     seed: int, missing: bool
@@ -111,7 +113,7 @@ def test_late_rows_are_those_at_or_below_the_watermark_in_force_before_their_bat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", with_soak(range(6), range(2, 6)))
 @pytest.mark.parametrize("missing", [False, True])
 def test_latencies_are_those_of_a_recount_with_open_keys_as_of_now(seed: int, missing: bool) -> None:
     """A key is closed by the first batch that emits under a watermark at or above it; its end costs nothing before.
@@ -157,7 +159,7 @@ def test_what_is_at_stake_is_missing_from_keys_that_the_rule_has_closed(seed: in
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", with_soak(range(6), range(2, 6)))
 @pytest.mark.parametrize("missing", [False, True])
 def test_no_watermark_ever_goes_back(seed: int, missing: bool) -> None:
     marks = np.array([mark for _, mark in random_stream(seed, missing=missing).decided])

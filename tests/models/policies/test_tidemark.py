@@ -91,7 +91,9 @@ def with_row(trace: Trace, at: int, event_us: int) -> Trace:
 # -- what it may depend on -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["stationary", "bursts", "stalls", "night", "slow"])
+@pytest.mark.parametrize(
+    "kind", with_soak(["bursts", "night", "stationary", "stalls", "slow"], {"stationary", "stalls", "slow"})
+)
 def test_a_trace_that_is_cut_short_is_decided_alike_up_to_the_cut(kind: str) -> None:
     """No decision knows anything of what comes after it."""
     trace = short_trace(kind)
@@ -108,7 +110,9 @@ def test_a_trace_that_is_cut_short_is_decided_alike_up_to_the_cut(kind: str) -> 
         assert cut_marks[cut_slots < until].tolist() == marks[slots < until].tolist()
 
 
-@pytest.mark.parametrize("kind", ["stationary", "bursts", "stalls", "night"])
+@pytest.mark.parametrize(
+    "kind", with_soak(["bursts", "night", "stationary", "stalls"], {"stationary", "stalls"})
+)
 def test_a_thousand_times_as_long_is_decided_a_thousand_times_as_late(kind: str) -> None:
     """Nothing in the policy has a unit of its own but Spark's millisecond."""
     scale, trace = 1_000, short_trace(kind)

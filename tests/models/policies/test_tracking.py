@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -17,6 +17,7 @@ from tidemark.models.operators import row_level
 from tidemark.models.policies.setup import Scope, Setup
 from tidemark.models.policies.tracking import Tracking
 
+from support.examples import examples
 from support.seen import seen_rows
 from support.soak import with_soak
 from support.synthetic import START_US, Trace, s3_stalls, s4_step
@@ -49,7 +50,7 @@ def lognormal(dice: np.random.Generator, rows: int, factor: float = 1.0) -> NDAr
 # -- the quantile --------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     needs=st.lists(
         st.tuples(st.integers(2_000, 3_600_000_000), st.integers(1, 1_000)), min_size=1, max_size=60

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.coupling import Chain
@@ -16,6 +16,7 @@ from tidemark.models.recommend.chain import recommend
 from tidemark.models.recommend.steps import Conflict
 from tidemark.models.slo import Policy, Slo
 
+from support.examples import examples
 from support.recommendations import MS, STEADY, THOUSAND, capped, inputs, step
 
 
@@ -117,7 +118,7 @@ def test_a_required_bound_above_the_cap_is_a_conflict_however_it_is_resolved(on_
     on_conflict=st.sampled_from([None, "miss_target", "exceed_latency_cap"]),
     silent=st.integers(0, 1),
 )
-@settings(deadline=None, max_examples=200)
+@examples(200)
 def test_with_evidence_there_is_a_bound_or_a_conflict(
     *, margin: int, cap: int | None, in_use: int | None, on_conflict: Any, silent: int
 ) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.progress import UNKNOWN_PROGRESS
@@ -14,6 +14,7 @@ from tidemark.models.recommend.chain import recommend
 from tidemark.models.recommend.steps import StepKind
 from tidemark.models.slo import Policy, Slo
 
+from support.examples import examples
 from support.recommendations import MS, STEADY, THOUSAND, capped, inputs, step
 
 # -- the estimate ------------------------------------------------------------------------------------------------
@@ -249,7 +250,7 @@ maybe_ms = st.none() | st.integers(0, 3_000)
     unknown=st.integers(0, 30),
     missing=st.integers(0, 1),
 )
-@settings(deadline=None, max_examples=200)
+@examples(200)
 def test_no_step_undoes_a_limit(
     *,
     minimum: int,

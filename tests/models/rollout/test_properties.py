@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.defaults import (
@@ -29,7 +29,10 @@ from tidemark.models.rollout.machine import advance, restores_previous
 from tidemark.models.rollout.states import CANDIDATE, OPEN, TRANSITIONS, UNDER_WAY
 from tidemark.models.slo import Approval, Day, Direction, FreezeWindow, Policy, Slo
 
+from support.examples import examples
 from support.rollouts import NOW_US, STATES, moved
+
+pytestmark = pytest.mark.slow
 
 times = st.integers(NOW_US - 40 * DAY_US, NOW_US + 40 * DAY_US)
 maybe_time = st.none() | times
@@ -134,8 +137,7 @@ all_rollouts = st.builds(
 )
 
 
-@pytest.mark.slow
-@settings(max_examples=300)
+@examples(300)
 @given(one=all_rollouts, known=all_facts, now_us=times)
 def test_only_legal_moves_are_made_and_each_has_a_reason(
     one: Rollout, known: RolloutFacts, now_us: int
@@ -158,8 +160,7 @@ def test_only_legal_moves_are_made_and_each_has_a_reason(
         assert one.direction == "Narrow"
 
 
-@pytest.mark.slow
-@settings(max_examples=300)
+@examples(300)
 @given(one=all_rollouts.filter(lambda one: one.state in CANDIDATE), known=all_facts, now_us=times)
 def test_nothing_is_published_while_a_gate_holds(one: Rollout, known: RolloutFacts, now_us: int) -> None:
     move = moved(one, known, now_us)
@@ -183,8 +184,7 @@ def test_nothing_is_published_while_a_gate_holds(one: Rollout, known: RolloutFac
         assert move.gate is not None or move.state == "Expired"
 
 
-@pytest.mark.slow
-@settings(max_examples=200)
+@examples(200)
 @given(one=all_rollouts, known=all_facts, now_us=times)
 def test_a_widening_never_waits_for_a_gate_that_slows_narrowing(
     one: Rollout, known: RolloutFacts, now_us: int
