@@ -35,6 +35,7 @@ _POLICY = {
     "approval": "narrow",
     "gates": ["error-rate"],
     "late": "side",
+    "labels": {"team": "web"},
 }
 
 _CONSEQUENCES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidemark.controller.api.schemas.alerts import Notified
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.bounds import BoundPage, Published, PublishedBound
 from tidemark.controller.api.schemas.charts import (
@@ -158,6 +159,7 @@ __all__ = [
     "MissingRange",
     "ModeCount",
     "NamedJoin",
+    "Notified",
     "Operating",
     "Partition",
     "PartitionCurve",
