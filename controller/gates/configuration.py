@@ -22,6 +22,11 @@ class WebhookGate(Called):
     webhook: Address
     """Where the rollout is posted to."""
 
+    @property
+    def asks(self) -> str:
+        """What it is asked, in words, without the address."""
+        return "whether it answers the rollout with an HTTP status of 200 to 299"
+
 
 class PrometheusGate(Called):
     """An instant query whose values must be within limits."""
@@ -34,6 +39,16 @@ class PrometheusGate(Called):
     """Minimum of each value; None for none."""
     max: _Limit = None
     """Maximum of each value; None for none."""
+
+    @property
+    def asks(self) -> str:
+        """What it is asked, in words, without the address."""
+        limits = [
+            f"{word} {limit:g}"
+            for word, limit in (("at least", self.min), ("at most", self.max))
+            if limit is not None
+        ]
+        return f"whether {self.query} is {' and '.join(limits)}"
 
     @model_validator(mode="after")
     def _has_limits(self) -> Self:

@@ -43,6 +43,7 @@ from tidemark.controller.api.schemas.fleet import (
     SkewedPartition,
     WorstCount,
 )
+from tidemark.controller.api.schemas.gates import GateList, GateOffered
 from tidemark.controller.api.schemas.health import Health, HealthCheck
 from tidemark.controller.api.schemas.intake import AcknowledgementFacts, AcknowledgementPage, Applied, Receipt
 from tidemark.controller.api.schemas.jobs import (
@@ -132,6 +133,8 @@ __all__ = [
     "FleetRollout",
     "FleetStream",
     "FleetTotals",
+    "GateList",
+    "GateOffered",
     "GateSaid",
     "Health",
     "HealthCheck",

@@ -1,4 +1,4 @@
-// What a person decides about a stream: SLO, mode, limits, approval, pause and pin, each changed with a dry run first.
+// What a person decides about a stream: SLO, mode, limits, approval, gates, pause and pin, each changed with a dry run first.
 
 import { pauseButton } from "./actions.js";
 import { Card } from "./card.js";
@@ -57,6 +57,12 @@ export class SteeringPanel {
                     policyWord(policy.approval),
                     "",
                     this.#change("approval", "Change the approval …"),
+                ),
+                this.#row(
+                    "Outside gates",
+                    policy.gates.join(", ") || "none",
+                    "",
+                    this.#change("gates", "Change the outside gates …"),
                 ),
                 this.#row("Rollouts", paused ? "paused" : "on", "", pauseButton(this.#path, paused, this.#shell)),
                 this.#row(
