@@ -59,7 +59,7 @@ export class SteeringPanel {
                     this.#change("approval", "Change the approval …"),
                 ),
                 this.#row(
-                    "Outside gates",
+                    "Gates",
                     policy.gates.join(", ") || "none",
                     "",
                     this.#change("gates", "Change the outside gates …"),
@@ -92,8 +92,9 @@ export class SteeringPanel {
     }
 
     /** @param {StreamStatus} status */
-    #sloButton({ slo }) {
-        const open = () => openSloForm(this.#path, slo !== null, this.#shell);
+    #sloButton(status) {
+        const { slo } = status;
+        const open = () => openSloForm(this.#path, this.#status ?? status, this.#shell);
         const label = slo ? "Change the SLO …" : "Set an SLO";
         return this.#shell.caller.button(slo ? "Change …" : "Set …", open, {
             class: "button small",
