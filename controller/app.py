@@ -29,6 +29,7 @@ from tidemark.controller.charts import (
 )
 from tidemark.controller.events import routes as event_routes
 from tidemark.controller.forgetting import routes as forget_routes
+from tidemark.controller.gates import routes as gate_routes
 from tidemark.controller.intake import routes as intake_routes
 from tidemark.controller.joins import list_routes as join_list_routes
 from tidemark.controller.joins import routes as join_routes
@@ -56,6 +57,7 @@ _RESOURCES = (
     status_routes,
     forget_routes,
     spec_routes,
+    gate_routes,
     join_list_routes,
     join_routes,
     pin_routes,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -18,6 +17,7 @@ from tidemark.controller.metrics.process import LoopCounters
 from tidemark.controller.pins.apply import publish_missing_pins
 from tidemark.controller.runtime.clock import Clock
 from tidemark.controller.runtime.priority import Pause, no_pause
+from tidemark.controller.runtime.ticking_thread import TickingThread
 from tidemark.controller.runtime.watchdog import Watchdog
 from tidemark.controller.stream_state.overviews import Overviews
 
@@ -158,15 +158,16 @@ class Ticker:
         self._pace = pace
         self.watchdog = watchdog
         """Watches the loop's progress."""
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tidemark-loop", daemon=True)
+        self._thread = TickingThread(
+            "loop", self._tick, tick_seconds, stop_seconds=_STOP_TIMEOUT_SECONDS, at_once=True
+        )
         self.ticks = 0
         """Ticks so far, failed ones included."""
 
     @property
     def alive(self) -> bool:
         """Whether the thread runs."""
-        return self._thread.is_alive()
+        return self._thread.alive
 
     def start(self) -> None:
         """Start ticking; the first tick comes at once."""
@@ -175,25 +176,21 @@ class Ticker:
 
     def stop(self) -> None:
         """Wait for the tick under way and stop."""
-        self._stop.set()
-        self._thread.join(_STOP_TIMEOUT_SECONDS)
+        self._thread.stop()
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            begun = perf_counter()
-            try:
-                run_once(
-                    self._database, self._decider, self._counters, self._clock(), self._pause, pace=self._pace
-                )
-                with self._counters.upkeep_seconds.time():
-                    self._upkeep.tick(self._clock())
-                self._overviews.tick(
-                    self._clock(), snapshot_seconds(self._tick_seconds, perf_counter() - begun)
-                )
-            except Exception:  # noqa: BLE001 - the store may be back at the next tick
-                _log.exception("a tick of the decision loop failed; the next one tries again")
-                self._counters.failures.inc()
+    def _tick(self) -> None:
+        begun = perf_counter()
+        try:
+            run_once(
+                self._database, self._decider, self._counters, self._clock(), self._pause, pace=self._pace
+            )
+            with self._counters.upkeep_seconds.time():
+                self._upkeep.tick(self._clock())
+            self._overviews.tick(self._clock(), snapshot_seconds(self._tick_seconds, perf_counter() - begun))
+        except Exception:
+            self._counters.failures.inc()
+            raise
+        finally:
             self._counters.tick_duration_seconds.observe(perf_counter() - begun)
             self.ticks += 1
             self.watchdog.progressed()
-            self._stop.wait(self._tick_seconds)

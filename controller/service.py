@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
 from tidemark.controller.access.authenticator import Authenticator
 from tidemark.controller.access.rate_limits import RateLimits
+from tidemark.controller.alerts.destinations import Destination
 from tidemark.controller.alerts.notifier import Notifier
-from tidemark.controller.alerts.wiring import make_notifier
+from tidemark.controller.alerts.wiring import destinations_in, make_notifier
 from tidemark.controller.bounds.watch import Watch
 from tidemark.controller.charts.what_if import WhatIfCache
 from tidemark.controller.db.database import Database
@@ -73,7 +75,9 @@ class Service:
     rates: RateLimits
     """Rate limits of requests."""
     notifier: Notifier | None
-    """Notifies a webhook of alerts; None without a webhook."""
+    """Notifies destinations of alerts; None without any."""
+    destinations: Mapping[str, Destination]
+    """The destinations by name."""
     gates: GateKeeper
     """Asks outside gates about rollouts."""
 
@@ -90,7 +94,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
     kept = EvidenceCache()
     decider = Decider(database, leases, kept, settings.rollout_share_ppm)
     registry = CollectorRegistry()
-    scrape = Scrape(database, registry, settings.metrics_partitions)
+    scrape = Scrape(database, registry, settings.metrics_partitions, settings.label_names)
     intake, loop = IntakeCounters(registry), LoopCounters(registry)
     reports = ReportWriter(database, clock, intake)
     watchdog = Watchdog(steady)
@@ -122,7 +126,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
     measure(registry, "tidemark_reports_waiting", lambda: reports.waiting)
     measure(registry, "tidemark_loop_idle_seconds", lambda: watchdog.idle_seconds)
     measure(registry, "tidemark_tick_interval_seconds", lambda: settings.tick_seconds)
-    gates = read_gates(settings.gates_file)
+    gates, destinations = read_gates(settings.gates_file), destinations_in(settings)
     authenticator = Authenticator(database, settings, clock, steady)
     rates = RateLimits(settings.reports_per_second, settings.requests_per_second, steady)
     return Service(
@@ -143,7 +147,8 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
         SharedReads(),
         authenticator,
         rates,
-        make_notifier(settings, database, leases, registry, clock),
+        make_notifier(settings, destinations, database, leases, registry=registry, clock=clock),
+        destinations,
         GateKeeper(
             database,
             decider,

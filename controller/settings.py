@@ -10,7 +10,9 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tidemark.controller.access.proxy import GroupGrant, Network, parse_group_grants, parse_networks
+from tidemark.controller.alerts.destinations import DEFAULT, read_destinations
 from tidemark.controller.gates.configuration import read_gates
+from tidemark.models.labels import label_name_problem
 from tidemark.models.retention import Retention
 from tidemark.models.skew import SKEW_AMOUNT_MS, SKEW_SHARE_PPM
 
@@ -30,9 +32,21 @@ def _checked(parse: Callable[[str], object]) -> Callable[[str], str]:
     return check
 
 
-def _readable(file: Path | None) -> Path | None:
-    read_gates(file)
-    return file
+def _label_names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names:
+        problem = label_name_problem(name)
+        if problem is not None:
+            raise ValueError(problem)
+    return names
+
+
+def _readable(read: Callable[[Path | None], object]) -> Callable[[Path | None], Path | None]:
+    def check(file: Path | None) -> Path | None:
+        read(file)
+        return file
+
+    return check
 
 
 class Settings(BaseSettings):
@@ -80,6 +94,8 @@ class Settings(BaseSettings):
     metrics_partitions: int = Field(default=256, ge=0)
     """Maximum number of partitions of a stream in /metrics, skewed and idle ones first; the others are counted in
     tidemark_partitions_not_exposed. With 0 no alert names a partition."""
+    metrics_labels: Annotated[str, AfterValidator(_checked(_label_names))] = ""
+    """Names of the labels of streams that tidemark_stream_info has too, separated by commas, such as team."""
     proxy_user_header: _HeaderName | None = None
     """Header in which an authenticating proxy names the user; unset: there is no proxy."""
     proxy_groups_header: _HeaderName | None = None
@@ -92,11 +108,13 @@ class Settings(BaseSettings):
     """Webhook to notify of alerts, in Alertmanager's format; unset: none. Not needed beside Prometheus."""
     notify_token_file: Path | None = None
     """File with a bearer token for the webhook, read for each message."""
+    notify_file: Annotated[Path | None, AfterValidator(_readable(read_destinations))] = None
+    """File of webhooks, each for the alerts with certain labels (TOML), read at the start; unset: there are none."""
     notify_seconds: float = Field(default=30.0, gt=0, le=3_600)
     """Seconds between two checks of the alerts."""
     notify_repeat_seconds: float = Field(default=14_400.0, ge=60)
     """Seconds after which an alert that still fires is notified again."""
-    gates_file: Annotated[Path | None, AfterValidator(_readable)] = None
+    gates_file: Annotated[Path | None, AfterValidator(_readable(read_gates))] = None
     """File of the outside gates that policies may name (TOML), read at the start; unset: there are none."""
     runbooks_url: str = ""
     """Prefix of the runbook's file name in the notifier's messages; by default the controller's own copies."""
@@ -133,6 +151,11 @@ class Settings(BaseSettings):
         )
 
     @property
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the labels of streams that metrics have."""
+        return _label_names(self.metrics_labels)
+
+    @property
     def proxy_networks(self) -> tuple[Network, ...]:
         """The proxy's networks."""
         return parse_networks(self.proxy_addresses)
@@ -145,6 +168,14 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _retention_is_enough(self) -> Self:
         _ = self.retention
+        return self
+
+    @model_validator(mode="after")
+    def _one_default_destination(self) -> Self:
+        if self.notify_url is not None and DEFAULT in read_destinations(self.notify_file):
+            raise ValueError(
+                f"the destination {DEFAULT!r} in notify_file is the one of notify_url; rename it, or unset notify_url"
+            )
         return self
 
     @model_validator(mode="after")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
+from tidemark.models.labels import MAX_LABELS, check_labels
 from tidemark.models.late_policy import LatePolicy
 from tidemark.models.strict import STRICT
 from tidemark.models.wire import Mode, Name
@@ -155,6 +156,10 @@ class Policy:
     late: LatePolicy | None = None
     """What becomes of late rows where the job's call has late=side(...): side keeps them, drop only counts them; null:
     what the call says. A job follows it while it runs."""
+    labels: Annotated[dict[str, Annotated[str, MinLen(1), MaxLen(100)]], MaxLen(MAX_LABELS)] = field(
+        default_factory=dict
+    )
+    """Labels of the stream by name, such as team: its alerts carry them and are routed by them."""
 
     def __post_init__(self) -> None:
         """Reject contradictions."""
@@ -164,5 +169,6 @@ class Policy:
             raise ValueError(f"directions {', '.join(self.directions)}: each is named once")
         if len(set(self.gates)) != len(self.gates):
             raise ValueError(f"gates {', '.join(self.gates)}: each is named once")
+        check_labels(self.labels)
         if self.on_no_data == "max" and self.max_bound_ms is None:
             raise ValueError("on_no_data is max, but there is no max_bound_ms to widen to; set one")

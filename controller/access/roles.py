@@ -75,6 +75,7 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         "getPolicy": _READ,
         "putPolicy": _OPERATE,
         "deletePolicy": _OPERATE,
+        "listGates": _LIST,
         "listJoins": _READ,
         "getJoin": _READ,
         "putJoin": _OPERATE,

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import httpx
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    sleep_using_event,
+    stop_after_attempt,
+    wait_exponential,
+)
 
+from tidemark.controller.runtime.fetch import NoAnswer, fetch
 from tidemark.controller.runtime.token_file import TokenFileError, bearer
 
 _log = logging.getLogger(__name__)
 
-_TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
 """How long one attempt may take."""
 
 _ATTEMPTS = 4
@@ -33,23 +41,23 @@ class _Again(NotDelivered):
 
 
 class Receiver:
-    """Sends messages. Not safe to share between threads.
+    """Sends messages.
 
     Args:
         url: where to. It is never logged: with many receivers, whoever knows it may write to them.
         token_file: file that holds a bearer token, read for each message; None for none.
-        sleep: waits for some seconds between two attempts.
+        stop: set when no further attempt is to be made; pauses end with it.
     """
 
-    def __init__(self, url: str, token_file: Path | None, sleep: Callable[[float], None]) -> None:
+    def __init__(self, url: str, token_file: Path | None, stop: Event) -> None:
         self._url = url
         self._token_file = token_file
-        self._http = httpx.Client(timeout=_TIMEOUT_SECONDS)
+        self._stop = stop
         self._retrying = Retrying(
             retry=retry_if_exception_type(_Again),
             stop=stop_after_attempt(_ATTEMPTS),
             wait=wait_exponential(max=_LONGEST_PAUSE_SECONDS),
-            sleep=sleep,
+            sleep=sleep_using_event(stop),
             before_sleep=_log_again,
             reraise=True,
         )
@@ -62,25 +70,23 @@ class Receiver:
         """
         self._retrying(self._send, message)
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._http.close()
-
     def _send(self, message: dict[str, Any]) -> None:
+        if self._stop.is_set():
+            raise NotDelivered("the controller stops")
         try:
-            answer = self._http.post(self._url, json=message, headers=bearer(self._token_file))
+            status, _ = fetch(
+                "POST", self._url, TIMEOUT_SECONDS, json=message, headers=bearer(self._token_file)
+            )
         except TokenFileError as error:
             raise NotDelivered(str(error)) from None
-        except httpx.TransportError as error:
-            raise _Again(f"the receiver does not answer ({type(error).__name__})") from None
-        if answer.status_code == httpx.codes.TOO_MANY_REQUESTS or answer.is_server_error:
-            raise _Again(f"the receiver answers {answer.status_code}")
-        if not answer.is_success:
-            raise NotDelivered(
-                f"the receiver answers {answer.status_code}; are TIDEMARK_NOTIFY_URL and the token right?"
-            )
+        except NoAnswer as error:
+            raise _Again(str(error)) from None
+        if status == httpx.codes.TOO_MANY_REQUESTS or httpx.codes.is_server_error(status):
+            raise _Again(f"it answers {status}")
+        if not httpx.codes.is_success(status):
+            raise NotDelivered(f"it answers {status}; are its address and its token right?")
 
 
 def _log_again(state: RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome is not None else None
-    _log.info("%s; it is tried again", error)
+    _log.info("a message is sent again: %s", error)

@@ -77,7 +77,7 @@ class ActiveAlert:
     @property
     def description(self) -> str:
         """More of it."""
-        return self.alert.description.format(**self._named, value=self.value, lasts=self.lasts)
+        return self.alert.description.format(**{**self._named, "value": self.value, "lasts": self.lasts})
 
     @property
     def _named(self) -> dict[str, str]:
@@ -225,6 +225,7 @@ def _active(alert: Alert, state: StreamState, value: str, partition: str | None 
         "sloth_severity": alert.severity,
     }
     labels = {
+        **state.policy.value.labels,
         "alertname": alert.name,
         "severity": alert.severity,
         **{name: every[name] for name in alert.labels},

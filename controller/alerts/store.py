@@ -10,6 +10,7 @@ from typing import Literal
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.alerts.destinations import DEFAULT
 from tidemark.controller.db.tables import EventRow
 from tidemark.controller.streams.store import add_event, lock_by_id
 
@@ -18,7 +19,7 @@ RESOLVED: Literal["AlertResolved"] = "AlertResolved"
 """Kinds of events."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NotifiedAlert:
     """An alert whose beginning was notified and whose end was not."""
 
@@ -32,6 +33,8 @@ class NotifiedAlert:
     """When it was last notified."""
     value: str
     """What it was about, for people."""
+    destination: str
+    """Name of the destination that was notified."""
 
 
 def write_notified(
@@ -47,13 +50,20 @@ def write_notified(
         kind=kind,
         reason=summary,
         after=json.dumps(
-            {"labels": dict(notified.labels), "starts_us": notified.starts_us, "value": notified.value}
+            {
+                "labels": dict(notified.labels),
+                "starts_us": notified.starts_us,
+                "value": notified.value,
+                "destination": notified.destination,
+            }
         ),
     )
 
 
-def notified_alerts(session: Session, stream_ids: Collection[int], since_us: int) -> Iterator[NotifiedAlert]:
-    """Return the alerts of streams whose beginning was notified since then and whose end was not."""
+def notified_alerts(
+    session: Session, stream_ids: Collection[int], since_us: int, destination: str
+) -> Iterator[NotifiedAlert]:
+    """Return the alerts of streams whose beginning a destination was notified of since then, and not of their end."""
     rows = session.execute(
         select(EventRow.stream_id, EventRow.kind, EventRow.after, EventRow.at_us, EventRow.last_us)
         .where(
@@ -66,9 +76,19 @@ def notified_alerts(session: Session, stream_ids: Collection[int], since_us: int
     newest: dict[tuple[int, tuple[tuple[str, str], ...]], NotifiedAlert | None] = {}
     for stream_id, kind, after, at_us, last_us in rows:
         found = json.loads(after or "{}")
+        # Releases that knew one webhook alone did not write down its name.
+        if found.get("destination", DEFAULT) != destination:
+            continue
         labels = tuple(sorted(found["labels"].items()))
         newest[stream_id, labels] = (
-            NotifiedAlert(stream_id, labels, found["starts_us"], last_us or at_us, found["value"])
+            NotifiedAlert(
+                stream_id=stream_id,
+                labels=labels,
+                starts_us=found["starts_us"],
+                notified_us=last_us or at_us,
+                value=found["value"],
+                destination=destination,
+            )
             if kind == FIRING
             else None
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from threading import Event
+from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry
 
-from tidemark.controller.alerts.notifier import MessageLinks, Notifier
-from tidemark.controller.alerts.receiver import Receiver
+from tidemark.controller.alerts.delivery import MessageLinks
+from tidemark.controller.alerts.destinations import DEFAULT, Destination, read_destinations
+from tidemark.controller.alerts.notifier import Notifier
 from tidemark.controller.db.database import Database
 from tidemark.controller.metrics.process import NotifyCounters, measure
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
@@ -22,26 +23,34 @@ def message_links(settings: Settings) -> MessageLinks:
     return MessageLinks(runbooks=settings.runbooks_url.rstrip("/") or f"{address}/runbooks", address=address)
 
 
-def make_notifier(
-    settings: Settings, database: Database, leases: LeaseKeeper, registry: CollectorRegistry, clock: Clock
-) -> Notifier | None:
-    """Return the notifier, not started; None when the settings name no receiver."""
-    counters = NotifyCounters(registry)
-    notifier = None
+def destinations_in(settings: Settings) -> dict[str, Destination]:
+    """Return the destinations of notifications by name: the webhook that is set by itself, and those of the file."""
+    alone = {}
     if settings.notify_url is not None:
-        stop = Event()
+        alone[DEFAULT] = Destination(webhook=settings.notify_url, token_file=settings.notify_token_file)
+    return alone | read_destinations(settings.notify_file)
 
-        def sleep(seconds: float) -> None:
-            stop.wait(seconds)
 
+def make_notifier(
+    settings: Settings,
+    destinations: Mapping[str, Destination],
+    database: Database,
+    leases: LeaseKeeper,
+    *,
+    registry: CollectorRegistry,
+    clock: Clock,
+) -> Notifier | None:
+    """Return the notifier, not started; None without destinations."""
+    counters = NotifyCounters(registry, destinations)
+    notifier = None
+    if destinations:
         notifier = Notifier(
             database,
             leases,
-            Receiver(settings.notify_url, settings.notify_token_file, sleep),
+            destinations,
             links=message_links(settings),
             counters=counters,
             clock=clock,
-            stop=stop,
             every_seconds=settings.notify_seconds,
             repeat_seconds=settings.notify_repeat_seconds,
         )

@@ -48,6 +48,7 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (schemas.PolicySet, "serialization"),
     (schemas.Receipt, "serialization"),
     (schemas.StreamStatus, "serialization"),
+    (schemas.GateList, "serialization"),
     (schemas.StreamDeleted, "serialization"),
     (schemas.JobPage, "serialization"),
     (schemas.JobStatus, "serialization"),

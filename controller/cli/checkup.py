@@ -122,6 +122,7 @@ class _Checkup:
         yield from self._fine_unless(missing, "PartitionsSilent", "no partition has fallen silent")
         yield from self._fine_unless(missing, "PartitionSkewed", "no partition is skewed")
         yield from self._fine_unless(missing, "FutureRows", "no rows were future-dated")
+        yield from self._notified()
         # What is left: rarer conditions, and those of a newer controller.
         for kind, detail in missing.items():
             yield Check(detail) if self._severity(kind) == "ok" else self._lack(detail, kind)
@@ -181,6 +182,20 @@ class _Checkup:
         if live is not None:
             used = f"the watermark trails by {live['ceiling_used_ppm'] / PPM:.0%} of the ceiling"
             yield from self._fine_unless(missing, "CeilingNear", f"{used}, {_bound(live['ceiling_ms'])}")
+
+    def _notified(self) -> Iterator[Check]:
+        notified = self.status.get("notified")
+        if notified is None:
+            return
+        labels = ", ".join(f"{name}={value}" for name, value in notified["labels"].items()) or "none"
+        if not notified["unrouted"]:
+            yield Check(f"its alerts go to {', '.join(notified['destinations'])}; its labels are {labels}")
+            return
+        text = (
+            f"no destination takes these alerts: {', '.join(notified['unrouted'])}; its labels are {labels}"
+        )
+        step = self.place.tidemark("policy set", self.place.job, self.place.stream, "--label", "team=...")
+        yield Check(text, f"{step}, or have the controller's operators add a destination without match")
 
     def _fine_unless(self, missing: dict[str, str], kind: str, fine: str) -> Iterator[Check]:
         found = missing.pop(kind, None)

@@ -116,6 +116,13 @@ def register(app: typer.Typer) -> None:
                 "they are only counted; call, what the call says. The job follows within a minute."
             ),
         ] = None,
+        label: Annotated[
+            list[str] | None,
+            typer.Option(
+                help="Label of the stream, such as team=payments, which its alerts carry and are routed by; may be "
+                "repeated; replaces all that were set; none for none."
+            ),
+        ] = None,
         reason: ReasonOption = None,
         dry_run: DryRunOption = False,
         call: Call,
@@ -144,6 +151,7 @@ def register(app: typer.Typer) -> None:
                 "approval": (approval, str),
                 "gates": (gate, lambda names: [] if names == [NONE] else names),
                 "late": (late, lambda text: None if text == "call" else text),
+                "labels": (label, _labels),
             }
             changes = {name: read(value) for name, (value, read) in given.items() if value}
             if not changes:
@@ -189,6 +197,18 @@ def _freezes(texts: list[str]) -> list[dict[str, Any]]:
     return [] if texts == [NONE] else [parse_freeze(text) for text in texts]
 
 
+def _labels(texts: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in [] if texts == [NONE] else texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"--label {text}: write it like team=payments")
+        if name in found:
+            raise ValueError(f"--label {text}: {name} is given twice")
+        found[name] = value
+    return found
+
+
 def _range(policy: PolicyAnswer) -> str:
     minimum = duration(policy.min_bound_ms)
     if policy.max_bound_ms is None:
@@ -212,5 +232,6 @@ def _facts(policy: PolicyAnswer) -> dict[str, str]:
         "approval": policy.approval,
         "outside gates": ", ".join(policy.gates) or "-",
         "late rows": policy.late or "what the job's call says",
+        "labels": ", ".join(f"{name}={value}" for name, value in policy.labels.items()) or "-",
         "generation": f"{policy.generation}, since {moment(policy.updated_us)}",
     }

@@ -15,6 +15,8 @@ from contextlib import AbstractContextManager, closing
 
 from sqlalchemy import PoolProxiedConnection
 
+from tidemark.controller.runtime.ticking_thread import TickingThread
+
 _log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 2.0
@@ -44,8 +46,9 @@ class Checkpoints:
         self._connect = connect
         self._write_lock = write_lock
         self._due = threading.Event()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tidemark-checkpoints", daemon=True)
+        self._thread = TickingThread(
+            "checkpoints", self._take_if_due, EVERY_SECONDS, stop_seconds=_STOP_TIMEOUT_SECONDS
+        )
 
     def start(self) -> None:
         """Start to take checkpoints."""
@@ -53,9 +56,7 @@ class Checkpoints:
 
     def stop(self) -> None:
         """Wait for the checkpoint under way and take no more; the last connection that closes moves the rest."""
-        self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join(_STOP_TIMEOUT_SECONDS)
+        self._thread.stop()
 
     def due(self) -> None:
         """Note that something was committed."""
@@ -77,18 +78,17 @@ class Checkpoints:
             with self._write_lock:
                 return _move(connection)
 
-    def _run(self) -> None:
-        while not self._stop.wait(EVERY_SECONDS):
-            if not self._due.is_set():
-                continue
-            self._due.clear()
-            try:
-                finished = self.take()
-            except Exception as error:  # noqa: BLE001 - the next one tries again, and in the end a commit does it
-                _log.warning("the log could not be moved into the database file yet: %s", error)
-                finished = False
-            if not finished:
-                self._due.set()
+    def _take_if_due(self) -> None:
+        if not self._due.is_set():
+            return
+        self._due.clear()
+        try:
+            finished = self.take()
+        except Exception as error:  # noqa: BLE001 - the next one tries again, and in the end a commit does it
+            _log.warning("the log could not be moved into the database file yet: %s", error)
+            finished = False
+        if not finished:
+            self._due.set()
 
 
 def _move(connection: PoolProxiedConnection) -> bool:

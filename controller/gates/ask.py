@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import json
 import math
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
-
 from tidemark.controller.gates.configuration import Gate, PrometheusGate, WebhookGate
+from tidemark.controller.runtime.fetch import NoAnswer, fetch
 from tidemark.controller.runtime.token_file import TokenFileError, bearer
 from tidemark.models.rollout.facts import Phase, Verdict
 
 TIMEOUT_SECONDS = 5.0
 """How long a gate may take from the connection to the end of its answer."""
-
-_MAX_BYTES = 1_000_000
-"""Maximum size of an answer."""
 
 _MAX_SHOWN = 200
 """Characters of an answer that a reason repeats."""
@@ -52,10 +45,6 @@ class GateQuestion:
     """The rollout, as the API answers it."""
 
 
-class _NoAnswer(Exception):
-    """The gate did not answer; the text says why."""
-
-
 def ask(gate: Gate, question: GateQuestion) -> Reply:
     """Ask a gate and return what it answers; it takes at most ``TIMEOUT_SECONDS``, and a failure is an answer too."""
     try:
@@ -63,45 +52,17 @@ def ask(gate: Gate, question: GateQuestion) -> Reply:
         match gate:
             case WebhookGate():
                 body = {"gate": question.gate, "phase": question.phase, "rollout": question.rollout}
-                return _of_webhook(*_fetch("POST", gate.webhook, headers=headers, json=body))
+                return _of_webhook(*fetch("POST", gate.webhook, TIMEOUT_SECONDS, headers=headers, json=body))
             case PrometheusGate():
                 url = f"{gate.prometheus.rstrip('/')}/api/v1/query"
                 query = {"query": _filled(gate.query, question.rollout)}
-                return _of_prometheus(gate, *_fetch("GET", url, headers=headers, params=query))
+                return _of_prometheus(
+                    gate, *fetch("GET", url, TIMEOUT_SECONDS, headers=headers, params=query)
+                )
     except TokenFileError as error:
         return Reply("unknown", str(error))
-    except _NoAnswer as error:
+    except NoAnswer as error:
         return Reply("unknown", str(error))
-
-
-def _fetch(method: str, url: str, **request: Any) -> tuple[int, bytes]:
-    return asyncio.run(_fetch_in_time(method, url, request))
-
-
-async def _fetch_in_time(method: str, url: str, request: Mapping[str, Any]) -> tuple[int, bytes]:
-    try:
-        # Timeouts of single steps would let a slow gate take any number of them. Redirects are not followed.
-        async with (
-            asyncio.timeout(TIMEOUT_SECONDS),
-            httpx.AsyncClient(timeout=None, verify=_tls()) as http,  # noqa: S113 - the line above has it
-            http.stream(method, url, **request) as answer,
-        ):
-            body = b""
-            async for part in answer.aiter_bytes():
-                body += part
-                if len(body) > _MAX_BYTES:
-                    raise _NoAnswer(f"its answer is larger than {_MAX_BYTES // 1_000_000} MB")
-            return answer.status_code, body
-    except TimeoutError:
-        raise _NoAnswer(f"no answer within {TIMEOUT_SECONDS:g} s") from None
-    except (httpx.RequestError, OSError) as error:
-        raise _NoAnswer(f"it cannot be reached ({type(error).__name__})") from None
-
-
-@functools.cache
-def _tls() -> ssl.SSLContext:
-    # Making one takes longer than most requests.
-    return httpx.create_ssl_context()
 
 
 def _of_webhook(status: int, body: bytes) -> Reply:

@@ -7,7 +7,6 @@ and the time after a restart go on from there, and the state machine decides wha
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from time import perf_counter
@@ -21,6 +20,7 @@ from tidemark.controller.gates.store import OpenQuestion, keep_reply, open_quest
 from tidemark.controller.metrics.process import GateCounters
 from tidemark.controller.replicas.lease_store import confirm
 from tidemark.controller.runtime.clock import Clock
+from tidemark.controller.runtime.ticking_thread import TickingThread
 
 _log = logging.getLogger(__name__)
 
@@ -61,13 +61,11 @@ class GateKeeper:
         self._decider = decider
         self._counters = counters
         self._clock = clock
-        self._every_seconds = every_seconds
         self._pools = {
             name: ThreadPoolExecutor(_AT_ONCE, thread_name_prefix=f"tidemark-gate-{name}") for name in gates
         }
         self._asking: dict[tuple[int, str], Future[None]] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tidemark-gates", daemon=True)
+        self._thread = TickingThread("gates", self.tick, every_seconds, stop_seconds=_STOP_TIMEOUT_SECONDS)
 
     def start(self) -> None:
         """Begin to ask."""
@@ -75,9 +73,7 @@ class GateKeeper:
 
     def stop(self) -> None:
         """Let the questions that are being asked end, and ask no more."""
-        self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join(_STOP_TIMEOUT_SECONDS)
+        self._thread.stop()
         for pool in self._pools.values():
             pool.shutdown(cancel_futures=True)
 
@@ -96,7 +92,7 @@ class GateKeeper:
             ]
         for one in found:
             key = (one.rollout_id, one.question.gate)
-            if key in self._asking or self._stop.is_set():
+            if key in self._asking or self._thread.stopping.is_set():
                 continue
             pool = self._pools.get(one.question.gate)
             if pool is None:
@@ -115,7 +111,7 @@ class GateKeeper:
             reply = Reply("unknown", "it could not be asked; the controller's log has the reason")
         self._counters.seconds.labels(name).observe(perf_counter() - begun)
         self._counters.answers.labels(name, reply.verdict).inc()
-        if not self._stop.is_set():
+        if not self._thread.stopping.is_set():
             self._settle(one, reply)
 
     def _settle(self, one: OpenQuestion, reply: Reply) -> None:
@@ -133,10 +129,3 @@ class GateKeeper:
             _log.warning("%s", error.detail)
         except Exception:  # noqa: BLE001 - the next tick asks again, and the loop decides
             _log.exception("what follows from the outside gate %s could not be stored", one.question.gate)
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._every_seconds):
-            try:
-                self.tick()
-            except Exception:  # noqa: BLE001 - the next tick asks again
-                _log.exception("outside gates could not be asked; the next tick tries again")

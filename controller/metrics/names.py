@@ -30,8 +30,6 @@ _PROCESS: dict[str, str] = {
     "tidemark_store_writable": "Whether the store took the last write of this process: 1 or 0.",
     "tidemark_streams": "Streams known, expected ones included.",
     "tidemark_partitions_not_exposed": "Partitions without series of their own (TIDEMARK_METRICS_PARTITIONS).",
-    "tidemark_notifications_total": "Messages that the notifier of this process has delivered.",
-    "tidemark_notification_failures_total": "Messages that it could not deliver, after all attempts.",
     "tidemark_notifications_firing": "Alerts that the notifier of this process has notified of and that still fire.",
 }
 
@@ -115,8 +113,16 @@ _OTHER: dict[str, tuple[str, tuple[str, ...]]] = {
         ("gate", "verdict"),
     ),
     "tidemark_gate_duration_seconds": ("Time that one question to an outside gate took.", ("gate",)),
+    "tidemark_notifications_total": (
+        "Messages that the notifier of this process has delivered.",
+        ("destination",),
+    ),
+    "tidemark_notification_failures_total": (
+        "Messages that it could not deliver, after all attempts.",
+        ("destination",),
+    ),
     "tidemark_stream_info": (
-        "1, with the mode and, where there is an SLO, its objective.",
+        "1, with the mode, the objective where there is an SLO, and the stream's labels in TIDEMARK_METRICS_LABELS.",
         (*STREAM, "mode", "objective"),
     ),
     "tidemark_need_seconds": (

@@ -67,13 +67,17 @@ class NotifyCounters:
 
     Args:
         registry: where the metrics are exposed.
+        destinations: names of the destinations; each counts from 0, so that its first failure is a rise.
     """
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, destinations: Iterable[str]) -> None:
         self.sent = _counter("tidemark_notifications_total", registry)
-        """Messages delivered."""
+        """Messages delivered, by ``destination``."""
         self.failed = _counter("tidemark_notification_failures_total", registry)
-        """Messages dropped."""
+        """Messages not delivered, by ``destination``."""
+        for name in destinations:
+            self.sent.labels(name)
+            self.failed.labels(name)
 
 
 class GateCounters:

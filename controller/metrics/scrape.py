@@ -47,12 +47,20 @@ class Scrape:
         database: the store.
         registry: what this process counts.
         max_partitions: how many partitions of a stream have series of their own, at most.
+        label_names: names of the labels of streams that are exposed.
     """
 
-    def __init__(self, database: Database, registry: CollectorRegistry, max_partitions: int) -> None:
+    def __init__(
+        self,
+        database: Database,
+        registry: CollectorRegistry,
+        max_partitions: int,
+        label_names: Sequence[str],
+    ) -> None:
         self._database = database
         self._registry = registry
         self._max_partitions = max_partitions
+        self._label_names = label_names
         self._seconds = scrape_seconds(registry)
 
     def text(self) -> bytes:
@@ -72,7 +80,9 @@ class Scrape:
             _one("tidemark_store_up", 1),
             _one("tidemark_streams", len(read.streams)),
             _one("tidemark_partitions_not_exposed", left_out),
-            *stream_families(read.streams, read.partitions, read.needs, read.rollouts),
+            *stream_families(
+                read.streams, read.partitions, read.needs, read.rollouts, label_names=self._label_names
+            ),
         ]
         return generate_latest(_Families(families)) + "".join(partition_lines(exposed)).encode()
 

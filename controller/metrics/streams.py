@@ -23,8 +23,18 @@ def stream_families(
     partitions: Mapping[int, Sequence[PartitionSummary]],
     needs: Mapping[int, Sketch],
     rollouts: Mapping[str, int],
+    *,
+    label_names: Sequence[str],
 ) -> Iterator[Metric]:
-    """Return the metrics of ``streams``, with their partitions and needs, and of ``rollouts`` by state."""
+    """Return the metrics of ``streams``, with their partitions and needs, and of ``rollouts`` by state.
+
+    Args:
+        streams: the streams.
+        partitions: their partitions, by number of the stream.
+        needs: their needs, by number of the stream.
+        rollouts: how many rollouts there are in each state.
+        label_names: names of the labels of streams that are exposed.
+    """
     families = {name: _family(name) for name in OF_STREAMS}
     info, rollout_state = _family("tidemark_stream_info"), _family("tidemark_rollout_state")
     rows, rows_lost = _family("tidemark_value_rows"), _family("tidemark_value_rows_lost")
@@ -36,7 +46,10 @@ def stream_families(
         for name, value in values.items():
             if value is not None:
                 families[name].add_metric(labels, value)
-        info.add_metric((*labels, state.mode, "" if state.slo is None else state.slo.value.objective), 1)
+        objective = "" if state.slo is None else state.slo.value.objective
+        named = dict(zip(LABELS[info.name], (*labels, state.mode, objective), strict=True))
+        given = state.policy.value.labels
+        info.add_sample(info.name, named | {name: given[name] for name in label_names if name in given}, 1)
         for of_value, (came, lost) in _of_values(state.lost).items():
             rows.add_metric((*labels, *of_value), came)
             rows_lost.add_metric((*labels, *of_value), lost)

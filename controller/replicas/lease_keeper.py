@@ -17,6 +17,7 @@ from uuid import uuid4
 from tidemark.controller.db.database import Database
 from tidemark.controller.replicas import lease_store as store
 from tidemark.controller.replicas.lease_store import Lease, Shard
+from tidemark.controller.runtime.ticking_thread import TickingThread
 
 _log = logging.getLogger(__name__)
 
@@ -76,8 +77,9 @@ class LeaseKeeper:
         self._seen: dict[str, tuple[int, float]] = {}
         self._kept: float | None = None
         self._beats = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tidemark-leases", daemon=True)
+        self._thread = TickingThread(
+            "leases", self.keep, lease_seconds / _BEATS_A_LEASE, stop_seconds=_STOP_TIMEOUT_SECONDS
+        )
 
     @property
     def held(self) -> int:
@@ -100,7 +102,7 @@ class LeaseKeeper:
             sqlalchemy.exc.SQLAlchemyError: when the store does not answer; leases stay held until they expire.
         """
         with self._lock:
-            if self._stop.is_set():
+            if self._thread.stopping.is_set():
                 return
             pause = self._lease_seconds / _BEATS_A_LEASE / 2
             if not now and self._kept is not None and self._steady() - self._kept < pause:
@@ -114,9 +116,7 @@ class LeaseKeeper:
 
     def stop(self) -> None:
         """Give all leases back, so that another process can take them at once."""
-        self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join(_STOP_TIMEOUT_SECONDS)
+        self._thread.stop()
         with self._lock:
             try:
                 with self._database.write() as session:
@@ -163,10 +163,3 @@ class LeaseKeeper:
             for holder, (_, since) in seen.items()
             if holder == self.holder or now - since < self._lease_seconds
         }
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._lease_seconds / _BEATS_A_LEASE):
-            try:
-                self.keep()
-            except Exception:  # noqa: BLE001 - the store may be back at the next heartbeat
-                _log.exception("the heartbeat could not be written; the next one tries again")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, asdict, dataclass
+from dataclasses import MISSING, Field, asdict, dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Any, Literal
 
@@ -196,10 +196,13 @@ def default_policy() -> dict[str, Any]:
 
 def _defaults(specification: type[Slo | Policy | JoinSlo]) -> dict[str, Any]:
     """Return the default of each field as JSON has it; None for a field without one, which is never None."""
-    return {
-        one.name: None if one.default is MISSING else json.loads(json.dumps(one.default))
-        for one in dataclass_fields(specification)
-    }
+    return {one.name: _default(one) for one in dataclass_fields(specification)}
+
+
+def _default(field: Field[Any]) -> Any:
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return None if field.default is MISSING else json.loads(json.dumps(field.default))
 
 
 _DEFAULTS: dict[Kind, dict[str, Any]] = {

@@ -177,6 +177,8 @@ def put_policy(
     precondition(before.generation)
     generation = _next_policy(session, stream_id, before)
     session.merge(_policy_row(stream_id, generation, policy, now_us, None))
+    if replace(before.value, labels=policy.labels) == policy:
+        carry_failures(session, stream_id, before.generation, generation)
     add_event(
         session,
         stream_id,

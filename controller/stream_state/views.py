@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlalchemy.orm import Session
 
+from tidemark.controller.alerts.destinations import Destination, destinations_of
 from tidemark.controller.api import schemas
 from tidemark.controller.api.units import share_ppm
 from tidemark.controller.bounds.views import applied_answer, bound_answer_of, published_answer
@@ -28,8 +31,14 @@ _MAX_RANGES = 100
 """How many ranges of missing batches are listed for a query, the newest ones."""
 
 
-def stream_status(session: Session, stream_id: int, now_us: int, kept: EvidenceCache) -> schemas.StreamStatus:
-    """Return all that is known of a stream."""
+def stream_status(
+    session: Session,
+    stream_id: int,
+    now_us: int,
+    kept: EvidenceCache,
+    destinations: Mapping[str, Destination],
+) -> schemas.StreamStatus:
+    """Return all that is known of a stream; ``destinations`` are those that are notified of alerts."""
     state = load_state(session, stream_id)
     found = load_horizon(session, state, now_us, kept)
     newest, driver = state.newest, NewestState() if state.newest is None else state.newest.driver
@@ -59,8 +68,19 @@ def stream_status(session: Session, stream_id: int, now_us: int, kept: EvidenceC
         completeness=_completeness(found, provisional=provisional),
         budget=budget,
         rollout=None if state.rollout is None else rollout_answer(state.rollout, row),
+        notified=_notified(state, destinations),
         conditions=conditions_of(state, found),
     )
+
+
+def _notified(state: StreamState, destinations: Mapping[str, Destination]) -> schemas.Notified | None:
+    if not destinations:
+        return None
+    labels = state.policy.value.labels
+    found, unrouted = destinations_of(
+        destinations, {**labels, "spark_job": state.row.job, "stream": state.row.stream}
+    )
+    return schemas.Notified(labels=labels, destinations=found, unrouted=unrouted)
 
 
 def _append_delay(delay: AppendDelay | None) -> schemas.AppendDelaySeen | None:

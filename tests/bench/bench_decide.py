@@ -101,7 +101,7 @@ class Fleet:
     def status(self) -> None:
         for stream_id in range(1, self.streams + 1):
             with self.database.read() as session:
-                stream_status(session, stream_id, self.now_us, self.service.kept)
+                stream_status(session, stream_id, self.now_us, self.service.kept, {})
 
     def jobs(self) -> None:
         with self.database.read() as session:

@@ -36,7 +36,7 @@ def test_a_scrape_and_a_check_of_alerts_stay_cheap(tmp_path: Path) -> None:
     fill(database, Filling(days=2))
     with database.write() as session:
         session.execute(update(PartitionRow).values(state="Active", costs_ms=100))
-    scrape = Scrape(database, CollectorRegistry(), 256)
+    scrape = Scrape(database, CollectorRegistry(), 256, ())
 
     def read() -> None:
         with database.read() as session:

@@ -99,15 +99,15 @@ def test_a_server_takes_them_after_commits_and_ends_them_with_itself(
         controller.put("/slo", {"target_ppm": 900_000})
         file = Path(database_url.removeprefix("sqlite:///"))
         until(lambda: _count(file, "slos"), "what was committed to leave the log")
-    assert not found._thread.is_alive()
+    assert not found._thread.alive
 
 
 def test_a_checkpoint_that_fails_is_logged_and_tried_again(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(checkpoints, "EVERY_SECONDS", 0.01)
     found = store.database.checkpoints
     assert found is not None
+    monkeypatch.setattr(found._thread, "_every_seconds", 0.01)
     connect, failures = found._connect, iter([sqlite3.OperationalError("disk I/O error")])
 
     def failing() -> object:

@@ -129,7 +129,7 @@ def test_a_worse_bound_is_rolled_back_said_and_not_tried_again(either_job: Rolle
     assert either_job.rollout()["state"] == "Published"
 
 
-def test_a_narrowing_that_failed_is_tried_again_when_the_slo_changes_and_not_when_it_is_paused(
+def test_a_narrowing_that_failed_is_tried_again_when_the_slo_changes_and_not_when_it_is_paused_or_labelled(
     job: RolledJob,
 ) -> None:
     job.put("policy", at_once(cooldown_ms=0))
@@ -143,6 +143,7 @@ def test_a_narrowing_that_failed_is_tried_again_when_the_slo_changes_and_not_whe
     assert job.rollout()["held_by"] == "FailedBefore"
     job.act(":pause")
     job.act(":resume")
+    job.put("policy", at_once(cooldown_ms=0, labels={"team": "web"}))
     job.run(2, 10.0)
     assert job.rollout()["held_by"] == "FailedBefore"
     job.put("slo", {"target_ppm": 810_000})

@@ -26,6 +26,7 @@ from support.chart import CHART, MANIFESTS, helm, kinds, manifest, parsed, rende
 from support.controller_app import Controller
 from support.go_tools import KUBERNETES, go_tool, prometheus_crds
 from support.image import read_dockerfile, stages_of
+from support.prometheus import stream_labels_by_file
 from support.served import served
 from support.tokens import make_token
 from support.tree import ROOT
@@ -448,6 +449,19 @@ def test_the_links_of_the_alerts_lead_to_the_controller(options: tuple[str, ...]
     rules = kinds(rendered("--set", "prometheusRule.enabled=true", *options))["PrometheusRule"]["spec"]
     links = re.findall(r"(?:runbook|page)_url: (\S+?)/(?:runbooks/|#|\s|$)", yaml.safe_dump(rules))
     assert set(links) == {address}
+
+
+def test_alerts_carry_labels_of_streams_as_in_the_rules_by_file() -> None:
+    options = ("--set", "prometheusRule.enabled=true", "--set", "prometheusRule.streamLabels={team,tier}")
+    groups = kinds(rendered(*options))["PrometheusRule"]["spec"]["groups"]
+    text = stream_labels_by_file()
+    expected = [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
+    found = [rule for group in groups for rule in group["rules"] if "alert" in rule]
+    assert sum("team" in rule["labels"] for rule in found) > 10
+    for rule, by_file in zip(found, expected, strict=True):
+        tier = rule["labels"].pop("tier", None)
+        assert rule["labels"] == by_file["labels"]
+        assert tier == (by_file["labels"]["team"].replace("team", "tier") if tier else None)
 
 
 def test_promtool_takes_the_rules_of_the_chart(tmp_path: Path) -> None:

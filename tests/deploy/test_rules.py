@@ -18,7 +18,17 @@ from tidemark.models.wire import to_json_object
 
 from support.controller_app import Controller
 from support.paced_job import PacedReports
-from support.prometheus import RULES, TESTS, alert_rules, names_in, program, recorded, rules, scaled
+from support.prometheus import (
+    RULES,
+    TESTS,
+    alert_rules,
+    names_in,
+    program,
+    recorded,
+    rules,
+    scaled,
+    stream_labels_by_file,
+)
 from support.streams import SECOND
 from support.tree import ROOT
 from support.whole_stream import whole_controller
@@ -60,6 +70,38 @@ def test_promtool_takes_the_rules(path: Path) -> None:
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.name)
 def test_alerts_fire_when_they_should_and_not_when_they_should_not(path: Path) -> None:
+    assert "SUCCESS" in output_of([program("promtool"), "test", "rules", path])
+
+
+def test_an_alert_on_a_stream_carries_its_labels_where_that_is_wanted(tmp_path: Path) -> None:
+    (tmp_path / "alerts.yaml").write_text(stream_labels_by_file(), "utf-8")
+    streams = {"clicks": ("team", "web"), "views": ("note", "x")}
+    case = {
+        "interval": "1m",
+        "input_series": [
+            {
+                "series": f'{metric}{{cluster="east",spark_job="shop",stream="{stream}"{more}}}',
+                "values": "1+0x60",
+            }
+            for stream, (name, value) in streams.items()
+            for metric, more in (
+                ("tidemark_bound_saturated", ""),
+                ("tidemark_stream_info", f',{name}="{value}"'),
+            )
+        ],
+        "promql_expr_test": [
+            {
+                "expr": 'sum by (stream, team) (ALERTS{alertname="TidemarkBoundSaturated",alertstate="firing"})',
+                "eval_time": "45m",
+                "exp_samples": [
+                    {"labels": '{stream="clicks", team="web"}', "value": 1},
+                    {"labels": '{stream="views", team="none"}', "value": 1},
+                ],
+            }
+        ],
+    }
+    path = tmp_path / "case.yaml"
+    path.write_text(yaml.safe_dump({"rule_files": ["alerts.yaml"], "tests": [case]}), "utf-8")
     assert "SUCCESS" in output_of([program("promtool"), "test", "rules", path])
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "running_alertmanager",
     "running_prometheus",
     "scaled",
+    "stream_labels_by_file",
 ]
 
 RULES = ROOT / "deploy" / "prometheus" / "rules"
@@ -54,6 +55,12 @@ def program(name: str) -> str:
 
 
 @functools.cache
+def stream_labels_by_file() -> str:
+    """Return the file of the alerts with the label ``team``, as deploy/prometheus/stream-labels.sed adds it."""
+    script, path = RULES.parent / "stream-labels.sed", RULES / "tidemark-alerts.yaml"
+    return subprocess.run(["sed", "-f", script, path], capture_output=True, text=True, check=True).stdout
+
+
 def rules() -> tuple[dict[str, Any], ...]:
     """Return every shipped rule."""
     return tuple(

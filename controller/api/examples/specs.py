@@ -35,6 +35,7 @@ _POLICY = {
     "approval": "narrow",
     "gates": ["error-rate"],
     "late": "side",
+    "labels": {"team": "web"},
 }
 
 _CONSEQUENCES = {
@@ -101,6 +102,20 @@ EXAMPLES: dict[str, Example] = {
     "SloSet": {**_SLO_ANSWER, **_CONSEQUENCES},
     "JoinSlo": _JOIN,
     "JoinAnswer": _JOIN_ANSWER,
+    "GateList": {
+        "gates": [
+            {
+                "name": "change-calendar",
+                "kind": "webhook",
+                "asks": "whether it answers the rollout with an HTTP status of 200 to 299",
+            },
+            {
+                "name": "error-rate",
+                "kind": "prometheus",
+                "asks": "whether sum(rate(errors_total[5m])) is at most 0.01",
+            },
+        ]
+    },
     "JoinPage": page("joins", {"join": "attribution", **_JOIN_ANSWER}),
     "Policy": _POLICY,
     "PolicyAnswer": _POLICY_ANSWER,

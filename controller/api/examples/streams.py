@@ -154,6 +154,7 @@ EXAMPLES: dict[str, Example] = {
             "provisional": True,
         },
         "rollout": ROLLOUT,
+        "notified": {"labels": {"team": "web"}, "destinations": ["web", "default"], "unrouted": []},
         "conditions": [_CONDITION],
     },
     "StreamDeleted": {

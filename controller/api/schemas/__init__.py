@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidemark.controller.api.schemas.alerts import Notified
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.bounds import BoundPage, Published, PublishedBound
 from tidemark.controller.api.schemas.charts import (
@@ -42,6 +43,7 @@ from tidemark.controller.api.schemas.fleet import (
     SkewedPartition,
     WorstCount,
 )
+from tidemark.controller.api.schemas.gates import GateList, GateOffered
 from tidemark.controller.api.schemas.health import Health, HealthCheck
 from tidemark.controller.api.schemas.intake import AcknowledgementFacts, AcknowledgementPage, Applied, Receipt
 from tidemark.controller.api.schemas.jobs import (
@@ -131,6 +133,8 @@ __all__ = [
     "FleetRollout",
     "FleetStream",
     "FleetTotals",
+    "GateList",
+    "GateOffered",
     "GateSaid",
     "Health",
     "HealthCheck",
@@ -158,6 +162,7 @@ __all__ = [
     "MissingRange",
     "ModeCount",
     "NamedJoin",
+    "Notified",
     "Operating",
     "Partition",
     "PartitionCurve",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidemark.controller.api.schemas.alerts import Notified
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.bounds import Published
 from tidemark.controller.api.schemas.conditions import Condition
@@ -60,5 +61,7 @@ class StreamStatus(Answer):
     """How many rows may still be lost over the SLO's window; null without an SLO or without reports."""
     rollout: RolloutAnswer | None
     """The newest rollout; null before the first."""
+    notified: Notified | None
+    """Whom the controller notifies of the stream's alerts; null where it notifies nobody, such as beside Prometheus."""
     conditions: list[Condition]
     """What somebody should know, the worst first."""

@@ -6,18 +6,20 @@ import { Dialog } from "./dialog.js";
 import { el, put } from "./dom.js";
 import { DryRun } from "./dry_run.js";
 import { duration } from "./format.js";
+import { GateField } from "./gate_field.js";
 import { LABELS, limitsProblem, optionsOf, parsedBound, policyText } from "./policy_fields.js";
 
-/** @import { PolicyAnswer, PolicySet } from "api" */
+/** @import { GateList, PolicyAnswer, PolicySet } from "api" */
 /** @import { PolicyField } from "./policy_fields.js" */
 /** @import { Shell } from "./stream.js" */
-/** @typedef {"mode" | "limits" | "approval" | "apply"} PolicyPart */
+/** @typedef {"mode" | "limits" | "approval" | "gates" | "apply"} PolicyPart */
 
 /** @type {Record<PolicyPart, {title: string, fields: PolicyField[]}>} */
 const PARTS = {
     mode: { title: "Change the mode", fields: ["mode"] },
     limits: { title: "Change the limits", fields: ["min_bound_ms", "max_bound_ms"] },
     approval: { title: "Change which rollouts wait for approval", fields: ["approval"] },
+    gates: { title: "Change the outside gates", fields: [] },
     apply: { title: "Apply a bound", fields: ["min_bound_ms", "max_bound_ms", "mode"] },
 };
 
@@ -47,6 +49,8 @@ class PolicyForm {
     #base = null;
     /** @type {Map<PolicyField, {control: HTMLInputElement | HTMLSelectElement, error: Element}>} */
     #controls = new Map();
+    /** @type {GateField | null} */
+    #gates = null;
 
     /**
      * @param {string} path
@@ -74,14 +78,19 @@ class PolicyForm {
     /** @param {number | undefined} boundMs */
     async load(boundMs) {
         const found = await this.#dialog.attempt(async () => {
-            /** @type {[any, {value: PolicyAnswer, etag: string | null}]} */
-            const both = await Promise.all([get("openapi.json"), getTagged(`${this.#path}/policy`)]);
-            return both;
+            /** @type {[any, {value: PolicyAnswer, etag: string | null}, GateList | null]} */
+            const all = await Promise.all([
+                get("openapi.json"),
+                getTagged(`${this.#path}/policy`),
+                this.#part === "gates" ? get("v1/gates") : null,
+            ]);
+            return all;
         });
         if (!found) return;
-        const [document, base] = found;
+        const [document, base, offered] = found;
         this.#base = base;
         const { value } = base;
+        this.#gates = offered && new GateField(value.gates, offered.gates);
         /** @type {PolicyAnswer} */
         const shown = boundMs === undefined ? value : { ...value, min_bound_ms: boundMs, max_bound_ms: boundMs };
         put(
@@ -100,12 +109,13 @@ class PolicyForm {
                 "div",
                 { class: "slo-fields", on: { input: () => this.#run.changed() } },
                 PARTS[this.#part].fields.map((field) => this.#field(field, shown, optionsOf(document, field))),
+                this.#gates?.node,
             ),
             this.#run.reason.node,
             this.#run.consequences,
         );
         this.#run.changed();
-        this.#controls.values().next().value?.control.focus();
+        (this.#gates ?? this.#controls.values().next().value?.control)?.focus();
     }
 
     /**
@@ -163,6 +173,7 @@ class PolicyForm {
             say(field, value === undefined ? "write it like 8.03 s, 450 ms or 2 min" : "");
             values[field] = value;
         }
+        if (this.#gates) values.gates = this.#gates.chosen;
         const min = /** @type {number} */ (values.min_bound_ms);
         const max = /** @type {number | null} */ (values.max_bound_ms);
         const problem = wrong === null ? limitsProblem(min, max) : null;

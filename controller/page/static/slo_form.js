@@ -1,14 +1,14 @@
 // The form that sets an SLO. It shows the consequences first, and a conflict with somebody else side by side.
 
 import { get, getTagged, query, Rejected, send } from "./api.js";
+import { beforeAfter } from "./before_after.js";
 import { Dialog } from "./dialog.js";
 import { button, el, figures, icon, put } from "./dom.js";
 import { DryRun } from "./dry_run.js";
 import { duration, moment, target } from "./format.js";
 import { fieldsOf, parsed, worded, written } from "./slo_fields.js";
-import { sentence } from "./words.js";
 
-/** @import { SloAnswer, SloSet } from "api" */
+/** @import { SloAnswer, SloSet, StreamStatus } from "api" */
 /** @import { Field, Value, Values } from "./slo_fields.js" */
 /** @import { Shell } from "./stream.js" */
 /** @typedef {{value: SloAnswer | null, etag: string | null}} Read The SLO as it is; null for none */
@@ -19,18 +19,19 @@ const STALE = new Set([412, 428]);
 /**
  * Open the form.
  * @param {string} path Path of the stream.
- * @param {boolean} isSet Whether it has an SLO, as far as the page knows.
+ * @param {StreamStatus} status As far as the page knows.
  * @param {Shell} shell
  */
-export async function openSloForm(path, isSet, shell) {
+export async function openSloForm(path, { slo, in_use_bound_ms: inUseMs }, shell) {
     const dialog = new Dialog("Set the SLO", shell, { wide: true });
-    const form = new SloForm(path, dialog, shell);
+    const form = new SloForm(path, inUseMs, dialog, shell);
     dialog.open();
-    await form.load(isSet);
+    await form.load(slo !== null);
 }
 
 class SloForm {
     #path;
+    #inUseMs;
     #dialog;
     #run;
     /** @type {Field[]} */
@@ -42,18 +43,20 @@ class SloForm {
 
     /**
      * @param {string} path
+     * @param {number | null} inUseMs The bound in use.
      * @param {Dialog} dialog
      * @param {Shell} shell
      */
-    constructor(path, dialog, shell) {
+    constructor(path, inUseMs, dialog, shell) {
         this.#path = path;
+        this.#inUseMs = inUseMs;
         this.#dialog = dialog;
         /** @type {DryRun<Values, SloSet>} */
         this.#run = new DryRun(dialog, shell, {
             verb: "Set the SLO",
             read: () => this.#values(),
             send: (values, options) => this.#send(values, options),
-            consequences: consequencesOf,
+            consequences: (answer) => this.#consequences(answer),
             done: (answer) => `The SLO is set: ${target(answer.target_ppm)}, generation ${answer.generation}.`,
         });
         dialog.form.addEventListener("input", ({ target: control }) => {
@@ -193,6 +196,16 @@ class SloForm {
         return this.#dialog.attempt(write, (error) => this.#showConflict(error, values));
     }
 
+    /** @param {SloSet} answer */
+    async #consequences({ recommended, published }) {
+        const toMs = recommended?.bound_ms ?? null;
+        return [
+            el("p", { text: recommendedText(recommended) }),
+            toMs !== null && (await beforeAfter(this.#path, this.#inUseMs, toMs)),
+            el("p", { class: "hint", text: publishedText(published) }),
+        ];
+    }
+
     /**
      * Show what somebody else has set meanwhile; return whether that is the matter.
      * @param {Rejected} error
@@ -261,15 +274,6 @@ class SloForm {
  */
 function valuesOf(slo) {
     return /** @type {any} */ (slo);
-}
-
-/** @param {SloSet} answer */
-function consequencesOf({ recommended, transition, published }) {
-    return [
-        el("p", { text: recommendedText(recommended) }),
-        transition && el("p", { text: sentence(transition.text) }),
-        el("p", { class: "hint", text: publishedText(published) }),
-    ];
 }
 
 /** @param {SloSet["recommended"]} recommended */

@@ -1,4 +1,4 @@
-// What a person decides about a stream: SLO, mode, limits, approval, pause and pin, each changed with a dry run first.
+// What a person decides about a stream: SLO, mode, limits, approval, gates, pause and pin, each changed with a dry run first.
 
 import { pauseButton } from "./actions.js";
 import { Card } from "./card.js";
@@ -58,6 +58,12 @@ export class SteeringPanel {
                     "",
                     this.#change("approval", "Change the approval …"),
                 ),
+                this.#row(
+                    "Gates",
+                    policy.gates.join(", ") || "none",
+                    "",
+                    this.#change("gates", "Change the outside gates …"),
+                ),
                 this.#row("Rollouts", paused ? "paused" : "on", "", pauseButton(this.#path, paused, this.#shell)),
                 this.#row(
                     "Pin",
@@ -86,8 +92,9 @@ export class SteeringPanel {
     }
 
     /** @param {StreamStatus} status */
-    #sloButton({ slo }) {
-        const open = () => openSloForm(this.#path, slo !== null, this.#shell);
+    #sloButton(status) {
+        const { slo } = status;
+        const open = () => openSloForm(this.#path, this.#status ?? status, this.#shell);
         const label = slo ? "Change the SLO …" : "Set an SLO";
         return this.#shell.caller.button(slo ? "Change …" : "Set …", open, {
             class: "button small",

@@ -83,7 +83,7 @@ export class VerdictPanel {
         switch (action) {
             case "slo": {
                 const text = status.slo ? "Change the SLO …" : "Set an SLO …";
-                return shell.caller.button(text, () => openSloForm(path, status.slo !== null, shell), primary);
+                return shell.caller.button(text, () => openSloForm(path, status, shell), primary);
             }
             case "review":
                 return shell.caller.button("Review …", () => this.review(), primary);

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tidemark.controller.alerts.delivery import MessageLinks
 from tidemark.controller.alerts.lifecycle import Alarm, Notification
 from tidemark.controller.alerts.message import fingerprint_of, messages
-from tidemark.controller.alerts.notifier import MessageLinks, Notifier
 from tidemark.controller.alerts.rules import ActiveAlert
 from tidemark.controller.alerts.table import ALERTS, REPORTS_ABSENT
 from tidemark.controller.alerts.wiring import message_links
@@ -19,6 +19,7 @@ from tidemark.controller.settings import Settings
 
 from support.controller_app import Controller
 from support.databases import on_sqlite_alone
+from support.notified import FIRING, MINUTE_US, RESOLVED, names, notified, skew, tick
 from support.patience import until
 from support.rolled_job import RolledJob
 from support.soak import with_soak
@@ -26,8 +27,6 @@ from support.streams import SECOND
 from support.tokens import make_token
 from support.webhook import Webhook, running_webhook
 from support.whole_stream import run_partitions
-
-MINUTE_US = 60 * SECOND
 
 
 @pytest.fixture
@@ -43,32 +42,6 @@ def url(request: pytest.FixtureRequest) -> str:
     return found
 
 
-def notified(url: str, webhook: Webhook, **settings: Any) -> Controller:
-    """Return a controller whose notifier takes its turns by hand."""
-    return Controller(url, notify_url=webhook.url, notify_seconds=3_600, **settings)
-
-
-def tick(controller: Controller, minutes: float = 0) -> int:
-    controller.clock.now_us += round(minutes * MINUTE_US)
-    notifier = controller.service.notifier
-    assert isinstance(notifier, Notifier)
-    return notifier.tick(controller.clock.now_us)
-
-
-def skew(controller: Controller) -> RolledJob:
-    """Report a stream in which partition 2 is skewed."""
-    job = RolledJob(controller, bound_ms=120_000)
-    controller.put("/slo", {"target_ppm": 990_000})
-    run_partitions(job, 30, slow=2)
-    controller.snapshot()
-    return job
-
-
-def names(webhook: Webhook) -> list[tuple[str, str]]:
-    return [(status, name) for status, name, _ in webhook.alerts()]
-
-
-FIRING = ("firing", "TidemarkPartitionSkewed")
 RETIRED = {"reason": "retired", "whileReporting": "true"}
 ABSENT = ("firing", "TidemarkReportsAbsent")
 
@@ -109,7 +82,7 @@ def test_a_skewed_partition_and_its_end_are_notified_in_alertmanagers_form(
     url: str, webhook: Webhook
 ) -> None:
     with notified(
-        url, webhook, runbooks_url="https://example.org/runbooks/", public_url="http://t:8642"
+        url, notify_url=webhook.url, runbooks_url="https://example.org/runbooks/", public_url="http://t:8642"
     ) as controller:
         job = skew(controller)
         assert tick(controller) == 0
@@ -152,7 +125,7 @@ def test_a_skewed_partition_and_its_end_are_notified_in_alertmanagers_form(
         run_partitions(job, 40)
         controller.snapshot()
         assert tick(controller) == 1
-        assert names(webhook)[1:] == [("resolved", "TidemarkPartitionSkewed")]
+        assert names(webhook)[1:] == [RESOLVED]
         assert webhook.messages[-1]["status"] == "resolved"
         assert webhook.messages[-1]["alerts"][0]["startsAt"] == alert["startsAt"]
         assert [event["kind"] for event in job.events("AlertResolved")] == ["AlertResolved"]
@@ -161,13 +134,13 @@ def test_a_skewed_partition_and_its_end_are_notified_in_alertmanagers_form(
 @pytest.mark.slow
 @on_sqlite_alone("url")
 def test_a_restart_repeats_no_notification_and_still_sends_the_end(url: str, webhook: Webhook) -> None:
-    with notified(url, webhook) as controller:
+    with notified(url, notify_url=webhook.url) as controller:
         job = skew(controller)
         tick(controller)
         tick(controller, 5)
         now_us = controller.clock.now_us
     assert names(webhook) == [FIRING]
-    with notified(url, webhook) as controller:
+    with notified(url, notify_url=webhook.url) as controller:
         controller.clock.now_us = now_us
         controller.service.decider.leases.keep(now=True)
         assert tick(controller, 1) == 0
@@ -178,14 +151,14 @@ def test_a_restart_repeats_no_notification_and_still_sends_the_end(url: str, web
         run_partitions(job, 40)
         controller.snapshot()
         assert tick(controller) == 1
-    assert names(webhook) == [FIRING, ("resolved", "TidemarkPartitionSkewed")]
+    assert names(webhook) == [FIRING, RESOLVED]
 
 
 @pytest.mark.slow
 def test_what_still_fires_is_notified_again_after_a_while_and_not_before(
     database_url: str, webhook: Webhook
 ) -> None:
-    with notified(database_url, webhook, notify_repeat_seconds=3_600) as controller:
+    with notified(database_url, notify_url=webhook.url, notify_repeat_seconds=3_600) as controller:
         job = skew(controller)
         tick(controller)
         tick(controller, 5)
@@ -217,10 +190,10 @@ def test_of_two_replicas_one_notifies_and_the_other_continues_when_it_is_gone(
     url: str, webhook: Webhook
 ) -> None:
     # A lease longer than the test: a message is sent twice when its lease is lost meanwhile.
-    with notified(url, webhook, lease_seconds=3_600) as first:
+    with notified(url, notify_url=webhook.url, lease_seconds=3_600) as first:
         skew(first)
         tick(first)
-        with notified(url, webhook, lease_seconds=3_600) as second:
+        with notified(url, notify_url=webhook.url, lease_seconds=3_600) as second:
             second.clock.now_us = first.clock.now_us
             _share(32, first, second)
             for minutes in (0, 5, 1, 1):
@@ -243,7 +216,7 @@ def test_of_two_replicas_one_notifies_and_the_other_continues_when_it_is_gone(
 
 @pytest.mark.slow
 def test_a_stopped_job_is_notified_and_a_paused_stream_is_not(database_url: str, webhook: Webhook) -> None:
-    with notified(database_url, webhook) as controller:
+    with notified(database_url, notify_url=webhook.url) as controller:
         run_partitions(RolledJob(controller), 10)
         tick(controller, 6)
         assert tick(controller, 1) == 1
@@ -257,7 +230,7 @@ def test_a_stopped_job_is_notified_and_a_paused_stream_is_not(database_url: str,
 def test_the_end_of_what_fired_is_notified_once_when_the_stream_is_deleted(
     database_url: str, webhook: Webhook
 ) -> None:
-    with notified(database_url, webhook) as controller:
+    with notified(database_url, notify_url=webhook.url) as controller:
         job = skew(controller)
         tick(controller)
         tick(controller, 5)
@@ -267,14 +240,14 @@ def test_the_end_of_what_fired_is_notified_once_when_the_stream_is_deleted(
         assert tick(controller, 1) == 0
         assert tick(controller, 20) == 1
         assert tick(controller, 20) == 0
-        assert names(webhook) == [FIRING, ("resolved", "TidemarkPartitionSkewed")]
+        assert names(webhook) == [FIRING, RESOLVED]
         events = controller.http.get("/v1/events", params={"kind": "AlertResolved"}).json()["events"]
         assert events == []
 
 
 @pytest.mark.slow
 def test_a_burst_of_late_rows_pages(url: str, webhook: Webhook) -> None:
-    with notified(url, webhook) as controller:
+    with notified(url, notify_url=webhook.url) as controller:
         controller.put("/slo", {"target_ppm": 990_000})
         job = RolledJob(controller, bound_ms=5_000)
         run_partitions(job, 20)
@@ -303,7 +276,7 @@ def test_a_burst_of_late_rows_pages(url: str, webhook: Webhook) -> None:
 def test_a_receiver_that_is_too_busy_is_asked_again_and_one_that_refuses_is_left_alone_for_a_while(
     database_url: str, webhook: Webhook
 ) -> None:
-    with notified(database_url, webhook) as controller:
+    with notified(database_url, notify_url=webhook.url) as controller:
         skew(controller)
         tick(controller)
         webhook.answers[:] = [503, 429]
@@ -314,12 +287,15 @@ def test_a_receiver_that_is_too_busy_is_asked_again_and_one_that_refuses_is_left
 
 @pytest.mark.slow
 def test_a_rejected_message_is_counted_and_sent_later(database_url: str, webhook: Webhook) -> None:
-    with notified(database_url, webhook) as controller:
+    with notified(database_url, notify_url=webhook.url) as controller:
         skew(controller)
         tick(controller)
         webhook.answers[:] = [404]
         assert tick(controller, 5) == 0
-        assert "tidemark_notification_failures_total 1.0" in controller.http.get("/metrics").text
+        assert (
+            'tidemark_notification_failures_total{destination="default"} 1.0'
+            in controller.http.get("/metrics").text
+        )
         # The pause has the length of the time between two turns.
         assert tick(controller, 1) == 0
         assert len(webhook.headers) == 1
@@ -332,7 +308,7 @@ def test_the_token_is_read_for_each_message_and_never_logged(
     database_url: str, webhook: Webhook, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = tmp_path / "token"
-    with notified(database_url, webhook, notify_token_file=token) as controller:
+    with notified(database_url, notify_url=webhook.url, notify_token_file=token) as controller:
         skew(controller)
         tick(controller)
         assert tick(controller, 5) == 0
@@ -342,19 +318,6 @@ def test_the_token_is_read_for_each_message_and_never_logged(
         assert {headers["authorization"] for headers in webhook.headers} == {"Bearer first-secret"}
     assert "first-secret" not in caplog.text
     assert webhook.url not in caplog.text
-
-
-@pytest.mark.slow
-def test_a_receiver_that_does_not_answer_holds_nobody_up(database_url: str) -> None:
-    """Nothing listens there: the turn ends without a message, and the decision loop has never waited."""
-    with running_webhook() as gone:
-        pass
-    with notified(database_url, gone) as controller:
-        skew(controller)
-        tick(controller)
-        controller.service.notifier._stop.set()  # type: ignore[union-attr]  # its pauses are not what is tested
-        assert tick(controller, 5) == 0
-        assert controller.tick().failed == 0
 
 
 @pytest.mark.slow
@@ -373,12 +336,13 @@ def test_the_thread_checks_by_itself_and_stops_with_the_controller(
 
         webhook.wait_for(was_notified, "the alert")
     assert controller.service.notifier is not None
-    assert not controller.service.notifier._thread.is_alive()
+    assert not controller.service.notifier._thread.alive
 
 
 def test_without_an_address_there_is_no_notifier(controller: Controller) -> None:
     assert controller.service.notifier is None
-    assert "tidemark_notifications_total 0.0" in controller.http.get("/metrics").text
+    controller.put("/slo", {"target_ppm": 990_000})
+    assert controller.status()["notified"] is None
 
 
 def test_the_address_is_not_shown_with_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -286,3 +287,38 @@ def test_a_condition_of_a_newer_controller_is_shown_too(controller: Controller) 
     assert [
         (found.text, found.step) for found in checkup(status, place) if found.text == "something new"
     ] == [("something new", "curl http://c/v1/jobs/j/streams/s")]
+
+
+@pytest.mark.parametrize(
+    ("match", "level", "said"),
+    [
+        ('match = {team = "web"}', "ok", "its alerts go to hooks; its labels are team=web"),
+        ("", "ok", "its alerts go to hooks; its labels are team=web"),
+        (
+            'match = {team = "wbe"}',
+            "warning",
+            "no destination takes these alerts: Tidemark",
+        ),
+        (
+            'match = {severity = "page"}',
+            "warning",
+            "no destination takes these alerts: Tidemark",
+        ),
+    ],
+)
+def test_alerts_that_no_destination_takes_are_named(
+    database_url: str, tmp_path: Path, match: str, level: str, said: str
+) -> None:
+    file = tmp_path / "destinations.toml"
+    file.write_text(f'[hooks]\nwebhook = "http://127.0.0.1:9/"\n{match}\n')
+    with Controller(database_url, notify_file=file, notify_seconds=3_600) as controller:
+        controller.put("/policy", {"labels": {"team": "web"}})
+        checks = checkup(controller.status(), Place("URL", "job", "stream"))
+    (check,) = (one for one in checks if "alerts" in one.text)
+    assert check.level == level
+    assert check.text.startswith(said)
+    if level == "warning":
+        assert check.text.endswith("; its labels are team=web")
+        assert str(check.step).startswith(
+            "tidemark policy set job stream --label team=... --url URL, or have the"
+        )

@@ -231,6 +231,17 @@ def test_outside_gates_are_named_as_the_operators_named_them(tidemark: Tidemark)
     assert "outside gates         -" in said(tidemark("policy", "get", "job", "stream"))
 
 
+def test_labels_are_given_by_name_and_replaced_as_a_whole(tidemark: Tidemark) -> None:
+    for wrong, problem in (("team", "write it like team=payments"), ("tier=2", "tier is given twice")):
+        body = line(tidemark("policy", "set", "job", "stream", "--label", "tier=1", "--label", wrong), 2)
+        assert body.endswith(problem)
+    said(tidemark("policy", "set", "job", "stream", "--label", "team=web", "--label", "url=a=b"))
+    said(tidemark("policy", "set", "job", "stream", "--mode", "OnRestart"))
+    assert "labels                team=web, url=a=b" in said(tidemark("policy", "get", "job", "stream"))
+    said(tidemark("policy", "set", "job", "stream", "--label", "none"))
+    assert "labels                -" in said(tidemark("policy", "get", "job", "stream"))
+
+
 windows = st.builds(
     lambda days, minutes: {"days": sorted(days, key=DAYS.index), **minutes},
     st.sets(st.sampled_from(DAYS), min_size=1),

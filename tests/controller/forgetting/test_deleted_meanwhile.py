@@ -29,12 +29,12 @@ from tidemark.models.retention import Retention
 
 from support.controller_app import Controller
 from support.empty_store import open_empty
+from support.notified import tick
 from support.patience import PATIENCE_S, until
 from support.policies import at_once
 from support.postgres import lock_waits
 from support.rolled_job import RolledJob
 from support.soak import with_soak
-from support.streams import SECOND
 from support.webhook import running_webhook
 from support.whole_stream import run_partitions
 
@@ -305,19 +305,19 @@ def test_an_alert_whose_stream_is_deleted_while_it_is_sent_is_not_written_down(
     controller: Controller, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, other = new_job(controller), new_job(controller)
-    gone, clock, notifier = stream_id_of(job), controller.clock, controller.service.notifier
+    gone, notifier = stream_id_of(job), controller.service.notifier
     assert isinstance(notifier, Notifier)
-    notifier.tick(clock())
-    clock.now_us += 1_800 * SECOND
-    send = notifier._receiver.send
+    tick(controller)
+    receiver = notifier._deliveries["default"]._receiver
+    send = receiver.send
 
     def deleted_meanwhile(message: Any) -> None:
         monkeypatch.undo()
         delete(job)
         send(message)
 
-    monkeypatch.setattr(notifier._receiver, "send", deleted_meanwhile)
-    assert notifier.tick(clock())
+    monkeypatch.setattr(receiver, "send", deleted_meanwhile)
+    assert tick(controller, 30)
     check_nothing_failed(caplog)
     assert other.events("AlertFiring")
     assert not [row for row in rows_of(controller, gone) if "AlertFiring" in row]

@@ -9,6 +9,9 @@ import pytest
 from tidemark.controller.gates.configuration import PrometheusGate, WebhookGate, read_gates
 from tidemark.controller.runtime.settings_file import ConfigurationError, load_settings
 
+from support.controller_app import Controller
+from support.tokens import make_token
+
 FILE = """
 [calendar]
 webhook = "https://change.example.org/tidemark"
@@ -69,3 +72,30 @@ def test_a_file_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("TIDEMARK_GATES_FILE", "nowhere.toml")
     with pytest.raises(ConfigurationError, match=r"'nowhere\.toml': it cannot be read: No such file"):
         load_settings()
+
+
+def test_the_gates_are_listed_with_what_they_ask_and_without_addresses(
+    database_url: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "gates.toml"
+    file.write_text(FILE + "min = 0.001\n")
+    with Controller(database_url, gates_file=file) as controller:
+        token = make_token(controller, "viewer", "shop*")
+        answer = controller.http.get("/v1/gates", headers={"Authorization": f"Bearer {token}"})
+        reporter = make_token(controller, "job")
+        refused = controller.http.get("/v1/gates", headers={"Authorization": f"Bearer {reporter}"})
+    assert answer.json() == {
+        "gates": [
+            {
+                "name": "calendar",
+                "kind": "webhook",
+                "asks": "whether it answers the rollout with an HTTP status of 200 to 299",
+            },
+            {
+                "name": "errors",
+                "kind": "prometheus",
+                "asks": "whether sum(rate(errors_total{app={{job}}}[5m])) is at least 0.001 and at most 0.01",
+            },
+        ]
+    }
+    assert refused.status_code == 403

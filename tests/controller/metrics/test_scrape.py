@@ -62,7 +62,7 @@ def whole(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller
     gates_file = tmp_path / "gates.toml"
     gates_file.write_text('[calendar]\nwebhook = "http://127.0.0.1:9/"\n')
     url = request.getfixturevalue("database_url" if request.param == "sqlite" else "postgres_url")
-    with whole_controller(url, gates_file=gates_file) as controller:
+    with whole_controller(url, gates_file=gates_file, notify_url="http://127.0.0.1:9/") as controller:
         yield controller
 
 

@@ -97,7 +97,14 @@ def test_the_slo_is_set_after_its_consequences_were_shown(watched: Watched, job:
     dialog.get_by_label("When no bound meets all").select_option("exceed_latency_cap")
     dialog.get_by_role("button", name="Show the consequences").click()
     expect(dialog).to_contain_text("Consequences")
-    expect(dialog).to_contain_text("The recommended bound is")
+    sentence = dialog.get_by_text("The recommended bound is")
+    expect(sentence).to_have_count(1)
+    recommended = sentence.inner_text().removeprefix("The recommended bound is ").removesuffix(".")
+    bound = dialog.get_by_role("row", name=re.compile("^Bound"))
+    expect(bound).to_have_text(re.compile(rf"60 s\s*{re.escape(recommended)}$"))
+    for name in ("Rows admitted", "Mean latency", "Windows that close at once"):
+        expect(dialog.get_by_role("row", name=re.compile(f"^{name}"))).to_have_count(1)
+    assert watched.serious_faults() == []
     assert job.status()["slo"]["target_ppm"] == 990_000, "a dry run sets nothing"
     dialog.get_by_label("Why").fill("agreed with the analysts")
     dialog.get_by_role("button", name="Set the SLO", exact=True).click()

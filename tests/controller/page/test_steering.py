@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from support.browser import Watched, watched_page
 from support.controller_app import Controller
+from support.policies import at_once
 from support.rolled_job import RolledJob
 from support.served import served
 from support.tokens import make_token
@@ -91,6 +93,36 @@ def test_which_rollouts_wait_is_changed(watched: Watched, job: RolledJob) -> Non
     show_and_set(dialog, "we trust it")
     assert policy(job)["approval"] == "none"
     watched.assert_no_errors()
+
+
+def test_the_gates_are_chosen_from_those_that_are_set_up(
+    browser: Browser, database_url: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "gates.toml"
+    file.write_text(
+        '[calendar]\nwebhook = "http://127.0.0.1:9/"\n'
+        '[errors]\nprometheus = "http://127.0.0.1:9/"\nquery = "sum(errors)"\nmax = 3\n'
+    )
+    with Controller(database_url, gates_file=file) as controller, served(controller.app) as url:
+        job = waiting_job(controller)
+        job.put("policy", at_once(gates=["calendar"]))
+        with watched_page(browser, url, bypass_csp=True) as watched:
+            watched.open(STREAM)
+            dialog = opened(watched.page, "Change the outside gates …")
+            expect(dialog.get_by_role("checkbox", name="calendar")).to_be_checked()
+            expect(dialog).to_contain_text("whether sum(errors) is at most 3")
+            dialog.get_by_role("checkbox", name="errors").check()
+            dialog.get_by_role("button", name="Show the consequences").click()
+            expect(dialog).to_contain_text("Not yet: held: the outside gate calendar has yet to answer")
+            assert policy(job)["gates"] == ["calendar"], "a dry run sets nothing"
+            assert watched.serious_faults() == []
+            dialog = opened_again(dialog)
+            dialog.get_by_role("checkbox", name="calendar").uncheck()
+            show_and_set(dialog, "errors say enough")
+            steering = watched.page.get_by_role("region", name="Steering", exact=True)
+            expect(steering.get_by_text("errors", exact=True)).to_be_visible()
+            assert policy(job)["gates"] == ["errors"]
+            watched.assert_no_errors()
 
 
 def test_a_bound_of_the_curve_is_applied_after_its_figures_were_shown_beside_todays(

@@ -104,6 +104,27 @@ def test_an_empty_range_of_bounds_is_refused_and_the_default_policy_only_watches
         "approval": "first",
         "gates": [],
         "late": None,
+        "labels": {},
         "generation": 0,
         "updated_us": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [
+        ({"severity": "page"}, "'severity' is a label that alerts and metrics have of their own"),
+        ({"a-b": "x"}, "'a-b' cannot be the name of a label"),
+        ({"__name__": "x"}, "'__name__' cannot be the name of a label"),
+        ({"team": ""}, "at least 1 character"),
+        ({"team": 1}, "valid string"),
+        ({f"l{number}": "x" for number in range(11)}, "at most 10 items"),
+    ],
+)
+def test_a_label_that_cannot_be_one_is_refused_with_the_reason(
+    controller: Controller, labels: dict[str, object], problem: str
+) -> None:
+    answer = controller.put("/policy", {"labels": labels})
+    assert answer.status_code == 422
+    assert problem in answer.json()["detail"]
+    assert controller.put("/policy", {"labels": {"team": "web"}}).json()["labels"] == {"team": "web"}

@@ -76,3 +76,8 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- fail (printf "terminationGracePeriodSeconds is %d: it must be above settings.drain_seconds + 10, or a pod is killed while it ends" (int .Values.terminationGracePeriodSeconds)) -}}
 {{- end -}}
 {{- end -}}
+
+{{/* The value of a label of streams on their alerts, as Prometheus works it out; as in deploy/prometheus/stream-labels.sed. */}}
+{{- define "tidemark.streamLabel" -}}
+{{ "{{" }} with printf "tidemark_stream_info{cluster=%q,namespace=%q,spark_job=%q,stream=%q}" .Labels.cluster .Labels.namespace .Labels.spark_job .Labels.stream | query {{ "}}" }}{{ "{{" }} with . | first | label {{ . | quote }} {{ "}}" }}{{ "{{" }} . {{ "}}" }}{{ "{{" }} else {{ "}}" }}none{{ "{{" }} end {{ "}}" }}{{ "{{" }} else {{ "}}" }}none{{ "{{" }} end {{ "}}" }}
+{{- end }}

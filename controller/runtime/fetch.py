@@ -1,0 +1,61 @@
+"""One HTTP request with one deadline for all of it, whatever the other side does."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+_MAX_BYTES = 1_000_000
+"""Maximum size of an answer."""
+
+
+class NoAnswer(Exception):
+    """Nothing answered that could be used; the text says why, and shows no address."""
+
+
+def fetch(method: str, url: str, timeout_seconds: float, **request: Any) -> tuple[int, bytes]:
+    """Return the status and the body of the answer to a request; redirects are not followed.
+
+    Args:
+        method: the HTTP method.
+        url: where to.
+        timeout_seconds: how long it may take from the connection to the end of the answer, in seconds.
+        request: the rest of it, as ``httpx`` takes it.
+
+    Raises:
+        NoAnswer: when there is none within that time, or one that is too large.
+    """
+    return asyncio.run(_fetch(method, url, timeout_seconds, request))
+
+
+async def _fetch(
+    method: str, url: str, timeout_seconds: float, request: Mapping[str, Any]
+) -> tuple[int, bytes]:
+    try:
+        # Timeouts of single steps would let the other side take any number of them.
+        async with (
+            asyncio.timeout(timeout_seconds),
+            httpx.AsyncClient(timeout=None, verify=_tls()) as http,  # noqa: S113 - the line above has it
+            http.stream(method, url, **request) as answer,
+        ):
+            body = b""
+            async for part in answer.aiter_bytes():
+                body += part
+                if len(body) > _MAX_BYTES:
+                    raise NoAnswer(f"its answer is larger than {_MAX_BYTES // 1_000_000} MB")
+            return answer.status_code, body
+    except TimeoutError:
+        raise NoAnswer(f"no answer within {timeout_seconds:g} s") from None
+    except (httpx.RequestError, OSError) as error:
+        raise NoAnswer(f"it cannot be reached ({type(error).__name__})") from None
+
+
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    # Making one takes longer than most requests.
+    return httpx.create_ssl_context()
