@@ -142,7 +142,10 @@ def show_consequences(answer: Consequences) -> None:
         say(f"  recommended: {bound(recommended.bound_ms)}; {recommended_because(recommended)}")
     if answer.transition is not None:
         say(f"  expected effect: {answer.transition.text}")
-    what = "the job keeps its own bound" if published.bound_ms is None else bound(published.bound_ms)
-    say(f"  published: {what} (generation {published.generation}); {published.reason}")
+    # The reason for a published bound is the whole chain of the decision then.
+    what, why = bound(published.bound_ms), ""
+    if published.bound_ms is None:
+        what, why = "the job keeps its own bound", f"; {published.reason}"
+    say(f"  published: {what} (generation {published.generation}){why}")
     if answer.held is not None and answer.held not in published.reason:
         say(f"  not rolled out yet: {answer.held}")

@@ -5,6 +5,7 @@ import { el, figures } from "./dom.js";
 import { about, bound, bytes, duration, latency, shares } from "./format.js";
 
 /** @import { Preview } from "api" */
+/** @import { Child } from "./dom.js" */
 
 /**
  * Return the table before its figures are known, as high as it will be.
@@ -44,26 +45,32 @@ export async function beforeAfter(path, fromMs, toMs) {
  * @param {boolean} changes
  */
 function tableOf(before, after, changes) {
-    /** @type {[string, (one: Preview) => string][]} */
+    /** @type {(text: (one: Preview) => string) => (one: Preview) => string} */
+    const onlyAfter = (text) => (one) => (one === after ? text(one) : "–");
+    /** @type {[string, string, (one: Preview) => string][]} Name, a text as long as it usually is, and the text. */
     const rows = [
-        ["Bound", (one) => bound(one.bound_ms)],
-        ["Rows admitted", (one) => shares(one.completeness_min_ppm, one.completeness_max_ppm)],
-        ["Late rows a day", (one) => about(one.late_a_day)],
-        ["Mean latency", latency],
-        ["State", (one) => `${about(one.state_rows)} rows${one.state_bytes ? `, ${bytes(one.state_bytes)}` : ""}`],
+        ["Bound", "2 min 30 s", (one) => bound(one.bound_ms)],
+        ["Rows admitted", "99.50 – 99.80 %", (one) => shares(one.completeness_min_ppm, one.completeness_max_ppm)],
+        ["Late rows a day", "1,000", (one) => about(one.late_a_day)],
+        ["Mean latency", "2 min 30 s", latency],
+        ["State", "1,000 rows, 200 KiB", stateText],
     ];
     // Without a change nothing closes because of it.
     if (changes) {
-        /** @type {(text: (one: Preview) => string) => (one: Preview) => string} */
-        const onlyAfter = (text) => (one) => (one === after ? text(one) : "–");
-        rows.push(["Windows that close at once", onlyAfter((one) => about(one.windows_closing))]);
-        rows.push(["The watermark stands still", onlyAfter((one) => duration(one.stands_still_ms))]);
+        rows.push(["Windows that close at once", "10", onlyAfter((one) => about(one.windows_closing))]);
+        rows.push(["The watermark stands still", "60 s", onlyAfter((one) => duration(one.stands_still_ms))]);
     }
-    /** @type {(one: Preview | null, text: (one: Preview) => string) => string} */
-    const cell = (one, text) => (one === null ? "…" : text(one));
-    const cells = rows.map(([name, text]) => ({ cells: [name, cell(before, text), cell(after, text)] }));
+    /** @type {(one: Preview | null, usual: string, text: (one: Preview) => string) => Child} */
+    const cell = (one, usual, text) =>
+        one === null ? el("span", { class: "to-come", "aria-hidden": "true", text: usual }) : text(one);
+    const cells = rows.map(([name, ...texts]) => ({ cells: [name, cell(before, ...texts), cell(after, ...texts)] }));
     return figures([{ text: "" }, { text: "Before", class: "number" }, { text: "After", class: "number" }], cells, {
         class: "before-after-table",
         caption: "What the change does",
     });
+}
+
+/** @param {Preview} one */
+function stateText({ state_rows: rows, state_bytes: size }) {
+    return `${about(rows)} rows${size ? `, ${bytes(size)}` : ""}`;
 }

@@ -45,8 +45,8 @@ export async function openPinForm(path, status, shell) {
     const effect = el(
         "div",
         { class: "consequences pin-effect", role: "status" },
-        el("p", { class: "dim", text: "…" }),
-        beforeAfterToCome(),
+        el("p"),
+        beforeAfterToCome(removes || status.published.bound_ms !== null),
     );
     const url = (/** @type {Record<string, string>} */ more = {}) =>
         query("v1/pin", { job: status.job, stream: status.stream, ...more });
