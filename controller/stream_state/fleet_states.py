@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import and_, bindparam, select
+from sqlalchemy import Select, and_, bindparam, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.acknowledgements import newest_acknowledgement_query
@@ -65,7 +66,7 @@ def load_fleet(session: Session, stream_ids: Collection[int]) -> list[tuple[Flee
 
 
 # Built once: building it takes longer than running it for a few streams.
-_FLEET = (
+_FLEET: Select[*tuple[Any, ...]] = (
     select(
         StreamRow.id,
         StreamRow.job,
