@@ -18,6 +18,7 @@ import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from textwrap import shorten
 from typing import get_args
 
 from pyspark.sql import DataFrame, SparkSession
@@ -51,6 +52,8 @@ _KAFKAS = "partition"
 _KAFKAS_TIME, _KAFKAS_TIME_TYPE = "timestamp", "timestampType"
 _ALLOW_MULTIPLE = "spark.sql.streaming.statefulOperator.allowMultiple"
 _GRANULE_US = 1_000_000
+_REASON_LENGTH = 200
+"""Characters of the reason in the line that a job logs at its start; the status has all of it."""
 """Granule of a stream whose operator is read from the plan: it divides every window of whole seconds."""
 _log = logging.getLogger("tidemark.spark")
 _numbers = itertools.count()
@@ -202,7 +205,8 @@ def adaptive_watermark(
         _print_or_log(
             f"tidemark: job={settings.job} stream={settings.stream} bound={format_duration(chosen.bound_ms * 1_000)} "
             f"source={chosen.source} generation={chosen.generation} mode={mode_now} "
-            f"ceiling={None if no_live else ceiling} controller={settings.controller_url} ({chosen.reason})"
+            f"ceiling={None if no_live else ceiling} controller={settings.controller_url} "
+            f"({shorten(chosen.reason, _REASON_LENGTH, placeholder=' ...')})"
         )
         if revised is not None:
             versions = RevisedStream(revised, chosen, orders)

@@ -23,8 +23,10 @@ from tidemark.controller.evidence.past import past_of
 from tidemark.controller.intake.checks import MAX_DURATION_MS, MAX_TIME_US
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
 from tidemark.controller.streams.store import get_stream
+from tidemark.models.choice import needed_rank
 from tidemark.models.curve import Curve
 from tidemark.models.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
+from tidemark.models.target import PPM
 from tidemark.models.transition import admission_at
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
@@ -95,7 +97,8 @@ def get_curve(
             what_if = WhatIf(slo, requested_ms, None, None)
         operating = _operating(session, stream_id)
         recommendation = session.get(RecommendationRow, stream_id)
-    bounds = sorted(set(bound_ms)) or _ladder(seen)
+    recommended_ms = None if recommendation is None else recommendation.bound_ms
+    bounds = sorted(set(bound_ms)) or _ladder(seen, what_if, recommended_ms)
     return schemas.CurveAnswer(
         job=which.job,
         stream=which.stream,
@@ -113,7 +116,7 @@ def get_curve(
         latency_cap_ms=None if slo is None else slo.latency_cap_ms,
         state_cap_rows=None if slo is None else slo.state_cap_rows,
         operating=operating,
-        recommended_bound_ms=None if recommendation is None else recommendation.bound_ms,
+        recommended_bound_ms=recommended_ms,
     )
 
 
@@ -175,15 +178,23 @@ def _of_past(session: Session, stream_id: int, horizon_ms: int, until_us: int | 
     )
 
 
-def _ladder(seen: _Seen | None) -> list[int]:
-    """Return bounds in milliseconds that show the curve: 0, needs at round shares, the bound in use, and even steps."""
+def _ladder(seen: _Seen | None, what_if: WhatIf, recommended_ms: int | None) -> list[int]:
+    """Return bounds in milliseconds that show the curve.
+
+    They are 0, the needs at round shares, the smallest bound that certifies the target, the bound in use and the
+    recommended one, and even steps.
+    """
     if seen is None:
         return []
     needs = seen.curve.needs
-    found = (needs.value_at_rank(math.ceil(share * needs.weight)) for share in _LADDER)
+    ranks = [math.ceil(share * needs.weight) for share in _LADDER]
+    if what_if.slo is not None:
+        certified = needed_rank(round(needs.weight), what_if.slo.target_ppm, what_if.confidence_ppm / PPM)
+        ranks += [] if certified is None else [certified]
+    found = map(needs.value_at_rank, ranks)
     bends = {
         0,
-        *([] if seen.bound_ms is None else [seen.bound_ms]),
+        *(bound for bound in (seen.bound_ms, recommended_ms) if bound is not None),
         *(max(math.ceil(need / 1_000), 0) for need in found if need is not None),
     }
     # Even steps between them, so that a line through the points follows the curve.

@@ -60,12 +60,10 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> 
     change = transition_to(situation, bound_ms * 1_000)
     changes = bound_ms * 1_000 != situation.bound_us
     a_day = _late_a_day(what_if, found.admission.late)
-    text = [
-        *_admitted(found, what_if.basis.curve, bound_ms, a_day),
-        *(() if what_if.chain is None else what_if.chain.texts(bound_ms)),
-        *_verdict(found, what_if.slo),
-        *_notes(bound_ms, max_us if beyond else None, policy, ceiling_ms),
-    ]
+    chain = [] if what_if.chain is None else [*what_if.chain.texts(bound_ms)]
+    verdict = _verdict(found, what_if.slo)
+    notes = _notes(bound_ms, max_us if beyond else None, policy, ceiling_ms)
+    uncertain = verdict[:1] if found.meets_target is None else []
     return schemas.Preview.of(
         found,
         job=which.job,
@@ -83,7 +81,8 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> 
         **latency_answer(point),
         windows_closing=change.windows_closing,
         stands_still_ms=_rounded(change.stands_still_us),
-        text="; ".join(text),
+        text="; ".join([*_admitted(found, what_if.basis.curve, bound_ms, a_day), *chain, *verdict, *notes]),
+        notes=[*chain, *uncertain, *notes],
         transition=change.text if changes else None,
     )
 
@@ -113,6 +112,7 @@ def _unknown(job: str, stream: str, bound_ms: int, what_if: WhatIf) -> schemas.P
         meets_latency_cap=None,
         meets_state_cap=None,
         text="nothing is known about the rows of this stream yet: there are no reports",
+        notes=[],
         transition=None,
     )
 

@@ -161,7 +161,7 @@ def register(app: typer.Typer) -> None:
             return as_json(found)
         verb = "would set" if dry_run else "set"
         say(f"{verb} the policy of {job}/{stream}: mode {found.mode}, bounds {_range(found)}")
-        return show_consequences(found)
+        return show_consequences(found, None if dry_run else (job, stream))
 
     @policy.command("get")
     @calls_controller

@@ -88,6 +88,8 @@ def _serve(settings: Settings) -> None:
     host, port = listener.getsockname()[:2]
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     typer.echo(f"tidemark: listening on {address}, store {app.state.service.database.name}")
+    job = f"--conf spark.tidemark.job=JOB --conf spark.tidemark.controller.url={address}"
+    typer.echo(f"tidemark: next: spark-submit {job} ..., then tidemark doctor JOB")
     configure_logs(settings.log_level, settings.log_format)
     _warn_of_access(service)
     config = uvicorn.Config(

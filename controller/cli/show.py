@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from shlex import quote
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
@@ -135,14 +136,24 @@ def recommended_because(recommended: RecommendationAnswer) -> str:
     return "; ".join(step.reason for step in [*first, *steps[number:]])
 
 
-def show_consequences(answer: Consequences) -> None:
-    """Print what is recommended and published after a write, and what applying the recommendation will do."""
+def show_consequences(answer: Consequences, of: tuple[str, str] | None = None) -> None:
+    """Print what is recommended and published after a write, and what applying the recommendation will do.
+
+    Args:
+        answer: what the controller answered.
+        of: job and stream, for the command that says what is still missing; None prints none.
+    """
     published, recommended = answer.published, answer.recommended
     if recommended is not None and recommended.bound_ms is not None:
         say(f"  recommended: {bound(recommended.bound_ms)}; {recommended_because(recommended)}")
     if answer.transition is not None:
         say(f"  expected effect: {answer.transition.text}")
-    what = "the job keeps its own bound" if published.bound_ms is None else bound(published.bound_ms)
-    say(f"  published: {what} (generation {published.generation}); {published.reason}")
+    # The reason for a published bound is the whole chain of the decision then.
+    what, why = bound(published.bound_ms), ""
+    if published.bound_ms is None:
+        what, why = "the job keeps its own bound", f"; {published.reason}"
+    say(f"  published: {what} (generation {published.generation}){why}")
     if answer.held is not None and answer.held not in published.reason:
         say(f"  not rolled out yet: {answer.held}")
+    if of is not None:
+        say(f"  next: tidemark doctor {' '.join(map(quote, of))}")

@@ -140,7 +140,7 @@ def register(app: typer.Typer) -> None:
             return as_json(found)
         verb = "would set" if dry_run else "set"
         say(f"{verb} the SLO of {job}/{stream}: {slo_text(found)}")
-        return show_consequences(found)
+        return show_consequences(found, None if dry_run else (job, stream))
 
     @slo.command("get")
     @calls_controller

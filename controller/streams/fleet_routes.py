@@ -20,15 +20,16 @@ from tidemark.controller.api.reach import in_reach
 from tidemark.controller.api.schemas import ConditionType
 from tidemark.controller.db.tables import OverviewRow
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
+from tidemark.controller.pins.store import StoredPin
 from tidemark.controller.pins.views import pin_answer
 from tidemark.controller.stream_state.budget_course import BudgetCourse
 from tidemark.controller.stream_state.condition_types import CONDITION_TYPES, summary_of
-from tidemark.controller.stream_state.load import load_states
+from tidemark.controller.stream_state.fleet_states import FleetState, load_fleet
 from tidemark.controller.stream_state.overview_store import FleetRow, fleet_page, worst_by_job
-from tidemark.controller.stream_state.state import StreamState
 from tidemark.models.rollout.facts import Gate
 from tidemark.models.rollout.states import State
 from tidemark.models.skew import skew_text
+from tidemark.models.wire import Mode
 
 router = APIRouter(tags=["streams"])
 
@@ -63,9 +64,9 @@ def list_all(
         )
         page, next_cursor = paging.cut(rows, _in_cursor)
         worst = worst_by_job(session)
-        states = {state.id: state for state in load_states(session, [row.stream_id for row in page])}
+        states = load_fleet(session, [row.stream_id for row in page])
     found = schemas.FleetPage(
-        streams=[_stream(states[row.stream_id]) for row in page],
+        streams=[_stream(state, pin) for state, pin in states],
         totals=_totals(principal, [found for found in worst if job is None or found[0] == job]),
         next_cursor=next_cursor,
     )
@@ -111,17 +112,17 @@ def _totals(principal: Principal, worst: list[tuple[str, ConditionType | None, i
     return schemas.FleetTotals(streams=counted.total(), worst=rows)
 
 
-def _stream(state: StreamState) -> schemas.FleetStream:
+def _stream(state: FleetState, pin: StoredPin | None) -> schemas.FleetStream:
     seen, rollout = state.overview, state.rollout
     kinds = [] if seen is None else [kind for kind, _ in json.loads(seen.conditions)]
     return schemas.FleetStream(
-        job=state.row.job,
-        stream=state.row.stream,
-        mode=state.mode,
-        registered_us=state.row.registered_us,
-        paused=state.paused,
-        pin=pin_answer(state.pin),
-        target_ppm=None if state.slo is None else state.slo.value.target_ppm,
+        job=state.job,
+        stream=state.stream,
+        mode=cast("Mode", state.mode or "Off"),
+        registered_us=state.registered_us,
+        paused=bool(state.paused),
+        pin=pin_answer(pin),
+        target_ppm=state.target_ppm,
         completeness_min_ppm=None if seen is None else seen.now_min_ppm,
         completeness_max_ppm=None if seen is None else seen.now_max_ppm,
         provisional=seen is None or seen.provisional,
@@ -129,9 +130,9 @@ def _stream(state: StreamState) -> schemas.FleetStream:
         window_max_ppm=None if seen is None else seen.window_max_ppm,
         budget_remaining_ppm=None if seen is None else seen.remaining_ppm,
         budget_course_ppm=_course(state),
-        recommended_bound_ms=None if state.recommendation is None else state.recommendation.bound_ms,
-        published_bound_ms=None if state.published is None else state.published.bound_ms,
-        applied_bound_ms=None if state.applied is None else state.applied.bound_ms,
+        recommended_bound_ms=state.recommended_bound_ms,
+        published_bound_ms=state.published_bound_ms,
+        applied_bound_ms=state.applied_bound_ms,
         in_use_bound_ms=None if seen is None else seen.in_use_bound_ms,
         effective_bound_ms=None if seen is None else seen.effective_bound_ms,
         rollout=None
@@ -158,11 +159,11 @@ def _stream(state: StreamState) -> schemas.FleetStream:
     )
 
 
-def _course(state: StreamState) -> list[int | None]:
+def _course(state: FleetState) -> list[int | None]:
     stored = None if state.overview is None else state.overview.budget_course
     course = None if stored is None else BudgetCourse.from_json(stored)
     # A course of an SLO that was replaced since the snapshot says nothing of this one.
-    if course is None or state.slo is None or course.generation != state.slo.generation:
+    if course is None or course.generation != state.slo_generation:
         return []
     return [*course.left_ppm]
 

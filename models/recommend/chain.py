@@ -26,7 +26,7 @@ from tidemark.models.recommend.join import joint_need, other_sides
 from tidemark.models.recommend.rounding import rounded_up
 from tidemark.models.recommend.steps import DecisionStep, Recommendation, StepKind
 from tidemark.models.recommend.window_goals import timeslices, worst_window
-from tidemark.models.target import PPM, format_share, format_target
+from tidemark.models.target import PPM, format_share
 
 _Link = Callable[[Inputs, int], DecisionStep]
 
@@ -72,26 +72,26 @@ def _links(inputs: Inputs) -> Iterator[_Link]:
 
 def _quantile(inputs: Inputs) -> DecisionStep:
     rows, slo = inputs.evidence.rows, inputs.slo
-    target = f"{format_target(slo.target_ppm)} of the rows"
+    certified = f"{format_share(slo.target_ppm)} of the rows at {format_share(slo.confidence_ppm)} confidence"
     confidence = slo.confidence_ppm / PPM
     rank = needed_rank(rows, slo.target_ppm, confidence)
     need_us = None if rank is None else inputs.curve.needs.value_at_rank(rank)
     if rank is None or need_us is None:
         enough = min_samples(slo.target_ppm / PPM, confidence)
-        reason = f"not enough evidence: {rows:,} of the {enough:,} rows it takes to certify {target} at {confidence:g}"
+        reason = f"not enough evidence: {rows:,} of the {enough:,} rows it takes to certify {certified}"
         return DecisionStep(StepKind.QUANTILE, None, reason)
     # Spark's delay has whole milliseconds and, outside Live, cannot be negative.
     bound_ms = max(math.ceil(need_us / 1_000), 0)
     reason = (
         f"{rank:,} of {rows:,} rows need at most {format_duration(bound_ms * 1_000)}, "
-        f"which certifies {target} at a confidence of {confidence:g}"
+        f"which certifies {certified}"
     )
     return DecisionStep(StepKind.QUANTILE, bound_ms, reason)
 
 
 def _round_up(inputs: Inputs, bound_ms: int) -> DecisionStep:  # noqa: ARG001 - one signature for every link
     rounded = rounded_up(bound_ms)
-    reason = f"{format_duration(rounded * 1_000)}, in {BOUND_DIGITS} digits"
+    reason = f"{format_duration(rounded * 1_000)}, rounded up to {BOUND_DIGITS} digits"
     return DecisionStep(StepKind.ROUND_UP, rounded, reason)
 
 

@@ -8,7 +8,7 @@ from tidemark.models.plural import plural
 from tidemark.models.recommend.guard_rails import not_narrowed
 from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.steps import DecisionStep, StepKind
-from tidemark.models.target import PPM, format_target
+from tidemark.models.target import format_share
 
 
 def joint_need(join: JoinSide) -> DecisionStep:
@@ -19,7 +19,7 @@ def joint_need(join: JoinSide) -> DecisionStep:
     bound_ms, stream = join.bounds.bounds_ms[join.side], join.slo.streams[join.side]
     reason = (
         f"the joined output of {join.join} needs {format_duration(bound_ms * 1_000)} of {stream} for "
-        f"{format_target(join.slo.target_ppm)} of its pairs at a confidence of {join.slo.confidence_ppm / PPM:g}: "
+        f"{format_share(join.slo.target_ppm)} of its pairs at {format_share(join.slo.confidence_ppm)} confidence: "
         f"{join.bounds.reason(join.side)}"
     )
     return DecisionStep(StepKind.JOIN, bound_ms, reason)

@@ -12,6 +12,7 @@ import numpy as np
 
 from tidemark.models.defaults import LISTENING_MS
 from tidemark.models.duration import format_about, format_duration
+from tidemark.models.plural import plural
 from tidemark.models.rollout.facts import Failure, Move, Rollout, RolloutFacts
 from tidemark.models.rollout.freeze import frozen_until_us
 
@@ -127,10 +128,8 @@ def _slowed(facts: RolloutFacts, now_us: int) -> Iterator[Move]:
         )
         yield Move("Recommended", message, "RateLimit")
     if facts.fleet_narrowing >= facts.fleet_max:
-        message = (
-            f"held: {facts.fleet_narrowing} other streams are being narrowed, "
-            f"and at most {facts.fleet_max} may be at once"
-        )
+        others = plural(facts.fleet_narrowing, "other stream is", "other streams are")
+        message = f"held: {others} being narrowed, and at most {facts.fleet_max} may be at once"
         yield Move("Recommended", message, "FleetShare")
 
 

@@ -201,15 +201,24 @@ def _go_on(loop: Loop, feed: Feed, folder: Path, *, fleet: bool) -> None:
 
 def _next_steps(console: Console, *, kept: bool) -> None:
     console.print("\nnext:")
+    program = _program()
     steps = (
-        "your own rows: tidemark demo --trace my.parquet (tidemark trace makes one)",
+        f"your own rows: {program} demo --trace my.parquet ({program} trace makes one)",
         "your own job: one line in place of withWatermark, see docs/how-to/jobs.md",
         "why this bound, and how sure it is: docs/tutorial.md"
         if kept
-        else "the page with a job that goes on: tidemark demo --keep",
+        else f"the page with a job that goes on: {program} demo --keep",
     )
     for number, step in enumerate(steps, 1):
         console.print(f"  {number}. {step}", highlight=False)
+
+
+def _program() -> str:
+    """Return what the command is called here: after ``make`` it is not on PATH."""
+    called = Path(sys.argv[0])
+    return (
+        os.path.relpath(called) if called.name == "tidemark" and not shutil.which("tidemark") else "tidemark"
+    )
 
 
 def _through_kafka(plan: Plan, stack: ExitStack, console: Console) -> Feed:

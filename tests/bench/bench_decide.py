@@ -19,7 +19,7 @@ from tidemark.controller.intake.take_reports import StoredReceipt, take_reports
 from tidemark.controller.loop import run_once
 from tidemark.controller.service import make_service
 from tidemark.controller.settings import Settings
-from tidemark.controller.stream_state.load import load_states
+from tidemark.controller.stream_state.fleet_states import load_fleet
 from tidemark.controller.stream_state.overview_store import fleet_page
 from tidemark.controller.stream_state.views import stream_status
 from tidemark.controller.streams import fleet_routes, job_routes
@@ -111,8 +111,8 @@ class Fleet:
     def fleet(self) -> None:
         with self.database.read() as session:
             rows = fleet_page(session, None, 1_000)
-            states = load_states(session, [row.stream_id for row in rows])
-            assert len([fleet_routes._stream(state) for state in states]) == self.streams
+            found = load_fleet(session, [row.stream_id for row in rows])
+            assert len([fleet_routes._stream(state, pin) for state, pin in found]) == self.streams
 
     def steps(self) -> dict[str, Callable[[], object]]:
         return {

@@ -66,7 +66,7 @@ def test_a_join_steers_its_streams_to_the_joint_bounds_through_rollouts(job: Joi
 
     assert {side: job.recommended_ms(side) for side in SIDES} == needed != own_ms
     assert job.steps(CLICKS)["Join"].startswith(
-        f"the joined output of attribution needs {(needed[CLICKS] or 0) / 1000:g} s of clicks for 0.99 of its pairs"
+        f"the joined output of attribution needs {(needed[CLICKS] or 0) / 1000:g} s of clicks for 99 % of its pairs"
     )
     assert "Quantile" not in job.steps(CLICKS)
     for side in SIDES:

@@ -47,6 +47,7 @@ WIDE, NARROW = 1440, 390
 """Widths of a desktop screen and of a phone, in pixels."""
 
 Theme = Literal["light", "dark"]
+THEMES: tuple[Theme, ...] = ("light", "dark")
 
 SERIOUS = frozenset({"serious", "critical"})
 """Impacts of axe's findings that keep people from using the page."""
@@ -103,6 +104,14 @@ class Watched:
             for one in found["violations"]
             if one["impact"] in SERIOUS
         ]
+
+    def faults_in_both_themes(self) -> list[str]:
+        """Return the serious faults of what is shown now, in light and in dark, each with its theme."""
+        found = []
+        for theme in THEMES:
+            self.page.emulate_media(color_scheme=theme)
+            found += [f"{theme}: {fault}" for fault in self.serious_faults()]
+        return found
 
     def picture(self, path: Path) -> None:
         """Keep a picture of the whole page, also in the folder that TIDEMARK_TEST_PICTURES names."""

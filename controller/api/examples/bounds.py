@@ -46,8 +46,8 @@ RECOMMENDED = {
             "kind": "Quantile",
             "name": "quantile",
             "bound_ms": 600_000,
-            "reason": "119,552 of 120,000 rows need at most 10 min, which certifies 0.995 of the rows at a "
-            "confidence of 0.95",
+            "reason": "119,552 of 120,000 rows need at most 10 min, which certifies 99.5 % of the rows at "
+            "95 % confidence",
         },
         {
             "kind": "Limits",
@@ -96,7 +96,7 @@ EXAMPLES: dict[str, Example] = {
         "mode": "Live",
         "generation": 3,
         "bound_ms": 600_000,
-        "reason": "119,552 of 120,000 rows need at most 10 min, which certifies 0.995 of the rows",
+        "reason": "119,552 of 120,000 rows need at most 10 min, which certifies 99.5 % of the rows",
         "envelope": {
             "target_ppm": 995_000,
             "latency_cap_ms": None,

@@ -72,6 +72,7 @@ EXAMPLES: dict[str, Example] = {
         "text": "a bound of 10 min would admit 99.62 %: 448 of 120,000 rows would be late, about 96,768 a day; windows "
         "would come 10 min 5 s after their end on average; about 9,387 rows of state; it meets the target of 99.5 %; "
         "it is within the latency cap of 15 min",
+        "notes": [],
         "transition": TRANSITION_TEXT,
     },
     "History": {

@@ -58,5 +58,7 @@ class Preview(Answer):
     """Whether the state is within the cap; null without a cap."""
     text: str
     """The same as a sentence."""
+    notes: list[str]
+    """What of it the figures do not say: what the evidence does not reach, and limits on the bound."""
     transition: str | None
     """What going there from the bound in use would do; null for the bound in use itself, or without a report."""

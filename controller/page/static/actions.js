@@ -1,7 +1,7 @@
 // What a person may do with a stream besides its SLO, each with a confirmation and a reason.
 
 import { send } from "./api.js";
-import { beforeAfter } from "./before_after.js";
+import { beforeAfter, beforeAfterToCome } from "./before_after.js";
 import { Dialog, reasonField } from "./dialog.js";
 import { button, el, put, submitButton } from "./dom.js";
 import { duration } from "./format.js";
@@ -133,7 +133,7 @@ function boundText(boundMs) {
  */
 function confirm({ title, texts, figures = null, verb, kind, action, done, shell }) {
     const dialog = new Dialog(title, shell, { wide: figures !== null });
-    const place = el("div", { class: "consequences", role: "status" });
+    const place = el("div", { class: "consequences", role: "status" }, figures && beforeAfterToCome());
     const reason = reasonField(MAX_REASON);
     put(
         dialog.body,

@@ -38,7 +38,7 @@ export class BoundChart {
                     bandTo: 0,
                     bandFill: "series-band",
                     value: (slot) => slot.need_p90_ms,
-                    text: (slot) => `${duration(slot.need_p50_ms)} – ${duration(slot.need_p90_ms)}`,
+                    text: (slot) => `${duration(slot.need_p50_ms)} to ${duration(slot.need_p90_ms)}`,
                 },
                 {
                     name: "need at the target",

@@ -12,8 +12,8 @@ const SMALL_STEPS = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 };
 /** @type {Record<string, number>} */
 const LARGE_STEPS = { PageUp: 10, PageDown: -10 };
 const SHIFTED = 5;
-/** Room for the bubble beside the line, in pixels. */
-const BUBBLE_WIDTH = 170;
+/** Between the line and the far edge of the bubble, in pixels, beside the bubble's own width. */
+const BUBBLE_GAP = 24;
 
 /** The slider (`node`) and the field; both show the same bound. */
 export class BoundSlider {
@@ -96,8 +96,8 @@ export class BoundSlider {
         const left = this.#plots.toPixels(this.boundMs);
         if (left === null) return;
         this.node.style.setProperty("--at", `${left}px`);
-        this.node.classList.toggle("near-end", left > this.#plots.node.clientWidth - BUBBLE_WIDTH);
         say(this.#bubbleValue, duration(this.boundMs));
+        this.#turn(left);
         this.node.setAttribute("aria-valuenow", String(this.boundMs));
         if (document.activeElement !== this.#field) this.#field.value = exactDuration(this.boundMs);
     }
@@ -109,7 +109,17 @@ export class BoundSlider {
      */
     describe(effect = "", lines = []) {
         this.#bubbleEffects.forEach((node, n) => say(node, lines[n] ?? ""));
+        this.#turn(this.#plots.toPixels(this.boundMs ?? 0) ?? 0);
         this.node.setAttribute("aria-valuetext", `${exactDuration(this.boundMs)}${effect && `: ${effect}`}`);
+    }
+
+    /**
+     * Put the bubble on the side of the line where it has room.
+     * @param {number} left Where the line is.
+     */
+    #turn(left) {
+        const room = this.#plots.node.clientWidth - BUBBLE_GAP - this.#bubble.offsetWidth;
+        this.node.classList.toggle("near-end", left > room);
     }
 
     /**

@@ -2,6 +2,7 @@
 
 import { Card } from "./card.js";
 import { el, put } from "./dom.js";
+import { hatchGaps } from "./drawing.js";
 import { about, budget, coarse, count, duration, trimmed } from "./format.js";
 import { markRollouts } from "./rollout_marks.js";
 import { TimeChart } from "./time_chart.js";
@@ -24,7 +25,8 @@ export class BudgetChart {
     node = this.#card.node;
 
     constructor() {
-        const summary = el("div", { class: "budget-summary" }, this.#rates, this.#end);
+        const name = el("span", { class: "rates-name", text: "Burn rate over" });
+        const summary = el("div", { class: "budget-summary" }, name, this.#rates, this.#end);
         this.#chart = new TimeChart(this.#card, {
             height: 170,
             series: [
@@ -38,15 +40,15 @@ export class BudgetChart {
                 },
                 {
                     name: "lost in the slot",
-                    colour: "series-late",
-                    width: 0,
                     value: () => null,
                     text: (slot) => count(slot.bad_max),
                 },
             ],
             yRange: (slots) => [Math.min(0, ...slots.map((slot) => share(slot.remaining_ppm) ?? 0)) * 1.08, 100],
             yValues: (percent) => `${trimmed(percent, 1)} %`.replace("-", "−"),
-            over: (plot) => {
+            over: (plot, { slots, slot_us: slotUs }) => {
+                // Over the area, which covers what lies below it.
+                hatchGaps(plot, slots, slotUs);
                 drawZero(plot);
                 markRollouts(plot, this.#rollouts);
             },
@@ -67,7 +69,15 @@ export class BudgetChart {
         this.#rollouts = rollouts;
         put(this.#rates, history.rates.map(rateItem));
         put(this.#end, endText(history));
-        this.#chart.show({ ...history, slots: history.slots.map((slot) => ({ ...slot, rows: slot.counted })) });
+        const slots = history.slots.map((slot) => ({ ...slot, rows: slot.counted }));
+        // Before the first report nothing could be lost.
+        const seen = slots.slice(
+            Math.max(
+                slots.findIndex((slot) => slot.rows !== null),
+                0,
+            ),
+        );
+        this.#chart.show({ ...history, from_us: seen[0]?.from_us ?? history.from_us, slots: seen });
     }
 
     end() {

@@ -227,13 +227,16 @@ export class CurvePlots {
         const ratio = devicePixelRatio;
         /** @type {{row: number, left: number, right: number}[]} */
         const taken = [];
-        for (const mark of this.#marks()) {
+        const marks = this.#marks();
+        for (const [n, mark] of marks.entries()) {
             const x = plot.valToPos(mark.ms, "x", true);
             ctx.strokeStyle = ctx.fillStyle = colour(mark.colour);
             ctx.lineWidth = 1.6 * ratio;
             drawLine(plot, x, mark.dash);
-            if (!titled) continue;
-            const text = `${mark.name} ${duration(mark.ms)}`;
+            // Marks that read the same share a title.
+            const same = marks.filter((one) => duration(one.ms) === duration(mark.ms));
+            if (!titled || marks.indexOf(same[0]) !== n) continue;
+            const text = `${same.map((one) => one.name).join(", ")} ${duration(mark.ms)}`;
             const width = ctx.measureText(text).width;
             const left = Math.min(Math.max(x - width / 2, bbox.left), bbox.left + bbox.width - width);
             const right = left + width;
@@ -269,7 +272,7 @@ export class CurvePlots {
  */
 function scaleName(bendMs, width) {
     if (width < ROOMY) return "bound (logarithmic scale)";
-    return `bound (scale: even up to about ${duration(Number(bendMs.toPrecision(1)))}, then logarithmic)`;
+    return `bound (scale: linear up to about ${duration(Number(bendMs.toPrecision(1)))}, then logarithmic)`;
 }
 
 /**

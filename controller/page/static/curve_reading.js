@@ -7,8 +7,8 @@ import { duration, latency, share, shares } from "./format.js";
 /** @import { CurvePlots, PartitionShown } from "./curve_plots.js" */
 /** @import { BoundScale, Curve } from "./curve_scales.js" */
 
-/** Room for the figures beside the line, in pixels. */
-const WIDTH = 190;
+/** Between the line and the far edge of the figures, in pixels, beside their own width. */
+const GAP = 12;
 
 /** A line at the point under the pointer, with its figures (`node`); keyboards read the same at the handle. */
 export class CurveReading {
@@ -59,7 +59,6 @@ export class CurveReading {
         this.node.hidden = left === null;
         if (!point || left === null) return;
         this.node.style.setProperty("--at", `${left}px`);
-        this.node.classList.toggle("near-end", left > this.#plots.node.clientWidth - WIDTH);
         const own = this.#partition?.points.find((one) => one.bound_ms === point.bound_ms);
         put(
             this.#figures,
@@ -68,5 +67,7 @@ export class CurveReading {
             el("span", { text: `mean latency ${latency(point)}` }),
             own && el("span", { text: `of the partition ${share(own.completeness_ppm)}` }),
         );
+        const room = this.#plots.node.clientWidth - GAP - this.#figures.offsetWidth;
+        this.node.classList.toggle("near-end", left > room);
     }
 }

@@ -57,7 +57,7 @@ export function timeAxis() {
 
 /**
  * Return a sample of how a series is drawn.
- * @param {{colour: string, dash?: number[], fill?: string, bandFill?: string, path?: unknown}} series
+ * @param {{colour?: string, dash?: number[], fill?: string, bandFill?: string, path?: unknown}} series
  */
 export function swatch({ colour: name, dash, fill, bandFill, path }) {
     return el("span", {

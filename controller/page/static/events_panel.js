@@ -4,7 +4,7 @@ import { get, query } from "./api.js";
 import { Card } from "./card.js";
 import { button, el, put } from "./dom.js";
 import { fullMoment, moment } from "./format.js";
-import { spaced } from "./words.js";
+import { changeName, changeValue, spaced } from "./words.js";
 
 /** @import { Event, EventPage } from "api" */
 
@@ -104,25 +104,29 @@ function folded(text) {
 
 /** @param {Event} event */
 function changes(event) {
-    const [before, after] = [flat(event.before), flat(event.after)];
-    const names = Object.keys({ ...before, ...after }).filter((name) => before[name] !== after[name]);
+    const [before, after] = [fieldsOf(event.before), fieldsOf(event.after)];
+    /** @type {(name: string) => string[]} */
+    const both = (name) => [before, after].map((fields) => changeValue(name, fields[name] ?? null));
+    const names = Object.keys({ ...before, ...after }).filter((name) => both(name)[0] !== both(name)[1]);
     if (!names.length) return null;
     return el(
-        "p",
+        "ul",
         { class: "event-change" },
-        names
-            .slice(0, MAX_CHANGES)
-            .map((name) => el("code", { text: `${name} ${before[name] ?? "–"} → ${after[name] ?? "–"}`.trim() })),
-        names.length > MAX_CHANGES && el("span", { class: "dim", text: `and ${names.length - MAX_CHANGES} more` }),
+        names.slice(0, MAX_CHANGES).map((name) => {
+            const [from, to] = both(name);
+            const text = before[name] === undefined ? to : `${from} → ${to}`;
+            return el("li", {}, name && el("span", { class: "dim", text: `${changeName(name)} ` }), text);
+        }),
+        names.length > MAX_CHANGES && el("li", { class: "dim", text: `and ${names.length - MAX_CHANGES} more` }),
     );
 }
 
 /**
  * Return the fields of what an event keeps: JSON as the release that wrote it had it, or a text.
  * @param {string | null} text
- * @returns {Record<string, string>}
+ * @returns {Record<string, unknown>}
  */
-function flat(text) {
+function fieldsOf(text) {
     if (text === null) return {};
     let value;
     try {
@@ -131,8 +135,5 @@ function flat(text) {
         return { "": text };
     }
     if (value === null) return {};
-    if (typeof value !== "object" || Array.isArray(value)) return { "": JSON.stringify(value) };
-    return Object.fromEntries(
-        Object.entries(value).map(([name, one]) => [name, typeof one === "string" ? one : JSON.stringify(one)]),
-    );
+    return typeof value === "object" && !Array.isArray(value) ? value : { "": value };
 }

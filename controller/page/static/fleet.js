@@ -3,8 +3,19 @@
 import { get, query } from "./api.js";
 import { button, el, icon, put, say } from "./dom.js";
 import { COLUMNS, rowOf, wordsOf } from "./fleet_row.js";
-import { awaitsApproval, countsOf, levelOf, LEVELS, nextSort, ordered, sortOf, sortText } from "./fleet_list.js";
-import { bound } from "./format.js";
+import {
+    appliedOf,
+    awaitsApproval,
+    countsOf,
+    levelOf,
+    LEVELS,
+    nextOf,
+    nextSort,
+    ordered,
+    sortOf,
+    sortText,
+} from "./fleet_list.js";
+import { bound, duration } from "./format.js";
 import { nothingYet } from "./nothing_yet.js";
 import { fleetHash, here, replaceHash, streamHash } from "./router.js";
 import { plural } from "./words.js";
@@ -167,6 +178,7 @@ export class Fleet {
             heading.setAttribute("aria-sort", !mine ? "none" : this.#sort?.descending ? "descending" : "ascending");
         }
         this.#group.setAttribute("aria-pressed", String(this.#byJob));
+        this.#table.classList.toggle("by-job", this.#byJob);
     }
 
     #toggleGroups() {
@@ -288,13 +300,13 @@ export class Fleet {
             el(
                 "ul",
                 {},
-                streams.slice(0, MAX_WAITING).map(({ job, stream, rollout }) =>
-                    el(
+                streams.slice(0, MAX_WAITING).map((waiting) => {
+                    const { job, stream } = waiting;
+                    return el(
                         "li",
                         {},
                         el("span", {}, el("span", { class: "dim", text: `${job} / ` }), el("strong", { text: stream })),
-                        rollout &&
-                            el("span", { text: `${bound(rollout.from_bound_ms)} → ${bound(rollout.to_bound_ms)}` }),
+                        el("span", { text: `${duration(appliedOf(waiting))} → ${bound(nextOf(waiting))}` }),
                         el(
                             "a",
                             {
@@ -304,8 +316,8 @@ export class Fleet {
                             },
                             "Review …",
                         ),
-                    ),
-                ),
+                    );
+                }),
                 streams.length > MAX_WAITING &&
                     el("li", { class: "dim", text: `and ${plural(streams.length - MAX_WAITING, "more stream")}` }),
             ),

@@ -15,7 +15,7 @@ const KEYS = {
     budget: ({ budget_remaining_ppm: ppm }) => ppm,
     window: ({ window_min_ppm: ppm }) => ppm,
     now: ({ completeness_min_ppm: ppm }) => ppm,
-    bound: (stream) => stream.applied_bound_ms ?? stream.in_use_bound_ms,
+    bound: appliedOf,
     rollout: ({ rollout }) => rollout?.state ?? null,
     worst: (stream) => LEVELS.indexOf(levelOf(stream)),
 };
@@ -46,6 +46,22 @@ export function countsOf(streams) {
  */
 export function awaitsApproval({ rollout }) {
     return rollout !== null && (rollout.state === "AwaitingApproval" || rollout.held_by === "Approval");
+}
+
+/**
+ * Return the bound that the job runs with.
+ * @param {FleetStream} stream
+ */
+export function appliedOf({ applied_bound_ms: applied, in_use_bound_ms: inUse }) {
+    return applied ?? inUse;
+}
+
+/**
+ * Return the bound that is to come: that of a rollout that waits for a person, or the recommended one.
+ * @param {FleetStream} stream
+ */
+export function nextOf(stream) {
+    return awaitsApproval(stream) ? (stream.rollout?.to_bound_ms ?? null) : stream.recommended_bound_ms;
 }
 
 /**

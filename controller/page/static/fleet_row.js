@@ -1,7 +1,7 @@
 // One stream in the list of the fleet.
 
 import { badge, el, icon } from "./dom.js";
-import { levelOf } from "./fleet_list.js";
+import { appliedOf, awaitsApproval, levelOf, nextOf } from "./fleet_list.js";
 import { bound, budget, duration, shares, target } from "./format.js";
 import { streamHash } from "./router.js";
 import { sparkline } from "./sparkline.js";
@@ -113,13 +113,13 @@ function nowCell({ completeness_min_ppm: low, completeness_max_ppm: high, provis
 }
 
 /**
- * The bound that the job runs with; the recommended and the effective one only where they differ.
+ * The bound that the job runs with; the next and the effective one only where they differ.
  * @param {FleetStream} stream
  */
 function boundCell(stream) {
-    const { recommended_bound_ms: recommended, effective_bound_ms: effective } = stream;
-    const applied = stream.applied_bound_ms ?? stream.in_use_bound_ms;
-    const changes = recommended !== null && applied !== null && recommended !== applied;
+    const { effective_bound_ms: effective } = stream;
+    const [applied, next] = [appliedOf(stream), nextOf(stream)];
+    const changes = next !== null && applied !== null && next !== applied;
     const trails = effective !== null && applied !== null && Math.abs(effective - applied) > NOTABLE * applied;
     return [
         el("span", { class: "bound-applied", title: "Applied", text: duration(applied) }),
@@ -127,9 +127,9 @@ function boundCell(stream) {
             el("span", { class: "dim", "aria-hidden": "true", text: " → " }),
             el(
                 "span",
-                { class: "changes", title: "Recommended; it differs from the bound that the job runs with" },
-                el("span", { class: "visually-hidden", text: ", recommended " }),
-                duration(recommended),
+                { class: "changes", title: awaitsApproval(stream) ? "Waits for approval" : "Recommended" },
+                el("span", { class: "visually-hidden", text: ", next " }),
+                duration(next),
             ),
         ],
         trails &&
@@ -144,16 +144,10 @@ function boundCell(stream) {
 /** @param {FleetStream} stream */
 function budgetCell({ budget_course_ppm: course, budget_remaining_ppm: ppm }) {
     const kind = budgetKind(ppm);
-    const width = ppm === null ? 0 : ppm < 0 ? 100 : Math.min(ppm / 10_000, 100);
     return el(
         "span",
         { class: `meter meter-${kind}` },
         sparkline(course),
-        el(
-            "span",
-            { class: "meter-bar", "aria-hidden": "true" },
-            el("span", { class: "meter-fill", style: { width: `${width}%` } }),
-        ),
         el("span", { class: "meter-sign" }, kind === "critical" && icon("critical")),
         el("span", { class: "meter-text", text: budget(ppm) }),
     );

@@ -5,11 +5,13 @@ import { button, el, icon, put, say } from "./dom.js";
 import { contextOf, hatch } from "./drawing.js";
 import { duration, moment, target } from "./format.js";
 import { marksOf, partitionTable } from "./partition_table.js";
+import { reachedJob } from "./rollout_marks.js";
 import { colour, onTheme } from "./theme.js";
 import { TimeStrip } from "./time_strip.js";
 import { plural, sentence } from "./words.js";
 
-/** @import { Heatmap as HeatmapAnswer, HeatmapPartition, Partition, PartitionPage } from "api" */
+/** @import { Heatmap as HeatmapAnswer, HeatmapPartition, HistoryRollout, Partition, PartitionPage } from "api" */
+/** @typedef {{from_us: number, to_us: number, rollouts: HistoryRollout[]}} Span */
 
 const ROW_HEIGHT = 19;
 const CELL_HEIGHT = 17;
@@ -42,6 +44,7 @@ export class Heatmap {
                 pointerleave: () => this.#leave(),
                 blur: () => this.#leave(),
                 keydown: (event) => this.#onKey(event),
+                click: () => this.#at && this.#choose(this.#rows[this.#at[1]]),
             },
         },
         this.#canvas,
@@ -53,11 +56,11 @@ export class Heatmap {
     #more = button("", () => this.#toggleAll(), { class: "button quiet small" });
     #heat = el("div", { class: "heat" }, this.#names, this.#frame, this.#strip.node);
     #table;
-    #choose;
+    #chosen;
     /** @type {HeatmapAnswer | null} */
     #map = null;
-    /** The span of the charts above it. */
-    #span = { from_us: 0, to_us: 1 };
+    /** @type {Span} The span of the charts above it. */
+    #span = { from_us: 0, to_us: 1, rollouts: [] };
     /** @type {Map<string, Partition>} */
     #partitions = new Map();
     #all = false;
@@ -66,9 +69,9 @@ export class Heatmap {
     #resize = new ResizeObserver(() => this.#fit());
     #endTheme = onTheme(() => this.#draw());
 
-    /** @param {(name: string, withoutMs: number | null) => void} choose Called when a person asks for a partition's curve. */
-    constructor(choose) {
-        this.#choose = choose;
+    /** @param {(name: string, withoutMs: number | null) => void} chosen Called when a person asks for a partition's curve. */
+    constructor(chosen) {
+        this.#chosen = chosen;
         this.#card.controls.append(this.#more);
         this.#table = this.#card.addTable((shown) => this.#onTable(shown));
         put(this.#card.body, this.#skews, this.#legend, this.#heat, this.#readout, this.#table);
@@ -79,7 +82,7 @@ export class Heatmap {
      * Show a heat map and what is known of its partitions.
      * @param {HeatmapAnswer} map
      * @param {PartitionPage} page
-     * @param {{from_us: number, to_us: number}} span What the charts above it show, at the same places.
+     * @param {Span} span What the charts above it show, at the same places.
      */
     show(map, page, span) {
         this.#card.loaded();
@@ -131,7 +134,16 @@ export class Heatmap {
         return el(
             "li",
             { title: `${row.partition}: ${marks.map((mark) => mark.name).join(", ") || "active"}` },
-            el("span", { class: "heat-name" }, el("bdi", { text: row.partition })),
+            el(
+                "button",
+                {
+                    type: "button",
+                    class: "link heat-name",
+                    title: "Show its own curve over the stream's",
+                    on: { click: () => this.#choose(row) },
+                },
+                el("bdi", { text: row.partition }),
+            ),
             marks.map((mark) =>
                 el(
                     "span",
@@ -176,6 +188,10 @@ export class Heatmap {
                 fill(x, x + 1, y);
             });
         });
+        context.fillStyle = colour("ink-soft");
+        for (const { published_us: us } of this.#span.rollouts.filter(reachedJob)) {
+            if (us !== null) context.fillRect(Math.round(this.#placeOf(us) * ratio), 0, ratio, height * ratio);
+        }
     }
 
     #fit() {
@@ -188,9 +204,18 @@ export class Heatmap {
      * @param {number} x
      */
     #leftOf(x) {
+        return this.#placeOf((this.#map?.from_us ?? 0) + x * (this.#map?.slot_us ?? 0));
+    }
+
+    /** @param {number} us */
+    #placeOf(us) {
         const { from_us: fromUs, to_us: toUs } = this.#span;
-        const us = (this.#map?.from_us ?? 0) + x * (this.#map?.slot_us ?? 0);
         return (Math.min(Math.max((us - fromUs) / (toUs - fromUs), 0), 1) || 0) * this.#frame.clientWidth;
+    }
+
+    /** @param {HeatmapPartition} row */
+    #choose({ partition }) {
+        this.#chosen(partition, this.#partitions.get(partition)?.without_bound_ms ?? null);
     }
 
     /** @param {number | null} left */
@@ -239,7 +264,7 @@ export class Heatmap {
             say(
                 this.#readout,
                 rows.length
-                    ? "Point at a cell, or use the arrow keys, to read it."
+                    ? "Point at a cell, or use the arrow keys, to read it; click it for the curve of its partition."
                     : "No partition was seen in this span.",
             );
             return;
@@ -277,7 +302,7 @@ export class Heatmap {
     }
 
     #fillTable() {
-        put(this.#table, partitionTable(this.#map?.partitions ?? [], this.#partitions, this.#choose));
+        put(this.#table, partitionTable(this.#map?.partitions ?? [], this.#partitions, this.#chosen));
     }
 }
 

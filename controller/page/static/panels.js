@@ -17,7 +17,7 @@ export class ReasonsPanel {
     node = this.#card.node;
 
     /** @param {StreamStatus} status */
-    show({ recommended, transition }) {
+    show({ recommended }) {
         this.#card.loaded();
         if (recommended === null) {
             put(
@@ -44,7 +44,6 @@ export class ReasonsPanel {
                     text: `decided ${ago(decidedUs, nowUs())}${current ? "" : ", being renewed"}`,
                 }),
             ),
-            transition && transition.kind !== "same" && el("p", { class: "hint", text: transition.text }),
         );
     }
 }
@@ -58,7 +57,7 @@ function stepItem(step, changed) {
         "li",
         { class: changed ? "changed" : null },
         el("span", { class: "chain-name", text: step.name }),
-        el("span", { class: "chain-bound", text: duration(step.bound_ms) }),
+        el("span", { class: "chain-bound", text: changed ? duration(step.bound_ms) : "" }),
         el("span", { class: "chain-reason", text: step.reason }),
     );
 }
@@ -82,7 +81,7 @@ export class PredictionsPanel {
                           { text: "Measured", class: "number" },
                           { text: "Off by", class: "number col-off" },
                       ],
-                      predictions.map((one) => predictionRow(one, minRows)),
+                      predictions.map((one, n) => predictionRow(one, minRows, n > 0)),
                   )
                 : el("p", { class: "empty small", text: "None yet: each published bound comes with one." }),
         );
@@ -92,11 +91,14 @@ export class PredictionsPanel {
 /**
  * @param {Prediction} prediction
  * @param {number} minRows
+ * @param {boolean} replaced Whether a later bound was published.
  */
-function predictionRow({ realised, ...one }, minRows) {
+function predictionRow({ realised, ...one }, minRows, replaced) {
     const waits =
         realised.became_effective_us === null
-            ? "not in effect yet"
+            ? replaced
+                ? "never took effect"
+                : "not in effect yet"
             : `${about(realised.rows)} of ${about(minRows)} rows`;
     return {
         title: one.text,
@@ -118,7 +120,7 @@ function predictionRow({ realised, ...one }, minRows) {
 /** @param {number} ppm */
 function points(ppm) {
     const size = trimmed(Math.abs(ppm) / 10_000, 3);
-    return `${ppm < 0 ? "−" : ppm > 0 ? "+" : ""}${size} pt`;
+    return `${ppm < 0 ? "−" : ppm > 0 ? "+" : ""}${size} pp`;
 }
 
 /** What the fast policy in the driver did, for a stream in mode Live. */

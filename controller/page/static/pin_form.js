@@ -1,7 +1,7 @@
 // The kill switch on one stream: set it or take it away, with what that costs first.
 
 import { query, send } from "./api.js";
-import { beforeAfter } from "./before_after.js";
+import { beforeAfter, beforeAfterToCome } from "./before_after.js";
 import { Dialog, reasonField } from "./dialog.js";
 import { button, el, put, submitButton } from "./dom.js";
 import { sentence } from "./words.js";
@@ -42,7 +42,12 @@ export async function openPinForm(path, status, shell) {
             status.applied !== null &&
             el("option", { value: "Ceiling", text: "its ceiling alone" }),
     );
-    const effect = el("div", { class: "consequences", role: "status" });
+    const effect = el(
+        "div",
+        { class: "consequences pin-effect", role: "status" },
+        el("p"),
+        beforeAfterToCome(removes || status.published.bound_ms !== null),
+    );
     const url = (/** @type {Record<string, string>} */ more = {}) =>
         query("v1/pin", { job: status.job, stream: status.stream, ...more });
     /** @type {(given: string, dry: boolean) => Promise<PinAnswer>} */
@@ -56,7 +61,7 @@ export async function openPinForm(path, status, shell) {
     const show = async () => {
         const answer = await dialog.attempt(() => ask("", true));
         const [found] = answer?.streams ?? [];
-        if (!found) return;
+        if (!found) return put(effect);
         put(
             effect,
             el("p", { text: sentence(found.text.replace(/^[^:]*: /, "")) }),

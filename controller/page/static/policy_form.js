@@ -72,7 +72,7 @@ class PolicyForm {
             consequences: (answer) => this.#consequences(answer),
             done: ({ generation }) => `The policy is set, generation ${generation}.`,
         });
-        put(dialog.body, el("p", { class: "dim", text: "Reading the policy …" }));
+        put(dialog.body, el("p", { class: "dim form-to-come", text: "Reading the policy …" }));
     }
 
     /** @param {number | undefined} boundMs */

@@ -2,13 +2,13 @@
 
 import { Away, get, query, Rejected } from "./api.js";
 import { badge, el, put } from "./dom.js";
-import { about, bytes, count, latency, shares } from "./format.js";
-import { latencyUnknown, sentence } from "./words.js";
+import { about, bytes, count, duration, latency, shares } from "./format.js";
+import { latencyUnknown, plural, sentence } from "./words.js";
 
 /** @import { Preview as PreviewAnswer } from "api" */
 /** @import { Child } from "./dom.js" */
 
-/** The figures of one bound (`node`), the same in words, and the requests for them. */
+/** The figures of one bound (`node`), what they do not say in words, and the requests for them. */
 export class Preview {
     node = el("div", { class: "preview", "aria-live": "polite" });
     words = el("div", { class: "preview-words" });
@@ -64,8 +64,7 @@ export class Preview {
             put(this.node, figuresOf(answer));
             put(
                 this.words,
-                el("p", { text: sentence(answer.text) }),
-                answer.transition && el("p", { class: "hint", text: sentence(answer.transition) }),
+                wordsOf(answer).map((text) => el("p", { text })),
             );
             const admitted = shares(answer.completeness_min_ppm, answer.completeness_max_ppm);
             const few = [`${admitted} admitted`, `mean latency ${latency(answer)}`];
@@ -77,6 +76,18 @@ export class Preview {
             put(this.node, el("p", { class: "error", text: `There is no preview: ${error.message}.` }));
         }
     }
+}
+
+/**
+ * Return what the figures do not say: how the job goes over to the bound, and what limits it or is not known.
+ * @param {PreviewAnswer} answer
+ */
+function wordsOf({ transition, stands_still_ms: stillMs, windows_closing: closing, notes }) {
+    const words = notes.map(sentence);
+    if (transition === null) return words;
+    if (closing) words.unshift(`${plural(closing, "window")} will close at once when the job takes it.`);
+    if (stillMs) words.unshift(`The watermark will stand still for ${duration(stillMs)} when the job takes it.`);
+    return words;
 }
 
 /** @param {PreviewAnswer} answer */

@@ -120,9 +120,9 @@ function predictionText({ predicted }) {
 }
 
 /** @param {RolloutAnswer} rollout */
-function judgedText({ effective_us: effectiveUs, judged: { rows, late_max: late } }) {
+function judgedText({ state, effective_us: effectiveUs, judged: { rows, late_max: late } }) {
     if (!effectiveUs) return "";
-    if (!rows) return "Nothing is judged yet.";
+    if (!rows) return state === "Effective" ? "Nothing is judged yet." : "";
     return `Of ${plural(rows, "row")} judged, ${share(Math.floor(((rows - late) / rows) * 1e6))} were admitted.`;
 }
 

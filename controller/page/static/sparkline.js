@@ -3,9 +3,7 @@
 import { el, svg } from "./dom.js";
 import { budget } from "./format.js";
 
-/** As many parts of the window as the controller keeps; a shorter course ends at the right. */
-const PARTS = 24;
-const WIDTH = 48;
+const WIDTH = 64;
 const HEIGHT = 16;
 /** Room for the line's own width. */
 const EDGE = 1.5;
@@ -23,7 +21,7 @@ export function sparkPath(course) {
     const rounded = (value) => Math.round(value * 10) / 10;
     /** @type {(ppm: number) => number} */
     const y = (ppm) => rounded(HEIGHT - EDGE - ((ppm - low) / (high - low)) * (HEIGHT - 2 * EDGE));
-    const step = (WIDTH - 2 * EDGE) / (PARTS - 1);
+    const step = (WIDTH - 2 * EDGE) / Math.max(course.length - 1, 1);
     let line = "";
     course.forEach((ppm, n) => {
         if (ppm === null) return;

@@ -199,7 +199,7 @@ export class Stream {
                     answer("heatmap", { ...span, slots: HEAT_SLOTS, limit: HEAT_ROWS }),
                     answer("partitions", { limit: MAX_PARTITIONS }),
                 ]);
-                heatmap.show(map, partitions, await charted.catch(() => map));
+                heatmap.show(map, partitions, await charted.catch(() => ({ ...map, rollouts: [] })));
             }),
         ];
     }
@@ -331,7 +331,10 @@ export class Stream {
                 `nothing was reported in this span; the newest batch is from ${moment(newestUs)}. `,
                 button("Show that time", () => this.#range.showUntil(newestUs + 60_000_000), { class: "button small" }),
             );
-        } else put(this.#spanNote, `${slots}; drag over a chart to see a part of it`);
+        } else {
+            const since = this.#range.fitted ? "since the first batch, " : "";
+            put(this.#spanNote, `${since}${slots}; drag over a chart to see a part of it`);
+        }
     }
 }
 

@@ -19,7 +19,7 @@ import { colour, onTheme } from "./theme.js";
  * @template {TimeSlot} S
  * @typedef {object} Series
  * @property {string} name
- * @property {string} colour Name of a colour of the style sheet.
+ * @property {string} [colour] Name of a colour of the style sheet; without it, the series is read and not drawn.
  * @property {(slot: S) => number | null} value Null leaves a gap.
  * @property {(slot: S) => string} [text] The value in words; without it, the readout leaves the series out.
  * @property {(plot: typeof uPlot) => uPlot.Series.PathBuilder | undefined} [path]
@@ -140,7 +140,7 @@ export class TimeChart {
                 cursor: {
                     y: false,
                     drag: { setScale: false, x: zoomed !== undefined, y: false },
-                    ...(zoomed ? { sync: { key: TIME_CURSOR } } : {}),
+                    sync: { key: TIME_CURSOR },
                     points: { size: 7 },
                 },
                 scales: {
@@ -168,8 +168,8 @@ export class TimeChart {
                     {},
                     ...series.map((one) => ({
                         label: one.name,
-                        stroke: colour(one.colour),
-                        width: one.width ?? 2,
+                        stroke: one.colour && colour(one.colour),
+                        width: one.colour ? (one.width ?? 2) : 0,
                         dash: one.dash,
                         fill: one.fill ? colour(one.fill) : undefined,
                         paths: one.path?.(uPlot),
@@ -218,7 +218,9 @@ export class TimeChart {
 
     #legend() {
         return [
-            this.#options.series.map((one, n) => one.text && legendEntry(swatch(one), one.name, this.#values[n])),
+            this.#options.series.map(
+                (one, n) => one.text && legendEntry(one.colour && swatch(one), one.name, this.#values[n]),
+            ),
             legendEntry(el("span", { class: "swatch swatch-gap" }), "no data"),
         ];
     }
@@ -277,7 +279,7 @@ export class TimeChart {
 }
 
 /**
- * @param {Element} sample
+ * @param {Element | string | undefined} sample
  * @param {string} name
  * @param {Element} [value]
  */

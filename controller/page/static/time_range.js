@@ -15,6 +15,8 @@ const SPANS = [
 ];
 const WIDEST = SPANS.length - 1;
 const MIN_US = 120_000_000;
+/** A span of which the data cover less begins with them. */
+const MOSTLY = 0.75;
 
 /** The span, and the buttons that choose it. */
 export class TimeRange {
@@ -25,6 +27,8 @@ export class TimeRange {
     #fromUs = null;
     /** @type {number | null} End; null for now. */
     #untilUs = null;
+    /** @type {number | null} The first batch, where a span that nobody has chosen begins with it. */
+    #firstUs = null;
     #changed;
     #buttons;
     node;
@@ -69,7 +73,8 @@ export class TimeRange {
     }
 
     /**
-     * Unless a person has chosen one, take the shortest span that reaches back to the first batch.
+     * Unless a person has chosen one, take the shortest span that reaches back to the first batch, and begin with it
+     * where much of the span would be empty.
      * @param {number | null} firstUs
      */
     fit(firstUs) {
@@ -77,7 +82,13 @@ export class TimeRange {
         const endUs = this.#untilUs ?? nowUs();
         const found = SPANS.findIndex(([, , ms]) => endUs - firstUs <= ms * 1_000);
         this.#span = found < 0 ? WIDEST : found;
+        if (endUs - firstUs < MOSTLY * SPANS[this.#span][2] * 1_000) this.#firstUs = firstUs;
         this.#mark();
+    }
+
+    /** Whether the span begins with the first batch. */
+    get fitted() {
+        return this.#firstUs !== null && !this.#chosen && this.#fromUs === null && this.#untilUs === null;
     }
 
     /**
@@ -89,7 +100,8 @@ export class TimeRange {
         const lengthUs = SPANS[this.#span][2] * 1_000;
         const slotUs = lengthUs / points;
         const toUs = this.#untilUs ?? Math.ceil(nowUs() / slotUs) * slotUs;
-        return { from_us: toUs - lengthUs, to_us: toUs };
+        const firstUs = this.fitted ? Math.floor((this.#firstUs ?? 0) / slotUs) * slotUs : 0;
+        return { from_us: Math.max(toUs - lengthUs, firstUs), to_us: toUs };
     }
 
     /**
@@ -125,7 +137,7 @@ export class TimeRange {
 
     #mark() {
         for (const [n, one] of this.#buttons.entries()) {
-            one.setAttribute("aria-pressed", String(n === this.#span && this.#fromUs === null));
+            one.setAttribute("aria-pressed", String(n === this.#span && this.#fromUs === null && !this.fitted));
         }
     }
 }

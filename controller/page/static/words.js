@@ -1,5 +1,7 @@
 // The page's words for the controller's names.
 
+import { count, duration, target } from "./format.js";
+
 /** @import { Kind } from "./dom.js" */
 
 /** @type {Record<string, [Kind, string]>} */
@@ -82,8 +84,34 @@ export function budgetKind(ppm) {
  * @param {string} name
  */
 export function spaced(name) {
-    const words = name.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
+    const words = name
+        .replace(/([a-z])([A-Z])/g, "$1 $2")
+        .toLowerCase()
+        .replace(/\bslo\b/, "SLO");
     return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+/**
+ * Return the name of a field that has changed: `max_bound_ms` is max bound.
+ * @param {string} field
+ */
+export function changeName(field) {
+    return field.replace(/_(ms|ppm)$/, "").replaceAll("_", " ");
+}
+
+/**
+ * Return what a field had before or after a change, by the unit in its name; a number without a name is milliseconds.
+ * @param {string} field
+ * @param {unknown} value
+ */
+export function changeValue(field, value) {
+    if (value === null) return /^((from|to)_)?bound_ms$/.test(field) ? "own" : "none";
+    if (typeof value === "number") {
+        if (field === "" || field.endsWith("_ms")) return duration(value);
+        return field.endsWith("_ppm") ? target(value) : count(value);
+    }
+    if (field === "state" && typeof value === "string") return rolloutState(value).name;
+    return typeof value === "string" ? choice(value) : JSON.stringify(value);
 }
 
 /**

@@ -88,7 +88,8 @@ def test_an_slo_is_set_changed_field_by_field_and_shown(controller: Controller, 
     assert lines[0] == "set the SLO of job/stream: 0.9 of the rows, a mean latency of at most 15 min"
     assert lines[1].startswith("  recommended: ")
     assert lines[2].startswith("  expected effect: ")
-    assert lines[-1].startswith("  published: the job keeps its own bound")
+    assert lines[-2].startswith("  published: the job keeps its own bound")
+    assert lines[-1] == "  next: tidemark doctor job stream"
     said(
         tidemark(
             *("slo", "set", "job", "stream", "--on-conflict", "exceed-latency-cap", "--confidence", "0.99"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 
-from support.browser import NARROW, WIDE, Theme, Watched, watched_page
+from support.browser import NARROW, WIDE, watched_page
 from support.controller_app import Controller
 from support.served import served
 from support.shown import SHOWN_HASH, Shown
@@ -16,32 +15,31 @@ from support.tokens import make_token
 
 pytestmark = pytest.mark.slow
 
-BOTH: list[Theme] = ["light", "dark"]
 
-
-def faults_by_theme(watched: Watched) -> Iterator[tuple[Theme, list[str]]]:
-    """Yield the serious faults of what is shown now, in one theme and then in the other."""
-    for theme in BOTH:
-        watched.page.emulate_media(color_scheme=theme)
-        yield theme, watched.serious_faults()
-
-
-@pytest.mark.parametrize(("theme", "width"), [("light", WIDE), ("dark", NARROW)])
+@pytest.mark.parametrize("width", [WIDE, NARROW])
 @pytest.mark.parametrize(("name", "path"), [("fleet", "/"), ("stream", SHOWN_HASH)])
 def test_each_view_has_no_serious_fault(
-    browser: Browser, shown: Shown, tmp_path: Path, name: str, path: str, theme: Theme, width: int
+    browser: Browser, shown: Shown, tmp_path: Path, name: str, path: str, width: int
 ) -> None:
-    with watched_page(browser, shown.url, theme=theme, width=width, bypass_csp=True) as watched:
+    with watched_page(browser, shown.url, width=width, bypass_csp=True) as watched:
         watched.open(path)
-        expect(watched.page.locator(".panel.loading")).to_have_count(0)
+        page = watched.page
+        expect(page.locator(".panel.loading")).to_have_count(0)
+        # A phone shows one part of a stream at a time.
+        parts = page.locator(".tabs button:visible").all()
         if name == "stream":
-            expect(watched.page.locator(".preview .figure").first).to_be_visible()
-        watched.picture(tmp_path / f"{name}-{theme}-{width}.png")
-        assert watched.serious_faults() == []
+            expect(page.locator(".preview .figure").first).to_be_visible()
+            assert len(parts) == (4 if width == NARROW else 0)
+        for number in range(max(len(parts), 1)):
+            if parts:
+                parts[number].click()
+            watched.picture(tmp_path / f"{name}-{width}-{number}.png")
+            assert watched.faults_in_both_themes() == []
         watched.assert_no_errors()
 
 
 def test_each_dialog_has_no_serious_fault(browser: Browser, shown: Shown, tmp_path: Path) -> None:
+    """But those of the steering, which test_steering.py opens."""
     with watched_page(browser, shown.url, bypass_csp=True) as watched:
         watched.open(SHOWN_HASH)
         page = watched.page
@@ -55,9 +53,8 @@ def test_each_dialog_has_no_serious_fault(browser: Browser, shown: Shown, tmp_pa
             if name == "pause":
                 dialog.get_by_role("button", name="Pause", exact=True).click()
                 expect(dialog).to_contain_text("Say why")
-            for theme, faults in faults_by_theme(watched):
-                watched.picture(tmp_path / f"dialog-{name}-{theme}.png")
-                assert faults == [], (name, theme)
+            watched.picture(tmp_path / f"dialog-{name}.png")
+            assert watched.faults_in_both_themes() == [], name
             page.keyboard.press("Escape")
         watched.assert_no_errors()
 
@@ -69,8 +66,7 @@ def test_tables_in_place_of_charts_have_no_serious_fault(browser: Browser, shown
         expect(page.locator(".panel.loading")).to_have_count(0)
         for button in page.get_by_role("button", name="As a table").all():
             button.click()
-        for theme, faults in faults_by_theme(watched):
-            assert faults == [], theme
+        assert watched.faults_in_both_themes() == []
 
 
 def test_asking_for_a_token_and_saying_that_the_controller_is_away_have_no_serious_fault(
@@ -81,14 +77,12 @@ def test_asking_for_a_token_and_saying_that_the_controller_is_away_have_no_serio
         watched.page.context.set_offline(True)
         watched.page.keyboard.press("r")
         expect(watched.page.locator(".banner")).to_be_visible()
-        for theme, faults in faults_by_theme(watched):
-            assert faults == [], theme
+        assert watched.faults_in_both_themes() == []
         watched.page.context.set_offline(False)
         make_token(controller)
         watched.page.keyboard.press("r")
         expect(watched.page.get_by_label("Token")).to_be_visible()
-        for theme, faults in faults_by_theme(watched):
-            assert faults == [], theme
+        assert watched.faults_in_both_themes() == []
 
 
 def test_a_theme_that_was_chosen_stays_chosen(browser: Browser, shown: Shown) -> None:

@@ -160,7 +160,7 @@ def test_dragging_shows_what_the_bound_does_before_it_is_let_go(browser: Browser
         dragged = slider_ms(page)
         assert dragged > before
         body = ask(shown, "/preview", bound_ms=dragged)
-        expect(page.locator(".preview-words")).to_contain_text(body["text"][1:60])
+        expect(page.locator(".preview")).to_contain_text(f"{body['late']:,} of ")
         expect(page.locator(".bubble strong")).to_have_text(re.compile(r"^[\d.]+ s$"))
         admitted = page.locator(".preview .figure").first.inner_text()
         expect(page.locator(".bubble span").first).to_have_text(f"{admitted} admitted")
@@ -186,7 +186,7 @@ def test_the_keys_move_the_bound_and_the_preview_is_the_one_of_the_api(
         assert moved[5] == max(moved) == int(slider.get_attribute("aria-valuemax") or "0")
         page.keyboard.press("Home")
         body = ask(shown, "/preview", bound_ms=0)
-        expect(page.locator(".preview-words")).to_contain_text(body["text"][1:40])
+        expect(page.locator(".preview")).to_contain_text(f"{body['late']:,} of ")
         expect(slider).to_have_attribute("aria-valuetext", re.compile(r"^0 s: .+ admitted, mean latency .+"))
         watched.assert_no_errors()
 
@@ -339,14 +339,21 @@ def test_the_partition_that_costs_most_comes_first_with_what_it_costs(browser: B
         watched.assert_no_errors()
 
 
-def test_a_partition_of_the_table_is_laid_over_the_curve_and_the_pointer_reads_both(
-    browser: Browser, shown: Shown
+@pytest.mark.parametrize("where", ["map", "name", "table"])
+def test_a_partition_that_is_clicked_is_laid_over_the_curve_and_the_pointer_reads_both(
+    browser: Browser, shown: Shown, where: str
 ) -> None:
     with watched_page(browser, shown.url) as watched:
         page = open_stream(watched)
         heat = page.get_by_role("region", name="Partitions: what their rows needed", exact=True)
-        heat.get_by_role("button", name="As a table").click()
-        heat.get_by_role("button", name="7", exact=True).click()
+        if where == "map":
+            box = heat.locator(".heat-frame").bounding_box()
+            assert box is not None
+            heat.locator(".heat-frame").click(position={"x": box["width"] * 0.8, "y": 8})
+        else:
+            if where == "table":
+                heat.get_by_role("button", name="As a table").click()
+            heat.get_by_role("button", name="7", exact=True).click()
         card = page.locator(".panel-curve")
         expect(card.locator(".readout")).to_contain_text("partition 7; without it the bound is ")
         hide = card.get_by_role("button", name="Hide partition 7")
@@ -405,8 +412,13 @@ def test_the_span_is_fitted_to_the_data_until_somebody_chooses_one(browser: Brow
     with watched_page(browser, shown.url) as watched:
         watched.open("/#/streams/job/stream")
         spans = watched.page.get_by_role("group", name="Time span of the charts")
-        expect(spans.get_by_role("button", pressed=True)).to_have_text(["1 h"])
+        note = watched.page.locator(".span-note")
+        expect(note).to_contain_text("since the first batch")
+        expect(spans.get_by_role("button", pressed=True)).to_have_count(0)
         assert "span=" not in watched.page.url
+        spans.get_by_role("button", name="1 h").click()
+        expect(spans.get_by_role("button", pressed=True)).to_have_text(["1 h"])
+        expect(note).not_to_contain_text("since the first batch")
 
 
 def test_dragging_over_a_chart_shows_that_part_and_the_address_keeps_it(
@@ -466,6 +478,7 @@ def test_on_a_phone_one_part_is_shown_at_a_time(browser: Browser, shown: Shown) 
                 region = page.get_by_role("region", name=one, exact=True)
                 expect(region).to_have_count(1 if one == card else 0)
             assert page.evaluate("document.documentElement.scrollHeight") < 3_000, tab
+            assert page.evaluate("document.documentElement.scrollWidth") <= NARROW, tab
         assert "tab=log" in page.url
         watched.assert_no_errors()
 

@@ -38,3 +38,14 @@ test("a word agrees with its number", () => {
         ["1 row", "2,000 rows", "0 batches"],
     );
 });
+
+test("a change is written with the name and the unit of its field", () => {
+    assert.equal(words.changeName("max_bound_ms"), "max bound");
+    assert.equal(words.changeValue("max_bound_ms", null), "none");
+    assert.equal(words.changeValue("from_bound_ms", null), "own");
+    assert.equal(words.changeValue("", 27_000), "27 s");
+    assert.equal(words.changeValue("target_ppm", 995_000), "99.5 %");
+    assert.equal(words.changeValue("evidence_windows", 100), "100");
+    assert.equal(words.changeValue("state", "AwaitingApproval"), "awaits approval");
+    assert.equal(words.spaced("SloSet"), "SLO set");
+});

@@ -26,7 +26,7 @@ def test_the_estimate_is_the_certified_order_statistic() -> None:
     assert found.bound_ms == 996
     reason = step(found, "quantile").reason
     assert reason == (
-        "996 of 1,000 rows need at most 996 ms, which certifies 0.99 of the rows at a confidence of 0.95"
+        "996 of 1,000 rows need at most 996 ms, which certifies 99 % of the rows at 95 % confidence"
     )
 
 
@@ -47,7 +47,7 @@ def test_without_enough_evidence_there_is_no_bound_and_the_figures_say_why(rows:
     assert found.bound_ms is None
     assert [step.kind.label for step in found.steps] == ["quantile"]
     assert found.reason == (
-        f"not enough evidence: {rows} of the 299 rows it takes to certify 0.99 of the rows at 0.95"
+        f"not enough evidence: {rows} of the 299 rows it takes to certify 99 % of the rows at 95 % confidence"
     )
 
 
