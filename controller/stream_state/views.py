@@ -59,6 +59,7 @@ def stream_status(session: Session, stream_id: int, now_us: int, kept: EvidenceC
         completeness=_completeness(found, provisional=provisional),
         budget=budget,
         rollout=None if state.rollout is None else rollout_answer(state.rollout, row),
+        shadow_since_us=state.shadow_since_us,
         conditions=conditions_of(state, found),
     )
 

@@ -154,6 +154,7 @@ EXAMPLES: dict[str, Example] = {
             "provisional": True,
         },
         "rollout": ROLLOUT,
+        "shadow_since_us": None,
         "conditions": [_CONDITION],
     },
     "StreamDeleted": {

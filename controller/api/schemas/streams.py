@@ -60,5 +60,7 @@ class StreamStatus(Answer):
     """How many rows may still be lost over the SLO's window; null without an SLO or without reports."""
     rollout: RolloutAnswer | None
     """The newest rollout; null before the first."""
+    shadow_since_us: int | None
+    """Since when a shadow is tried beside the SLO, in microseconds since the epoch; null without one."""
     conditions: list[Condition]
     """What somebody should know, the worst first."""
