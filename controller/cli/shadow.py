@@ -72,10 +72,10 @@ def register(app: typer.Typer) -> None:
         dry_run: DryRunOption = False,
         call: Call,
     ) -> None:
-        """Try a target and caps beside the SLO in force: decided and counted with it, but never published.
+        """Try a target and caps beside the SLO in force.
 
-        Fields without an option are those of the shadow that there is, or else of the SLO. What was counted begins
-        anew.
+        They are decided and counted with it, and never published. Fields without an option are those of the shadow
+        that there is, or else of the SLO. What was counted begins anew.
         """
         with call.open() as tidemark:
             given: dict[str, tuple[str | None, Any]] = {
@@ -96,7 +96,7 @@ def register(app: typer.Typer) -> None:
     @shadow.command("show")
     @calls_controller
     def show(job: JobArgument, stream: StreamArgument, *, call: Call) -> None:
-        """Show what is tried, and what it would have admitted and cost beside what the bounds in use did."""
+        """Show what a shadow would have admitted and cost, beside what the bounds in use did."""
         with call.open() as tidemark:
             found = tidemark.shadow(job, stream)
         if found is None:
@@ -119,7 +119,7 @@ def register(app: typer.Typer) -> None:
         dry_run: DryRunOption = False,
         call: Call,
     ) -> None:
-        """Stop trying; what was counted is shown once more, and stays in the event."""
+        """Remove a shadow; the event keeps what was counted."""
         with call.open() as tidemark:
             found = tidemark.delete_shadow(job, stream, reason=reason, dry_run=dry_run)
         if call.json:
@@ -138,7 +138,10 @@ def register(app: typer.Typer) -> None:
         dry_run: DryRunOption = False,
         call: Call,
     ) -> None:
-        """Make what is tried the SLO in force, and remove the shadow; the bound is rolled out as the policy allows."""
+        """Make a shadow the SLO in force.
+
+        The shadow is removed, and the bound that follows is rolled out as the policy allows.
+        """
         with call.open() as tidemark:
             before = tidemark.slo(job, stream)
             found = tidemark.promote_shadow(job, stream, reason=reason, dry_run=dry_run)
@@ -171,7 +174,7 @@ def _show_decision(found: ShadowAnswer) -> None:
 
 def _show_outcomes(found: ShadowAnswer) -> None:
     rows = [_row("all", "in use", found.in_use), _row("", "shadow", found.shadow)]
-    for day in found.days:
+    for day in found.days if len(found.days) > 1 else ():
         rows += [
             _row(moment(day.from_us)[:10], "in use", day.in_use),
             _row("", "shadow", day.shadow),

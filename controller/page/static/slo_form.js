@@ -6,6 +6,7 @@ import { button, el, figures, icon, put } from "./dom.js";
 import { DryRun } from "./dry_run.js";
 import { duration, moment, target } from "./format.js";
 import { fieldsOf, parsed, worded, written } from "./slo_fields.js";
+import { tryButton } from "./try_beside.js";
 import { sentence } from "./words.js";
 
 /** @import { SloAnswer, SloSet } from "api" */
@@ -21,10 +22,11 @@ const STALE = new Set([412, 428]);
  * @param {string} path Path of the stream.
  * @param {boolean} isSet Whether it has an SLO, as far as the page knows.
  * @param {Shell} shell
+ * @param {{tried?: boolean}} [options] Whether something is tried beside it already.
  */
-export async function openSloForm(path, isSet, shell) {
+export async function openSloForm(path, isSet, shell, { tried = false } = {}) {
     const dialog = new Dialog("Set the SLO", shell, { wide: true });
-    const form = new SloForm(path, dialog, shell);
+    const form = new SloForm(path, dialog, shell, tried);
     dialog.open();
     await form.load(isSet);
 }
@@ -32,6 +34,8 @@ export async function openSloForm(path, isSet, shell) {
 class SloForm {
     #path;
     #dialog;
+    #shell;
+    #tried;
     #run;
     /** @type {Field[]} */
     #fields = [];
@@ -44,10 +48,13 @@ class SloForm {
      * @param {string} path
      * @param {Dialog} dialog
      * @param {Shell} shell
+     * @param {boolean} tried
      */
-    constructor(path, dialog, shell) {
+    constructor(path, dialog, shell, tried) {
         this.#path = path;
         this.#dialog = dialog;
+        this.#shell = shell;
+        this.#tried = tried;
         /** @type {DryRun<Values, SloSet>} */
         this.#run = new DryRun(dialog, shell, {
             verb: "Set the SLO",
@@ -120,6 +127,16 @@ class SloForm {
                 ),
             ),
             this.#run.reason.node,
+            value &&
+                !this.#tried &&
+                tryButton({
+                    path: this.#path,
+                    inForce: valuesOf(value),
+                    read: () => this.#values(),
+                    run: this.#run,
+                    dialog: this.#dialog,
+                    shell: this.#shell,
+                }),
             this.#run.consequences,
         );
         this.#run.changed();
@@ -263,8 +280,11 @@ function valuesOf(slo) {
     return /** @type {any} */ (slo);
 }
 
-/** @param {SloSet} answer */
-function consequencesOf({ recommended, transition, published }) {
+/**
+ * Return what follows from an SLO, in words.
+ * @param {SloSet} answer
+ */
+export function consequencesOf({ recommended, transition, published }) {
     return [
         el("p", { text: recommendedText(recommended) }),
         transition && el("p", { text: sentence(transition.text) }),

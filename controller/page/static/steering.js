@@ -41,7 +41,14 @@ export class SteeringPanel {
         this.#card.loaded();
         this.#status = status;
         const paused = status.conditions.some((one) => one.type === "Paused");
-        const drawn = JSON.stringify([policy, status.slo, status.pin, paused, this.#shell.caller.whyNot]);
+        const drawn = JSON.stringify([
+            policy,
+            status.slo,
+            status.shadow_since_us,
+            status.pin,
+            paused,
+            this.#shell.caller.whyNot,
+        ]);
         if (drawn === this.#drawn) return;
         this.#drawn = drawn;
         put(
@@ -86,8 +93,8 @@ export class SteeringPanel {
     }
 
     /** @param {StreamStatus} status */
-    #sloButton({ slo }) {
-        const open = () => openSloForm(this.#path, slo !== null, this.#shell);
+    #sloButton({ slo, shadow_since_us: triedSince }) {
+        const open = () => openSloForm(this.#path, slo !== null, this.#shell, { tried: triedSince !== null });
         const label = slo ? "Change the SLO …" : "Set an SLO";
         return this.#shell.caller.button(slo ? "Change …" : "Set …", open, {
             class: "button small",
