@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
-from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import bindparam, delete, func, select
+from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import ShadowDayRow, ShadowRow
@@ -180,11 +179,3 @@ def add_days(
         replaced=("bound_ms", "in_use_bound_ms"),
         added=COUNTED,
     )
-
-
-def oldest_day_us(session: Session, stream_id: int) -> int | None:
-    """Return the start of the first day that something was counted on; None without any."""
-    found: Any = session.scalars(
-        select(func.min(ShadowDayRow.day_us)).where(ShadowDayRow.stream_id == stream_id)
-    ).one()
-    return None if found is None else int(found)

@@ -7,7 +7,7 @@ import { Card } from "./card.js";
 import { Dialog } from "./dialog.js";
 import { el, figures, put } from "./dom.js";
 import { DryRun } from "./dry_run.js";
-import { about, bound, duration, moment, shares, target } from "./format.js";
+import { about, duration, moment, shares, target } from "./format.js";
 import { consequencesOf } from "./slo_form.js";
 import { sentence } from "./words.js";
 
@@ -97,7 +97,7 @@ export class ShadowPanel {
 function tableOf(tried, slo) {
     /** @type {[string, (one: ShadowOutcome) => string][]} */
     const rows = [
-        ["Bound now", (one) => bound(one.bound_ms)],
+        ["Bound now", (one) => duration(one.bound_ms)],
         ["Rows admitted", (one) => shares(one.completeness_min_ppm, one.completeness_max_ppm)],
         ["Late rows", (one) => (one.rows ? `${about(one.late_max)} of ${about(one.rows)}` : "–")],
         ["Rows unknown", (one) => about(one.unknown_rows)],

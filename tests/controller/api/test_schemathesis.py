@@ -75,7 +75,8 @@ class Recorded:
                 status = message["status"]
                 self.statuses[status] += 1
                 named = scope["method"], getattr(scope.get("route"), "path_format", "")
-                self.requests[named].setdefault(status, (before, b"".join(parts)))
+                if status != 405:  # the path of another operation, which has no such method
+                    self.requests[named].setdefault(status, (before, b"".join(parts)))
             await send(message)
 
         await self._app(scope, received, counted)
