@@ -101,15 +101,22 @@ async def _which_job(job: _JobName) -> str:
     return job
 
 
-async def which_stream(request: Request, job: _JobName, stream: _StreamName) -> StreamPath:
+def check_method(request: Request) -> None:
+    """Check that a request that names an action of a stream has its method, and is not taken for one about a stream.
+
+    Raises:
+        HTTPException: 405 when it has another.
+    """
+    if request.path_params.get("stream", "").endswith(_ACTS) and request.url.path.endswith(_ACTS):
+        raise HTTPException(status.HTTP_405_METHOD_NOT_ALLOWED)
+
+
+async def which_stream(job: _JobName, stream: _StreamName) -> StreamPath:
     """Return the stream that a path names.
 
     Raises:
         InvalidParameterError: when one of the names cannot be one.
     """
-    if stream.endswith(_ACTS) and request.url.path.endswith(_ACTS):
-        # Another route has this path, for another method.
-        raise HTTPException(status.HTTP_405_METHOD_NOT_ALLOWED)
     check_names(job=job, stream=stream)
     return StreamPath(job, stream)
 

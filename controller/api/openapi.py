@@ -16,6 +16,7 @@ from tidemark.controller.api.examples import EXAMPLES
 from tidemark.controller.api.security import document_access
 from tidemark.controller.intake.report_body import ReportBody
 from tidemark.models.late_counts import LateCounts
+from tidemark.models.shadow import ShadowSlo
 from tidemark.models.slo import JoinSlo, Policy, Slo
 from tidemark.models.wire import Acknowledgement, BoundAnswer
 
@@ -64,6 +65,8 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (JoinSlo, "validation"),
     (schemas.JoinAnswer, "serialization"),
     (schemas.JoinPage, "serialization"),
+    (ShadowSlo, "validation"),
+    (schemas.ShadowAnswer, "serialization"),
     (schemas.LostAnswer, "serialization"),
     (schemas.History, "serialization"),
     (schemas.Heatmap, "serialization"),

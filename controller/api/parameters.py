@@ -8,15 +8,18 @@ from difflib import get_close_matches
 from fastapi import Depends, FastAPI, Request
 from fastapi.routing import APIRoute
 
+from tidemark.controller.api.names import check_method
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 
 
 async def reject_unknown(request: Request) -> None:
-    """Check that a request has no query parameter that its route does not have.
+    """Check that a request has no query parameter that its route does not have, and names no action by another method.
 
     Raises:
         InvalidParameterError: when it has one.
+        HTTPException: 405 when it does.
     """
+    check_method(request)
     route = request.scope.get("route")
     if not isinstance(route, APIRoute) or not request.query_params:
         return

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _REMOVABLE = f' "{NONE}" removes it.'
 
-_OnConflictOption = Literal[
+OnConflictOption = Literal[
     "miss-target",
     "miss_target",
     "exceed-latency-cap",
@@ -97,7 +97,7 @@ def register(app: typer.Typer) -> None:
             typer.Option(help="Minimum share of the rows that every window must admit." + _REMOVABLE),
         ] = None,
         on_conflict: Annotated[
-            _OnConflictOption | None,
+            OnConflictOption | None,
             typer.Option(
                 metavar="[miss-target|exceed-latency-cap|exceed-state-cap|none]",
                 help="What to do when no bound meets the target and the caps together: miss-target keeps the caps and "

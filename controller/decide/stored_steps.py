@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from tidemark.controller.db.tables import RecommendationRow
+from tidemark.controller.db.tables import RecommendationRow, ShadowRow
 from tidemark.models.recommend.steps import Cap, Conflict, DecisionStep, StepKind
 
 _CAPS: dict[StepKind, Cap] = {StepKind.LATENCY_CAP: "latency", StepKind.STATE_CAP: "state"}
@@ -28,7 +28,7 @@ def steps_json(steps: Iterable[DecisionStep]) -> str:
     )
 
 
-def steps_of(row: RecommendationRow) -> list[DecisionStep]:
+def steps_of(row: RecommendationRow | ShadowRow) -> list[DecisionStep]:
     """Return the stored chain, first to last, whichever release wrote it."""
     return [_read(step) for step in json.loads(row.steps)]
 

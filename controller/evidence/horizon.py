@@ -10,7 +10,7 @@ from itertools import chain
 
 import numpy as np
 from sqlalchemy import ColumnElement, ScalarSelect, bindparam, func, select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from tidemark.controller.db.tables import LedgerKeyRow, PartitionRow, QueryRow, ReportRow
 from tidemark.controller.evidence.hourly_sums import Sums
@@ -97,7 +97,9 @@ def max_before_us(session: Session, stream_id: int, query_id: str, last_batch: i
 
 
 def max_up_to(
-    stream_id: ColumnElement[int], query_id: ColumnElement[str], last_batch: ColumnElement[int]
+    stream_id: ColumnElement[int] | InstrumentedAttribute[int],
+    query_id: ColumnElement[str] | InstrumentedAttribute[str],
+    last_batch: ColumnElement[int],
 ) -> ScalarSelect[int | None]:
     """Return the SQL for the maximum event time of a query's stored batches up to a last one."""
     batch = aliased(ReportRow)

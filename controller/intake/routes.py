@@ -41,7 +41,7 @@ async def post_report(request: Request) -> Response:
     """Store the report of one batch, once: a repeat with the same content gets 200 and changes nothing."""
     await check_request(request)
     service: Service = request.app.state.service
-    which = await which_stream(request, **request.path_params)
+    which = await which_stream(**request.path_params)
     try:
         body = await read_json(request, service.settings.max_body_bytes)
         report = await parse_aside(partial(_checked_report, which.job, which.stream), body)

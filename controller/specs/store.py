@@ -21,6 +21,7 @@ from tidemark.controller.db.tables import JoinRow, PolicyRow, RecommendationRow,
 from tidemark.controller.errors import PolicyNotSetError, SloNotSetError, StreamJoinedError
 from tidemark.controller.rollout.failed_bounds import carry_failures
 from tidemark.controller.streams.store import add_event
+from tidemark.models.shadow import ShadowSlo
 from tidemark.models.slo import JoinSlo, Policy, Slo
 
 T = TypeVar("T")
@@ -269,7 +270,7 @@ def set_paused(session: Session, stream_id: int, *, paused: bool, reason: str, n
     return Spec(policy, generation, now_us)
 
 
-def fields_of(value: Slo | Policy | JoinSlo) -> dict[str, Any]:
+def fields_of(value: Slo | Policy | JoinSlo | ShadowSlo) -> dict[str, Any]:
     """Return the fields of a specification by name, their values as they are."""
     return {field.name: getattr(value, field.name) for field in fields(value)}
 
@@ -291,7 +292,7 @@ def _policy_row(
     )
 
 
-def stored_specification(value: Slo | Policy | JoinSlo) -> str:
+def stored_specification(value: Slo | Policy | JoinSlo | ShadowSlo) -> str:
     """Return a specification as it is stored."""
     return json.dumps({"schema_version": _SCHEMA_VERSION, **asdict(value)})
 

@@ -24,6 +24,7 @@ from tidemark.controller.db.tables import (
     RecommendationRow,
     ReportRow,
     RolloutRow,
+    ShadowRow,
     SloRow,
     StreamRow,
 )
@@ -76,6 +77,8 @@ class _Row:
     first_us: int | None
     missing_batches: int | None
     future_rows: int | None
+    shadow_since_us: int | None
+    shadow_bound_ms: int | None
 
 
 def load_states(session: Session, stream_ids: Collection[int] | None = None) -> list[StreamState]:
@@ -183,6 +186,8 @@ def _state(row: _Row, pin: StoredPin | None, held: Quarantine | None) -> StreamS
         lost=None
         if row.overview is None or row.overview.lost is None
         else LostSummary.from_json(row.overview.lost),
+        shadow_since_us=row.shadow_since_us,
+        shadow_bound_ms=row.shadow_bound_ms,
     )
 
 
@@ -274,10 +279,13 @@ def _statement() -> Select[*tuple[Any, ...]]:
             _seen_us(-1),
             missing.correlate(StreamRow).scalar_subquery(),
             future.correlate(StreamRow).scalar_subquery(),
+            ShadowRow.since_us,
+            ShadowRow.bound_ms,
         )
         .outerjoin(SloRow, SloRow.stream_id == of_stream)
         .outerjoin(PolicyRow, PolicyRow.stream_id == of_stream)
         .outerjoin(RecommendationRow, RecommendationRow.stream_id == of_stream)
+        .outerjoin(ShadowRow, ShadowRow.stream_id == of_stream)
         .outerjoin(OverviewRow, OverviewRow.stream_id == of_stream)
         .outerjoin(
             PublishedRow,

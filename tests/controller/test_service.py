@@ -27,6 +27,7 @@ from tidemark.controller.intake.report_body import ReportBody
 from tidemark.controller.metrics.names import HELP
 from tidemark.controller.settings import Settings
 from tidemark.models.late_counts import LateCounts
+from tidemark.models.shadow import ShadowSlo
 from tidemark.models.slo import JoinSlo, Policy, Slo
 from tidemark.models.wire import Acknowledgement, BoundAnswer
 
@@ -84,8 +85,9 @@ def test_an_action_on_a_stream_is_not_part_of_its_name(controller: Controller) -
     for act in ("pause", "resume"):
         answer = controller.http.put(f"/v1/jobs/j/streams/s:{act}/slo", json={"target_ppm": 900_000})
         assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "stream")
-        body = controller.http.get(f"/v1/jobs/j/streams/s:{act}")
-        assert (body.status_code, body.headers["allow"]) == (405, "POST")
+        for query in ({}, {"dryRun": "All"}):
+            body = controller.http.get(f"/v1/jobs/j/streams/s:{act}", params=query)
+            assert (body.status_code, body.headers["allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize(
@@ -147,7 +149,7 @@ def test_a_service_that_is_well_says_so_and_why_when_asked(controller: Controlle
     assert controller.http.get("/livez").json() == {"status": "ok", "checks": None}
     checks = controller.http.get("/readyz?verbose").json()["checks"]
     assert [(check["name"], check["ok"]) for check in checks] == [("store", True)]
-    assert "migration 0025" in checks[0]["detail"]
+    assert "migration 0026" in checks[0]["detail"]
 
 
 def test_a_loop_that_does_not_run_is_not_alive(controller: Controller) -> None:
@@ -283,6 +285,7 @@ def test_every_example_is_valid(name: str) -> None:
         "LateCounts": LateCounts,
         "Slo": Slo,
         "JoinSlo": JoinSlo,
+        "ShadowSlo": ShadowSlo,
         "PinBody": PinBody,
         "ReasonBody": ReasonBody,
         "TokenBody": TokenBody,

@@ -92,7 +92,7 @@ def _rows_of(job: RestartedJob, kind: str, numbers: Sequence[int]) -> int:
 ONE, ALL = FOUR[:1], FOUR
 
 
-@pytest.mark.parametrize("names", with_soak([ONE, ALL], [ONE, ALL], [ALL]), ids=str)
+@pytest.mark.parametrize("names", with_soak([ONE, ALL], [ALL], [ALL]), ids=str)
 def test_the_watermark_follows_the_bound_of_each_run_and_the_ledger_equals_the_sink(
     server: str, tmp_path: Path, names: tuple[str, ...]
 ) -> None:

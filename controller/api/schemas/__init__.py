@@ -92,6 +92,7 @@ from tidemark.controller.api.schemas.rollouts import (
     RolloutDetail,
     RolloutPage,
 )
+from tidemark.controller.api.schemas.shadow import ShadowAnswer, ShadowDay, ShadowOutcome
 from tidemark.controller.api.schemas.specs import (
     Consequences,
     PolicyAnswer,
@@ -196,6 +197,9 @@ __all__ = [
     "RolloutDetail",
     "RolloutPage",
     "Severity",
+    "ShadowAnswer",
+    "ShadowDay",
+    "ShadowOutcome",
     "SkewedPartition",
     "SloAnswer",
     "SloSet",

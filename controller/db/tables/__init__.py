@@ -25,7 +25,14 @@ from tidemark.controller.db.tables.evidence import (
 from tidemark.controller.db.tables.lost import LateSlotRow, LateStepRow
 from tidemark.controller.db.tables.replicas import LeaseRow, ReplicaRow
 from tidemark.controller.db.tables.rollouts import FailedBoundRow, RolloutRow
-from tidemark.controller.db.tables.specs import JoinRow, PinRow, PolicyRow, SloRow
+from tidemark.controller.db.tables.specs import (
+    JoinRow,
+    PinRow,
+    PolicyRow,
+    ShadowDayRow,
+    ShadowRow,
+    SloRow,
+)
 from tidemark.controller.db.tables.streams import (
     KNOWN,
     LiveRow,
@@ -71,6 +78,8 @@ __all__ = [
     "RolloutRow",
     "RollupRow",
     "SeriesRow",
+    "ShadowDayRow",
+    "ShadowRow",
     "SloRow",
     "StreamRow",
     "TokenRow",

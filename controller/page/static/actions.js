@@ -121,6 +121,7 @@ function boundText(boundMs) {
 }
 
 /**
+ * Ask before doing something, with the reason for it.
  * @param {object} what
  * @param {string} what.title
  * @param {string[]} what.texts
@@ -131,7 +132,7 @@ function boundText(boundMs) {
  * @param {string} what.done Message once it is done.
  * @param {Shell} what.shell
  */
-function confirm({ title, texts, figures = null, verb, kind, action, done, shell }) {
+export function confirm({ title, texts, figures = null, verb, kind, action, done, shell }) {
     const dialog = new Dialog(title, shell, { wide: figures !== null });
     const place = el("div", { class: "consequences", role: "status" }, figures && beforeAfterToCome());
     const reason = reasonField(MAX_REASON);

@@ -7,6 +7,7 @@ import { button, el, figures, icon, put } from "./dom.js";
 import { DryRun } from "./dry_run.js";
 import { duration, moment, target } from "./format.js";
 import { fieldsOf, parsed, worded, written } from "./slo_fields.js";
+import { tryButton } from "./try_beside.js";
 
 /** @import { SloAnswer, SloSet, StreamStatus } from "api" */
 /** @import { Field, Value, Values } from "./slo_fields.js" */
@@ -22,17 +23,18 @@ const STALE = new Set([412, 428]);
  * @param {StreamStatus} status As far as the page knows.
  * @param {Shell} shell
  */
-export async function openSloForm(path, { slo, in_use_bound_ms: inUseMs }, shell) {
+export async function openSloForm(path, status, shell) {
     const dialog = new Dialog("Set the SLO", shell, { wide: true });
-    const form = new SloForm(path, inUseMs, dialog, shell);
+    const form = new SloForm(path, status, dialog, shell);
     dialog.open();
-    await form.load(slo !== null);
+    await form.load(status.slo !== null);
 }
 
 class SloForm {
     #path;
-    #inUseMs;
+    #status;
     #dialog;
+    #shell;
     #run;
     /** @type {Field[]} */
     #fields = [];
@@ -43,20 +45,21 @@ class SloForm {
 
     /**
      * @param {string} path
-     * @param {number | null} inUseMs The bound in use.
+     * @param {StreamStatus} status
      * @param {Dialog} dialog
      * @param {Shell} shell
      */
-    constructor(path, inUseMs, dialog, shell) {
+    constructor(path, status, dialog, shell) {
         this.#path = path;
-        this.#inUseMs = inUseMs;
+        this.#status = status;
         this.#dialog = dialog;
+        this.#shell = shell;
         /** @type {DryRun<Values, SloSet>} */
         this.#run = new DryRun(dialog, shell, {
             verb: "Set the SLO",
             read: () => this.#values(),
             send: (values, options) => this.#send(values, options),
-            consequences: (answer) => this.#consequences(answer),
+            consequences: (answer) => consequencesOf(path, status.in_use_bound_ms, answer),
             done: (answer) => `The SLO is set: ${target(answer.target_ppm)}, generation ${answer.generation}.`,
         });
         dialog.form.addEventListener("input", ({ target: control }) => {
@@ -123,6 +126,16 @@ class SloForm {
                 ),
             ),
             this.#run.reason.node,
+            value &&
+                this.#status.shadow_since_us === null &&
+                tryButton({
+                    path: this.#path,
+                    inForce: valuesOf(value),
+                    read: () => this.#values(),
+                    run: this.#run,
+                    dialog: this.#dialog,
+                    shell: this.#shell,
+                }),
             this.#run.consequences,
         );
         this.#run.changed();
@@ -196,16 +209,6 @@ class SloForm {
         return this.#dialog.attempt(write, (error) => this.#showConflict(error, values));
     }
 
-    /** @param {SloSet} answer */
-    async #consequences({ recommended, published }) {
-        const toMs = recommended?.bound_ms ?? null;
-        return [
-            el("p", { text: recommendedText(recommended) }),
-            toMs !== null && (await beforeAfter(this.#path, this.#inUseMs, toMs)),
-            el("p", { class: "hint", text: publishedText(published) }),
-        ];
-    }
-
     /**
      * Show what somebody else has set meanwhile; return whether that is the matter.
      * @param {Rejected} error
@@ -274,6 +277,21 @@ class SloForm {
  */
 function valuesOf(slo) {
     return /** @type {any} */ (slo);
+}
+
+/**
+ * Return what follows from an SLO, with the bounds and what they do before and after.
+ * @param {string} path
+ * @param {number | null} inUseMs The bound in use.
+ * @param {SloSet} answer
+ */
+export async function consequencesOf(path, inUseMs, { recommended, published }) {
+    const toMs = recommended?.bound_ms ?? null;
+    return [
+        el("p", { text: recommendedText(recommended) }),
+        toMs !== null && (await beforeAfter(path, inUseMs, toMs)),
+        el("p", { class: "hint", text: publishedText(published) }),
+    ];
 }
 
 /** @param {SloSet["recommended"]} recommended */

@@ -41,7 +41,14 @@ export class SteeringPanel {
         this.#card.loaded();
         this.#status = status;
         const paused = status.conditions.some((one) => one.type === "Paused");
-        const drawn = JSON.stringify([policy, status.slo, status.pin, paused, this.#shell.caller.whyNot]);
+        const drawn = JSON.stringify([
+            policy,
+            status.slo,
+            status.shadow_since_us,
+            status.pin,
+            paused,
+            this.#shell.caller.whyNot,
+        ]);
         if (drawn === this.#drawn) return;
         this.#drawn = drawn;
         put(

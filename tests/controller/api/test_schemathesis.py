@@ -77,7 +77,8 @@ class Recorded:
                 status = message["status"]
                 self.statuses[status] += 1
                 named = scope["method"], getattr(scope.get("route"), "path_format", "")
-                self.requests[named].setdefault(status, (before, b"".join(parts)))
+                if status != 405:  # the path of another operation, which has no such method
+                    self.requests[named].setdefault(status, (before, b"".join(parts)))
             await send(message)
 
         await self._app(scope, received, counted)
@@ -228,12 +229,19 @@ def test_no_request_of_any_role_finds_a_server_error_an_undocumented_answer_or_m
     assert body["operations"]["tested"] == body["operations"]["total"]
     assert body["test_cases"]["with_failures"] == 0
     assert not any(status >= 500 for status in recorded.statuses)
-    # Not everything is refused: the data are there to be found.
+    # Not everything is refused: the data are there to be found. Only there is no rollout, and it takes luck to name the
+    # version of what is there.
     operations = {
-        (method.upper(), path)
+        (method.upper(), path): described
         for path, known in controller.app.openapi()["paths"].items()
-        for method in known
+        for method, described in known.items()
     }
     missed = {operation for operation in operations if min(recorded.requests[operation]) >= 300}
     print(f"{database}: never answered with a success: {sorted(missed)}")
-    assert len(missed) <= 5
+    assert {each for each in missed if not _hard(each, operations[each])} == set()
+
+
+def _hard(operation: Operation, described: dict[str, Any]) -> bool:
+    """Return whether an operation can succeed only with a rollout or the version of what it changes."""
+    taken = {parameter["name"].lower() for parameter in described.get("parameters", ())}
+    return "{rollout_id}" in operation[1] or "if-match" in taken
