@@ -16,7 +16,7 @@ from tidemark.controller.api.examples import EXAMPLES
 from tidemark.controller.api.security import document_access
 from tidemark.controller.intake.report_body import ReportBody
 from tidemark.models.late_counts import LateCounts
-from tidemark.models.shadow import ShadowSlo
+from tidemark.models.shadow_slo import ShadowSlo
 from tidemark.models.slo import JoinSlo, Policy, Slo
 from tidemark.models.wire import Acknowledgement, BoundAnswer
 

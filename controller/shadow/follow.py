@@ -28,7 +28,8 @@ from tidemark.models.prediction import Judged
 from tidemark.models.recommend.chain import recommend
 from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.steps import Recommendation
-from tidemark.models.shadow import ClosedUntil, ShadowTally, TriedBatch, tally, why_not_tried
+from tidemark.models.shadow import ClosedUntil, ShadowTally, TriedBatch, tally
+from tidemark.models.shadow_slo import why_not_tried
 
 _MAX_REPORTS = 500
 """How many reports are counted at once; after an outage the next decisions count the rest."""

@@ -29,7 +29,7 @@ from tidemark.controller.specs.consequences import consequences, decide_now
 from tidemark.controller.specs.store import Spec, fields_of, get_policy, get_slo, put_slo
 from tidemark.controller.specs.views import slo_answer
 from tidemark.controller.streams.store import get_stream, lock_known_stream
-from tidemark.models.shadow import ShadowSlo
+from tidemark.models.shadow_slo import ShadowSlo
 from tidemark.models.slo import Slo
 from tidemark.models.target import format_target
 

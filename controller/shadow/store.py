@@ -16,7 +16,8 @@ from tidemark.controller.errors import ShadowNotSetError, ShadowRefusedError
 from tidemark.controller.evidence.horizon import newest_report_id
 from tidemark.controller.specs.store import Spec, loaded_specification, stored_specification
 from tidemark.controller.streams.store import add_event
-from tidemark.models.shadow import ClosedUntil, ShadowSlo, ShadowTally, why_not_tried
+from tidemark.models.shadow import ClosedUntil, ShadowTally
+from tidemark.models.shadow_slo import ShadowSlo, why_not_tried
 from tidemark.models.slo import Slo
 
 _TRIED = TypeAdapter(ShadowSlo)

@@ -10,7 +10,8 @@ from tidemark.controller.db.tables import ShadowDayRow
 from tidemark.controller.decide.stored_steps import steps_of
 from tidemark.controller.shadow.store import StoredShadow, days_of, total_of
 from tidemark.controller.specs.store import Spec, fields_of, get_policy
-from tidemark.models.shadow import ShadowTally, why_not_tried
+from tidemark.models.shadow import ShadowTally
+from tidemark.models.shadow_slo import why_not_tried
 from tidemark.models.slo import Slo
 
 

@@ -21,7 +21,7 @@ from tidemark.controller.db.tables import JoinRow, PolicyRow, RecommendationRow,
 from tidemark.controller.errors import PolicyNotSetError, SloNotSetError, StreamJoinedError
 from tidemark.controller.rollout.failed_bounds import carry_failures
 from tidemark.controller.streams.store import add_event
-from tidemark.models.shadow import ShadowSlo
+from tidemark.models.shadow_slo import ShadowSlo
 from tidemark.models.slo import JoinSlo, Policy, Slo
 
 T = TypeVar("T")

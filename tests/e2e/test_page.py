@@ -19,7 +19,7 @@ from tidemark.spark_jobs import AdaptiveQuery, flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 from tidemark.spark_jobs.runner import Parts
 
-from support.browser import running_browser, watched_page
+from support.browser import Watched, running_browser, watched_page
 from support.patience import PATIENCE_S, until
 from support.policies import at_once
 from support.spark_streams import Job, Row
@@ -71,12 +71,23 @@ def _live_job(spark: SparkSession, folder: Path, controller: ControllerProcess) 
         flush(PATIENCE_S)
 
 
-def _confirm(page: Page, button: str, verb: str, reason: str) -> None:
-    page.get_by_role("button", name=button).click()
+def _confirm(watched: Watched, button: str, verb: str, reason: str) -> None:
+    """Do what a button asks for; again where a newer rollout has taken the place of the one that was shown."""
+    page = watched.page
     dialog = page.get_by_role("dialog")
+    problem = dialog.get_by_role("alert")
+    page.get_by_role("button", name=button).click()
     dialog.get_by_label("Why").fill(reason)
     dialog.get_by_role("button", name=verb, exact=True).click()
-    expect(dialog).to_have_count(0)
+    page.wait_for_function(
+        "() => !document.querySelector('dialog[open]') || document.querySelector('dialog[open] .problem')"
+    )
+    if dialog.count():
+        expect(problem).to_contain_text("is Superseded")
+        watched.messages.clear()
+        watched.failed.clear()
+        dialog.get_by_role("button", name="Back").click()
+        _confirm(watched, button, verb, reason)
 
 
 def _set_slo(page: Page, target: str) -> None:
@@ -132,7 +143,7 @@ def test_an_sre_sets_the_slo_reads_the_curve_approves_and_rolls_back_on_a_live_j
             _set_slo(page, "95")
             assert controller.get("slo")["target_ppm"] == 950_000
             controller.put("policy", at_once("Restart", approval="all"))
-            _confirm(page, "Approve …", "Approve", "looked at the curve")
+            _confirm(watched, "Approve …", "Approve", "looked at the curve")
             until(
                 lambda: controller.get()["applied"]["source"] == "controller",
                 "an acknowledgement",
@@ -144,7 +155,7 @@ def test_an_sre_sets_the_slo_reads_the_curve_approves_and_rolls_back_on_a_live_j
             assert applied["source"] == "controller"
             assert applied["bound_ms"] > 0
             _drag(page)
-            _confirm(page, "Roll back …", "Roll back", "the other team asked for it")
+            _confirm(watched, "Roll back …", "Roll back", "the other team asked for it")
             expect(page.get_by_text("Rolled back.", exact=True)).to_be_visible()
             until(lambda: _events(controller, "RolloutRolledBack"), "a rollback")
             expect(page.locator(".events")).to_contain_text("the other team asked for it")

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tidemark.models.late_base import Needs
 from tidemark.models.need_slots import DAY_US
 from tidemark.models.prediction import Judged
-from tidemark.models.shadow import ClosedUntil, ShadowSlo, ShadowTally, TriedBatch, tally, why_not_tried
+from tidemark.models.shadow import ClosedUntil, ShadowTally, TriedBatch, tally
+from tidemark.models.shadow_slo import ShadowSlo, why_not_tried
 from tidemark.models.slo import Slo
 
 ENDS_US = np.arange(0, 60_000, 3_000, dtype=np.int64)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from support.browser import watched_page
 from support.controller_app import Controller
 from support.served import served
 from support.waiting_job import waiting_job
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_target_is_tried_beside_the_slo_and_promoted_after_a_dry_run(
@@ -46,7 +49,7 @@ def test_a_target_is_tried_beside_the_slo_and_promoted_after_a_dry_run(
         expect(dialog.get_by_role("row", name=re.compile("^Target"))).to_have_text(re.compile(r"99 %\s*90 %"))
         dialog.get_by_label("Why").fill("it is enough")
         dialog.get_by_role("button", name="Show the consequences").click()
-        expect(dialog.locator(".before-after")).to_contain_text("Mean latency")
+        expect(dialog.locator(".before-after-table")).to_contain_text("Mean latency")
         assert job.status()["slo"]["target_ppm"] == 990_000, "a dry run sets nothing"
         assert watched.serious_faults() == []
         # From then on a poll under way may find no shadow any more.
