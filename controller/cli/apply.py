@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from json import dumps
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -194,12 +195,14 @@ def _made(
 
 def _show(done: Iterable[tuple[SpecChange, dict[str, Any] | None]], *, dry_run: bool) -> None:
     counts = dict.fromkeys(_WORDS, 0)
+    jobs = set[str]()
     kept = 0
     for change, answer in done:
         if change.action == "keep":
             kept += 1
             continue
         counts[change.action] += 1
+        jobs.add(change.job)
         verb = _WORDS[change.action][0 if dry_run else 1]
         where = f" ({change.where})" if change.where else ""
         say(f"{verb} {change.kind} {change.job}/{change.name}{where}")
@@ -209,6 +212,8 @@ def _show(done: Iterable[tuple[SpecChange, dict[str, Any] | None]], *, dry_run: 
             show_consequences(_consequences(answer))
     said = [f"{count} {_WORDS[action][0 if dry_run else 1]}" for action, count in counts.items() if count]
     say(", ".join([*said, f"{kept} unchanged"]))
+    if jobs and not dry_run:
+        say(f"next: tidemark {f'doctor {quote(jobs.pop())}' if len(jobs) == 1 else 'status'}")
 
 
 def _difference(change: SpecChange) -> Iterator[str]:

@@ -49,8 +49,8 @@ class Account:
     """What each rule will also have lost if the missing rows come, shape (rules,)."""
     mass_a_key: float
     """Mean number of pairs per key (1 for windows)."""
-    keys_ahead: Float64s
-    """How many keys each rule has closed that the policy itself has not, shape (rules,)."""
+    spans_ahead: Float64s
+    """By how many spans each rule's watermark is ahead of the policy's own, shape (rules,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class RuleChooser:
         self._prior_keys = np.repeat(prior, len(PRICES))
         self._turn_us: int | None = None
         self._turns_due = 0.0
-        self._dearer = False
+        self._turn: int | None = None
 
     def choose(self, now_us: int, account: Account, waited: Float64s) -> RuleChoice:
         """Return the rule to follow.
@@ -191,12 +191,15 @@ class RuleChooser:
     def _takes_turn(self, now_us: int, account: Account, rules: NDArray[np.intp]) -> bool:
         """Return whether the second of two rules, which spends too much all the time, is followed in this span.
 
-        Following it closes at once what it has closed before: so many keys are its turn.
+        A turn is one price's: within the span another one may have become the next.
+
+        Following it closes at once what it has closed before: so many spans are its turn.
         """
         if len(rules) < 2:
             return False
+        price = int(rules[1]) % len(PRICES)
         if self._turn_us is not None and now_us - self._turn_us < self._span_us:
-            return self._dearer
+            return self._turn == price
         self._turn_us = now_us
         allowed = self._allowed(account, REPAY_SHARE)
         foreseen = self._foreseen(account, rules, REPAY_SHARE, careful=False) + self._unfamiliar(
@@ -205,13 +208,14 @@ class RuleChooser:
         share = (allowed - foreseen[0]) / max(foreseen[1] - foreseen[0], 1e-9)
         self._turns_due += min(max(share, 0.0), 1.0)
         dearer = rules[1:]
-        keys = 1 + float(account.keys_ahead[dearer[0]])
-        at_once = max(self._pace(account, dearer)[0] * keys * account.mass_a_key, self._clumps(dearer)[0])
+        spans = 1 + float(account.spans_ahead[dearer[0]])
+        at_once = spans * self._clumps(dearer)[0]
         room = allowed - self._share * REPAY_SHARE * account.mass - account.lost
-        self._dearer = self._turns_due >= 1 and at_once + self._unfamiliar(account, dearer)[0] <= room
+        takes_turn = self._turns_due >= 1 and bool(at_once + self._unfamiliar(account, dearer)[0] <= room)
+        self._turn = price if takes_turn else None
         # Turns that could not be taken are not saved up.
-        self._turns_due = self._turns_due - keys if self._dearer else min(self._turns_due, 1.0)
-        return self._dearer
+        self._turns_due = self._turns_due - spans if takes_turn else min(self._turns_due, 1.0)
+        return takes_turn
 
     def _clumps(self, rules: NDArray[np.intp]) -> Float64s:
         """Return the largest loss of each rule within a span, shape (rules,)."""

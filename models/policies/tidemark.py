@@ -56,7 +56,8 @@ class Tidemark:
         good_windows = setup.objective == "timeslices"
         self._good_windows = GoodWindows(self._rules.rules, late_share) if good_windows else None
         share = (PPM - setup.good_windows_ppm) / PPM if good_windows else late_share
-        self._budget = RuleChooser(share, round(span * setup.trigger_us))
+        self._span_us = round(span * setup.trigger_us)
+        self._budget = RuleChooser(share, self._span_us)
         self._began_us: int | None = None
         self._elapsed_before = 0.0
         self._at_us = 0
@@ -259,7 +260,7 @@ class Tidemark:
         rules = self._rules
         pairs_a_key = rules.rows_a_key(self._elapsed)
         ahead_us = np.maximum(rules.watermark_us - np.maximum(self._watermark_us, rules.done_us), 0)
-        ahead = ahead_us / self._setup.key_spacing_us
+        ahead = ahead_us / self._span_us
         if self._good_windows is None:
             return Account(
                 float(rules.pairs), float(self._late), rules.late, rules.at_stake, pairs_a_key, ahead

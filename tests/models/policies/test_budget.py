@@ -168,7 +168,7 @@ def test_what_comes_in_clumps_needs_room_for_one() -> None:
 @pytest.mark.parametrize("lost", [0.8, 0.9, 0.99])
 def test_few_rows_need_a_margin_for_chance(lost: float) -> None:
     """Of a hundred late rows ten come by chance; of a million a thousand."""
-    few, many = (PRICE[chosen(*stream(lost, lambda _: RISING, mass)).rule] for mass in (1e4, 1e8))
+    few, many = (between_turns(*stream(lost, lambda _: RISING, mass)) for mass in (1e4, 1e8))
     assert few <= many
 
 
@@ -220,6 +220,21 @@ def test_a_turn_counts_for_all_the_keys_that_it_closes_at_once(ahead: float) -> 
     alone, _ = turns(2_000)
     assert spent <= 1
     assert followed[1_000:].count(4) < alone[1_000:].count(4) / ahead
+
+
+def test_a_turn_is_not_passed_on_to_another_price_within_the_span() -> None:
+    """When the price that has its turn fits by itself, the next dearer one still has none."""
+    budget = RuleChooser(SHARE, SPAN_US)
+    a_span = SHARE * A_KEY
+    pace = np.select([PRICE <= 3, PRICE == 4], [0.3, 2.6], 10.0) * a_span
+    for span in range(1_000, 1_100):
+        now = Account(span * A_KEY, 0.8 * span * a_span, span * pace, NOTHING, A_KEY, NOTHING)
+        if PRICE[budget.choose(span * SPAN_US, now, WAITED).rule] == 4:
+            break
+    else:
+        pytest.fail("no turn was taken")
+    rich = replace(now, lost=0.0)
+    assert PRICE[budget.choose(span * SPAN_US + 1, rich, WAITED).rule] == 4
 
 
 def test_no_turn_is_taken_that_the_budget_has_no_room_for() -> None:
