@@ -227,7 +227,7 @@ def test_a_turn_is_not_passed_on_to_another_price_within_the_span() -> None:
     budget = RuleChooser(SHARE, SPAN_US)
     a_span = SHARE * A_KEY
     pace = np.select([PRICE <= 3, PRICE == 4], [0.3, 2.6], 10.0) * a_span
-    for span in range(1_000, 1_100):
+    for span in range(1, 1_000):
         now = Account(span * A_KEY, 0.8 * span * a_span, span * pace, NOTHING, A_KEY, NOTHING)
         if PRICE[budget.choose(span * SPAN_US, now, WAITED).rule] == 4:
             break
