@@ -191,9 +191,8 @@ class RuleChooser:
     def _takes_turn(self, now_us: int, account: Account, rules: NDArray[np.intp]) -> bool:
         """Return whether the second of two rules, which spends too much all the time, is followed in this span.
 
-        A turn is one price's: within the span another one may have become the next.
-
-        Following it closes at once what it has closed before: so many spans are its turn.
+        A turn is one price's: within the span another one may have become the next. It closes at once what that price
+        has closed before, and counts for so many spans.
         """
         if len(rules) < 2:
             return False
