@@ -410,7 +410,7 @@ def test_the_job_of_the_chart_applies_its_files(tmp_path: Path) -> None:
         first, second = (CliRunner().invoke(app, command) for _ in range(2))
     assert program == "tidemark"
     assert first.exit_code == 0, first.output
-    assert first.stdout.splitlines()[-1] == "2 created, 0 unchanged"
+    assert first.stdout.splitlines()[-2:] == ["2 created, 0 unchanged", "next: tidemark doctor shop"]
     assert second.stdout == "2 unchanged\n"
 
 
