@@ -127,8 +127,7 @@ def create_app(
             service.decider.leases.stop()
             service.database.close()
 
-    # The interactive documentation would load scripts from other sites; the OpenAPI document, which `openapi` serves, is
-    # enough.
+    # The interactive documentation would load scripts from other sites; the document that `openapi` serves is enough.
     app = FastAPI(
         title="Tidemark controller",
         docs_url=None,
