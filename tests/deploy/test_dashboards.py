@@ -26,7 +26,10 @@ BOARDS = {
     for path in (GRAFANA / "dashboards").glob("*.json")
 }
 HISTOGRAM = re.compile(r"_(bucket|sum|count)$")
-OF_PROMETHEUS = {"instance", "job", "le", "alertname", "alertstate"}
+OF_PROMETHEUS = {"instance", "job", "le", "alertname", "alertstate", "cluster", "namespace"}
+ONE_CONTROLLER = '{cluster=~"$cluster",namespace=~"$namespace"'
+"""How each selector begins."""
+
 OF_SLOTH = {"sloth_id", "sloth_service", "sloth_slo", "sloth_window"}
 OF_THE_SOURCE = {"builtIn", "step", "titleFormat", "textFormat", "useValueForTime", "definition"}
 """Fields of annotations and variables that are the data source's, not the dashboard's."""
@@ -104,6 +107,15 @@ def test_every_metric_and_label_that_a_panel_asks_for_exists(where: str, express
     for group in re.findall(r"\bby \(([^()]*)\)", expression):
         asked |= {label.strip() for label in group.split(",")}
     assert asked - labels == set()
+
+
+@pytest.mark.parametrize(("where", "expression"), list(expressions()))
+def test_a_panel_is_of_the_cluster_and_the_namespace_that_are_chosen(where: str, expression: str) -> None:
+    if where.endswith(("$cluster", "$namespace")):
+        return
+    rest = re.sub(rf"[\w:]+{re.escape(ONE_CONTROLLER)}", "", expression)
+    assert names_in(rest) == set()
+    assert "ALERTS" not in rest
 
 
 def test_prometheus_understands_what_the_panels_ask(tmp_path: Path) -> None:
