@@ -106,6 +106,7 @@ def test_a_rollout_is_listed_approved_and_rolled_back(
     lines = said(tidemark("approve", str(number), "--reason", "looks right"))
     assert lines[0].startswith(f"approved rollout {number} of shop/clicks, own -> ")
     assert lines[0].endswith(": now Published")
+    assert lines[-1] == "  next: tidemark doctor shop clicks"
     # Again it changes nothing.
     assert document(tidemark("approve", str(number), "--reason", "again", "--json"))["state"] == "Published"
     with served(controller.app) as url, Client(url, token="") as client:
