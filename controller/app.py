@@ -127,11 +127,12 @@ def create_app(
             service.decider.leases.stop()
             service.database.close()
 
-    # The interactive documentation would load scripts from other sites; the OpenAPI document is enough.
+    # The interactive documentation would load scripts from other sites; the document that `openapi` serves is enough.
     app = FastAPI(
         title="Tidemark controller",
         docs_url=None,
         redoc_url=None,
+        openapi_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
         # Before any other dependency: nothing is read, looked up or counted for an unauthorized caller.

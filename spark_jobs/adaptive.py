@@ -13,11 +13,13 @@ new checkpoint:
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from shlex import quote
 from textwrap import shorten
 from typing import get_args
 
@@ -28,7 +30,7 @@ from tidemark.models.granules import default_granule_us
 from tidemark.models.operators import Operator
 from tidemark.models.wire import Mode
 from tidemark.spark_jobs.binding import Binding, ReportSink
-from tidemark.spark_jobs.bound import choose_bound_at_start
+from tidemark.spark_jobs.bound import ChosenBound, choose_bound_at_start
 from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.connections import NoSink, channel_of, connection_to, listener_of
 from tidemark.spark_jobs.key_counts import key_counter
@@ -202,12 +204,7 @@ def adaptive_watermark(
             names_granule=granule is not None,
             chain_confirmed=settings.chain_confirmed,
         )
-        _print_or_log(
-            f"tidemark: job={settings.job} stream={settings.stream} bound={format_duration(chosen.bound_ms * 1_000)} "
-            f"source={chosen.source} generation={chosen.generation} mode={mode_now} "
-            f"ceiling={None if no_live else ceiling} controller={settings.controller_url} "
-            f"({shorten(chosen.reason, _REASON_LENGTH, placeholder=' ...')})"
-        )
+        _announce(settings, chosen, mode_now, None if no_live else ceiling)
         if revised is not None:
             versions = RevisedStream(revised, chosen, orders)
             binding = replace(binding, orders=orders, revised=versions)
@@ -372,6 +369,23 @@ def _kind_of(spark: SparkSession, late: Side | Revise | None) -> SessionKind:
             f"{_ALLOW_MULTIPLE}=false changes Spark's late rule; unset it, the ledger would be wrong"
         )
     return kind
+
+
+def _announce(settings: JobSettings, chosen: ChosenBound, mode: Mode, ceiling: str | None) -> None:
+    """Say with which bound a stream runs and, with a controller, which command shows what the job still needs."""
+    _print_or_log(
+        f"tidemark: job={settings.job} stream={settings.stream} bound={format_duration(chosen.bound_ms * 1_000)} "
+        f"source={chosen.source} generation={chosen.generation} mode={mode} ceiling={ceiling} "
+        f"controller={settings.controller_url} ({shorten(chosen.reason, _REASON_LENGTH, placeholder=' ...')})"
+    )
+    if settings.controller_url is not None:
+        _say_next(settings.job, settings.controller_url)
+
+
+@functools.cache
+def _say_next(job: str, url: str) -> None:
+    """Say it once in a process: a job has several streams, and may start its query again."""
+    _print_or_log(f"tidemark: next: tidemark doctor {quote(job)} --url {quote(url)}")
 
 
 def _print_or_log(line: str) -> None:

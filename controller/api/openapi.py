@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import is_dataclass
+from threading import Lock
 from typing import Any, Literal
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter
 
 from tidemark.controller.api import schemas
@@ -91,14 +93,21 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
 
 
 def install(app: FastAPI) -> None:
-    """Have ``app`` serve this document."""
+    """Have ``app`` serve this document, at the path that is FastAPI's own."""
+    making = Lock()
 
     def document() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = _document(app)
+        with making:
+            if app.openapi_schema is None:
+                app.openapi_schema = _document(app)
         return app.openapi_schema
 
+    def served(_: Request) -> Response:
+        return JSONResponse(app.openapi())
+
     app.openapi = document  # type: ignore[method-assign]  # FastAPI's documented way
+    # FastAPI would make it on the event loop, which would serve nobody for a second; this runs in a thread.
+    app.add_route("/openapi.json", served, include_in_schema=False)
 
 
 def as_text(app: FastAPI) -> str:

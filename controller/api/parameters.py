@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from difflib import get_close_matches
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, Request
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from tidemark.controller.api.names import check_method
@@ -23,8 +23,7 @@ async def reject_unknown(request: Request) -> None:
     route = request.scope.get("route")
     if not isinstance(route, APIRoute) or not request.query_params:
         return
-    method = "GET" if request.method == "HEAD" else request.method
-    known = _known(request.app).get((route.path_format, method), frozenset())
+    known = _known(route.dependant)
     for name in request.query_params:
         if name not in known:
             raise InvalidParameterError(
@@ -36,20 +35,13 @@ KnownParameters = Depends(reject_unknown)
 """Rejects a request with a query parameter that its route does not have."""
 
 
-def _known(app: FastAPI) -> Mapping[tuple[str, str], frozenset[str]]:
-    """Return the names of the query parameters by path and method, as the OpenAPI document has them."""
-    known: Mapping[tuple[str, str], frozenset[str]] | None = getattr(app.state, "query_parameters", None)
-    if known is None:
-        known = app.state.query_parameters = {
-            (path, method.upper()): frozenset(
-                parameter["name"]
-                for parameter in operation.get("parameters", ())
-                if parameter["in"] == "query"
-            )
-            for path, operations in app.openapi()["paths"].items()
-            for method, operation in operations.items()
-        }
-    return known
+def _known(dependant: Dependant) -> frozenset[str]:
+    """Return the names of the query parameters that a handler and what it depends on take.
+
+    Not by the OpenAPI document: to make it takes a second, in which the event loop would serve nobody.
+    """
+    own = frozenset(field.alias for field in dependant.query_params)
+    return own.union(*map(_known, dependant.dependencies))
 
 
 def _advice(name: str, known: frozenset[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice, takewhile
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
@@ -206,3 +207,5 @@ def _show(verb: str, rollout: RolloutAnswer) -> None:
         f"{verb} rollout {rollout.id} of {rollout.job}/{rollout.stream}, {_change(rollout)}: {when} {rollout.state}"
     )
     say(f"  {rollout.reason}")
+    if verb == "approved":
+        say(f"  next: tidemark doctor {quote(rollout.job)} {quote(rollout.stream)}")

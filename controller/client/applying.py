@@ -6,13 +6,14 @@ version that the plan read, so that what somebody else changed meanwhile is not 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from tidemark.controller.api.paths import join_path, stream_path
 from tidemark.controller.client.client import Client
 from tidemark.controller.client.errors import ChangedError, RequestRejectedError
+from tidemark.controller.client.rehearsal import Rehearsal
 from tidemark.controller.specs.documents import Kind, WantedSpec, default_policy
 
 Action = Literal["create", "change", "delete", "keep"]
@@ -83,25 +84,30 @@ def plan(client: Client, wanted: Sequence[WantedSpec], *, prune: bool) -> list[S
 
 
 def check(
-    client: Client, changes: Iterable[SpecChange]
+    client: Client, changes: Sequence[SpecChange]
 ) -> Iterator[tuple[SpecChange, dict[str, Any] | None]]:
     """Try every change by a dry run and yield it with the answer, None for what stays.
 
-    A rejection does not count where a join of the same job changes too: the change may be possible after that one.
+    Where joins of a job change, what the joins allow is worked out change by change: a dry run sees only what is in
+    force. A change that is possible after an earlier one has no answer then.
 
     Raises:
         RequestRejectedError: when the controller would reject one.
     """
-    due = list(changes)
-    joined = {change.job for change in due if change.kind == "Join" and change.action != "keep"}
-    for change in due:
+    due = [change for change in changes if change.action != "keep"]
+    joining = sorted({change.job for change in due if change.kind == "Join"})
+    rehearsals = {job: Rehearsal(in_force(client, job)) for job in joining}
+    for change in changes:
         answer = None
         if change.action != "keep":
+            rehearsal = rehearsals.get(change.job)
             try:
                 answer = carry_out(client, change, dry_run=True)
-            except RequestRejectedError:
-                if change.job not in joined:
+            except RequestRejectedError as error:
+                if rehearsal is None or not rehearsal.allows(change, error):
                     raise
+            if rehearsal is not None:
+                rehearsal.make(change)
         yield change, answer
 
 

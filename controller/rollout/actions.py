@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 from sqlalchemy.orm import Session
@@ -12,11 +13,27 @@ from tidemark.controller.db.tables import RolloutRow
 from tidemark.controller.errors import RolloutNotFoundError, RolloutStateError
 from tidemark.controller.rollout.advance import advance_rollout, apply_move
 from tidemark.controller.rollout.rules import RolloutRules, rules_of
-from tidemark.controller.rollout.store import find_rollout
+from tidemark.controller.rollout.store import find_rollout, newest_rollout
 from tidemark.controller.streams.store import EventBasis, add_event
 from tidemark.models.rollout.facts import Move
 from tidemark.models.rollout.machine import allowed
-from tidemark.models.rollout.states import OPEN, Act, State
+from tidemark.models.rollout.states import OPEN, Act, State, state_text
+
+_REFUSED: Mapping[Act, str] = {
+    "approve": "it cannot be approved",
+    "discard": "it cannot be discarded",
+    "rollback": "it cannot be rolled back",
+    "lift": "it has no veto to lift",
+}
+"""What is refused, by act."""
+
+_MAY: Mapping[Act, str] = {
+    "approve": "it can be approved",
+    "discard": "it can be discarded",
+    "rollback": "it can be rolled back",
+    "lift": "its veto can be lifted",
+}
+"""What is possible, by act."""
 
 
 def get_rollout(session: Session, stream_id: int, rollout_id: int) -> RolloutRow:
@@ -92,9 +109,9 @@ def roll_back(
     rules = _checked(session, row, "rollback", share_ppm)
     found = last_published(session, stream_id, pinned=False)
     if found is None or found.generation != row.generation:
-        now = "nothing" if found is None else f"generation {found.generation}"
+        now = "nothing is published" if found is None else f"generation {found.generation} is published now"
         raise RolloutStateError(
-            f"rollout {row.id} is not the one published: {now} is; roll back the newest rollout, or set the policy"
+            f"rollout {row.id} cannot be rolled back: {now}; roll back the newest rollout, or set the policy"
         )
     apply_move(session, row, Move("RolledBack", f"rolled back: {reason}", failure="ByHand"), rules, now_us)
     return row
@@ -125,11 +142,25 @@ def lift(
 
 
 def _checked(session: Session, row: RolloutRow, act: Act, share_ppm: int) -> RolloutRules:
-    acts = allowed(cast("State", row.state), vetoed=row.vetoed)
+    state = cast("State", row.state)
+    acts = allowed(state, vetoed=row.vetoed)
     rules = rules_of(session, row.stream_id, share_ppm)
-    if act not in acts or rules is None:
-        applicable = " or ".join(f":{other}" for other in acts) or "nothing"
+    if act not in acts:
         raise RolloutStateError(
-            f"rollout {row.id} is {row.state}, where :{act} does not apply; what does: {applicable}"
+            f"rollout {row.id} is {state_text(state)}, so {_REFUSED[act]}; {_instead(session, row, acts)}"
+        )
+    if rules is None:
+        raise RolloutStateError(
+            "the stream has no SLO, so no rollout of it can be changed; set its SLO first"
         )
     return rules
+
+
+def _instead(session: Session, row: RolloutRow, acts: tuple[Act, ...]) -> str:
+    """Return what a person may do where they asked for something else."""
+    if acts:
+        return " or ".join(_MAY[act] for act in acts)
+    newest = newest_rollout(session, row.stream_id)
+    if newest is None or newest.id == row.id:
+        return "the next one begins when another bound is recommended"
+    return f"the newest one is rollout {newest.id}, which is {state_text(cast('State', newest.state))}"

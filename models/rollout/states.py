@@ -48,7 +48,12 @@ ENDED: frozenset[State] = frozenset(state for state, follows in TRANSITIONS.item
 """States that nothing leaves."""
 
 
+def state_text(state: State) -> str:
+    """Return a state in words, such as ``rolled back``."""
+    return re.sub("(?<=[a-z])(?=[A-Z])", " ", state).lower()
+
+
 def rollout_text(number: int, state: State, reason: str) -> str:
     """Return the number of a rollout, its state and the reason, without naming the state twice."""
-    words = re.sub("(?<=[a-z])(?=[A-Z])", " ", state).lower()
+    words = state_text(state)
     return f"{number}: {reason}" if reason.startswith(words) else f"{number} is {words}: {reason}"

@@ -160,6 +160,10 @@ def test_a_widening_takes_the_place_of_a_narrowing_that_is_not_verified_yet(job:
     assert (before["id"], before["state"]) == (narrow["id"], "Superseded")
     assert (newest["direction"], newest["state"]) == ("Widen", "Published")
     assert newest["to_bound_ms"] > before["from_bound_ms"]
+    assert job.act(f"/rollouts/{before['id']}:approve").json()["detail"] == (
+        f"rollout {before['id']} is superseded, so it cannot be approved; the newest one is rollout {newest['id']}, "
+        "which is published"
+    )
 
 
 def test_a_widening_within_what_stood_before_a_narrowing_waits_for_its_verdict(
@@ -214,18 +218,18 @@ def test_what_a_person_discards_is_not_published_before_that_is_lifted(job: Roll
 
 def test_what_cannot_be_done_in_a_state_is_refused_and_says_what_can(job: RolledJob) -> None:
     one = job.rollout()
-    for act in ("approve", "discard"):
+    for act, done in (("approve", "approved"), ("discard", "discarded")):
         answer = job.act(f"/rollouts/{one['id']}:{act}")
         assert (answer.status_code, answer.json()["type"]) == (409, "urn:tidemark:problem:rollout-state")
         assert answer.json()["detail"] == (
-            f"rollout {one['id']} is Verified, where :{act} does not apply; what does: :rollback"
+            f"rollout {one['id']} is verified, so it cannot be {done}; it can be rolled back"
         )
     assert job.act("/rollouts/999:rollback").json()["type"] == "urn:tidemark:problem:rollout-not-found"
     assert job.act(f"/rollouts/{one['id']}:rollback", " ").status_code == 422
     job.put("slo", LOOSE)
     answer = job.act(f"/rollouts/{one['id']}:rollback")
     assert answer.status_code == 409
-    assert "is not the one published" in answer.json()["detail"]
+    assert answer.json()["detail"].startswith(f"rollout {one['id']} cannot be rolled back: generation ")
 
 
 def test_a_freeze_holds_narrowing_and_lets_widening_pass(job: RolledJob) -> None:
@@ -390,6 +394,10 @@ def test_mode_off_ends_an_open_rollout_and_another_mode_keeps_it(job: RolledJob)
     assert kept["generation"] == job.published()["generation"] == under_way["generation"] + 1
     job.put("policy", at_once("Off"))
     assert (job.rollout()["state"], job.rollout()["reason"]) == ("Superseded", "the mode is Off")
+    assert job.act(f"/rollouts/{under_way['id']}:discard").json()["detail"] == (
+        f"rollout {under_way['id']} is superseded, so it cannot be discarded; the next one begins when another "
+        "bound is recommended"
+    )
 
 
 @on_sqlite_alone("either_job")

@@ -131,7 +131,7 @@ def test_a_rollout_that_was_approved_and_then_rolled_back_is_not_approved_again(
     answer = job.act(f"/rollouts/{waiting['id']}:approve")
     assert (answer.status_code, answer.json()["detail"]) == (
         409,
-        f"rollout {waiting['id']} is RolledBack, where :approve does not apply; what does: :lift",
+        f"rollout {waiting['id']} is rolled back, so it cannot be approved; its veto can be lifted",
     )
 
 

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from tidemark.controller.metrics.names import HELP, LABELS
 
@@ -23,8 +26,14 @@ BOARDS = {
     for path in (GRAFANA / "dashboards").glob("*.json")
 }
 HISTOGRAM = re.compile(r"_(bucket|sum|count)$")
-OF_PROMETHEUS = {"instance", "job", "le", "alertname", "alertstate"}
+OF_PROMETHEUS = {"instance", "job", "le", "alertname", "alertstate", "cluster", "namespace"}
+ONE_CONTROLLER = '{cluster=~"$cluster",namespace=~"$namespace"'
+"""How each selector begins."""
+
 OF_SLOTH = {"sloth_id", "sloth_service", "sloth_slo", "sloth_window"}
+OF_THE_SOURCE = {"builtIn", "step", "titleFormat", "textFormat", "useValueForTime", "definition"}
+"""Fields of annotations and variables that are the data source's, not the dashboard's."""
+
 UNITS = {"none", "s", "percentunit", "rowsps", "ops", "short", "bytes"}
 
 
@@ -46,6 +55,32 @@ def expressions() -> Iterator[tuple[str, str]]:
         for variable in board["templating"]["list"]:
             if variable["type"] == "query":
                 yield f"{name}: ${variable['name']}", variable["query"]["query"]
+
+
+def lost(before: Any, after: Any, where: str = "") -> Iterator[str]:
+    """Return what has vanished or changed."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name, value in before.items():
+            yield from lost(value, after.get(name), f"{where}/{name}")
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, pair in enumerate(zip(before, after, strict=True)):
+            yield from lost(*pair, where=f"{where}/{index}")
+    elif before != after:
+        yield where
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_grafanas_schema_knows_every_field_of_a_dashboard(name: str) -> None:
+    """Read and written again by the schema's own types, which leave out what they do not know."""
+    register_default_plugins()
+    written = json.loads(JSONEncoder(sort_keys=True).encode(Dashboard.from_json(BOARDS[name])))
+    assert {path.rpartition("/")[2] for path in lost(BOARDS[name], written)} <= OF_THE_SOURCE
+
+
+def test_the_heat_map_has_fewer_points_than_its_panel_takes() -> None:
+    """Grafana shows an error in its place where there are more than half as many as pixels."""
+    (panel,) = [panel for _, panel in panels() if panel["type"] == "status-history"]
+    assert panel["maxDataPoints"] <= 200
 
 
 def test_there_are_a_fleet_and_a_stream() -> None:
@@ -72,6 +107,15 @@ def test_every_metric_and_label_that_a_panel_asks_for_exists(where: str, express
     for group in re.findall(r"\bby \(([^()]*)\)", expression):
         asked |= {label.strip() for label in group.split(",")}
     assert asked - labels == set()
+
+
+@pytest.mark.parametrize(("where", "expression"), list(expressions()))
+def test_a_panel_is_of_the_cluster_and_the_namespace_that_are_chosen(where: str, expression: str) -> None:
+    if where.endswith(("$cluster", "$namespace")):
+        return
+    rest = re.sub(rf"[\w:]+{re.escape(ONE_CONTROLLER)}", "", expression)
+    assert names_in(rest) == set()
+    assert "ALERTS" not in rest
 
 
 def test_prometheus_understands_what_the_panels_ask(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,6 +94,22 @@ class TestOnARealSession:
             "mode=Off",
         ):
             assert part in line
+
+    def test_with_a_controller_it_says_the_next_command_once(
+        self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        source = spark.readStream.schema(SCHEMA).json(str(tmp_path))
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        for stream in ("clicks", "views"):
+            source.transform(
+                adaptive_watermark(
+                    "ts", "90 s", tumbling("10 s"), stream=stream, job="a shop", controller_url=url
+                )
+            )
+        lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tidemark: next")]
+
+        assert lines == [f"tidemark: next: tidemark doctor 'a shop' --url {url}"]
 
     def test_each_run_acknowledges_once_with_what_it_applied(
         self, spark: SparkSession, tmp_path: Path

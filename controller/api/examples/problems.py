@@ -167,7 +167,7 @@ KIND_EXAMPLES: dict[str, Example] = {
         409,
         "rollout-state",
         "The rollout is in another state",
-        "rollout 12 is Verified, where :approve does not apply; what can be done: :rollback",
+        "rollout 12 is verified, so it cannot be approved; it can be rolled back",
     ),
     "pin-not-set": _problem(
         404,

@@ -21,7 +21,10 @@ def test_every_operation_rejects_a_parameter_that_it_does_not_have(controller: C
             assert answer.status_code == 422, f"{operation['operationId']}: {answer.text}"
             assert answer.json()["type"] == "urn:tidemark:problem:invalid-parameter"
             assert answer.json()["errors"][0]["pointer"] == "nonsense"
-            assert "there is no such parameter" in answer.json()["detail"]
+            known = sorted(one["name"] for one in operation.get("parameters", ()) if one["in"] == "query")
+            assert answer.json()["detail"] == (
+                f"nonsense: there is no such parameter; known are {', '.join(known) or 'none'}"
+            )
 
 
 def test_every_operation_that_answers_json_rejects_who_takes_none(controller: Controller) -> None:

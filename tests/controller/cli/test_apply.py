@@ -199,6 +199,42 @@ def test_what_the_controller_would_reject_is_found_before_the_first_write(
     assert events(controller) == before
 
 
+@pytest.mark.parametrize(
+    ("documents", "said"),
+    [
+        ([slo("left"), slo("right"), policy("left", mode="Live"), join("left", "right")], "in mode Live"),
+        ([slo("left"), join("left", "right")], "'right' of join 'pairs' has no SLO"),
+        ([slo("left", "0.9"), slo("right"), join("left", "right"), policy("right", gates=["none"])], "gate"),
+    ],
+)
+def test_what_a_join_does_not_allow_is_found_before_the_first_write(
+    controller: Controller, tidemark: Tidemark, documents: list[dict[str, Any]], said: str
+) -> None:
+    report_sides(controller)
+    write("a.yaml", *documents)
+    before = events(controller)
+    done = tidemark("apply", "-f", "a.yaml")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert said in done.stderr
+    assert events(controller) == before
+
+
+def test_a_join_that_takes_the_place_of_another_needs_pruning(
+    controller: Controller, tidemark: Tidemark
+) -> None:
+    write("a.yaml", slo("left"), slo("right"), join("left", "right"))
+    said(tidemark("apply", "-f", "a.yaml"))
+    before = events(controller)
+    other = {**join("left", "right"), "spec": {**join("left", "right")["spec"], "join": "others"}}
+    write("b.yaml", slo("left", "0.9"), slo("right"), other)
+    done = tidemark("apply", "-f", "b.yaml")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "is a side of join 'pairs' already" in done.stderr
+    assert events(controller) == before
+    lines = said(tidemark("apply", "-f", "b.yaml", "--prune"))
+    assert lines[-2] == "1 created, 1 changed, 1 deleted, 1 unchanged"
+
+
 def test_pruning_deletes_what_no_document_has_and_keeps_pauses_and_other_jobs(
     controller: Controller, tidemark: Tidemark
 ) -> None:

@@ -106,6 +106,7 @@ def test_a_rollout_is_listed_approved_and_rolled_back(
     lines = said(tidemark("approve", str(number), "--reason", "looks right"))
     assert lines[0].startswith(f"approved rollout {number} of shop/clicks, own -> ")
     assert lines[0].endswith(": now Published")
+    assert lines[-1] == "  next: tidemark doctor shop clicks"
     # Again it changes nothing.
     assert document(tidemark("approve", str(number), "--reason", "again", "--json"))["state"] == "Published"
     with served(controller.app) as url, Client(url, token="") as client:
@@ -159,7 +160,7 @@ def test_a_rollout_is_discarded_before_it_is_published(tidemark: Tidemark) -> No
     lines = said(tidemark("discard", str(number), "--reason", "too narrow"))
     assert lines[0].endswith(": now Discarded")
     body = line(tidemark("approve", str(number), "--reason", "after all"), 1)
-    assert "Discarded" in body
+    assert "so it cannot be approved; its veto can be lifted" in body
     assert line(tidemark("rollback", "shop", "clicks", "--reason", "x"), 1) == (
         "tidemark: shop/clicks has no rollout to roll back; `tidemark rollouts --all` lists them"
     )
