@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 
 from tidemark.models.granules import Granules
 from tidemark.models.operators import Closed, tumbling
-from tidemark.spark_jobs import adaptive_watermark, flush
+from tidemark.spark_jobs import adaptive_watermark, flush, java_classes
 from tidemark.spark_jobs.key_counts import key_counter
-from tidemark.spark_jobs.stage_functions import counting, java_classes
+from tidemark.spark_jobs.stage_functions import counting
 from tidemark.spark_jobs.stage_functions.counting import classes_for, with_tap
 from tidemark.spark_jobs.tap import TAP_KEY, Tap, TapCounts
 
