@@ -162,10 +162,11 @@ def adaptive_watermark(
             controller_url=controller_url,
             token_file=token_file,
         )
-        tap = _countable(tap, df, settings.stream)
         compiled = settings.tap_kind == "compiled"
         classes = _classes(spark, kind, wanted=compiled or named_ceiling_ms is not None)
         tap_classes = classes if compiled else None
+        if tap_classes is None or isinstance(late, Side):  # rows that are read again are observed
+            tap = _observable(tap, df, settings.stream)
         no_live = kind.no_live or (_NO_CONTROL if classes is None else None)
         ceiling_ms = None if no_live else named_ceiling_ms
         client, sender = connection_to(settings)
@@ -313,13 +314,13 @@ class _Live:
         )
 
 
-def _countable(tap: Tap, df: DataFrame, stream: str) -> Tap:
-    """Return ``tap``, without partitions where this Spark cannot count by their names."""
+def _observable(tap: Tap, df: DataFrame, stream: str) -> Tap:
+    """Return ``tap``, without partitions where this Spark cannot observe counts by their names."""
     if tap.can_name_partitions(df):
         return tap
     _log.warning(
-        "stream %s: running without partitions, because Spark %s counts by numbers alone and column %r is none: all "
-        "rows are counted as one partition; give a column of integers, or use Spark 4.1",
+        "stream %s: running without partitions, because Spark %s observes counts by numbers alone and column %r is "
+        "none: all rows are counted as one partition; give a column of integers, or use Spark 4.1",
         stream,
         df.sparkSession.version,
         tap.partition,

@@ -17,7 +17,7 @@ from tidemark.spark_jobs.key_counts import HISTOGRAM_NUMERIC, KeyCounter, key_co
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
 from tidemark.spark_jobs.private_names import PRIVATE_NAMES, PrivateName, find
 from tidemark.spark_jobs.stage_functions.counting import classes_for
-from tidemark.spark_jobs.tap import Tap
+from tidemark.spark_jobs.tap import TAP_KEY, Tap
 
 from support.live_comparisons import LiveCompared, compare_ledger, compare_sink, compare_watermarks, fates_of
 from support.live_operators import FOUR, KINDS, stream_of, windows
@@ -197,7 +197,11 @@ def test_a_counter_of_numbers_counts_partitions_with_names_as_one_and_says_so(
 ) -> None:
     monkeypatch.setattr(adaptive, "key_counter", lambda: HISTOGRAM_NUMERIC)
     rows = spark.readStream.format("rate").load().selectExpr("timestamp as ts", "string(value % 2) as region")
-    tapped = rows.transform(adaptive_watermark("ts", "5 s", partition="region", stream="named"))
+    spark.conf.set(TAP_KEY, "observe")
+    try:
+        tapped = rows.transform(adaptive_watermark("ts", "5 s", partition="region", stream="named"))
+    finally:
+        spark.conf.unset(TAP_KEY)
 
     assert "stream named: running without partitions" in caplog.text
     assert tapped.columns == ["ts", "region"]

@@ -40,10 +40,10 @@ the Kafka connector is published.
 | before 4.3 | stateful operators in real-time mode | Spark fails such a query; the rows of others are counted |
 | all | more than a few kinds of source in real-time mode | no Live in it, see below |
 
-`histogram_numeric` takes numbers alone, and so does the row counter there. Partitions with names are counted as one,
-and the log says so: give a column of type int. A key has 53 bits and not 63, so that with granules of 1 ms partitions
-are numbered up to 254 (up to 510 with a declared operator), with 100 ms up to 32,766 (65,534), and others are counted
-as `other`; times before 1828 and after 2112 are not counted by granule.
+`histogram_numeric` takes numbers alone. Where rows are observed, and with `late=side(...)`, partitions with names are
+counted as one, and the log says so: give a column of type int. A key has 53 bits and not 63, so that with granules of
+1 ms partitions are numbered up to 254 (up to 510 with a declared operator), with 100 ms up to 32,766 (65,534), and
+others are counted as `other`; times before 1828 and after 2112 are not counted by granule.
 
 Nothing limits how many keys `histogram_numeric` holds: a batch needs about 40 bytes for each distinct pair of partition
 and granule, in the driver and in each task that has it, and its time grows with them. Limit what a batch reads
