@@ -18,7 +18,8 @@ import itertools
 import logging
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from shlex import quote
 from textwrap import shorten
 from typing import get_args
@@ -32,31 +33,32 @@ from tidemark.models.wire import Mode
 from tidemark.spark_jobs.binding import Binding, ReportSink
 from tidemark.spark_jobs.bound import ChosenBound, choose_bound_at_start
 from tidemark.spark_jobs.bound_cache import BoundCache
-from tidemark.spark_jobs.connections import NoSink, channel_of, connection_to, listener_of
+from tidemark.spark_jobs.client import ControllerClient
+from tidemark.spark_jobs.connections import NoSink, connection_to, listener_of
+from tidemark.spark_jobs.java_classes import JavaClasses
 from tidemark.spark_jobs.key_counts import key_counter
 from tidemark.spark_jobs.late.missing_reports import RemoteLedger
 from tidemark.spark_jobs.late.revise import Revise, RevisedStream
 from tidemark.spark_jobs.late.side import Side
 from tidemark.spark_jobs.listener import TidemarkListener
 from tidemark.spark_jobs.live.future_rows import FutureRowRule, Treatment
+from tidemark.spark_jobs.live.live_plan import LivePlan
 from tidemark.spark_jobs.live.orders import Orders, mode_of
-from tidemark.spark_jobs.live.queries import LiveStream
 from tidemark.spark_jobs.query_plan import TAP_PREFIX
 from tidemark.spark_jobs.session_kinds import SessionKind, kind_of
 from tidemark.spark_jobs.settings import JobSettings
 from tidemark.spark_jobs.stage_functions.counting import classes_for, with_tap
-from tidemark.spark_jobs.stage_functions.java_classes import JavaClasses
 from tidemark.spark_jobs.tap import DEFAULT_MAX_KEYS, MAX_KEYS, Tap
-from tidemark.spark_jobs.this_spark import why_no_live
 from tidemark.spark_jobs.watch import BoundWatch
 
 _KAFKAS = "partition"
 _KAFKAS_TIME, _KAFKAS_TIME_TYPE = "timestamp", "timestampType"
 _ALLOW_MULTIPLE = "spark.sql.streaming.statefulOperator.allowMultiple"
 _GRANULE_US = 1_000_000
+"""Granule of a stream whose operator is read from the plan: it divides every window of whole seconds."""
 _REASON_LENGTH = 200
 """Characters of the reason in the line that a job logs at its start; the status has all of it."""
-"""Granule of a stream whose operator is read from the plan: it divides every window of whole seconds."""
+_NO_CONTROL = "its control stream is a source in Java that Spark compiles, and that does not work here"
 _log = logging.getLogger("tidemark.spark")
 _numbers = itertools.count()
 
@@ -140,8 +142,6 @@ def adaptive_watermark(
     def transform(df: DataFrame) -> DataFrame:
         spark = df.sparkSession
         kind = _kind_of(spark, late)
-        no_live = why_no_live() or kind.no_live
-        ceiling_ms = None if no_live else named_ceiling_ms
         arrival, arrival_type = _arrival(df, event_time, arrival_time)
         # Kafka's source has the column by default; another name was meant, and must be there.
         absent = partition == _KAFKAS and partition not in df.columns
@@ -163,7 +163,13 @@ def adaptive_watermark(
             controller_url=controller_url,
             token_file=token_file,
         )
-        tap = _countable(tap, df, settings.stream)
+        compiled = settings.tap_kind == "compiled"
+        classes = _classes(spark, kind, wanted=compiled or named_ceiling_ms is not None)
+        tap_classes = classes if compiled else None
+        if tap_classes is None or isinstance(late, Side):  # rows that are read again are observed
+            tap = _observable(tap, df, settings.stream)
+        no_live = kind.no_live or (_NO_CONTROL if named_ceiling_ms is not None and classes is None else None)
+        ceiling_ms = None if no_live else named_ceiling_ms
         client, sender = connection_to(settings)
         cache = BoundCache(settings.cache_dir, settings.controller_url or "")
         chosen = choose_bound_at_start(
@@ -177,17 +183,10 @@ def adaptive_watermark(
             ceiling_ms=ceiling_ms,
             restarts=revised is None,
         )
-        make_watch = None
-        if client is not None:
-            watched = client
-            make_watch = lambda: BoundWatch(  # noqa: E731 - a name would say no more
-                watched, settings.job, settings.stream, cache, wait_s=settings.watch_s
-            )
+        make_watch = None if client is None else partial(_watch, client, settings, cache)
         orders = Orders(chosen.answer, own_bound_ms, mode, settings.pin, make_watch)
         mode_now = mode_of(chosen.answer, mode)
         metric = f"{TAP_PREFIX}{settings.stream}:{next(_numbers)}"
-        compiled = kind.has_stage_functions and settings.tap_kind == "compiled"
-        classes = classes_for(df.sparkSession) if compiled else None
         listener = listener_of(spark)
         binding = Binding(
             job=settings.job,
@@ -208,7 +207,7 @@ def adaptive_watermark(
         if revised is not None:
             versions = RevisedStream(revised, chosen, orders)
             binding = replace(binding, orders=orders, revised=versions)
-            return _bound(df, metric, listener, binding, versions.delay_ms, classes=classes)
+            return _bound(df, metric, listener, binding, versions.delay_ms, classes=tap_classes)
         future = FutureRowRule(event_time, allowance_us, future_rows, arrival, arrival_type)
         if isinstance(late, Side):
             switch = late.follow(
@@ -221,7 +220,7 @@ def adaptive_watermark(
                 else RemoteLedger(client, sender, settings.job, settings.stream),
             )
             binding = replace(binding, late=switch)
-        if ceiling_ms is None:
+        if ceiling_ms is None or classes is None:
             if mode_now == "Live":
                 _log.error(
                     "stream %s: mode is Live, but %s: the bound stays %d ms until the next start",
@@ -229,10 +228,20 @@ def adaptive_watermark(
                     no_live or "the call has no ceiling=",
                     chosen.bound_ms,
                 )
-            return _bound(df, metric, listener, binding, chosen.bound_ms, classes=classes)
-        return _Live(ceiling_ms, idle_timeout_us, future, orders, classes).plan(df, metric, listener, binding)
+            return _bound(df, metric, listener, binding, chosen.bound_ms, classes=tap_classes)
+        live = LivePlan(ceiling_ms, idle_timeout_us, future, orders, classes, tap_classes)
+        return live.plan(df, metric, listener, binding)
 
     return transform
+
+
+def _watch(client: ControllerClient, settings: JobSettings, cache: BoundCache) -> BoundWatch:
+    return BoundWatch(client, settings.job, settings.stream, cache, wait_s=settings.watch_s)
+
+
+def _classes(spark: SparkSession, kind: SessionKind, *, wanted: bool) -> JavaClasses | None:
+    """Return the Java classes of a session, where it can have them and they are wanted."""
+    return classes_for(spark) if wanted and kind.has_java_classes else None
 
 
 def _bound(
@@ -250,56 +259,13 @@ def _bound(
     return tapped.withWatermark(binding.tap.event_time, f"{delay_ms} milliseconds")
 
 
-@dataclass(frozen=True, slots=True)
-class _Live:
-    """The plan with a control stream: it moves in Live, and is silent in every other mode."""
-
-    ceiling_ms: int
-    idle_timeout_us: int | None
-    future: FutureRowRule
-    orders: Orders
-    classes: JavaClasses | None
-    """The functions that Spark can compile into a stage, if any."""
-
-    def plan(self, df: DataFrame, metric: str, listener: TidemarkListener, binding: Binding) -> DataFrame:
-        """Return ``df`` with tap, ceiling and control stream."""
-        from tidemark.spark_jobs.live.steering import steered  # noqa: PLC0415 - it needs PySpark 4.0
-
-        path = channel_of(df.sparkSession).path
-        if binding.mode != "Live":
-            tapped, counts = with_tap(df, binding.tap, metric, self.classes)
-            listener.bind(metric, replace(binding, stage_counts=counts))
-            return steered(tapped, binding.tap.event_time, binding.bound_ms, path, metric)
-        future = self.future
-        tap = future.counted_by(binding.tap)
-        tapped, counts = with_tap(future.mark(df), tap, metric, self.classes)
-        listener.bind(metric, replace(binding, tap=tap, orders=self.orders, stage_counts=counts))
-        listener.live.add(
-            metric,
-            LiveStream(
-                name=binding.stream,
-                ceiling_us=self.ceiling_ms * 1_000,
-                idle_timeout_us=self.idle_timeout_us,
-                orders=self.orders,
-            ),
-        )
-        return steered(
-            tapped,
-            tap.event_time,
-            self.ceiling_ms,
-            path,
-            metric,
-            set_back=lambda marked: future.set_back(marked, tap.granule_us, tap.cut, self.classes),
-        )
-
-
-def _countable(tap: Tap, df: DataFrame, stream: str) -> Tap:
-    """Return ``tap``, without partitions where this Spark cannot count by their names."""
+def _observable(tap: Tap, df: DataFrame, stream: str) -> Tap:
+    """Return ``tap``, without partitions where this Spark cannot observe counts by their names."""
     if tap.can_name_partitions(df):
         return tap
     _log.warning(
-        "stream %s: running without partitions, because Spark %s counts by numbers alone and column %r is none: all "
-        "rows are counted as one partition; give a column of integers, or use Spark 4.1",
+        "stream %s: running without partitions, because Spark %s observes counts by numbers alone and column %r is "
+        "none: all rows are counted as one partition; give a column of integers, or use Spark 4.1",
         stream,
         df.sparkSession.version,
         tap.partition,

@@ -1,4 +1,4 @@
-"""What a driver has once: a listener and a control channel for each session, a sender for each controller."""
+"""What a driver has once: a listener for each session, which control sources ask, a sender for each controller."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidemark.spark_jobs.client import ControllerClient
 from tidemark.spark_jobs.driver_metrics import StreamCounts
 from tidemark.spark_jobs.late.followers import wait_for_followers
 from tidemark.spark_jobs.listener import TidemarkListener
-from tidemark.spark_jobs.live.channel import ControlChannel
+from tidemark.spark_jobs.live.control_source import ControlAnswers
 from tidemark.spark_jobs.sender import Sender
 from tidemark.spark_jobs.session_kinds import kind_of
 from tidemark.spark_jobs.settings import JobSettings
@@ -23,7 +23,7 @@ from tidemark.spark_jobs.settings import JobSettings
 _log = logging.getLogger("tidemark.spark")
 _lock = threading.Lock()
 _listeners: dict[SparkSession, TidemarkListener] = {}
-_channels: dict[SparkSession, ControlChannel] = {}
+_answers: dict[SparkSession, ControlAnswers] = {}
 _senders: dict[tuple[str, Path | None], tuple[ControllerClient, Sender]] = {}
 
 
@@ -48,13 +48,13 @@ def listener_of(spark: SparkSession) -> TidemarkListener:
         return listener
 
 
-def channel_of(spark: SparkSession) -> ControlChannel:
-    """Return the session's channel for control sources, which its listener answers."""
+def answers_of(spark: SparkSession) -> ControlAnswers:
+    """Return what the session's control sources ask: its listener."""
     listener = listener_of(spark)
     with _lock:
-        if spark not in _channels:
-            _channels[spark] = ControlChannel(listener.control)
-        return _channels[spark]
+        if spark not in _answers:
+            _answers[spark] = ControlAnswers(listener.control)
+        return _answers[spark]
 
 
 def connection_to(settings: JobSettings) -> tuple[ControllerClient | None, Sender | None]:

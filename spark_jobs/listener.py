@@ -120,8 +120,8 @@ class TidemarkListener(JsonListener):
         found = [run.ended.wait(max(deadline - time.monotonic(), 0)) for run in ended]
         return all(found)
 
-    def control(self, metric: str, start: Offset) -> Offset:
-        """Return the offset for a control source that asks while a batch is planned.
+    def control(self, metric: str, start: Offset) -> Offset | None:
+        """Return the offset after ``start`` for a control source that asks while a batch is planned; None for no news.
 
         It is made of all batches before that one, of which Spark may not have notified this listener yet.
         """

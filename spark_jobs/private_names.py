@@ -57,7 +57,7 @@ LISTENER = _named(
     f"{_SQL}.streaming.PythonStreamingQueryListenerWrapper",
 )
 SESSION = _named(
-    "control streams and traces in a second session of one driver",
+    "traces in a second session of one driver",
     f"{_SQL}.classic.SparkSession",
     "getActiveSession setActiveSession clearActiveSession",
     f"{_SQL}.SparkSession",
@@ -88,7 +88,7 @@ JOIN_HELPER = _named(
     f"{_STREAMING}.StreamingSymmetricHashJoinHelper",
 )
 COMPILER = _named(
-    "functions in Java that are compiled into a stage; rows are counted by observe, which costs three times as much",
+    "classes in Java, and so without Live; rows are counted by observe, which costs three times as much",
     "org.codehaus.janino.SimpleCompiler",
     "setParentClassLoader cook getClassLoader getBytecodes",
 )

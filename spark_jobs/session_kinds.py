@@ -22,8 +22,8 @@ class SessionKind:
     """Returns a new listener, which is added to the session."""
     no_live: str | None = None
     """Why the watermark of a running query cannot be moved, as a clause; None where it can."""
-    has_stage_functions: bool = False
-    """Whether Spark can compile functions of ours into a stage."""
+    has_java_classes: bool = False
+    """Whether Spark can be given classes of ours in Java."""
     no_late: str | None = None
     """Why late rows cannot be kept, nor windows corrected, as a clause; None where they can."""
 
@@ -56,7 +56,7 @@ def _over_connect(spark: SparkSession) -> TidemarkListener:
     return listener_over_connect(spark)
 
 
-_DRIVER = SessionKind(_in_the_driver, has_stage_functions=True)
+_DRIVER = SessionKind(_in_the_driver, has_java_classes=True)
 _CONNECT = SessionKind(
     _over_connect,
     no_live="over Spark Connect a control stream would run in the server, out of reach of its client",

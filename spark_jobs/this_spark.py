@@ -11,13 +11,6 @@ from importlib.util import find_spec
 import pyspark
 
 
-def why_no_live() -> str | None:
-    """Return why the watermark of a running query cannot be moved, as a clause; None where it can."""
-    if find_spec("pyspark.sql.datasource") is not None:
-        return None
-    return f"it needs streaming sources in Python, which PySpark has from 4.0 on, and this is {pyspark.__version__}"
-
-
 def is_since(major: int, minor: int) -> bool:
     """Return whether this is PySpark of a version or a later one."""
     numbers = re.findall(r"\d+", pyspark.__version__)

@@ -1,161 +1,69 @@
-"""The control stream: a streaming source whose offset carries the required watermark, and whose only row is that.
+"""Control streams: made in the JVM by ``ControlSource.java``, and answered here.
 
-The offset is ``{"source": id, "watermark_ms": …, "partitions": {name: base_us}}``. The id is made with a checkpoint and
-stays in it: two queries of one plan have two sources of one name, and the driver distinguishes them by it. Spark writes
-the offset into the checkpoint before the batch runs, so a replayed batch moves the watermark exactly as the first try
-did, and a driver that starts again finds in it how far each partition had come. When the driver has nothing new, or
-does not answer, the offset stays as it is: then no batch is run for it, and the plan's ceiling alone moves the
-watermark.
-
-Spark plans the source in a Python process of its own beside the driver, which reaches the driver through the Unix
-socket that ``channel`` listens on. The class travels there by value: it needs pyspark and nothing of ours.
+A source asks while Spark plans a batch, so the answer is made of all batches before that one, also of those of which
+Spark has not notified the listener yet. Spark waits for the answer; it takes milliseconds, and a source that gets none
+within its time limit goes on without.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import socket
-import sys
-import uuid
-from collections.abc import Iterator
-from typing import Any
+import logging
+from collections.abc import Callable
+from typing import Any, ClassVar
 
-from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from pyspark.sql import DataFrame, SparkSession
 
-from tidemark.spark_jobs.this_spark import has_read_limits
-
-if has_read_limits():
-    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as _AvailableNow
-else:
-
-    class _AvailableNow:  # type: ignore[no-redef]
-        """Before PySpark 4.2 no source can be one, and such a query reads all there is in one batch."""
-
+from tidemark.spark_jobs.gateway import SparkContext
+from tidemark.spark_jobs.java_classes import JavaClasses
+from tidemark.spark_jobs.live.offset import Offset
 
 CONTROL_COLUMN = "watermark_ms"
-"""The one column of the control stream: the required watermark, in milliseconds since the epoch."""
+"""The one column of a control stream: the required watermark, in milliseconds since the epoch."""
 
-Offset = dict[str, Any]
-
-_PATIENCE_S = 2.0
-_IMPATIENCE_S = 0.05
+_log = logging.getLogger("tidemark.spark")
 
 
-class ControlSource(DataSource):
-    """The data source ``tidemark_control``.
-
-    Options:
-        socket: path of the Unix socket on which the driver answers.
-        stream: name under which the driver knows the stream.
-    """
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name to give to ``format()``."""
-        return "tidemark_control"
-
-    def schema(self) -> str:
-        """Return the columns that come out."""
-        return f"{CONTROL_COLUMN} long"
-
-    def simpleStreamReader(self, schema: Any) -> SimpleDataSourceStreamReader:  # noqa: ARG002, N802 - Spark's signature
-        """Return the reader."""
-        return ControlReader(self.options["socket"], self.options["stream"])
-
-
-class ControlReader(SimpleDataSourceStreamReader, _AvailableNow):
-    """Asks the driver for the watermark whenever Spark plans a batch.
+class ControlAnswers:
+    """What the control sources of a session call.
 
     Args:
-        path: path of the driver's socket.
-        stream: name under which the driver knows the stream.
+        answer: returns the offset for ``(stream, start offset)``; None leaves the watermark where it is.
     """
 
-    def __init__(self, path: str, stream: str) -> None:
-        self._path = path
-        self._stream = stream
-        self._connection: socket.socket | None = None
-        self._patience_s = _PATIENCE_S
+    def __init__(self, answer: Callable[[str, Offset], Offset | None]) -> None:
+        self._answer = answer
 
-    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Return the offset of a query that has no watermark yet, with an id of its own."""
-        return {"source": uuid.uuid4().hex, "watermark_ms": None, "partitions": {}}
-
-    def read(self, start: Offset) -> tuple[Iterator[tuple[int]], Offset]:
-        """Return the row of the newest watermark and its offset, or nothing and ``start``. Never stalls.
-
-        An error here would end the user's query, and one without an answer goes on with its ceiling.
-
-        Raises:
-            RuntimeError: when the checkpoint has the offset of another source in this one's place.
-        """
-        if not start.keys() >= {"watermark_ms", "partitions"}:
-            raise RuntimeError(
-                f"tidemark: the checkpoint holds the offset of another source here, {json.dumps(start)}: it was "
-                "written by a plan with other inputs or without a ceiling; the query needs a new checkpoint"
-            )
-        end = self._ask(start)
-        if end is None or not _is_news(end, start):
-            return iter(()), start
-        return _row(end), end
-
-    def readBetweenOffsets(self, start: Offset, end: Offset) -> Iterator[tuple[int]]:  # noqa: ARG002, N802 - Spark's
-        """Return the row of ``end``: what a replayed batch had the first time."""
-        return _row(end)
-
-    def commit(self, end: Offset) -> None:
-        """Do nothing: the offset is all there is."""
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Do nothing: the control follows the batches of the data, and ends with them."""
-
-    def _ask(self, start: Offset) -> Offset | None:
+    def apply(self, stream: str, start: str) -> str | None:
+        """Return the offset after ``start`` for a source of ``stream``, as JSON; None where nothing is to move."""
         try:
-            request = json.dumps({"stream": self._stream, "start": start}).encode()
-            if self._connection is None:
-                self._connection = socket.socket(socket.AF_UNIX)
-                self._connection.settimeout(self._patience_s)
-                self._connection.connect(self._path)
-            self._connection.settimeout(self._patience_s)
-            self._connection.sendall(len(request).to_bytes(4, "big") + request)
-            end = dict(json.loads(self._receive(int.from_bytes(self._receive(4), "big"))))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            # A late answer to this question must not be taken for the answer to the next one.
-            self.close()
-            if self._patience_s != _IMPATIENCE_S:
-                print(f"tidemark: no control, the ceiling holds: {error}", file=sys.stderr)  # noqa: T201
-            self._patience_s = _IMPATIENCE_S
+            end = self._answer(stream, json.loads(start))
+        except Exception:  # noqa: BLE001 - without an answer the ceiling holds, which is safe
+            _log.exception("the control of %s could not be decided; the ceiling holds", stream)
             return None
-        self._patience_s = _PATIENCE_S
-        return end
+        return None if end is None else json.dumps(end, separators=(",", ":"))
 
-    def _receive(self, size: int) -> bytes:
-        received = b""
-        while len(received) < size:
-            if self._connection is None:
-                raise ConnectionError("closed")
-            part = self._connection.recv(size - len(received))
-            if not part:
-                raise ConnectionError(f"the driver (of process {os.getppid()}) hung up")
-            received += part
-        return received
+    class Java:
+        """As what the JVM sees it."""
 
-    def close(self) -> None:
-        """Drop the connection; the next question makes a new one."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
 
 
-def _is_news(end: Offset, start: Offset) -> bool:
-    """Return whether the watermark moves on, or a partition is new; an offset never goes back."""
-    watermark, before = end["watermark_ms"], start["watermark_ms"]
-    if before is not None and (watermark is None or watermark < before):
-        return False
-    return bool(watermark != before or end["partitions"].keys() != start["partitions"].keys())
+def control_stream(
+    spark: SparkSession, classes: JavaClasses, stream: str, answers: ControlAnswers, name: str | None
+) -> DataFrame:
+    """Return a new control stream, with ``CONTROL_COLUMN``.
 
-
-def _row(offset: Offset) -> Iterator[tuple[int]]:
-    watermark = offset["watermark_ms"]
-    return iter(() if watermark is None else ((watermark,),))
+    Args:
+        spark: the session whose queries have it.
+        classes: the Java classes of the session's context.
+        stream: name under which the driver knows the stream.
+        answers: what it asks.
+        name: the source's name in plans; None where sources have none.
+    """
+    jvm: Any = SparkContext._jvm  # noqa: SLF001 - the one way to the JVM
+    callback = jvm.java.util.ArrayList()
+    callback.add(answers)
+    reader = spark.readStream if name is None else spark.readStream.name(name)
+    made = classes.make("ControlSource$Maker", stream, callback.get(0)).load(reader._jreader)  # noqa: SLF001
+    return DataFrame(made, spark)

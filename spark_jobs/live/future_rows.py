@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from tidemark.models.duration import parse_duration
 from tidemark.models.operators import Closed
-from tidemark.spark_jobs.stage_functions.java_classes import JavaClasses
+from tidemark.spark_jobs.java_classes import JavaClasses
 from tidemark.spark_jobs.tap import SET_ASIDE, SET_BACK, TAKEN, Tap, quoted
 from tidemark.spark_jobs.time_numbers import FARTHEST_US
 

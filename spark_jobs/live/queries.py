@@ -250,8 +250,8 @@ class LiveQueries:
             runs = [run_id for run_id, query in self._queries.items() if metric in query.streams]
             return [run_id for run_id in runs if source in self._queries[run_id].sources] or runs
 
-    def answer(self, metric: str, start: Offset) -> Offset:
-        """Return the offset for a source that asks while a batch is planned; ``start`` when nothing is to move.
+    def answer(self, metric: str, start: Offset) -> Offset | None:
+        """Return the offset after ``start`` for a source that asks while a batch is planned; None for no news.
 
         While the source's query is not known nothing moves: it is not known either what that query may still read.
         """
@@ -262,13 +262,16 @@ class LiveQueries:
             )
             offered_us = None if mine is None else self._offer(mine, metric)
         if mine is None or offered_us is None:
-            return start
+            return None
         bases_us = mine.streams[metric].policy.partitions.bases_us
         partitions = {} if len(bases_us) > _MAX_PARTITIONS else bases_us
         watermark_ms = None if offered_us == NO_BASE_US else offered_us // SPARK_TICK_US
+        before_ms = start["watermark_ms"]
+        if before_ms is not None and (watermark_ms is None or watermark_ms < before_ms):
+            return None  # an offset never goes back
         # A new partition is written down at once: a driver that starts again must not forget it.
-        if watermark_ms == start["watermark_ms"] and partitions.keys() == start["partitions"].keys():
-            return start
+        if watermark_ms == before_ms and partitions.keys() == start["partitions"].keys():
+            return None
         return {"source": source, "watermark_ms": watermark_ms, "partitions": partitions}
 
     # -- inside -------------------------------------------------------------------------------------------------

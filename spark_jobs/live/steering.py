@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BinaryType,
@@ -31,8 +31,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from tidemark.spark_jobs.live.control_source import CONTROL_COLUMN, ControlSource
-from tidemark.spark_jobs.python_source import register_source
+from tidemark.spark_jobs.java_classes import JavaClasses
+from tidemark.spark_jobs.live.control_source import CONTROL_COLUMN, ControlAnswers, control_stream
 
 _EVOLUTION_KEY = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 """Where it is on, Spark requires a name for every source."""
@@ -53,9 +53,10 @@ def steered(
     df: DataFrame,
     event_time: str,
     delay_ms: int,
-    path: str,
     stream: str,
     *,
+    classes: JavaClasses,
+    answers: ControlAnswers,
     set_back: Callable[[DataFrame], DataFrame] = lambda marked: marked,
 ) -> DataFrame:
     """Return ``df`` with a watermark that follows the control stream and trails its own rows by ``delay_ms`` at most.
@@ -64,31 +65,35 @@ def steered(
         df: the data, tapped, without a watermark.
         event_time: name of its event-time column.
         delay_ms: the static bound, in milliseconds.
-        path: path of the driver's socket.
         stream: name under which the driver knows the stream.
+        classes: the Java classes of the session's context.
+        answers: what the control stream asks.
         set_back: what is to be done with the rows below the watermark's node. They are marked before it: Spark makes
             one projection of both then, and else two, because it moves none past one that has the batch's clock.
     """
     data = set_back(df.withColumn(_IS_CONTROL, F.lit(False)))
-    control = _control(data.drop(_IS_CONTROL), event_time, delay_ms, path, stream)
-    both = data.union(control).withWatermark(event_time, f"{delay_ms} milliseconds")
+    spark = df.sparkSession
+    control = control_stream(spark, classes, stream, answers, _source_name(spark, stream))
+    shaped = _shaped(control, data.drop(_IS_CONTROL), event_time, delay_ms)
+    both = data.union(shaped).withWatermark(event_time, f"{delay_ms} milliseconds")
     never = F.spark_partition_id() < 0
     return both.filter(~F.col(_IS_CONTROL) | never).drop(_IS_CONTROL)
 
 
-def _control(df: DataFrame, event_time: str, delay_ms: int, path: str, stream: str) -> DataFrame:
+def _source_name(spark: SparkSession, stream: str) -> str | None:
+    if (spark.conf.get(_EVOLUTION_KEY, "false") or "").lower() != "true":
+        return None
+    return "tidemark_" + re.sub(r"\W", "_", stream.split(":")[1])
+
+
+def _shaped(control: DataFrame, df: DataFrame, event_time: str, delay_ms: int) -> DataFrame:
     """Return the control stream with the columns of ``df`` and the mark."""
-    spark = df.sparkSession
-    register_source(spark, ControlSource)
-    reader = spark.readStream.format("tidemark_control").options(socket=path, stream=stream)
-    if (spark.conf.get(_EVOLUTION_KEY, "false") or "").lower() == "true":
-        reader = reader.name("tidemark_" + re.sub(r"\W", "_", stream.split(":")[1]))
     time = F.timestamp_millis(F.col(CONTROL_COLUMN) + F.lit(delay_ms))
     columns = [
         (_present(field, time) if field.name == event_time else _absent(field)).alias(field.name)
         for field in df.schema
     ]
-    return reader.load().select(*columns, F.lit(True).alias(_IS_CONTROL))
+    return control.select(*columns, F.lit(True).alias(_IS_CONTROL))
 
 
 def _present(field: StructField, time: Column) -> Column:

@@ -17,8 +17,7 @@ from tidemark.spark_jobs.key_counts import HISTOGRAM_NUMERIC, KeyCounter, key_co
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
 from tidemark.spark_jobs.private_names import PRIVATE_NAMES, PrivateName, find
 from tidemark.spark_jobs.stage_functions.counting import classes_for
-from tidemark.spark_jobs.tap import Tap
-from tidemark.spark_jobs.this_spark import why_no_live
+from tidemark.spark_jobs.tap import TAP_KEY, Tap
 
 from support.live_comparisons import LiveCompared, compare_ledger, compare_sink, compare_watermarks, fates_of
 from support.live_operators import FOUR, KINDS, stream_of, windows
@@ -93,8 +92,7 @@ def test_the_clock_of_a_batch_is_no_part_of_the_code_that_spark_compiles(
 def test_where_live_is_not_possible_the_job_runs_with_its_own_watermark_and_says_why(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    why = why_no_live() or "it needs what this Spark lacks"
-    monkeypatch.setattr(adaptive, "why_no_live", lambda: why)
+    monkeypatch.setattr(adaptive, "classes_for", lambda _: None)
     entry = Input(name="in", operator=tumbling("5 s"), bound=BOUND, ceiling="10 minutes")
     job = LiveJob(spark, tmp_path, [entry], windows("5 seconds"))
     batches = trailing_batches("no live", FILES)
@@ -105,7 +103,10 @@ def test_where_live_is_not_possible_the_job_runs_with_its_own_watermark_and_says
 
     assert wrong == []
     assert {logged.controls for logged in job.log()} == {()}
-    assert f"mode is Live, but {why}: the bound stays 3000 ms until the next start" in caplog.text
+    assert (
+        f"mode is Live, but {adaptive._NO_CONTROL}: the bound stays 3000 ms until the next start"
+        in caplog.text
+    )
     assert {applied.ceiling_ms for applied in job.recorded["in"].acknowledgements} == {None}
 
 
@@ -196,7 +197,11 @@ def test_a_counter_of_numbers_counts_partitions_with_names_as_one_and_says_so(
 ) -> None:
     monkeypatch.setattr(adaptive, "key_counter", lambda: HISTOGRAM_NUMERIC)
     rows = spark.readStream.format("rate").load().selectExpr("timestamp as ts", "string(value % 2) as region")
-    tapped = rows.transform(adaptive_watermark("ts", "5 s", partition="region", stream="named"))
+    spark.conf.set(TAP_KEY, "observe")
+    try:
+        tapped = rows.transform(adaptive_watermark("ts", "5 s", partition="region", stream="named"))
+    finally:
+        spark.conf.unset(TAP_KEY)
 
     assert "stream named: running without partitions" in caplog.text
     assert tapped.columns == ["ts", "region"]

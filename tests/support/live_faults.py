@@ -1,4 +1,4 @@
-"""Live queries over streams made on disk, and what can go wrong with them: a dead channel, a killed driver.
+"""Live queries over streams made on disk, and what can go wrong with them: no answers, a killed driver.
 
 Run as a module it is a driver that kills itself, JVM and all, in the middle of a batch:
 ``python -m support.live_faults FOLDER BATCH``.
@@ -6,11 +6,9 @@ Run as a module it is a driver that kills itself, JVM and all, in the middle of 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidemark.models.operators import TimeWindow, tumbling
 from tidemark.models.wire import Mode, Report
 from tidemark.spark_jobs import adaptive_watermark, flush
-from tidemark.spark_jobs.live.channel import ControlChannel
+from tidemark.spark_jobs.live.control_source import ControlAnswers
 from tidemark.spark_jobs.live.orders import Orders
 from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
 from tidemark.spark_jobs.local_disk import LOCAL_DISK
@@ -207,47 +205,35 @@ def write_trace(path: Path, rows: Iterable[tuple[int, int, str]]) -> None:
     pq.write_table(pa.table(columns), path)
 
 
-# -- a channel that fails ------------------------------------------------------------------------------------------
+# -- answers that fail ---------------------------------------------------------------------------------------------
 
 
-class FaultyChannel(ControlChannel):
-    """The driver's channel, which can be made to fall silent.
+class FaultyAnswers(ControlAnswers):
+    """What control sources ask, which can be made to fail or to fall silent.
 
     Args:
-        answer: as of ``ControlChannel``.
+        answer: as of ``ControlAnswers``.
     """
 
-    def __init__(self, answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> None:
+    def __init__(self, answer: Callable[[str, dict[str, Any]], dict[str, Any] | None]) -> None:
         self.asked = 0
-        self._silent = False
+        self._dead = self._silent = False
         self._speak = threading.Event()
-        self._connections: list[socket.socket] = []
+        super().__init__(answer)
 
-        def faulty(stream: str, start: dict[str, Any]) -> dict[str, Any]:
-            self.asked += 1
-            if self._silent:
-                self._speak.wait()
-                return start
-            return answer(stream, start)
-
-        super().__init__(faulty)
-        accept = self._server.get_request
-
-        def remember() -> tuple[socket.socket, Any]:
-            connection, address = accept()
-            self._connections.append(connection)
-            return connection, address
-
-        self._server.get_request = remember  # type: ignore[method-assign]
-        # Who waited for an answer in vain is gone when it comes.
-        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
+    def apply(self, stream: str, start: str) -> str | None:
+        """Answer as the driver does, unless it is dead, or silent."""
+        if self._dead:
+            raise ConnectionError("dead")
+        self.asked += 1
+        if self._silent:
+            self._speak.wait()
+            return None
+        return super().apply(stream, start)
 
     def die(self) -> None:
-        """Close the socket and every connection that is still asked over."""
-        self.close()
-        for connection in self._connections:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        """Fail from now on."""
+        self._dead = True
 
     def fall_silent(self) -> None:
         """Take questions and answer none."""
@@ -257,11 +243,6 @@ class FaultyChannel(ControlChannel):
         """Answer again."""
         self._silent = False
         self._speak.set()
-
-    def close(self) -> None:
-        """Let go whoever waits, and close."""
-        self._speak.set()
-        super().close()
 
 
 # -- a driver that is killed -----------------------------------------------------------------------------------------
@@ -349,7 +330,7 @@ class Driver:
     def ask(self) -> int:
         """Plan a batch; return the watermark offered by now, in microseconds."""
         self.queries.runs_of("tap", self.offset["source"])
-        self.offset = self.queries.answer("tap", self.offset)
+        self.offset = self.queries.answer("tap", self.offset) or self.offset
         return (self.offset["watermark_ms"] or 0) * 1_000
 
     def run(self, rows: Iterable[Event], backlog: Mapping[str, int] | None, takes_us: int = SECOND) -> None:
@@ -395,7 +376,7 @@ def windows_of(rows: Iterable[Row], operator: TimeWindow) -> dict[int, list[int]
 __all__ = [
     "BATCH_OF_THE_KILL",
     "Driver",
-    "FaultyChannel",
+    "FaultyAnswers",
     "LiveJob",
     "Logged",
     "files",

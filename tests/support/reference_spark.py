@@ -33,19 +33,17 @@ the Kafka connector is published.
 | PySpark | what it lacks | what that means |
 | --- | --- | --- |
 | 3.5.0 | a `dropDuplicatesWithinWatermark` after which the event time may be dropped | Spark fails the query |
-| 3.5 | streaming sources in Python | no Live: the policy rejects it for want of a ceiling (`LiveWithoutCeiling`) |
 | 3.5 | observed metrics in batches without rows | nothing: such a batch is reported from its progress |
 | 3.5, 4.0 | `approx_top_k_accumulate` | where rows are observed, keys are counted by `histogram_numeric`, see below |
-| 4.0, 4.1 | sources in Python with `trigger(availableNow=True)` | with a ceiling such a query reads all in one batch |
 | before 4.2 | read limits of sources in Python | no trace source, and so no demo and no example on a trace |
 | before 4.0 | listeners in a client of Spark Connect | `adaptive_watermark` is rejected there |
 | before 4.3 | stateful operators in real-time mode | Spark fails such a query; the rows of others are counted |
-| all | sources in Python in real-time mode | no Live in it, see below |
+| all | more than a few kinds of source in real-time mode | no Live in it, see below |
 
-`histogram_numeric` takes numbers alone, and so does the row counter there. Partitions with names are counted as one,
-and the log says so: give a column of type int. A key has 53 bits and not 63, so that with granules of 1 ms partitions
-are numbered up to 254 (up to 510 with a declared operator), with 100 ms up to 32,766 (65,534), and others are counted
-as `other`; times before 1828 and after 2112 are not counted by granule.
+`histogram_numeric` takes numbers alone. Where rows are observed, and with `late=side(...)`, partitions with names are
+counted as one, and the log says so: give a column of type int. A key has 53 bits and not 63, so that with granules of
+1 ms partitions are numbered up to 254 (up to 510 with a declared operator), with 100 ms up to 32,766 (65,534), and
+others are counted as `other`; times before 1828 and after 2112 are not counted by granule.
 
 Nothing limits how many keys `histogram_numeric` holds: a batch needs about 40 bytes for each distinct pair of partition
 and granule, in the driver and in each task that has it, and its time grows with them. Limit what a batch reads
@@ -94,8 +92,8 @@ _CONNECT = (
     (
         "`Live`",
         (
-            "refused. Streaming sources in Python do run, in a process of the server (tried on 4.2.0), but that "
-            "process cannot ask the client, which decides"
+            "refused. Its control stream is a Java class in the driver, and a client of Spark Connect cannot give the "
+            "server one"
         ),
     ),
     (

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from tidemark.spark_jobs import connections, flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 
-from support.live_faults import FaultyChannel, LiveJob, Logged, files, logged_batches, steady, until
+from support.live_faults import FaultyAnswers, LiveJob, Logged, files, logged_batches, steady, until
 from support.patience import PATIENCE_S
 from support.spark_streams import write_batch
 
@@ -28,12 +28,12 @@ TRAILING_MS = 60_000
 
 
 @pytest.fixture
-def channel(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyChannel]:
-    """Return the channel of the session, in the hands of the test."""
-    channel = FaultyChannel(connections.listener_of(spark).control)
-    monkeypatch.setitem(connections._channels, spark, channel)
-    yield channel
-    channel.close()
+def answers(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyAnswers]:
+    """Return what the control sources of the session ask, in the hands of the test."""
+    answers = FaultyAnswers(connections.listener_of(spark).control)
+    monkeypatch.setitem(connections._answers, spark, answers)
+    yield answers
+    answers.speak()
 
 
 @pytest.fixture
@@ -74,17 +74,17 @@ def _rows_lost(job: LiveJob) -> int:
 
 
 @pytest.mark.soak
-def test_a_channel_that_never_answers_leaves_a_query_to_its_ceiling(
-    job: LiveJob, channel: FaultyChannel
+def test_without_any_answer_the_control_leaves_a_query_to_its_ceiling(
+    job: LiveJob, answers: FaultyAnswers
 ) -> None:
-    """Closed before the first question; a query without control is one with the bound of the ceiling."""
-    channel.die()
+    """A query without control is one with the bound of the ceiling."""
+    answers.die()
     _write(job, 0, 14)
     job.run()
     watermarks = job.watermarks_ms()
     newest_ms = max(row.event_time_us for row in steady(13)) // 1_000
 
-    assert channel.asked == 0
+    assert answers.asked == 0
     assert set(_controls(job)) == {None}
     assert watermarks == _by_spark(job)
     assert watermarks[max(watermarks)] == newest_ms - CEILING_MS
@@ -94,7 +94,7 @@ def test_a_channel_that_never_answers_leaves_a_query_to_its_ceiling(
 
 @pytest.mark.parametrize("fault", ["dies", pytest.param("falls silent", marks=pytest.mark.soak)])
 def test_when_the_control_stream_dies_the_query_goes_on_and_the_ceiling_takes_over(
-    job: LiveJob, channel: FaultyChannel, fault: str
+    job: LiveJob, answers: FaultyAnswers, fault: str
 ) -> None:
     """Nothing raises, nothing goes back, and after one batch the watermark is what the ceiling allows."""
     query = job.start()
@@ -102,11 +102,11 @@ def test_when_the_control_stream_dies_the_query_goes_on_and_the_ceiling_takes_ov
         _write(job, 0, 8)
         query.processAllAvailable()
         if fault == "dies":
-            channel.die()
+            answers.die()
         else:
-            channel.fall_silent()
+            answers.fall_silent()
         said = _controls(job)[-1]
-        asked = channel.asked
+        asked = answers.asked
         _write(job, 8, 18)
         query.processAllAvailable()
 
@@ -119,7 +119,7 @@ def test_when_the_control_stream_dies_the_query_goes_on_and_the_ceiling_takes_ov
         assert Logged.read(job.checkpoint, last).watermark_ms == newest_ms - CEILING_MS > said
 
         if fault == "falls silent":
-            channel.speak()
+            answers.speak()
             _write(job, 18, 22)
             query.processAllAvailable()
             slowest_ms = newest_ms + 40_000 - TRAILING_MS
@@ -146,7 +146,7 @@ class _Slow(StreamingQueryListener):
 
 @pytest.mark.soak
 def test_when_the_control_speaks_again_before_spark_has_reported_the_silence_no_batch_is_left_out(
-    job: LiveJob, channel: FaultyChannel, spark: SparkSession
+    job: LiveJob, answers: FaultyAnswers, spark: SparkSession
 ) -> None:
     slow = _Slow()
     spark.streams.addListener(slow)
@@ -154,10 +154,10 @@ def test_when_the_control_speaks_again_before_spark_has_reported_the_silence_no_
     try:
         _write(job, 0, 4)
         query.processAllAvailable()
-        channel.fall_silent()
+        answers.fall_silent()
         _write(job, 4, 10)
         query.processAllAvailable()
-        channel.speak()
+        answers.speak()
         _write(job, 10, 14)
         query.processAllAvailable()
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from tidemark.spark_jobs import connections, flush
 
 from support.live_faults import (
     Driver,
-    FaultyChannel,
+    FaultyAnswers,
     LiveJob,
     Logged,
     logged_batches,
@@ -37,18 +37,17 @@ START_US = EPOCH_US + 3_600 * SECOND
 
 
 @pytest.fixture
-def channel(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyChannel]:
-    """Return the channel of the session, which counts the triggers: at each one it is asked."""
-    channel = FaultyChannel(connections.listener_of(spark).control)
-    monkeypatch.setitem(connections._channels, spark, channel)
-    yield channel
-    channel.close()
+def answers(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> FaultyAnswers:
+    """Return what the session's control sources ask, which counts the triggers: at each one it is asked."""
+    answers = FaultyAnswers(connections.listener_of(spark).control)
+    monkeypatch.setitem(connections._answers, spark, answers)
+    return answers
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_when_no_more_rows_come_the_last_windows_close_within_a_few_batches_and_then_no_batch_is_run(
-    spark: SparkSession, tmp_path: Path, channel: FaultyChannel, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, answers: FaultyAnswers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Spark itself leaves them open for ever, and a control that ran after the clock would run batches for ever."""
     window_s, bound_s, ceiling_s, slots = 2, 1, 5, 10
@@ -76,10 +75,10 @@ def test_when_no_more_rows_come_the_last_windows_close_within_a_few_batches_and_
 
         until(lambda: control_us() >= last_end_us + ceiling_s * SECOND, query)
         # The offer that was the last, and the batch without rows that it brings.
-        asked = channel.asked
-        until(lambda: channel.asked >= asked + 4, query)
-        asked, batches = channel.asked, logged_batches(job.checkpoint)[-1]
-        until(lambda: channel.asked >= asked + 10, query)
+        asked = answers.asked
+        until(lambda: answers.asked >= asked + 4, query)
+        asked, batches = answers.asked, logged_batches(job.checkpoint)[-1]
+        until(lambda: answers.asked >= asked + 10, query)
         stands = logged_batches(job.checkpoint)[-1]
     finally:
         query.stop()

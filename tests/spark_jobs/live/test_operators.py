@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tidemark.models.duration import parse_duration
-from tidemark.spark_jobs.this_spark import why_no_live
 
 from support.live_comparisons import (
     OF_DISTINCT,
@@ -59,7 +58,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-LIVE = pytest.mark.skipif(why_no_live() is not None, reason="this PySpark has no streaming sources in Python")
 BOUND = "3 seconds"
 FILES = 6
 SHORT = {"tumbling, append", "transformWithState, timers"}
@@ -140,7 +138,6 @@ def _groups(seed: str, streams: Sequence[Batches]) -> tuple[list[Group], list[Gr
 
 
 # What is proven of an operator in one mode says nearly all of it in another: each runs here or over restarts at least.
-@LIVE
 @pytest.mark.parametrize("name", with_soak(KINDS, KINDS.keys() - SHORT, FOUR))
 def test_live_moves_the_watermark_as_required_and_the_ledger_equals_the_sink(
     spark: SparkSession, tmp_path: Path, table: dict[str, LiveCompared], name: str
@@ -207,7 +204,6 @@ def _rows(batch: int, *rows: tuple[int, float]) -> list[Row]:
     ]
 
 
-@LIVE
 @pytest.mark.versions
 def test_what_was_open_at_a_restart_closes_as_soon_as_without_one(
     spark: SparkSession, tmp_path: Path

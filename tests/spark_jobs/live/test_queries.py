@@ -32,7 +32,7 @@ class Query:
         """Plan a batch and run it under a watermark, that of its offset unless given; return what is reported."""
         before_ms = self.offset["watermark_ms"] or 0
         self.queries.runs_of("tap", self.offset["source"])
-        self.offset = self.queries.answer("tap", self.offset)
+        self.offset = self.queries.answer("tap", self.offset) or self.offset
         report = report_of(
             [("p", time_us)],
             tumbling("10 s"),

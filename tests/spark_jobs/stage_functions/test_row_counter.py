@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,9 +18,9 @@ from pyspark.sql import functions as F
 
 from tidemark.models.granules import Granules
 from tidemark.models.operators import Closed, tumbling
-from tidemark.spark_jobs import adaptive_watermark, flush
+from tidemark.spark_jobs import adaptive_watermark, flush, java_classes
 from tidemark.spark_jobs.key_counts import key_counter
-from tidemark.spark_jobs.stage_functions import counting, java_classes
+from tidemark.spark_jobs.stage_functions import counting
 from tidemark.spark_jobs.stage_functions.counting import classes_for, with_tap
 from tidemark.spark_jobs.tap import TAP_KEY, Tap, TapCounts
 
@@ -74,6 +75,23 @@ def test_it_counts_what_observe_counts(
         decode = partial(_decoded, tap, clock_us)
 
         assert decode(counted_in_stage(rows, tap)) == decode(tap.count(rows))
+
+
+@pytest.mark.versions
+def test_it_counts_partitions_by_their_names(spark: SparkSession) -> None:
+    rows = _rows(spark).filter("abs(unix_micros(ts)) < shiftleft(1L, 60)")
+    tap = Tap("ts", "name", 1_000_000, "left", counter=key_counter())
+    counts = tap.decode(counted_in_stage(rows, tap), Granules(1_000_000, "left"))
+    granule = F.expr("unix_micros(ts) div 1000000")
+    true: Counter[tuple[str, int]] = Counter()
+    for row in rows.groupBy("name", granule.alias("granule")).count().collect():
+        true[row["name"] or "", row["granule"]] += row["count"]
+
+    assert {
+        (part.partition, second): count
+        for part in counts.by_granule.by_partition()
+        for second, count in zip(part.granules, part.counts, strict=True)
+    } == true
 
 
 @pytest.mark.versions

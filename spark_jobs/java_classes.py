@@ -22,8 +22,13 @@ from tidemark.spark_jobs.gateway import SparkContext
 from tidemark.spark_jobs.private_names import COMPILER, find
 
 _PACKAGE = "tidemark"
-_SOURCES = ("RowCounter", "BatchCounts", "SetBack")
-"""In the order in which they need each other."""
+_SOURCES = (
+    ("tidemark.spark_jobs.stage_functions", "RowCounter"),
+    ("tidemark.spark_jobs.stage_functions", "BatchCounts"),
+    ("tidemark.spark_jobs.stage_functions", "SetBack"),
+    ("tidemark.spark_jobs.live", "ControlSource"),
+)
+"""Folders and names, in the order in which they need each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +82,10 @@ def load_classes(context: SparkContext) -> JavaClasses | None:
     spark_loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     loader = spark_loader
     compiled: dict[str, bytes] = {}
-    for name in _SOURCES:
+    for folder, name in _SOURCES:
         one = compiler()
         one.setParentClassLoader(loader)
-        one.cook(files(__package__).joinpath(f"{name}.java").read_text(encoding="utf-8"))
+        one.cook(files(folder).joinpath(f"{name}.java").read_text(encoding="utf-8"))
         loader, codes = one.getClassLoader(), one.getBytecodes()
         compiled |= {str(each): bytes(codes.get(each)) for each in codes.keySet().toArray()}
     jar = _jar(compiled)
@@ -108,7 +113,7 @@ def java_array(kind: str, values: Any) -> Any:
 def _jar(classes: dict[str, bytes]) -> Path:
     folder = tempfile.mkdtemp(prefix="tidemark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors may come for it until then
-    jar = Path(folder, "tidemark-stage-functions.jar")
+    jar = Path(folder, "tidemark.jar")
     with zipfile.ZipFile(jar, "w") as archive:
         for name, code in classes.items():
             archive.writestr(name.replace(".", "/") + ".class", code)

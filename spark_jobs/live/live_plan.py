@@ -1,0 +1,68 @@
+"""A stream with a ceiling: its tap and its control stream, and in Live what its policy needs to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+
+from tidemark.spark_jobs.binding import Binding
+from tidemark.spark_jobs.connections import answers_of
+from tidemark.spark_jobs.java_classes import JavaClasses
+from tidemark.spark_jobs.listener import TidemarkListener
+from tidemark.spark_jobs.live.future_rows import FutureRowRule
+from tidemark.spark_jobs.live.orders import Orders
+from tidemark.spark_jobs.live.queries import LiveStream
+from tidemark.spark_jobs.live.steering import steered
+from tidemark.spark_jobs.stage_functions.counting import with_tap
+
+
+@dataclass(frozen=True, slots=True)
+class LivePlan:
+    """The plan with a control stream: it moves in Live, and is silent in every other mode."""
+
+    ceiling_ms: int
+    idle_timeout_us: int | None
+    future: FutureRowRule
+    orders: Orders
+    classes: JavaClasses
+    """What makes the control stream."""
+    tap_classes: JavaClasses | None
+    """The functions that Spark compiles into a stage; None where rows are observed."""
+
+    def plan(self, df: DataFrame, metric: str, listener: TidemarkListener, binding: Binding) -> DataFrame:
+        """Return ``df`` with tap, ceiling and control stream."""
+        answers = answers_of(df.sparkSession)
+        if binding.mode != "Live":
+            tapped, counts = with_tap(df, binding.tap, metric, self.tap_classes)
+            listener.bind(metric, replace(binding, stage_counts=counts))
+            return steered(
+                tapped,
+                binding.tap.event_time,
+                binding.bound_ms,
+                metric,
+                classes=self.classes,
+                answers=answers,
+            )
+        future = self.future
+        tap = future.counted_by(binding.tap)
+        tapped, counts = with_tap(future.mark(df), tap, metric, self.tap_classes)
+        listener.bind(metric, replace(binding, tap=tap, orders=self.orders, stage_counts=counts))
+        listener.live.add(
+            metric,
+            LiveStream(
+                name=binding.stream,
+                ceiling_us=self.ceiling_ms * 1_000,
+                idle_timeout_us=self.idle_timeout_us,
+                orders=self.orders,
+            ),
+        )
+        return steered(
+            tapped,
+            tap.event_time,
+            self.ceiling_ms,
+            metric,
+            classes=self.classes,
+            answers=answers,
+            set_back=lambda marked: future.set_back(marked, tap.granule_us, tap.cut, self.tap_classes),
+        )
