@@ -14,7 +14,6 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 import java.util.function.BiFunction;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -131,6 +130,7 @@ public final class ControlSource implements TableProvider {
 
     /** Asks the driver for the watermark whenever Spark plans a batch. Never stalls, and never ends a query. */
     private static final class ControlStream implements MicroBatchStream, SupportsTriggerAvailableNow, ThreadFactory {
+        /** How long a batch waits for an answer: at first, and after a question that got none. */
         private static final long PATIENCE_MS = 2000L, IMPATIENCE_MS = 50L;
         private static final Logger LOG = LoggerFactory.getLogger("tidemark.spark");
 
@@ -138,8 +138,8 @@ public final class ControlSource implements TableProvider {
         private final BiFunction answer;
         private final ExecutorService thread = Executors.newSingleThreadExecutor(this);
         private long patience = PATIENCE_MS;
-        /** A question that has no answer yet. */
-        private Future open;
+        /** The last question. */
+        private Future asked;
 
         ControlStream(String stream, BiFunction answer) {
             this.stream = stream;
@@ -178,18 +178,18 @@ public final class ControlSource implements TableProvider {
 
         private String ask(final String start) {
             try {
-                if (this.open != null && !this.open.isDone()) {
-                    // Nobody is asked twice at once; the late answer is to another question.
-                    this.open.get(this.patience, TimeUnit.MILLISECONDS);
+                if (this.asked != null && !this.asked.isDone()) {
+                    // The driver is asked one question at a time, and a late answer is none to the next one.
+                    this.asked.get(this.patience, TimeUnit.MILLISECONDS);
                 }
                 final BiFunction answer = this.answer;
                 final String stream = this.stream;
-                this.open = this.thread.submit(new Callable() {
+                this.asked = this.thread.submit(new Callable() {
                     public Object call() {
                         return answer.apply(stream, start);
                     }
                 });
-                String end = (String) this.open.get(this.patience, TimeUnit.MILLISECONDS);
+                String end = (String) this.asked.get(this.patience, TimeUnit.MILLISECONDS);
                 this.patience = PATIENCE_MS;
                 return end;
             } catch (InterruptedException error) {
