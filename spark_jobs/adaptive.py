@@ -13,13 +13,12 @@ new checkpoint:
 
 from __future__ import annotations
 
-import functools
 import itertools
 import logging
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from shlex import quote
 from textwrap import shorten
 from typing import get_args
@@ -348,7 +347,7 @@ def _announce(settings: JobSettings, chosen: ChosenBound, mode: Mode, ceiling: s
         _say_next(settings.job, settings.controller_url)
 
 
-@functools.cache
+@cache
 def _say_next(job: str, url: str) -> None:
     """Say it once in a process: a job has several streams, and may start its query again."""
     _print_or_log(f"tidemark: next: tidemark doctor {quote(job)} --url {quote(url)}")
