@@ -132,8 +132,12 @@ SPENT_WHEN_OVERDRAWN = 0.3
 Measured: nothing at all (the rule that loses the fewest rows) waits several times as long for a handful of rows.
 """
 
-BUDGET_DEVIATIONS = 0.3
-"""Margin of the budget in standard deviations of independent losses. Measured: more costs latency at 99.9 %."""
+BUDGET_DEVIATIONS = 0.45
+"""Margin of the budget in standard deviations of independent losses.
+
+Measured: with 0.3 one of 115 streams missed 99.9 % by 3 rows in 1.4 million; 0.45 costs no more latency than 0.3, and
+0.6 up to 4 %.
+"""
 
 CLUMP_SHARE = 0.3
 """Share of a rule's largest clump of losses that must still be free in the budget.

@@ -227,4 +227,4 @@ def test_a_rollout_that_somebody_else_has_ended_gives_a_message(watched: Watched
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Why").fill("too late")
     dialog.get_by_role("button", name="Approve", exact=True).click()
-    expect(dialog.get_by_role("alert")).to_contain_text("Discarded")
+    expect(dialog.get_by_role("alert")).to_contain_text("is discarded, so it cannot be approved")
