@@ -4,9 +4,10 @@ Their places differ between versions. ``find`` takes the one that this Spark has
 once and goes on without. A test asks each version of Spark for all of them, with their members, and
 ``docs/reference/spark.md`` lists them.
 
-From Python they are reached by ``SparkContext._jvm``, ``SparkSession._jsparkSession``, ``DataFrame._jdf`` and
-``StreamingQuery._jsq``. Nodes and expressions of plans are asked by name (``columns``, ``query_plan``, ``coupling``,
-``joins.reader``), and one that cannot be read is a plan that is not recognised.
+From Python they are reached by ``SparkContext._jvm``, ``SparkSession._jsparkSession``, ``DataFrame._jdf``,
+``DataStreamReader._jreader`` and ``StreamingQuery._jsq``. Nodes and expressions of plans are asked by name
+(``columns``, ``query_plan``, ``coupling``, ``joins.reader``), and one that cannot be read is a plan that is not
+recognised.
 """
 
 from __future__ import annotations

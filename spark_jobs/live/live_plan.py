@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyspark.sql import DataFrame
 
@@ -32,18 +33,11 @@ class LivePlan:
 
     def plan(self, df: DataFrame, metric: str, listener: TidemarkListener, binding: Binding) -> DataFrame:
         """Return ``df`` with tap, ceiling and control stream."""
-        answers = answers_of(df.sparkSession)
+        steer = partial(steered, classes=self.classes, answers=answers_of(df.sparkSession))
         if binding.mode != "Live":
             tapped, counts = with_tap(df, binding.tap, metric, self.tap_classes)
             listener.bind(metric, replace(binding, stage_counts=counts))
-            return steered(
-                tapped,
-                binding.tap.event_time,
-                binding.bound_ms,
-                metric,
-                classes=self.classes,
-                answers=answers,
-            )
+            return steer(tapped, binding.tap.event_time, binding.bound_ms, metric)
         future = self.future
         tap = future.counted_by(binding.tap)
         tapped, counts = with_tap(future.mark(df), tap, metric, self.tap_classes)
@@ -57,12 +51,10 @@ class LivePlan:
                 orders=self.orders,
             ),
         )
-        return steered(
+        return steer(
             tapped,
             tap.event_time,
             self.ceiling_ms,
             metric,
-            classes=self.classes,
-            answers=answers,
             set_back=lambda marked: future.set_back(marked, tap.granule_us, tap.cut, self.tap_classes),
         )

@@ -38,7 +38,7 @@ the Kafka connector is published.
 | before 4.2 | read limits of sources in Python | no trace source, and so no demo and no example on a trace |
 | before 4.0 | listeners in a client of Spark Connect | `adaptive_watermark` is rejected there |
 | before 4.3 | stateful operators in real-time mode | Spark fails such a query; the rows of others are counted |
-| all | more than a few kinds of source in real-time mode | no Live in it, see below |
+| all | control streams as sources in real-time mode | no Live in it, see below |
 
 `histogram_numeric` takes numbers alone. Where rows are observed, and with `late=side(...)`, partitions with names are
 counted as one, and the log says so: give a column of type int. A key has 53 bits and not 63, so that with granules of
