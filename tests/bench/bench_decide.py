@@ -25,9 +25,9 @@ from tidemark.controller.stream_state.views import stream_status
 from tidemark.controller.streams import fleet_routes, job_routes
 from tidemark.models.retention import Retention
 
-from support.bench_server import status_of
 from support.copied_streams import copy_stream
 from support.full_store import END_US, Filling, fill, report_of, stream_name
+from support.process_usage import status_of
 from support.steered_stream import report_under, steer
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3 * 3_600)]

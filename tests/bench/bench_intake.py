@@ -21,8 +21,9 @@ import pytest
 from tidemark.models.wire import to_json_object
 
 from support.bench_client import post_all
-from support.bench_server import busy_seconds, on_core, percentile, serving, status_of
+from support.bench_server import on_core, percentile, serving
 from support.postgres import find_postgres, running_postgres
+from support.process_usage import busy_seconds, status_of
 from support.reports import dense_report
 
 pytestmark = pytest.mark.bench

@@ -25,9 +25,10 @@ from tidemark.models.need_slots import DAY_US, HOUR_US
 from tidemark.models.retention import Retention
 from tidemark.models.skew import SkewRule
 
-from support.bench_server import busy_seconds, on_core, percentile, serving, status_of
+from support.bench_server import on_core, percentile, serving
 from support.full_store import END_US, Filling, fill, stream_name
 from support.postgres import find_postgres, running_postgres
+from support.process_usage import busy_seconds, status_of
 
 pytestmark = pytest.mark.bench
 

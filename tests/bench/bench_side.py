@@ -7,7 +7,6 @@ the query itself feels of the reading beside it. With ``revise`` windows stay op
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from pathlib import Path
@@ -19,6 +18,7 @@ from pyspark.sql import functions as F
 from tidemark.spark_jobs import adaptive_watermark, flush, revise, side, tumbling
 
 from support.patience import PATIENCE_S
+from support.process_usage import driver_busy_seconds
 from support.spark_streams import EPOCH_US, RecordingSink
 
 if TYPE_CHECKING:
@@ -63,21 +63,14 @@ def _collect(df: DataFrame, _: int) -> None:
     df.collect()
 
 
-def _cpu_seconds(jvm: int) -> float:
-    """Return the CPU time of the driver: of its JVM and of this process, without their children."""
-    fields = Path(f"/proc/{jvm}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") + time.process_time()
-
-
 def _run(spark: SparkSession, source: str, folder: Path, variant: Variant) -> tuple[float, float]:
     """Run the query once over everything; return the mean time of its later batches, in ms, and CPU seconds."""
-    jvm = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
     raw = spark.readStream.schema("key int, ts timestamp, value long").option("maxFilesPerTrigger", 1)
     revised = revise("key", grace="15 minutes") if variant == "revise" else None
     late: Revise | Side | None = revised
     if variant in {"side", "dimension"}:
         late = side(str(folder / "late"), parse=_parse, dimension="key" if variant == "dimension" else None)
-    before = _cpu_seconds(jvm)
+    before = driver_busy_seconds(spark)
     query = (
         raw.parquet(source)
         .transform(_parse)
@@ -96,7 +89,7 @@ def _run(spark: SparkSession, source: str, folder: Path, variant: Variant) -> tu
     )
     query.awaitTermination()
     assert flush(PATIENCE_S)
-    spent = _cpu_seconds(jvm) - before
+    spent = driver_busy_seconds(spark) - before
     full = [progress for progress in query.recentProgress if progress.numInputRows]
     assert len(full) == BATCHES
     return statistics.mean(progress.durationMs["triggerExecution"] for progress in full[WARM:]), spent

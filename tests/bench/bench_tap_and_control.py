@@ -1,6 +1,8 @@
 """What tap and control stream cost: a windowed count with and without them, round by round in one run.
 
 On bare Parquet, on JSON files, and on JSON from Kafka, parsed; then how many more batches sparse input has in Live.
+Time is that of the batches. CPU time is that of Spark and of Python while they ran: what else the machine does moves it
+less, and it holds what runs beside the batches.
 """
 
 from __future__ import annotations
@@ -9,26 +11,35 @@ import os
 import statistics
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQueryListener
 
 from tidemark.models.wire import Mode
 from tidemark.spark_jobs import adaptive_watermark, flush, tumbling
 
 from support.kafka import new_topic
+from support.patience import until
+from support.process_usage import driver_busy_seconds
 from support.spark_streams import EPOCH_US, RecordingSink, Row, write_batch
 from support.spark_streams import SCHEMA as ROW_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
 
     from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.bench, pytest.mark.spark, pytest.mark.timeout(1800)]
 
-ROWS = {"parquet": 4_000_000, "json": 500_000, "kafka": 300_000}
+ROWS = {"parquet": 4_000_000, "json": 500_000, "kafka": 1_000_000}
 """Rows of one batch."""
 FORMS = os.environ.get("TIDEMARK_BENCH_INPUTS", " ".join(ROWS)).split()
 """Which of these inputs are measured."""
@@ -86,9 +97,35 @@ def _stream(spark: SparkSession, form: str, source: str, broker: KafkaBroker) ->
     return records.select("partition", parsed.alias("row")).select("partition", "row.*")
 
 
-def _batch_ms(events: DataFrame, variant: str, checkpoint: Path) -> tuple[float, int]:
-    """Run the query once over everything; return the mean time of the measured batches and the rows counted."""
-    sink = RecordingSink()
+class _CpuTimes(StreamingQueryListener):
+    """The driver's CPU time after each batch with rows, in seconds."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self.seconds: list[float] = []
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None: ...  # noqa: N802 - Spark's name
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        # A control row is one input row.
+        if event.progress.numInputRows > 1:
+            self.seconds.append(driver_busy_seconds(self._spark))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None: ...  # noqa: N802 - Spark's name
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None: ...  # noqa: N802 - Spark's name
+
+
+class _Taken(NamedTuple):
+    """What a batch took, the mean of those that are measured, in milliseconds."""
+
+    time: float
+    cpu: float
+
+
+def _run(spark: SparkSession, events: DataFrame, variant: str, checkpoint: Path) -> tuple[_Taken, int]:
+    """Run the query once over everything; return what a batch took, and the rows counted."""
+    sink, cpu = RecordingSink(), _CpuTimes(spark)
     if variant == VARIANTS[0]:
         events = events.withWatermark("ts", "10 seconds")
     else:
@@ -104,53 +141,68 @@ def _batch_ms(events: DataFrame, variant: str, checkpoint: Path) -> tuple[float,
                 sink=sink,
             )
         )
-    query = (
-        events.groupBy(F.window("ts", "10 seconds"))
-        .agg(F.count("*"), F.sum("value"), F.max("note"))
-        .writeStream.format("noop")
-        .outputMode("update")
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    assert flush()
-    # A control row is one input row.
+    spark.streams.addListener(cpu)
+    try:
+        query = (
+            events.groupBy(F.window("ts", "10 seconds"))
+            .agg(F.count("*"), F.sum("value"), F.max("note"))
+            .writeStream.format("noop")
+            .outputMode("update")
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        assert flush()
+        until(lambda: len(cpu.seconds) == BATCHES, "the CPU times of all batches")
+    finally:
+        spark.streams.removeListener(cpu)
     full = [progress for progress in query.recentProgress if progress.numInputRows > 1]
-    assert len(full) == BATCHES
+    assert len(full) == len(cpu.seconds) == BATCHES
     times = [progress.durationMs["triggerExecution"] for progress in full[STARTING:-ENDING]]
-    return statistics.mean(times), sum(report.counted_rows for report in sink.reports)
+    spent_s = cpu.seconds[-ENDING - 1] - cpu.seconds[STARTING - 1]
+    taken = _Taken(statistics.mean(times), spent_s * 1000 / len(times))
+    return taken, sum(report.counted_rows for report in sink.reports)
 
 
 def test_tap_and_control_cost_little_beside_reading_the_rows(
     kafka_spark: SparkSession, kafka: KafkaBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Printed as ratios of medians; nothing is asserted on time."""
+    """Printed as medians, and as medians of the ratios within a round; nothing is asserted on time."""
     began = time.monotonic()
     lines = []
     for form in FORMS:
         rows = ROWS[form]
         source = _data(kafka_spark, tmp_path, form, kafka)
-        taken: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
+        taken: dict[str, list[_Taken]] = {variant: [] for variant in VARIANTS}
         for number in range(ROUNDS + 1):
             for variant in VARIANTS:
                 checkpoint = tmp_path / f"{form}-{VARIANTS.index(variant)}-{number}"
-                elapsed, counted = _batch_ms(_stream(kafka_spark, form, source, kafka), variant, checkpoint)
+                found, counted = _run(
+                    kafka_spark, _stream(kafka_spark, form, source, kafka), variant, checkpoint
+                )
                 assert variant == VARIANTS[0] or counted == BATCHES * rows
                 if number:  # the first round warms up
-                    taken[variant].append(elapsed)
-        plain = statistics.median(taken[VARIANTS[0]])
-        for variant in VARIANTS:
-            median = statistics.median(taken[variant])
-            lines.append(
-                f"  {form:8} {variant:26} {median:7.0f} ms ({min(taken[variant]):.0f} to {max(taken[variant]):.0f})"
-                f"  x {median / plain:.2f}  {(median - plain) * 1_000_000 / rows:+6.0f} ns a row"
-            )
+                    taken[variant].append(found)
+        plain = taken[VARIANTS[0]]
+        lines += [f"  {form:8} {variant:26} {_beside(taken[variant], plain, rows)}" for variant in VARIANTS]
     with capsys.disabled():
         print(
             f"\nwindowed counts with tap and control, {ROUNDS} rounds side by side ({time.monotonic() - began:.0f} s)"
         )
         print("\n".join(lines))
+
+
+def _beside(taken: list[_Taken], plain: list[_Taken], rows: int) -> str:
+    """Return time and CPU time with their ratios to those of the same round, the median and the quartiles."""
+    texts = []
+    for name in _Taken._fields:
+        its = [getattr(each, name) for each in taken]
+        ratios = [mine / getattr(other, name) for mine, other in zip(its, plain, strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        texts.append(f"{name} {statistics.median(its):6.0f} ms  x {middle:.2f} ({low:.2f} to {high:.2f})")
+    more = statistics.median(mine.cpu - other.cpu for mine, other in zip(taken, plain, strict=True))
+    return "   ".join([*texts, f"{more * 1_000_000 / rows:+5.0f} ns of CPU a row"])
 
 
 def test_how_many_batches_sparse_input_has(

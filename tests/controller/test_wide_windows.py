@@ -17,9 +17,9 @@ from tidemark.controller.db.tables import ReportRow, RollupRow
 from tidemark.models.operators import TimeWindow, sliding
 from tidemark.models.wire import Report, to_json_object
 
-from support.bench_server import status_of
 from support.controller_app import STREAM, Controller
 from support.patience import until
+from support.process_usage import status_of
 from support.processes import serving
 from support.reports import dense_report
 from support.totals import totals, totals_of

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from support.patience import until_ready
 
-__all__ = ["busy_seconds", "on_core", "percentile", "serving", "status_of"]
+__all__ = ["on_core", "percentile", "serving"]
 
 
 @contextmanager
@@ -52,20 +52,6 @@ def serving(database_url: str, folder: Path) -> Iterator[tuple[str, int]]:
     finally:
         process.terminate()
         process.communicate()
-
-
-def status_of(process: int, field: str) -> int:
-    """A number of the kernel's on a process, such as VmRSS in kilobytes."""
-    for line in Path(f"/proc/{process}/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1])
-    raise KeyError(field)
-
-
-def busy_seconds(process: int) -> float:
-    """Seconds of a core that a process has used."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def percentile(values: list[float], share: float) -> float:
