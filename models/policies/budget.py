@@ -25,6 +25,7 @@ from tidemark.models.live_defaults import (
     HOLD_PRIOR_KEYS,
     HOLD_PRIOR_SHARE_OF_LATENCY,
     LOSS_HALF_LIFE_SHARE,
+    PRICE_WAIT_SPANS,
     PRICES,
     REPAY_IN_GRACE,
     REPAY_SHARE,
@@ -87,12 +88,14 @@ class RuleChooser:
     Args:
         share: share of the pairs (or windows) that may be lost.
         span_us: the stream's own unit of time in microseconds.
+        span_triggers: the same in triggers.
     """
 
-    def __init__(self, share: float, span_us: int) -> None:
+    def __init__(self, share: float, span_us: int, span_triggers: float) -> None:
         rules = FAMILIES * len(PRICES)
         self._share = share
         self._span_us = span_us
+        self._price_wait = PRICE_WAIT_SPANS * span_triggers
         self._price = np.tile(np.array(PRICES), FAMILIES)
         self._seen = np.zeros(rules)
         self._mass = 0.0
@@ -171,10 +174,11 @@ class RuleChooser:
 
     def _best_of_each_price(self, account: Account, waited: Float64s) -> NDArray[np.intp]:
         """Return the rule of the family with the lowest cost, for each price, shape (prices,)."""
-        worth = 1 / (self._price * self._share * account.mass_a_key)
+        worth = self._price_wait / (self._price * self._share * account.mass_a_key)
         # Without the hold one stall may take the whole budget before any stall has shown it: hence a prior.
         prior = np.minimum(
-            worth * self._prior_keys * account.mass_a_key, HOLD_PRIOR_SHARE_OF_LATENCY * waited + 1
+            worth * self._prior_keys * account.mass_a_key,
+            HOLD_PRIOR_SHARE_OF_LATENCY * waited + self._price_wait,
         )
         lost = account.lost_by_rule + account.at_stake_by_rule
         cost = waited + worth * lost + np.where(self._prior_keys > 0, prior, 0)

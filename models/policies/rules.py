@@ -3,8 +3,8 @@
 The tap counts before rows are dropped, so the losses of every rule are known, whichever is followed.
 A rule has a *price*, a *memory* and a *hold*:
 
-* the price says how many rows a wait of one trigger must save to be worth it, as a multiple of the error budget of
-  one key. One price for all times spends the budget where it buys most latency (equal marginal cost);
+* the price says how many rows a wait of a tenth of a span must save to be worth it, as a multiple of the error budget
+  of one key. One price for all times spends the budget where it buys most latency (equal marginal cost);
 * the memory is the half-life of the straggler counts from which the rule predicts what a wait would save: it closes
   keys at the age where price and stragglers balance;
 * with the hold it also waits for rows that are missing (``missing``), at most as long as they are worth at its price
@@ -30,6 +30,7 @@ from tidemark.models.live_defaults import (
     LONGEST_HOLD_SPANS_AFTER_STOP,
     MEMORIES,
     MISSED_FROM_AGE,
+    PRICE_WAIT_SPANS,
     PRICES,
     RECENT_TRIGGERS,
 )
@@ -61,7 +62,7 @@ class Outlook:
     """What one rule predicts and does, for the reasons chain. Ages in triggers."""
 
     price: float
-    """Rows that a wait of one trigger must save, as a multiple of a key's error budget."""
+    """Rows that a wait of ``PRICE_WAIT_SPANS`` must save, as a multiple of a key's error budget."""
     memory: float
     """Half-life of its memory, in triggers."""
     holds: bool
@@ -92,6 +93,7 @@ class RuleSet:
     ) -> None:
         self._trigger_us = trigger_us
         self._span = span_triggers
+        self._price_wait = PRICE_WAIT_SPANS * span_triggers
         self._young = triggers_before_any_close(span_triggers, budget_share)
         self._keys_per_trigger = keys_per_trigger
         self._budget_share = budget_share
@@ -237,7 +239,7 @@ class RuleSet:
             longest_hold: for how many triggers missing rows are waited for at most.
         """
         rows_a_key = self.rows_a_key(elapsed)
-        worth = 1 / (self.price * self._budget_share * rows_a_key)  # triggers a row
+        worth = self._price_wait / (self.price * self._budget_share * rows_a_key)  # triggers a row
         # After the last straggler waiting only costs, so the ages beyond need not be looked at.
         beyond = self._stragglers.late()[_MEMORY_OF_FAMILY, np.minimum(_HOLD_OF_FAMILY, 1)]
         cost = worth.reshape(FAMILIES, -1, 1) * beyond[:, None, :]

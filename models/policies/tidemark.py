@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from tidemark.models.duration import format_about
-from tidemark.models.live_defaults import FUTURE_COHORTS
+from tidemark.models.live_defaults import FUTURE_COHORTS, PRICE_WAIT_SPANS
 from tidemark.models.operators import Int64s, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.policies.ages import Float64s
 from tidemark.models.policies.budget import Account, RuleChoice, RuleChooser
@@ -57,7 +57,7 @@ class Tidemark:
         self._good_windows = GoodWindows(self._rules.rules, late_share) if good_windows else None
         share = (PPM - setup.good_windows_ppm) / PPM if good_windows else late_share
         self._span_us = round(span * setup.trigger_us)
-        self._budget = RuleChooser(share, self._span_us)
+        self._budget = RuleChooser(share, self._span_us, span)
         self._began_us: int | None = None
         self._elapsed_before = 0.0
         self._at_us = 0
@@ -141,7 +141,8 @@ class Tidemark:
         key = "window" if isinstance(self._operator, TimeWindow) else "key"
         spent = f"{100 * choice.spent:.0f} % of what the target {format_target(setup.target_ppm)} allows"
         rows = outlook.price * (PPM - setup.target_ppm) / PPM * self._rules.rows_a_key(self._elapsed)
-        worth = f"waiting one trigger longer is worth {rows:.2g} rows of a {key} (price {outlook.price:g})"
+        wait = format_about(round(PRICE_WAIT_SPANS * self._span_us))
+        worth = f"waiting {wait} longer is worth {rows:.2g} rows of a {key} (price {outlook.price:g})"
         verdict = (
             "the budget allows it" if choice.within_budget else "the account is overdrawn, so little is spent"
         )

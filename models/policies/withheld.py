@@ -16,6 +16,7 @@ from tidemark.models.policies.ages import WIDE, Float64s, bucket_of
 from tidemark.models.policies.profiles import Profiles
 
 _Indices = NDArray[np.intp]
+_Shares = NDArray[np.float32]
 _SPARE_ROWS = 16
 
 
@@ -53,7 +54,7 @@ class Withheld:
         """Share delivered up to each place of the profiles, shape (silent, places)."""
         self._first = 0
         """First cohort whose shares are kept: of those before it nothing is withheld."""
-        self._share = np.empty((0, 0))
+        self._share: _Shares = np.empty((0, 0), np.float32)
         """Share withheld of each cohort from the first on, with room behind them, shape (room, silent)."""
         self._before = np.empty((0, 0), np.int16)
         """Place of each of these cohorts when each partition fell silent, shape (room, silent)."""
@@ -70,7 +71,7 @@ class Withheld:
         profiles: Profiles,
         start_us: Int64s,
         bucket: _Indices,
-    ) -> tuple[int, Float64s]:
+    ) -> tuple[int, _Shares]:
         """Return the first cohort of which something is withheld, and the shares from it to the last such cohort.
 
         The shares have shape (cohorts, silent).
@@ -94,7 +95,7 @@ class Withheld:
         self._compute(moved, profiles)
         some = np.flatnonzero(self._some)
         if not len(some):
-            return 0, np.empty((0, len(silent)))
+            return 0, np.empty((0, len(silent)), np.float32)
         return int(some[0]), self._share[some[0] - self._first : some[-1] + 1 - self._first]
 
     def _follow_cohorts(self, start_us: Int64s, profiles: Profiles) -> None:
@@ -139,7 +140,10 @@ class Withheld:
         if len(at):
             up_to[stayed] = self._up_to[at]
         self._silent, self._since_us, self._up_to = silent, since_us, up_to
-        self._share, self._before = np.empty((0, len(silent))), np.empty((0, len(silent)), np.int16)
+        self._share, self._before = (
+            np.empty((0, len(silent)), np.float32),
+            np.empty((0, len(silent)), np.int16),
+        )
         self._move(first, 0)
         rows = len(self._start_us) - first
         self._before[:rows, new] = before[first:]
@@ -174,7 +178,7 @@ class Withheld:
         """Move the first ``used`` rows to room for all cohorts from ``first`` on, and for an eighth more of them."""
         cohorts = len(self._start_us) - first
         rows, columns, at = cohorts + cohorts // 8 + _SPARE_ROWS, self._share.shape[1], self._first - first
-        share, before = np.zeros((rows, columns)), np.zeros((rows, columns), np.int16)
+        share, before = np.zeros((rows, columns), np.float32), np.zeros((rows, columns), np.int16)
         if used:
             share[at : at + used], before[at : at + used] = self._share[:used], self._before[:used]
         self._share, self._before, self._first = share, before, first

@@ -65,7 +65,7 @@ EXAMPLES: dict[str, Example] = {
         "live": {
             "ceiling_ms": 1_800_000,
             "control_ms": 1_767_225_578_000,
-            "reason": "waiting one trigger longer is worth 41 rows of a window",
+            "reason": "waiting 1 s longer is worth 41 rows of a window",
             "behind": [],
             "idle": ["7"],
             "ceiling_used_ppm": 12_000,

@@ -63,14 +63,14 @@ def stream(
 
 def chosen(*accounts: Account, step_us: int = SPAN_US, waited: NDArray[np.float64] = WAITED) -> RuleChoice:
     """Return the last choice, of one an account."""
-    budget = RuleChooser(SHARE, SPAN_US)
+    budget = RuleChooser(SHARE, SPAN_US, 10.0)
     found = [budget.choose((1 + at) * step_us, one, waited) for at, one in enumerate(accounts)]
     return found[-1]
 
 
 def between_turns(*accounts: Account) -> int:
     """Return the price that is followed at the end while the next dearer one does not have its turn."""
-    budget = RuleChooser(SHARE, SPAN_US)
+    budget = RuleChooser(SHARE, SPAN_US, 10.0)
     found = [budget.choose((1 + at) * SPAN_US, one, WAITED).rule for at, one in enumerate(accounts)]
     return int(PRICE[found[-10:]].min())
 
@@ -196,7 +196,7 @@ def turns(spans: int, ahead: float = 0.0, pace: tuple[float, float] = (0.3, 2.6)
     Prices up to the fourth lose the first of ``pace`` of a span's budget, the others the second, which also close
     ``ahead`` keys at once when they take over. A span has one key.
     """
-    budget = RuleChooser(SHARE, SPAN_US)
+    budget = RuleChooser(SHARE, SPAN_US, 10.0)
     a_span = SHARE * A_KEY
     lost_a_span = np.where(PRICE > 3, pace[1], pace[0]) * a_span
     lost, followed = 0.0, [0]
@@ -224,7 +224,7 @@ def test_a_turn_counts_for_all_the_keys_that_it_closes_at_once(ahead: float) -> 
 
 def test_a_turn_is_not_passed_on_to_another_price_within_the_span() -> None:
     """When the price that has its turn fits by itself, the next dearer one still has none."""
-    budget = RuleChooser(SHARE, SPAN_US)
+    budget = RuleChooser(SHARE, SPAN_US, 10.0)
     a_span = SHARE * A_KEY
     pace = np.select([PRICE <= 3, PRICE == 4], [0.3, 2.6], 10.0) * a_span
     for span in range(1, 1_000):

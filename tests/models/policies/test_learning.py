@@ -25,7 +25,7 @@ def allowed_after(keys: int, share: float, mass_a_key: float) -> int:
     """Return the place of the price that the budget allows after so many keys without a loss."""
     nothing = np.zeros(FAMILIES * len(PRICES))
     account = Account(keys * mass_a_key, 0.0, nothing, nothing, mass_a_key, nothing)
-    return RuleChooser(share, SECOND).choose(SECOND, account, nothing).rule % len(PRICES)
+    return RuleChooser(share, SECOND, 10.0).choose(SECOND, account, nothing).rule % len(PRICES)
 
 
 @given(share=st.sampled_from([0.05, 0.01, 0.001, 0.0001]), mass_a_key=st.floats(0.5, 1e6))
