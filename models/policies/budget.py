@@ -25,6 +25,7 @@ from tidemark.models.live_defaults import (
     HOLD_PRIOR_KEYS,
     HOLD_PRIOR_SHARE_OF_LATENCY,
     LOSS_HALF_LIFE_SHARE,
+    PATIENT_PRICES,
     PRICE_WAIT_SPANS,
     PRICES,
     REPAY_IN_GRACE,
@@ -125,12 +126,13 @@ class RuleChooser:
         within = account.lost <= allowed
         if within or self._within_us is None:
             self._within_us = now_us
-        fits = self._fits(account, best, REPAY_SHARE, careful=True)
+        usual = best[PATIENT_PRICES:]
+        fits = self._fits(account, usual, REPAY_SHARE, careful=True)
         if not fits.any() and now_us - self._within_us < GRACE_SPANS * self._span_us:
             # A burst overdraws the account for a while; reacting during it would wait for it twice.
-            fits = self._fits(account, best, REPAY_IN_GRACE, careful=False)
+            fits = self._fits(account, usual, REPAY_IN_GRACE, careful=False)
         if fits.any():
-            rules = best[np.flatnonzero(fits)[-1] :][:2]
+            rules = usual[np.flatnonzero(fits)[-1] :][:2]
             rule, within_budget = int(rules[-1 if self._takes_turn(now_us, account, rules) else 0]), True
         else:
             rule, within_budget = self._repaying(account, best), False
@@ -189,6 +191,8 @@ class RuleChooser:
     def _repaying(self, account: Account, rules: NDArray[np.intp]) -> int:
         """Return the fastest rule that lets the account recover, else the one that loses the fewest rows."""
         pace = self._pace(account, rules)
+        if pace[PATIENT_PRICES:].min() <= self._share:
+            rules, pace = rules[PATIENT_PRICES:], pace[PATIENT_PRICES:]
         saving = np.flatnonzero(pace <= SPENT_WHEN_OVERDRAWN * self._share)
         return int(rules[saving[-1] if len(saving) else pace.argmin()])
 

@@ -30,6 +30,7 @@ from tidemark.models.live_defaults import (
     LONGEST_HOLD_SPANS_AFTER_STOP,
     MEMORIES,
     MISSED_FROM_AGE,
+    PATIENT_PRICES,
     PRICE_WAIT_SPANS,
     PRICES,
     RECENT_TRIGGERS,
@@ -104,6 +105,7 @@ class RuleSet:
         self._holds_whole = _HOLD_OF_FAMILY[self._family] == _HOLDS - 1
         self._memory = _MEMORY_OF_FAMILY[self._family]
         self.price: Float64s = np.tile(np.array(PRICES), FAMILIES)
+        self._patient = self.price < PRICES[PATIENT_PRICES]
         self._stragglers = Stragglers([span_triggers * m for m in MEMORIES], _KINDS, keys_per_trigger)
         self._decided: deque[tuple[int, Int64s]] = deque()
         self._in_force = np.full(self.rules, NO_BASE_US, np.int64)
@@ -127,6 +129,8 @@ class RuleSet:
         self._recent = np.zeros((0, RECENT_TRIGGERS), np.float32)
         self.done_us = NO_BASE_US
         """Keys up to this one are closed under every rule."""
+        self.settled_us = NO_BASE_US
+        """Keys up to this one are closed under every rule but the patient ones: nobody waits for rows they miss."""
 
     def advance(self, triggers: int, elapsed: float) -> None:
         """Let ``triggers`` pass; the stream is then ``elapsed`` triggers old."""
@@ -218,6 +222,9 @@ class RuleSet:
             return
         self._waited += (np.maximum((now_us - self.key_us) / self._trigger_us, 0) * self._has_rows) @ new
         self._closed |= new
+        settled = (self._closed | self._patient).all(axis=1)
+        if settled.any():
+            self.settled_us = max(self.settled_us, int(self.key_us[settled].max()))
         done = self._closed.all(axis=1)
         if done.any():
             self.done_us = max(self.done_us, int(self.key_us[done].max()))

@@ -228,7 +228,7 @@ class Tidemark:
         self._advance(now_us)
         in_force_us = now_us + self._delay_us
         self._rules.emit(now_us)
-        self._missing.close(now_us, self._rules.done_us - self._operator_reach_us + 1)
+        self._missing.close(now_us, self._rules.settled_us - self._operator_reach_us + 1)
         longest = self._rules.longest_hold(self._elapsed, stopped=self._missing.stopped)
         missing = self._missing_by_key(now_us, longest)
         self._rules.decide(now_us, in_force_us, missing, self._elapsed, longest)

@@ -19,6 +19,7 @@ from pyspark.sql.streaming import StreamingQueryListener
 
 from tidemark.models.wire import Mode
 from tidemark.spark_jobs import adaptive_watermark, flush, tumbling
+from tidemark.spark_jobs.tap import TAP_KEY
 
 from support.kafka import new_topic
 from support.patience import until
@@ -56,6 +57,7 @@ VARIANTS = (
     "tap and control, numbered",
     "tap, named partitions",
     "tap, operator from the plan",
+    "tap by observe, numbered",
 )
 
 
@@ -126,6 +128,7 @@ class _Taken(NamedTuple):
 def _run(spark: SparkSession, events: DataFrame, variant: str, checkpoint: Path) -> tuple[_Taken, int]:
     """Run the query once over everything; return what a batch took, and the rows counted."""
     sink, cpu = RecordingSink(), _CpuTimes(spark)
+    spark.conf.set(TAP_KEY, "observe" if variant == VARIANTS[5] else "compiled")
     if variant == VARIANTS[0]:
         events = events.withWatermark("ts", "10 seconds")
     else:
@@ -157,6 +160,7 @@ def _run(spark: SparkSession, events: DataFrame, variant: str, checkpoint: Path)
         until(lambda: len(cpu.seconds) == BATCHES, "the CPU times of all batches")
     finally:
         spark.streams.removeListener(cpu)
+        spark.conf.unset(TAP_KEY)
     full = [progress for progress in query.recentProgress if progress.numInputRows > 1]
     assert len(full) == len(cpu.seconds) == BATCHES
     times = [progress.durationMs["triggerExecution"] for progress in full[STARTING:-ENDING]]

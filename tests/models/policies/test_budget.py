@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tidemark.models.live_defaults import (
     GRACE_SPANS,
     HOLD_PRIOR_SHARE_OF_LATENCY,
+    PATIENT_PRICES,
     PRICES,
     REPAY_IN_GRACE,
     REPAY_SHARE,
@@ -25,8 +26,9 @@ from tidemark.models.policies.rules import FAMILIES, NEVER_HOLDS
 from support.examples import examples
 
 RULES = FAMILIES * len(PRICES)
-PRICE = np.arange(RULES) % len(PRICES)
-"""Place of each rule's price, the lowest first."""
+PRICE = np.arange(RULES) % len(PRICES) - PATIENT_PRICES
+"""Place of each rule's price, the lowest first; those of the patient ones are below 0."""
+DEAREST = int(PRICE.max())
 HOLDS = ~np.repeat(NEVER_HOLDS, len(PRICES))
 NOTHING: NDArray[np.float64] = np.zeros(RULES)
 SHARE = 0.01
@@ -34,7 +36,7 @@ SPAN_US = 10_000_000
 MASS = 1e8
 """Rows, so many that margins for chance are nothing beside the budget."""
 A_KEY = 1e3
-WAITED: NDArray[np.float64] = 1e6 / (1 + PRICE)
+WAITED: NDArray[np.float64] = 1e6 / (1 + PATIENT_PRICES + PRICE)
 """A dearer wait is a shorter one."""
 
 
@@ -75,7 +77,7 @@ def between_turns(*accounts: Account) -> int:
     return int(PRICE[found[-10:]].min())
 
 
-RISING: NDArray[np.float64] = (0.25 * (1 + PRICE)).astype(np.float64)
+RISING: NDArray[np.float64] = 0.25 * np.maximum(1.0 + PRICE, 0)
 """Of the budget, what each rule has lost: all of it with the fourth price."""
 
 
@@ -140,7 +142,7 @@ def test_the_worse_of_ever_and_lately_counts() -> None:
         return np.where(PRICE >= 4, 0.6 * 0.2 + 0.4 * 3, 0.2)
 
     assert between_turns(*stream(0.6, changing)) == 3
-    assert between_turns(*stream(0.6, even)) == len(PRICES) - 1
+    assert between_turns(*stream(0.6, even)) == DEAREST
 
 
 def test_a_rule_that_lost_much_long_ago_is_not_believed_to_lose_little() -> None:
@@ -161,7 +163,7 @@ def test_what_comes_in_clumps_needs_room_for_one() -> None:
     def clumped(span: int) -> NDArray[np.float64]:
         return np.where(PRICE >= 4, 0.85 * 200 if span == 160 else 0, 0.2)
 
-    assert PRICE[chosen(*stream(0.9, even)).rule] == len(PRICES) - 1
+    assert PRICE[chosen(*stream(0.9, even)).rule] == DEAREST
     assert PRICE[chosen(*stream(0.9, clumped)).rule] == 3
 
 
@@ -176,7 +178,7 @@ def test_at_first_a_price_is_believed_to_spend_as_it_says() -> None:
     """Nobody has lost anything after two keys, which says nothing: only prices far below the budget are followed."""
     young = Account(2 * A_KEY, 0, NOTHING, NOTHING, A_KEY, NOTHING)
     old = replace(young, mass=1_000 * A_KEY)
-    price = [PRICES[PRICE[chosen(one).rule]] for one in (young, old)]
+    price = [PRICES[chosen(one).rule % len(PRICES)] for one in (young, old)]
     assert price[0] < 1
     assert price[1] == PRICES[-1]
 
@@ -185,6 +187,22 @@ def test_before_anything_came_a_rule_is_still_chosen() -> None:
     choice = chosen(Account(0, 0, NOTHING, NOTHING, 1e-9, NOTHING), waited=NOTHING)
     assert 0 <= choice.rule < RULES
     assert choice.spent == 0
+
+
+# -- patient prices ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("others_lose", "patient"), [(0.9, False), (1.1, True)])
+def test_patient_prices_are_followed_only_while_all_others_lose_more_than_the_budget(
+    others_lose: float, patient: bool
+) -> None:
+    choice = chosen(*stream(1.5, lambda _: np.where(PRICE < 0, 0.1, others_lose)))
+    assert not choice.within_budget
+    assert (PRICE[choice.rule] < 0) == patient
+
+
+def test_a_patient_price_is_not_followed_because_the_others_are_unknown_yet() -> None:
+    assert PRICE[chosen(account(0.0, NOTHING, mass=A_KEY)).rule] >= 0
 
 
 # -- turns ---------------------------------------------------------------------------------------------------
@@ -204,7 +222,8 @@ def turns(spans: int, ahead: float = 0.0, pace: tuple[float, float] = (0.3, 2.6)
         beyond = np.where((PRICE > 3) & (followed[-1] <= 3), ahead, 0.0)
         now = Account(span * A_KEY, lost, span * lost_a_span, NOTHING, A_KEY, beyond)
         followed.append(int(PRICE[budget.choose(span * SPAN_US, now, WAITED).rule]))
-        lost += lost_a_span[followed[-1]] * (1 + beyond[followed[-1]])
+        rule = PATIENT_PRICES + followed[-1]
+        lost += lost_a_span[rule] * (1 + beyond[rule])
     return followed, lost / (spans * a_span)
 
 

@@ -197,6 +197,30 @@ def test_the_age_at_which_a_cheap_wait_closes_admits_the_rows_it_waits_for(lag: 
     assert (recent[patient] == 0).all(), f"closes at age {driven.rules._age[patient].max():.1f}"
 
 
+def test_what_a_wait_is_worth_does_not_depend_on_how_often_batches_run() -> None:
+    """The same rows in windows of 10 s, with triggers of 1 s and of 200 ms: each rule closes at about the same age."""
+    dice = np.random.default_rng(7)
+    closes_s = []
+    for triggers_a_second in (1, 5):
+        trigger_us = SECOND // triggers_a_second
+        span = SPAN * triggers_a_second
+        rules = RuleSet(trigger_us, 1 / span, span, BUDGET)
+        for second in range(1, 2_001):
+            now = second * SECOND + OFFSET_US
+            rules.advance(triggers_a_second, second * triggers_a_second)
+            late_s = dice.pareto(1.2, 200)
+            keys, counts = np.unique((second - late_s) // SPAN + 1, return_counts=True)
+            rules.add(now, (keys * SPAN).astype(np.int64) * SECOND, counts)
+            rules.emit(now)
+            nothing = np.zeros(len(rules.key_us))
+            rules.decide(now, now + DELAY_US, nothing, second * triggers_a_second, 0.0)
+        ages = [rules.outlook(rule).age / triggers_a_second for rule in range(rules.rules)]
+        closes_s.append(np.array(ages)[rules._memory == len(MEMORIES) - 1])
+    slow, fast = closes_s
+    assert slow.max() > 4 * np.median(slow), "rules that all close alike would prove little"
+    assert np.abs(fast - slow).max() <= 1 + 0.1 * slow.max()
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_without_missing_rows_the_hold_changes_nothing(seed: int) -> None:
     marks = random_stream(seed, missing=False).rules.watermark_us.reshape(len(MEMORIES), -1, len(PRICES))
