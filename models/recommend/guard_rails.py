@@ -31,11 +31,14 @@ def unknown_rows(inputs: Inputs, bound_ms: int) -> DecisionStep:
     evidence, unknown = inputs.evidence, inputs.evidence.unknown_rows
     tolerated = UNKNOWN_SHARE_OF_BUDGET_PPM * (PPM - inputs.slo.target_ppm) * (evidence.rows + unknown)
     if unknown * PPM * PPM <= tolerated and not evidence.missing_batches:
-        reason = f"{plural(unknown, 'row')} of unknown need, too few to matter"
+        reason = "the need of every row is known"
+        if unknown:
+            reason = f"{plural(unknown, 'row')} of unknown need, too few to matter"
         return DecisionStep(StepKind.UNKNOWN_ROWS, bound_ms, reason)
-    missing = plural(evidence.missing_batches, "batch", "batches")
-    reason = f"{plural(unknown, 'row')} of unknown need and {missing} never reported"
-    return not_narrowed(StepKind.UNKNOWN_ROWS, inputs, bound_ms, reason)
+    why = [f"{plural(unknown, 'row')} of unknown need"] if unknown else []
+    if evidence.missing_batches:
+        why.append(f"{plural(evidence.missing_batches, 'batch', 'batches')} never reported")
+    return not_narrowed(StepKind.UNKNOWN_ROWS, inputs, bound_ms, " and ".join(why))
 
 
 def no_data(inputs: Inputs, bound_ms: int) -> DecisionStep:

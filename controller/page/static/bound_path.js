@@ -42,6 +42,19 @@ export function pathOf(
     }));
 }
 
+/**
+ * Return what to know before a bound is approved: what has been recommended since it was proposed.
+ * @param {Pick<StreamStatus, "recommended">} status
+ * @param {Pick<RolloutAnswer, "state" | "to_bound_ms">} rollout
+ * @returns {string} Empty when the bound that waits is still the one that is recommended.
+ */
+export function sinceProposed({ recommended }, { state, to_bound_ms: proposed }) {
+    if (state !== "AwaitingApproval" || !recommended || recommended.bound_ms === proposed) return "";
+    return recommended.bound_ms === null
+        ? "By now no bound is recommended."
+        : `By now ${bound(recommended.bound_ms)} is recommended.`;
+}
+
 /** @param {number | null | undefined} ms */
 function boundText(ms) {
     return ms === null || ms === undefined ? "–" : bound(ms);

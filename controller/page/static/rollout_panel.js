@@ -1,7 +1,7 @@
 // The bound on its way to the job: its steps, the newest rollout with what may be done about it, and those before it.
 
 import { rolloutButtons } from "./actions.js";
-import { pathOf } from "./bound_path.js";
+import { pathOf, sinceProposed } from "./bound_path.js";
 import { Card } from "./card.js";
 import { badge, el, figures, put } from "./dom.js";
 import { bound, duration, moment, share, shares } from "./format.js";
@@ -38,14 +38,15 @@ export class RolloutPanel {
     show({ rollouts: [newest, ...older] }, status) {
         this.#card.loaded();
         const steps = pathOf(status, newest);
-        const drawn = JSON.stringify([newest, older, steps, this.#shell.caller.whyNot]);
+        const since = newest ? sinceProposed(status, newest) : "";
+        const drawn = JSON.stringify([newest, older, steps, since, this.#shell.caller.whyNot]);
         if (drawn === this.#drawn) return;
         this.#drawn = drawn;
         put(
             this.#card.body,
             stepper(steps),
             newest
-                ? this.#newest(newest)
+                ? this.#newest(newest, since)
                 : el("p", {
                       class: "empty small",
                       text: "No rollout yet: a bound is rolled out when it differs from the one in use, and never in mode Off.",
@@ -59,8 +60,11 @@ export class RolloutPanel {
         );
     }
 
-    /** @param {RolloutAnswer} rollout */
-    #newest(rollout) {
+    /**
+     * @param {RolloutAnswer} rollout
+     * @param {string} since What has been recommended since it was proposed.
+     */
+    #newest(rollout, since) {
         const { kind, name } = rolloutState(rollout.state);
         const { approved, held_by: heldBy } = rollout;
         const buttons = rolloutButtons(this.#path, rollout, this.#shell);
@@ -84,7 +88,7 @@ export class RolloutPanel {
                     !(heldBy === "Approval" && rollout.state === "AwaitingApproval") &&
                     badge("pause", gate(heldBy)),
             ),
-            !waits && el("p", { text: sentence(rollout.reason) }),
+            !waits && el("p", { text: `${sentence(rollout.reason)} ${since}` }),
             el("p", { class: "hint", text: `${predictionText(rollout)} ${judgedText(rollout)}` }),
             approved &&
                 el("p", {

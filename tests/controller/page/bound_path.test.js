@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { pathOf } from "../../../controller/page/static/bound_path.js";
+import { pathOf, sinceProposed } from "../../../controller/page/static/bound_path.js";
 
 const STATUS = {
     recommended: { bound_ms: 11_000 },
@@ -38,4 +38,12 @@ test("a rollout on its way marks the steps behind it and the one where it is", (
     assert.deepEqual(places("Acknowledged"), ["past", "past", "here", "ahead", "ahead"]);
     assert.deepEqual(places("Verified"), ["past", "past", "past", "past", "here"]);
     assert.deepEqual(new Set(places("RolledBack")), new Set(["none"]));
+});
+
+test("a bound that waits for approval says when another one is recommended by now", () => {
+    const waiting = { state: "AwaitingApproval", to_bound_ms: 20_000 };
+    assert.equal(sinceProposed(STATUS, waiting), "By now 11 s is recommended.");
+    assert.equal(sinceProposed({ recommended: { bound_ms: null } }, waiting), "By now no bound is recommended.");
+    assert.equal(sinceProposed(STATUS, { ...waiting, to_bound_ms: 11_000 }), "");
+    assert.equal(sinceProposed(STATUS, { ...waiting, state: "Verified" }), "");
 });

@@ -83,7 +83,7 @@ def test_unknown_rows_beyond_a_tenth_of_the_budget_never_narrow() -> None:
     found = recommend(inputs(THOUSAND, unknown_rows=2, in_use_bound_ms=5_000))
     assert found.bound_ms == 5_000
     assert step(found, "unknown rows").reason == (
-        "2 rows of unknown need and 0 batches never reported: the bound in use, 5 s, is not narrowed"
+        "2 rows of unknown need: the bound in use, 5 s, is not narrowed"
     )
 
 
@@ -92,6 +92,10 @@ def test_unknown_rows_within_a_tenth_of_the_budget_are_mentioned_and_allowed() -
     found = recommend(inputs(THOUSAND, unknown_rows=1, in_use_bound_ms=5_000))
     assert found.bound_ms == 996
     assert step(found, "unknown rows").reason == "1 row of unknown need, too few to matter"
+
+
+def test_where_every_need_is_known_the_step_says_so() -> None:
+    assert step(recommend(inputs(THOUSAND)), "unknown rows").reason == "the need of every row is known"
 
 
 def test_a_lost_batch_never_narrows() -> None:
