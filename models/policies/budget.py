@@ -189,7 +189,10 @@ class RuleChooser:
         return best
 
     def _repaying(self, account: Account, rules: NDArray[np.intp]) -> int:
-        """Return the fastest rule that lets the account recover, else the one that loses the fewest rows."""
+        """Return the fastest rule that lets the account recover, else the one that loses the fewest rows.
+
+        A patient one is taken only where all others lose more than the budget.
+        """
         pace = self._pace(account, rules)
         if pace[PATIENT_PRICES:].min() <= self._share:
             rules, pace = rules[PATIENT_PRICES:], pace[PATIENT_PRICES:]

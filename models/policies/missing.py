@@ -170,10 +170,10 @@ class Missing:
         cohort, column, short = self._short_of_partitions(bucket, forecast)
         missing = np.bincount(cohort, short, len(bucket)).astype(np.float64)
         if len(silent):
-            first, unsent = self._withheld.shares(
+            first, shares = self._withheld.shares(
                 silent, self._last_us[silent], self._profiles, self.start_us, bucket
             )
-            unsent = unsent * forecast[silent]
+            unsent = shares * forecast[silent]
             end = first + len(unsent)
             place = np.full(len(forecast), -1)
             place[silent] = np.arange(len(silent))
