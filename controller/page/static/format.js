@@ -101,16 +101,19 @@ export function latency(answer) {
         : `at least ${duration(answer.latency_at_least_ms)}`;
 }
 
+/** After the number, on the same line. */
+export const PERCENT = "\u00a0%";
+
 /**
  * A share in parts per million as a percentage, rounded down so that 100 % is all. More digits near 100 %.
  * @param {number | null | undefined} ppm
  */
 export function share(ppm) {
     if (ppm === null || ppm === undefined) return UNKNOWN;
-    if (ppm >= 1_000_000) return "100 %";
+    if (ppm >= 1_000_000) return `100${PERCENT}`;
     const places = ppm >= 999_900 ? 4 : ppm >= 999_000 ? 3 : 2;
     const scale = 10 ** places;
-    return `${(Math.floor((ppm / 10_000) * scale + 1e-9) / scale).toFixed(places)} %`;
+    return `${(Math.floor((ppm / 10_000) * scale + 1e-9) / scale).toFixed(places)}${PERCENT}`;
 }
 
 /**
@@ -120,7 +123,7 @@ export function share(ppm) {
  */
 export function shares(low, high) {
     const [from, to] = [share(low ?? high), share(high ?? low)];
-    return from === to ? from : `${from.replace(" %", "")} – ${to}`;
+    return from === to ? from : `${from.replace(PERCENT, "")} – ${to}`;
 }
 
 /**
@@ -128,7 +131,7 @@ export function shares(low, high) {
  * @param {number | null | undefined} ppm
  */
 export function target(ppm) {
-    return ppm === null || ppm === undefined ? UNKNOWN : `${trimmed(ppm / 10_000, 4)} %`;
+    return ppm === null || ppm === undefined ? UNKNOWN : `${trimmed(ppm / 10_000, 4)}${PERCENT}`;
 }
 
 /**
@@ -138,7 +141,7 @@ export function target(ppm) {
 export function budget(ppm) {
     if (ppm === null || ppm === undefined) return UNKNOWN;
     const percent = Math.floor(ppm / 10_000);
-    return percent < 0 ? `−${NUMBER.format(-percent)} %` : `${percent} %`;
+    return `${percent < 0 ? "−" : ""}${NUMBER.format(Math.abs(percent))}${PERCENT}`;
 }
 
 /**

@@ -1,6 +1,6 @@
 // The fields of an SLO. Defaults, choices and what may be empty come from the controller's OpenAPI document.
 
-import { exactDuration, parseDuration, target } from "./format.js";
+import { PERCENT, exactDuration, parseDuration, target } from "./format.js";
 import { choice } from "./words.js";
 
 /** @import { SloAnswer } from "api" */
@@ -31,7 +31,7 @@ const SLO_PATH = "/v1/jobs/{job}/streams/{stream}/slo";
 
 /** @type {(error: string) => Notation} */
 const percent = (error) => ({
-    show: (ppm) => target(Number(ppm)).replace(" %", ""),
+    show: (ppm) => target(Number(ppm)).replace(PERCENT, ""),
     parse: (text) => (/^\d{1,3}(\.\d{1,4})?$/.test(text) ? Math.round(Number(text) * 10_000) : undefined),
     error,
     unit: "%",

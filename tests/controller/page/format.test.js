@@ -28,38 +28,38 @@ for (const name of [
 }
 
 test("a share is rounded down, and only all is 100 %", () => {
-    assert.equal(share(1_000_000), "100 %");
+    assert.equal(share(1_000_000), "100\u00a0%");
     for (let ppm = 0; ppm < 1_000_000; ppm += 997) {
-        const read = Number(share(ppm).replace(" %", ""));
+        const read = Number(share(ppm).replace("\u00a0%", ""));
         assert.ok(ppm / 10_000 - 0.01 < read && read <= ppm / 10_000 + 1e-9, `${ppm}: ${share(ppm)}`);
     }
     assert.deepEqual([999_999, 999_900, 999_899, 989_999].map(share), [
-        "99.9999 %",
-        "99.9900 %",
-        "99.989 %",
-        "98.99 %",
+        "99.9999\u00a0%",
+        "99.9900\u00a0%",
+        "99.989\u00a0%",
+        "98.99\u00a0%",
     ]);
 });
 
 test("an interval of shares is one share when its ends read the same", () => {
-    assert.equal(shares(990_000, 995_000), "99.00 – 99.50 %");
-    assert.equal(shares(990_000, 990_001), "99.00 %");
-    assert.equal(shares(null, 990_000), "99.00 %");
+    assert.equal(shares(990_000, 995_000), "99.00 – 99.50\u00a0%");
+    assert.equal(shares(990_000, 990_001), "99.00\u00a0%");
+    assert.equal(shares(null, 990_000), "99.00\u00a0%");
     assert.equal(shares(null, null), "–");
 });
 
 test("a target is written in full", () => {
-    assert.deepEqual([995_000, 999_999, 900_000].map(format.target), ["99.5 %", "99.9999 %", "90 %"]);
+    assert.deepEqual([995_000, 999_999, 900_000].map(format.target), ["99.5\u00a0%", "99.9999\u00a0%", "90\u00a0%"]);
 });
 
 test("a budget is never rounded up", () => {
     assert.deepEqual([1_000_000, 999_999, 9_999, 0, -1, -3_400_000].map(budget), [
-        "100 %",
-        "99 %",
-        "0 %",
-        "0 %",
-        "−1 %",
-        "−340 %",
+        "100\u00a0%",
+        "99\u00a0%",
+        "0\u00a0%",
+        "0\u00a0%",
+        "−1\u00a0%",
+        "−340\u00a0%",
     ]);
 });
 

@@ -142,7 +142,7 @@ def test_the_verdict_the_handle_and_what_its_bound_does_are_seen_without_scrolli
             box = page.locator(part).first.bounding_box()
             assert box is not None, part
             assert box["y"] + box["height"] <= 900, part
-        expect(page.locator(".verdict-sentence")).to_have_text(re.compile(r"^Admits .+, target 9\d %\. "))
+        expect(page.locator(".verdict-sentence")).to_have_text(re.compile(r"^Admits .+, target 9\d\s%\. "))
 
 
 def test_dragging_shows_what_the_bound_does_before_it_is_let_go(browser: Browser, shown: Shown) -> None:

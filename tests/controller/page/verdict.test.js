@@ -37,7 +37,7 @@ function verdict(changes, outcomes = NOTHING) {
 test("a stream that needs nothing says what it admits, and that the bound is right", () => {
     assert.deepEqual(verdict({}), {
         kind: "ok",
-        text: "Admits 99.46 % over 1 d, target 99 %. The bound in use, 9 s, is the recommended one.",
+        text: "Admits 99.46\u00a0% over 1 d, target 99\u00a0%. The bound in use, 9 s, is the recommended one.",
         action: "try",
     });
 });
@@ -82,7 +82,7 @@ test("each state of a stream has its own action", () => {
 
 test("a target of windows is about windows", () => {
     const slo = { ...WELL.slo, objective: "timeslices" };
-    assert.match(verdict({ slo }).text, /^99\.46 % of the windows reach 99 %, required 99 %\./);
+    assert.match(verdict({ slo }).text, /^99\.46\u00a0% of the windows reach 99\u00a0%, required 99\u00a0%\./);
 });
 
 test("what is to come is the rollout that waits, else what is recommended", () => {

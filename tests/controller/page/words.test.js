@@ -44,7 +44,7 @@ test("a change is written with the name and the unit of its field", () => {
     assert.equal(words.changeValue("max_bound_ms", null), "none");
     assert.equal(words.changeValue("from_bound_ms", null), "own");
     assert.equal(words.changeValue("", 27_000), "27 s");
-    assert.equal(words.changeValue("target_ppm", 995_000), "99.5 %");
+    assert.equal(words.changeValue("target_ppm", 995_000), "99.5\u00a0%");
     assert.equal(words.changeValue("evidence_windows", 100), "100");
     assert.equal(words.changeValue("state", "AwaitingApproval"), "awaits approval");
     assert.equal(words.spaced("SloSet"), "SLO set");
