@@ -38,7 +38,9 @@ def test_a_target_is_tried_beside_the_slo_and_promoted_after_a_dry_run(
         found = controller.http.get(f"{job.path}/shadow").json()
         assert found["shadow"]["bound_ms"] < found["in_use"]["bound_ms"]
         page.keyboard.press("r")
-        expect(panel.get_by_role("row", name=re.compile("^Target"))).to_have_text(re.compile(r"99\s%\s*90\s%"))
+        expect(panel.get_by_role("row", name=re.compile("^Target"))).to_have_text(
+            re.compile(r"99\s%\s*90\s%")
+        )
         expect(panel.get_by_role("row", name=re.compile("^Late rows"))).to_contain_text(" of 1,200")
         expect(panel.get_by_role("row", name=re.compile("^Mean latency"))).to_have_text(
             re.compile(r"\d s.*\d s")
@@ -46,7 +48,9 @@ def test_a_target_is_tried_beside_the_slo_and_promoted_after_a_dry_run(
         assert watched.serious_faults() == []
 
         panel.get_by_role("button", name="Promote the shadow …").click()
-        expect(dialog.get_by_role("row", name=re.compile("^Target"))).to_have_text(re.compile(r"99\s%\s*90\s%"))
+        expect(dialog.get_by_role("row", name=re.compile("^Target"))).to_have_text(
+            re.compile(r"99\s%\s*90\s%")
+        )
         dialog.get_by_label("Why").fill("it is enough")
         dialog.get_by_role("button", name="Show the consequences").click()
         expect(dialog.locator(".before-after-table")).to_contain_text("Mean latency")
