@@ -253,7 +253,22 @@ IDLE_UNLEARNED_TRIGGERS = 60
 Chosen: a minute at a trigger of a second: longer than a slow start, shorter than anyone waits for the last windows.
 """
 
-# -- live: after a restart ------------------------------------------------------------------------------------
+# -- live: after a start ---------------------------------------------------------------------------------------
+
+PILED_UP_TRIGGERS = 2
+"""Triggers from the start of a run in which batches do not show how late rows usually come.
+
+Chosen: the first batch reads what waited for the job, and the second what came while the first one ran.
+"""
+
+HISTORY_BATCHES = 2_000
+"""Earlier batches from which a policy that begins anew learns, the newest ones.
+
+Chosen: at a trigger of a second half an hour, or 200 windows of 10 s, which takes the driver two or three seconds.
+"""
+
+HISTORY_CELLS = 2_000_000
+"""Maximum number of counts (batch, partition, granule) among them. It limits the driver's time and memory."""
 
 LAG_BATCHES = 32
 """Batches over which the usual lag of a partition is averaged.

@@ -41,6 +41,7 @@ from tidemark.spark_jobs.late.revise import Revise, RevisedStream
 from tidemark.spark_jobs.late.side import Side
 from tidemark.spark_jobs.listener import TidemarkListener
 from tidemark.spark_jobs.live.future_rows import FutureRowRule, Treatment
+from tidemark.spark_jobs.live.history import StreamHistory
 from tidemark.spark_jobs.live.live_plan import LivePlan
 from tidemark.spark_jobs.live.orders import Orders, mode_of
 from tidemark.spark_jobs.query_plan import TAP_PREFIX
@@ -228,7 +229,15 @@ def adaptive_watermark(
                     chosen.bound_ms,
                 )
             return _bound(df, metric, listener, binding, chosen.bound_ms, classes=tap_classes)
-        live = LivePlan(ceiling_ms, idle_timeout_us, future, orders, classes, tap_classes)
+        live = LivePlan(
+            ceiling_ms,
+            idle_timeout_us,
+            future,
+            orders,
+            classes,
+            tap_classes,
+            None if client is None else StreamHistory(client, settings.job, settings.stream),
+        )
         return live.plan(df, metric, listener, binding)
 
     return transform

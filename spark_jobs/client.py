@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -13,6 +14,7 @@ from urllib.parse import quote
 import httpx
 
 from tidemark.models.late_policy import LatePolicy
+from tidemark.models.report_json import read_report
 from tidemark.models.wire import Acknowledgement, BoundAnswer, Report, read_bound_answer, to_json_object
 from tidemark.spark_jobs.bearer import TOKEN_FILE_KEY, TOKEN_VARIABLE, BearerToken, TokenUnreadable
 
@@ -135,6 +137,30 @@ class ControllerClient:
             ) from None
         # What a newer release can say besides is not known here.
         return LedgerGaps(ranges, late if late in get_args(LatePolicy) else None)
+
+    def sent_reports(
+        self, job: str, stream: str, limit: int, cursor: str | None = None
+    ) -> tuple[list[Report], str | None]:
+        """Return a page of a stream's earlier reports, the newest first, and the cursor of the next page.
+
+        Those of another version are left out. Raises as ``bound`` does.
+        """
+        which = f"reports/bodies?limit={limit}" + (
+            "" if cursor is None else f"&cursor={quote(cursor, safe='')}"
+        )
+        response = self._send("GET", job, stream, which)
+        try:
+            found = response.json()
+            sent, next_cursor = list(found["reports"]), found["next_cursor"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise RequestRejected(
+                f"{self.url} sent an answer that this release cannot read: {error!r}"
+            ) from None
+        reports = []
+        for each in sent:
+            with suppress(ValueError):
+                reports.append(read_report(each))
+        return reports, next_cursor
 
     def close(self) -> None:
         """Close the connections."""

@@ -13,17 +13,18 @@ Role = Literal["viewer", "job", "operator", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 """All of them."""
 
-Right = Literal["Read", "Ask", "Report", "Operate", "Administer"]
-"""Kinds of operations: read all; ask for a bound or missing batches; send reports; operate; administer tokens."""
+Right = Literal["Read", "Ask", "Recall", "Report", "Operate", "Administer"]
+"""Kinds of operations: read all; ask for a bound or missing batches; read back reports; send reports; operate;
+administer tokens."""
 
 Reach = Literal["job", "list", "fleet"]
 """What an operation is about: the job that it names; a list that shows the jobs in reach; the whole fleet."""
 
 RIGHTS: Mapping[Role, frozenset[Right]] = MappingProxyType(
     {
-        "viewer": frozenset({"Read", "Ask"}),
-        "job": frozenset({"Ask", "Report"}),
-        "operator": frozenset({"Read", "Ask", "Operate"}),
+        "viewer": frozenset({"Read", "Ask", "Recall"}),
+        "job": frozenset({"Ask", "Recall", "Report"}),
+        "operator": frozenset({"Read", "Ask", "Recall", "Operate"}),
         "admin": frozenset(get_args(Right)),
     }
 )
@@ -88,6 +89,8 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         "postAcknowledgement": Need("Report"),
         "postLateRows": Need("Report"),
         "listMissingBatches": Need("Ask"),
+        # Pages of megabytes: these requests count like those of people.
+        "listReportBodies": Need("Recall"),
         "listReports": _READ,
         "getReport": _READ,
         "listAcknowledgements": _READ,

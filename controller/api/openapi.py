@@ -56,6 +56,7 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (schemas.JobPage, "serialization"),
     (schemas.JobStatus, "serialization"),
     (schemas.ReportPage, "serialization"),
+    (schemas.ReportBodyPage, "validation"),
     (schemas.MissingBatches, "serialization"),
     (schemas.ReportDetail, "serialization"),
     (schemas.AcknowledgementPage, "serialization"),

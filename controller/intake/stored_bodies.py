@@ -29,6 +29,12 @@ def digest_of(body: bytes) -> str:
     return fingerprint(canonical_json(stored_report(body)))
 
 
+def stored_json(body: bytes) -> bytes:
+    """Return the report whose stored body is ``body`` as the JSON that this release sends."""
+    content = zlib.decompress(body)
+    return canonical_json(REPORT_V1.validate_json(content)) if _VERSION_1 in content else content
+
+
 def stored_report(body: bytes) -> Report:
     """Return the report whose stored body is ``body``."""
     content = zlib.decompress(body)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Response
 
 from tidemark.controller.api import schemas
-from tidemark.controller.api.cursors import ThePaging, decode_numbers_cursor
+from tidemark.controller.api.cursors import ThePaging, decode_numbers_cursor, encode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
-from tidemark.controller.reports.store import body_of, get_report, list_reports, missing_ranges
+from tidemark.controller.reports.store import (
+    body_of,
+    get_report,
+    list_bodies,
+    list_reports,
+    missing_ranges,
+)
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import find_stream, get_stream
 from tidemark.models.granule_counts import PartitionCounts
@@ -34,6 +41,7 @@ _WhichQuery = Annotated[
     str, Query(description="Spark's persistent id of the query.", max_length=64, pattern=r"^[^\x00]+$")
 ]
 _FromBatch = Annotated[int, Query(description="Batches before this one are left out.", ge=0, le=2**63 - 1)]
+_MAX_PAGE_BYTES = 4_000_000
 _MAX_RANGES = 100
 """How many ranges of missing batches are listed, the newest ones."""
 
@@ -55,6 +63,27 @@ def list_all(which: WhichStream, service: TheService, paging: ThePaging) -> sche
     return schemas.ReportPage(
         reports=[schemas.ReportSummary.of(row) for row in page], next_cursor=next_cursor
     )
+
+
+@router.get(
+    "/reports/bodies",
+    operation_id="listReportBodies",
+    summary="List reports as they were sent",
+    responses=answers("ReportBodyPage", 404, 422, 503),
+)
+def list_sent(which: WhichStream, service: TheService, paging: ThePaging) -> Response:
+    """List reports as they were sent, with all counts, the newest first: a job's live policy begins with them.
+
+    A page ends at ``limit`` reports or at 4 MB. Reports are kept for ``TIDEMARK_RETENTION_BODIES_DAYS``.
+    """
+    position = decode_numbers_cursor(paging.cursor, 2)
+    before = None if position is None else (position[0], position[1])
+    with service.database.read() as session:
+        stream_id = get_stream(session, which.job, which.stream).id
+        page, ended = list_bodies(session, stream_id, before, paging.limit, _MAX_PAGE_BYTES)
+    cursor = json.dumps(None if ended is None else encode_cursor(*map(str, ended)))
+    content = b'{"reports":[%b],"next_cursor":%b}' % (b",".join(page), cursor.encode())
+    return Response(content, media_type="application/json")
 
 
 @router.get(

@@ -10,8 +10,10 @@ from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.db.tables import QuarantinedRow, ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.errors import ReportNotFoundError
-from tidemark.controller.intake.stored_bodies import stored_report
+from tidemark.controller.intake.stored_bodies import stored_json, stored_report
 from tidemark.models.wire import Report
+
+_BODIES_AT_ONCE = 50
 
 
 def _newest_first(report: type[ReportRow]) -> tuple[ColumnElement[Any], ...]:
@@ -59,6 +61,40 @@ def list_reports(
     if before is not None:
         wanted = wanted.where(tuple_(ReportRow.seen_us, ReportRow.id) < before)
     return session.scalars(wanted.order_by(ReportRow.seen_us.desc(), ReportRow.id.desc()).limit(limit)).all()
+
+
+def list_bodies(
+    session: Session, stream_id: int, before: tuple[int, int] | None, limit: int, max_bytes: int
+) -> tuple[list[bytes], tuple[int, int] | None]:
+    """Return reports as they were sent, as JSON of this release, and where the page ended; None when it was the last.
+
+    Args:
+        session: the session.
+        stream_id: the stream.
+        before: (``seen_us``, ``id``) of the report that the page before ended with; None for the first page.
+        limit: how many at most.
+        max_bytes: how much JSON at most; one report is on the page whatever its size.
+    """
+    wanted = (
+        select(ReportRow.seen_us, ReportRow.id, ReportBodyRow.body)
+        .join(ReportBodyRow, ReportBodyRow.report_id == ReportRow.id)
+        .where(ReportRow.stream_id == stream_id)
+        .order_by(ReportRow.seen_us.desc(), ReportRow.id.desc())
+        .limit(limit + 1)
+    )
+    if before is not None:
+        wanted = wanted.where(tuple_(ReportRow.seen_us, ReportRow.id) < before)
+    page: list[bytes] = []
+    size, ended = 0, None
+    with session.execute(wanted.execution_options(yield_per=_BODIES_AT_ONCE)) as rows:
+        for seen_us, report_id, body in rows:
+            content = stored_json(body)
+            size += len(content)
+            if page and (len(page) == limit or size > max_bytes):
+                return page, ended
+            page.append(content)
+            ended = seen_us, report_id
+    return page, None
 
 
 def get_report(session: Session, stream: StreamRow, query_id: str, batch_id: int) -> ReportRow:

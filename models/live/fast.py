@@ -93,6 +93,7 @@ class FastPolicy:
         self._setup: Setup | None = None
         self._kept: Learned | None = None
         """What was learned before, while there is no policy that knows it."""
+        self._anew = False
         self._resumed = False
         self._lag = UsualLag()
         self._catch_up: RestartCatchUp | None = None
@@ -147,11 +148,19 @@ class FastPolicy:
             arrays=self._policy.learned() | {_LAG: lag_us},
         )
 
+    @property
+    def begun_anew(self) -> Setup | None:
+        """The problem of a policy that began without anything learned before; None when there is no such policy."""
+        return self._setup if self._anew else None
+
     def resume(self, learned: Learned) -> None:
-        """Go on with what an earlier run learned, once what came meanwhile is read; before the first batch.
+        """Go on with what was learned before, once what came meanwhile is read.
+
+        It is given before the first batch, or to a policy that has begun anew, in place of what that one has seen.
 
         Raises:
-            ValueError: when it was learned of another operator, or is not of this form. Then nothing is changed.
+            ValueError: when it was learned of another operator, target or trigger, or is not of this form. Then nothing
+                is changed.
         """
         if learned.operator != str(self._operator):
             raise ValueError(f"it was learned of a {learned.operator}, and the query has a {self._operator}")
@@ -159,13 +168,32 @@ class FastPolicy:
         lag_us = checked(arrays, {_LAG: (len(names),), "missing.rows": (None,)})[_LAG]
         if len(arrays["missing.rows"]) > len(names) + 1:
             raise ValueError(f"it holds {len(arrays['missing.rows']) - 1} partitions and names {len(names)}")
-        setup = Setup(operator=self._operator, trigger_us=learned.trigger_us, target_ppm=learned.target_ppm)
-        Tidemark(setup).resume(arrays)
-        self._kept, self._resumed = learned, True
+        target_ppm, trigger_us = learned.target_ppm, learned.trigger_us
+        setup = self._setup or Setup(operator=self._operator, trigger_us=trigger_us, target_ppm=target_ppm)
+        if (target_ppm, trigger_us) != (setup.target_ppm, setup.trigger_us):
+            raise ValueError("it was learned for another target or trigger")
+        policy = Tidemark(setup)
+        policy.resume(arrays)
+        if self._policy is None:
+            self._kept, self._resumed = learned, True
+        else:
+            self._policy, self._anew = policy, False
         self._bases = PartitionBases(names=names)
         known = {name: lag for name, lag in zip(names, lag_us.tolist(), strict=True) if lag != _UNKNOWN_LAG}
-        self._lag = UsualLag(known)
-        self._catch_up = RestartCatchUp(self._lag, setup.trigger_us)
+        self._lag = UsualLag(self._lag.lag_us | known)
+        self._catch_up = RestartCatchUp(self._lag, trigger_us)
+        if self._last_us:
+            self._see_caught_up(self._last_us, self._partitions.bases_us)
+
+    def go_on_anew(self) -> None:
+        """Let a policy that has begun anew go on as one that has not: there is nothing to resume."""
+        self._anew = False
+
+    def _see_caught_up(self, now_us: int, bases_us: Mapping[str, int]) -> None:
+        if self._catch_up is not None:
+            self._catch_up.observe(now_us, bases_us)
+            if not self._catch_up.behind:
+                self._catch_up = None
 
     def _max_key_us(self, event_us: int) -> int:
         return int(self._operator.keys(np.array([event_us], np.int64))[1].max())
@@ -208,10 +236,7 @@ class FastPolicy:
         policy = self._policy_for(order, trigger_us)
         observation = observation_of(report, self._bases, report.late_base_ms)
         behind = any(rows > 0 for rows in (backlog or {}).values())
-        if self._catch_up is not None:
-            self._catch_up.observe(report.started_us, bases_us)
-            if not self._catch_up.behind:
-                self._catch_up = None
+        self._see_caught_up(report.started_us, bases_us)
         if representative and not behind and self._catch_up is None:
             self._lag.observe(report.started_us, bases_us)
             if policy is not None:
@@ -328,7 +353,7 @@ class FastPolicy:
     def _policy_for(self, order: Order, trigger_us: int) -> Tidemark | None:
         trigger_us = self._trigger_of(trigger_us)
         if order.target_ppm is None or not trigger_us:
-            self._kept, self._policy, self._setup = self.learned(), None, None
+            self._kept, self._policy, self._setup, self._anew = self.learned(), None, None, False
             return None
         self._trigger_us = trigger_us
         setup = Setup(
@@ -339,8 +364,10 @@ class FastPolicy:
         )
         if self._policy is None or setup != self._setup:
             kept, self._policy, self._setup = self.learned(), Tidemark(setup), setup
-            if kept is not None and (kept.target_ppm, kept.trigger_us) == (setup.target_ppm, trigger_us):
+            same = kept is not None and (kept.target_ppm, kept.trigger_us) == (setup.target_ppm, trigger_us)
+            if kept is not None and same:
                 self._policy.resume(kept.arrays)
+            self._anew = self._anew or not same
         return self._policy
 
     def _trigger_of(self, trigger_us: int) -> int:

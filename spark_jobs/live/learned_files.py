@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import re
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import SparkSession
 
 from tidemark.models.policies.learned import Learned, unpacked
+from tidemark.spark_jobs.client import ControllerUnavailable
 from tidemark.spark_jobs.gateway import Py4JError
 from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
 from tidemark.spark_jobs.live.queries import LiveQueries
 from tidemark.spark_jobs.running_query import RunningQuery
 
 SAVE_SECONDS = 60.0
-"""Time between two saves, in seconds."""
+"""Time between two saves, and between two tries to read earlier reports, in seconds."""
+
+_LOOK_SECONDS = 1.0
 
 _FINISH_SECONDS = 10.0
 _READABLE = 80
@@ -73,6 +78,9 @@ class LearnedFiles:
 class LearnedKeeper:
     """Lets one run of a query go on with what was learned before, and saves what it learns, in a thread of its own.
 
+    Where the checkpoint holds nothing for a policy, as in its first run in Live and after a new target, the policy is
+    given what its stream's earlier reports show.
+
     Args:
         files: those of its checkpoint.
         live: the driver's live queries.
@@ -86,7 +94,8 @@ class LearnedKeeper:
             learned = files.read(stream)
             if learned is not None:
                 live.resume(run_id, stream, learned)
-        self._thread = threading.Thread(target=self._save, name="tidemark-learned", daemon=True)
+        self._asked_s: dict[str, float] = {}
+        self._thread = threading.Thread(target=self._keep, name="tidemark-learned", daemon=True)
         self._thread.start()
 
     def finish(self) -> None:
@@ -94,14 +103,42 @@ class LearnedKeeper:
         self._ended.set()
         self._thread.join(_FINISH_SECONDS)
 
+    def _keep(self) -> None:
+        saved_s = time.monotonic()
+        while not self._ended.wait(min(_LOOK_SECONDS, SAVE_SECONDS)):
+            self._try(self._begin_with_history)
+            if time.monotonic() - saved_s >= SAVE_SECONDS:
+                saved_s = time.monotonic()
+                self._try(self._save)
+        self._try(self._save)
+
+    @staticmethod
+    def _try(what: Callable[[], None]) -> None:
+        try:
+            what()
+        except Exception:  # noqa: BLE001 - the query goes on, and the next time may succeed
+            _log.exception("what the live policies have learned is not kept")
+
     def _save(self) -> None:
-        ended = False
-        while not ended:
-            ended = self._ended.wait(SAVE_SECONDS)
+        self._files.write(self._live.learned(self._run_id))
+
+    def _begin_with_history(self) -> None:
+        for found in self._live.begun_anew(self._run_id):
+            name, history, now_s = found.stream.name, found.stream.history, time.monotonic()
+            if history is None or now_s < self._asked_s.get(name, -math.inf) + SAVE_SECONDS:
+                continue
+            self._asked_s[name] = now_s
             try:
-                self._files.write(self._live.learned(self._run_id))
-            except Exception:  # noqa: BLE001 - the query goes on, and the next save may succeed
-                _log.exception("what the live policies have learned is not saved")
+                learned = history.learned(
+                    found.setup, found.stream.ceiling_us, found.due_us, self._ended.is_set
+                )
+            except ControllerUnavailable as error:
+                _log.info("stream %s: its live policy begins anew for now: %s", name, error)
+                continue
+            if learned is None:
+                self._live.go_on_anew(self._run_id, name)
+            else:
+                self._live.resume(self._run_id, name, learned)
 
 
 def keeper_of(

@@ -12,6 +12,7 @@ from tidemark.spark_jobs.connections import answers_of
 from tidemark.spark_jobs.java_classes import JavaClasses
 from tidemark.spark_jobs.listener import TidemarkListener
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
+from tidemark.spark_jobs.live.history import StreamHistory
 from tidemark.spark_jobs.live.orders import Orders
 from tidemark.spark_jobs.live.queries import LiveStream
 from tidemark.spark_jobs.live.steering import steered
@@ -30,6 +31,8 @@ class LivePlan:
     """What makes the control stream."""
     tap_classes: JavaClasses | None
     """The functions that Spark compiles into a stage; None where rows are observed."""
+    history: StreamHistory | None
+    """The stream's earlier reports; None for a job without a controller."""
 
     def plan(self, df: DataFrame, metric: str, listener: TidemarkListener, binding: Binding) -> DataFrame:
         """Return ``df`` with tap, ceiling and control stream."""
@@ -49,6 +52,7 @@ class LivePlan:
                 ceiling_us=self.ceiling_ms * 1_000,
                 idle_timeout_us=self.idle_timeout_us,
                 orders=self.orders,
+                history=self.history,
             ),
         )
         return steer(

@@ -17,18 +17,19 @@ from tidemark.models.duration import format_duration
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.live.control import Control, StreamTarget, WatermarkPolicy
 from tidemark.models.live.fast import FastPolicy, Order, WatermarkTarget
-from tidemark.models.live_defaults import CEILING_ALARM_PPM
+from tidemark.models.live_defaults import CEILING_ALARM_PPM, PILED_UP_TRIGGERS
 from tidemark.models.operators import Operator, TimeWindow
 from tidemark.models.policies.learned import Learned
 from tidemark.models.policies.policy import NO_BASE_US
+from tidemark.models.policies.setup import Setup
 from tidemark.models.target import PPM
 from tidemark.models.wire import LiveState, Report
+from tidemark.spark_jobs.live.history import StreamHistory
 from tidemark.spark_jobs.live.offset import Offset
 from tidemark.spark_jobs.live.orders import Orders
 
 _log = logging.getLogger("tidemark.spark")
 
-_PILED_UP_TRIGGERS = 2
 _PACE_BATCHES = 10
 _MIN_TRIGGER_US = 100_000
 _MAX_PARTITIONS = 1_000
@@ -44,6 +45,19 @@ class LiveStream:
     idle_timeout_us: int | None
     orders: Orders
     """What the stream has to do."""
+    history: StreamHistory | None = None
+    """Its earlier reports; None for a job without a controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class BegunAnew:
+    """A stream whose policy has begun without anything learned before."""
+
+    stream: LiveStream
+    setup: Setup
+    """The problem that its policy solves."""
+    due_us: Callable[[int], int]
+    """Returns when a batch was due that started at a wall time, in microseconds."""
 
 
 @dataclass(slots=True)
@@ -163,14 +177,32 @@ class LiveQueries:
             return [name for name in names if names.count(name) == 1]
 
     def resume(self, run_id: str, stream: str, learned: Learned) -> None:
-        """Let the policy of a stream go on with what an earlier run learned, before the run's first batch."""
+        """Let the policy of a stream go on with what was learned before, in place of what it has seen itself."""
         with self._lock:
-            for entry in self._queries[run_id].streams.values():
-                if entry.stream.name == stream:
-                    try:
-                        entry.policy.resume(learned)
-                    except ValueError as error:
-                        _log.warning("stream %s: its policy begins anew: %s", stream, error)
+            for entry in self._streams_named(run_id, stream):
+                try:
+                    entry.policy.resume(learned)
+                except ValueError as error:
+                    _log.warning("stream %s: its policy begins anew: %s", stream, error)
+
+    def begun_anew(self, run_id: str) -> list[BegunAnew]:
+        """Return the streams of a run whose policies have begun without anything learned before."""
+        names = self.streams_of(run_id)
+        with self._lock:
+            query = self._queries.get(run_id)
+            if query is None:
+                return []
+            return [
+                BegunAnew(entry.stream, setup, query.due_us)
+                for entry in query.streams.values()
+                if (setup := entry.policy.begun_anew) is not None and entry.stream.name in names
+            ]
+
+    def go_on_anew(self, run_id: str, stream: str) -> None:
+        """Let the policy of a stream go on with what it has seen itself: nothing is known from before."""
+        with self._lock:
+            for entry in self._streams_named(run_id, stream):
+                entry.policy.go_on_anew()
 
     def learned(self, run_id: str) -> dict[str, Learned]:
         """Return what the policies of a run have learned, by stream."""
@@ -229,7 +261,7 @@ class LiveQueries:
             if not query.triggered_us or query.triggered_us[-1] != report.started_us:
                 query.triggered_us.append(report.started_us)
             order, pace_us = entry.stream.orders.now(), query.pace_us()
-            piled_up = report.started_us <= query.started_us + _PILED_UP_TRIGGERS * max(
+            piled_up = report.started_us <= query.started_us + PILED_UP_TRIGGERS * max(
                 pace_us, _MIN_TRIGGER_US
             )
             due_us = query.due_us(report.started_us)
@@ -275,6 +307,10 @@ class LiveQueries:
         return {"source": source, "watermark_ms": watermark_ms, "partitions": partitions}
 
     # -- inside -------------------------------------------------------------------------------------------------
+
+    def _streams_named(self, run_id: str, stream: str) -> list[_Stream]:
+        query = self._queries.get(run_id)
+        return [] if query is None else [e for e in query.streams.values() if e.stream.name == stream]
 
     def _offer(self, query: _Query, metric: str) -> int | None:
         now_us = self._clock_us()

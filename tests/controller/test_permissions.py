@@ -112,7 +112,7 @@ def test_a_pin_out_of_reach_is_forbidden_however_the_query_names_it(
     assert _was_forbidden(asked.ask(operation, asked.scoped["operator"], query))
 
 
-def test_a_job_reports_acknowledges_and_asks_for_its_bound_and_what_it_may_do() -> None:
+def test_a_job_reports_acknowledges_reads_back_reports_and_asks_for_its_bound_and_what_it_may_do() -> None:
     may = {name for name, need in DECLARED.items() if need.right in RIGHTS["job"]}
     assert may == {
         "postReport",
@@ -121,6 +121,7 @@ def test_a_job_reports_acknowledges_and_asks_for_its_bound_and_what_it_may_do() 
         "getBound",
         "getCaller",
         "listMissingBatches",
+        "listReportBodies",
     }
 
 

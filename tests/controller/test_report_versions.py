@@ -71,5 +71,7 @@ def test_a_report_that_an_older_release_stored_is_recognised_when_it_is_sent_aga
         session.execute(update(ReportRow).values(fingerprint=fingerprint(old)))
         session.execute(update(ReportBodyRow).values(body=packed(old)))
     assert controller.report(REPORTS[0]).json()["duplicate"]
+    sent = controller.get("/reports/bodies").json()["reports"]
+    assert sent == json.loads(json.dumps([to_json_object(REPORTS[0])])), "a job reads one version alone"
     other = replace(REPORTS[0], state_rows=REPORTS[0].state_rows + 1)
     assert controller.report(other).json()["type"] == "urn:tidemark:problem:report-conflict"

@@ -6,21 +6,29 @@ rows are those under the watermark of the batch before.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from tidemark.models.live.fast import FastPolicy, Order
+from tidemark.models.live.history import learned_from
+from tidemark.models.live_defaults import HISTORY_BATCHES
 from tidemark.models.operators import TimeWindow
-from tidemark.models.policies.learned import unpacked
+from tidemark.models.policies.learned import Learned, unpacked
+from tidemark.models.policies.setup import Setup
+from tidemark.models.wire import Report
 
 from support.fast_streams import CEILING_US, TEN_SECONDS, newest_granules
 from support.streams import SECOND, report_of
 from support.synthetic import Trace
 
-__all__ = ["Outcome", "restarted"]
+__all__ = ["Kept", "Outcome", "restarted"]
 
 GRANULE_US = SECOND
+
+Kept = Literal["nothing", "learned", "reports"]
+"""What outlives a driver: what its policy has learned, in the checkpoint; or the reports alone, at the controller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +58,7 @@ def restarted(
     *,
     killed_s: int,
     down_s: int,
-    keep: bool,
+    keep: Kept,
     operator: TimeWindow = TEN_SECONDS,
     rows_a_batch: int | None = None,
 ) -> Outcome:
@@ -61,7 +69,7 @@ def restarted(
         order: what the stream has to do.
         killed_s: when the driver is killed, in seconds from the first row's arrival.
         down_s: for how long it is away, in seconds; rows wait in the source meanwhile.
-        keep: whether the next driver goes on with what the first one learned.
+        keep: what the next driver goes on with.
         operator: the window.
         rows_a_batch: how many rows a batch reads at most; None for all there are. The source does not tell its backlog.
     """
@@ -70,9 +78,9 @@ def restarted(
     end_us = int(trace.arrival_time_us[-1]) + SECOND
     run = _Run(trace, order, operator, rows_a_batch)
     run.until(begin_us, killed_us)
-    kept, bases_us = run.policy.learned(), run.policy.partitions.bases_us
+    kept, bases_us = run.kept(keep), run.policy.partitions.bases_us
     run.policy = FastPolicy(operator, CEILING_US)
-    if keep and kept is not None:
+    if kept is not None:
         run.policy.resume(unpacked(kept.packed()))
     run.policy.restore(bases_us, run.offered_us, again_us)
     run.fresh_us = again_us
@@ -96,11 +104,19 @@ class _Run:
         self.trace, self.order, self.operator = trace, order, operator
         self.rows_a_batch = rows_a_batch
         self.policy = FastPolicy(operator, CEILING_US)
+        self.reports: list[Report] = []
         self.read = self.late = 0
         self.offered_us = self.next_us = self.in_force_us = 0
         self.fresh_us: int | None = None
         self.emitted_us: dict[int, int] = {}
         self._open: set[int] = set()
+
+    def kept(self, keep: Kept) -> Learned | None:
+        if keep != "reports":
+            return self.policy.learned() if keep == "learned" else None
+        assert self.order.target_ppm is not None
+        setup = Setup(operator=self.operator, trigger_us=SECOND, target_ppm=self.order.target_ppm)
+        return learned_from(self.reports[-HISTORY_BATCHES:], setup, CEILING_US)
 
     def until(self, first_us: int, end_us: int) -> None:
         for now_us in range(first_us, end_us, SECOND):
@@ -127,6 +143,7 @@ class _Run:
             max_event_time_us=max((time for _, time in rows), default=None),
         )
         representative = self.fresh_us is None or now_us > self.fresh_us + 2 * SECOND
+        self.reports.append(replace(report, batch_id=len(self.reports)))
         newest = newest_granules(rows, self.operator, GRANULE_US)
         self.policy.observe(report, newest, {}, SECOND, self.order, representative=representative)
         for window in [each for each in self._open if each <= self.in_force_us]:

@@ -38,44 +38,47 @@ _FACTS = {
     "early_rows": 0,
 }
 
-EXAMPLES: dict[str, Example] = {
-    "ReportBody": {
-        "schema_version": 2,
-        **JOB,
-        **_BATCH,
-        "operator": {"kind": "window", "size_us": 60_000_000, "slide_us": 60_000_000, "start_us": 0},
-        "late_base_ms": 1_767_225_590_000,
-        "granule_us": 6_000_000,
-        "closed": "left",
-        "min_event_time_us": 1_767_224_940_250_000,
-        "counts": {
-            "partitions": ["0", "1"],
-            "sizes": [2, 2],
-            "granules": [294_537_598, 1, 294_537_490, 109],
-            "rows": [380, 420, 1, 399],
-            "future_rows": [0, 3],
-        },
-        "append_delay": {
-            "rows": 1_200,
-            "min_us": 2_000,
-            "mean_us": 840_000,
-            "max_us": 109_000_000,
-            "by_broker": True,
-        },
-        "live": {
-            "ceiling_ms": 1_800_000,
-            "control_ms": 1_767_225_578_000,
-            "reason": "waiting 1 s longer is worth 41 rows of a window",
-            "behind": [],
-            "idle": ["7"],
-            "ceiling_used_ppm": 12_000,
-            "last_contact_us": STARTED_US - 4_000_000,
-            "pin": None,
-        },
-        "final_watermark_ms": None,
+_SENT = {
+    "schema_version": 2,
+    **JOB,
+    **_BATCH,
+    "operator": {"kind": "window", "size_us": 60_000_000, "slide_us": 60_000_000, "start_us": 0},
+    "late_base_ms": 1_767_225_590_000,
+    "granule_us": 6_000_000,
+    "closed": "left",
+    "min_event_time_us": 1_767_224_940_250_000,
+    "counts": {
+        "partitions": ["0", "1"],
+        "sizes": [2, 2],
+        "granules": [294_537_598, 1, 294_537_490, 109],
+        "rows": [380, 420, 1, 399],
+        "future_rows": [0, 3],
     },
+    "append_delay": {
+        "rows": 1_200,
+        "min_us": 2_000,
+        "mean_us": 840_000,
+        "max_us": 109_000_000,
+        "by_broker": True,
+    },
+    "live": {
+        "ceiling_ms": 1_800_000,
+        "control_ms": 1_767_225_578_000,
+        "reason": "waiting 1 s longer is worth 41 rows of a window",
+        "behind": [],
+        "idle": ["7"],
+        "ceiling_used_ppm": 12_000,
+        "last_contact_us": STARTED_US - 4_000_000,
+        "pin": None,
+    },
+    "final_watermark_ms": None,
+}
+
+EXAMPLES: dict[str, Example] = {
+    "ReportBody": _SENT,
     "Receipt": {**JOB, "received_us": STARTED_US, "duplicate": False},
     "ReportPage": page("reports", _FACTS, next_cursor="WyIxNzY3MjI1NjAwMDAwMDAwIiwgIjE3Il0"),
+    "ReportBodyPage": page("reports", _SENT, next_cursor="WyIxNzY3MjI1NjAwMDAwMDAwIiwgIjE3Il0"),
     "MissingBatches": {
         "query_id": QUERY_RUN["query_id"],
         "missing": [{"first": 211, "last": 212}],

@@ -78,6 +78,7 @@ from tidemark.controller.api.schemas.problem import Problem, ProblemItem
 from tidemark.controller.api.schemas.recommended import RecommendationAnswer, StepAnswer
 from tidemark.controller.api.schemas.reports import (
     MissingBatches,
+    ReportBodyPage,
     ReportDetail,
     ReportedPartition,
     ReportPage,
@@ -189,6 +190,7 @@ __all__ = [
     "Realised",
     "Receipt",
     "RecommendationAnswer",
+    "ReportBodyPage",
     "ReportDetail",
     "ReportPage",
     "ReportSummary",
