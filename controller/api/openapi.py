@@ -17,6 +17,7 @@ from tidemark.controller.api.bodies import PinBody, ReasonBody, RotationBody, To
 from tidemark.controller.api.examples import EXAMPLES
 from tidemark.controller.api.security import document_access
 from tidemark.controller.intake.report_body import ReportBody
+from tidemark.controller.reports.body_page import ReportBodyPage
 from tidemark.models.late_counts import LateCounts
 from tidemark.models.shadow_slo import ShadowSlo
 from tidemark.models.slo import JoinSlo, Policy, Slo
@@ -56,7 +57,7 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (schemas.JobPage, "serialization"),
     (schemas.JobStatus, "serialization"),
     (schemas.ReportPage, "serialization"),
-    (schemas.ReportBodyPage, "validation"),
+    (ReportBodyPage, "validation"),
     (schemas.MissingBatches, "serialization"),
     (schemas.ReportDetail, "serialization"),
     (schemas.AcknowledgementPage, "serialization"),

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-_LINE_EVERY = {"rows": 5_000_000, "slots": 20_000, "bounds": 1_000}
+_LINE_EVERY = {"rows": 5_000_000, "slots": 20_000, "bounds": 1_000, "reports": 20_000}
 """Units of work from one line to the next: some ten seconds of work, so that short runs say nothing."""
 _MAX_LINES = 20
 """Maximum number of lines of one task."""
@@ -71,7 +71,7 @@ class Lines:
 
 
 def progress_bar(unit: str = "rows") -> Progress | Lines:
-    """Return what shows how many ``unit`` (rows, slots or bounds) are done, on standard error."""
+    """Return what shows how many ``unit`` (rows, slots, bounds or reports) are done, on standard error."""
     console = Console(stderr=True)
     if not console.is_terminal:
         return Lines(unit, lambda line: typer.echo(line, err=True))

@@ -1,4 +1,4 @@
-"""``tidemark trace``: makes a trace from a user's files or Kafka topic, and shows what it holds."""
+"""``tidemark trace``: makes a trace of files, a Kafka topic or a running stream, and shows what it holds."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from rich.table import Table
 
 from tidemark.controller.cli.fail import fail_usage
 from tidemark.controller.cli.progress import progress_bar
+from tidemark.controller.cli.remote import TokenFileOption, UrlOption
+from tidemark.controller.client.address import DEFAULT_URL
 from tidemark.models.duration import format_duration
 from tidemark.models.operators import Int64s
 from tidemark.models.plural import plural
@@ -30,7 +32,10 @@ def register(app: typer.Typer) -> None:
 
 def trace(
     sources: Annotated[
-        list[Path] | None, typer.Argument(metavar="SOURCE", help="Files, or folders of files.")
+        list[Path] | None,
+        typer.Argument(
+            metavar="SOURCE", help="Files, or folders of files; with --from controller, JOB and STREAM."
+        ),
     ] = None,
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="Parquet file to write the trace to.")],
@@ -61,13 +66,20 @@ def trace(
         bool, typer.Option("--skip-nulls", help="Leave out rows with a null instead of rejecting them.")
     ] = False,
     source_kind: Annotated[
-        Literal["files", "kafka"],
-        typer.Option("--from", help="Read files, or a Kafka topic whose messages are JSON objects."),
+        Literal["files", "kafka", "controller"],
+        typer.Option(
+            "--from",
+            help="Read files, a Kafka topic whose messages are JSON objects, or what a job has reported.",
+        ),
     ] = "files",
     bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka: address, host:port.")] = None,
     topic: Annotated[str | None, typer.Option(help="Kafka: name of the topic.")] = None,
     since: Annotated[
-        str | None, typer.Option(help="Kafka: how far back to read, such as 2h. Default: the whole topic.")
+        str | None,
+        typer.Option(
+            help="Kafka and controller: how far back to read, such as 2h. Default: the whole topic, or all reports "
+            "that are kept as they were sent."
+        ),
     ] = None,
     event_time_from: Annotated[
         Literal["value", "header", "timestamp"],
@@ -78,24 +90,37 @@ def trace(
     client_settings: Annotated[
         Path | None, typer.Option(help="Kafka: properties file for the client, such as for TLS and a login.")
     ] = None,
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenFileOption = None,
 ) -> None:
     """Make a trace, a Parquet file of recorded arrivals.
 
-    It reads files in Parquet, newline-delimited JSON or CSV, or a Kafka topic. From Kafka it reads what the topic holds
-    when the command begins, and changes nothing there.
+    It reads files in Parquet, newline-delimited JSON or CSV, a Kafka topic, or what a running controller holds of a
+    stream. From Kafka it reads what the topic holds when the command begins, and changes nothing there.
     """
+    of_kafka: dict[str, object] = {
+        "--bootstrap-servers": bootstrap_servers,
+        "--topic": topic,
+        "--event-time-from": event_time_from != "value",
+        "--client-settings": client_settings,
+    }
+    of_files: dict[str, object] = {
+        "--arrival-from-file-time": arrival_from_file_time,
+        "--partition": partition,
+        "--format": file_format,
+        "--skip-nulls": skip_nulls,
+    }
     with input_errors_in_one_line():
+        if source_kind == "controller":
+            columns_of = {"--event-time": event_time != "event_time", "--arrival": arrival, "--unit": unit}
+            _reject_given("--from controller does not take", {**of_files, **of_kafka, **columns_of})
+            from tidemark.controller.cli.stream_trace import make_stream_trace  # noqa: PLC0415 - as below
+
+            names = [str(source) for source in sources or []]
+            make_stream_trace(names, output, since=since, url=url, token_file=token_file)
+            return
         if source_kind == "files":
-            _reject_given(
-                "only --from kafka takes",
-                {
-                    "--bootstrap-servers": bootstrap_servers,
-                    "--topic": topic,
-                    "--since": since,
-                    "--event-time-from": event_time_from != "value",
-                    "--client-settings": client_settings,
-                },
-            )
+            _reject_given("only --from kafka takes", {**of_kafka, "--since": since})
             if (arrival is None) != arrival_from_file_time:
                 raise ValueError(
                     "say where the arrival comes from: either --arrival COLUMN or --arrival-from-file-time"
@@ -105,16 +130,7 @@ def trace(
             columns = Columns(event_time=event_time, arrival=arrival, partition=partition, unit=unit)
             _trace_files(sources or [], columns, file_format, output, skip_nulls=skip_nulls)
             return
-        _reject_given(
-            "--from kafka does not take",
-            {
-                "files": sources,
-                "--arrival-from-file-time": arrival_from_file_time,
-                "--partition": partition,
-                "--format": file_format,
-                "--skip-nulls": skip_nulls,
-            },
-        )
+        _reject_given("--from kafka does not take", {"files": sources, **of_files})
         if bootstrap_servers is None or topic is None:
             raise ValueError("--from kafka needs --bootstrap-servers and --topic")
         from tidemark.controller.cli.kafka_trace import make_kafka_trace  # noqa: PLC0415 - as above

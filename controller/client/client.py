@@ -102,6 +102,10 @@ class Client(SpecificationsClient):
         where = f"/reports/{quote(query_id, safe='')}/{batch_id}"
         return self._get(stream_path(job, stream, where), schemas.ReportDetail)
 
+    def report_bodies(self, job: str, stream: str) -> Iterator[Report]:
+        """Return the reports as they were sent, with all counts, the newest batch first."""
+        return self._items(stream_path(job, stream, "/reports/bodies"), "reports", Report)
+
     def acknowledgements(self, job: str, stream: str) -> Iterator[schemas.AcknowledgementFacts]:
         """Return the bounds that runs of the job acknowledged, the one applied last first."""
         return self._items(

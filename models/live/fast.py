@@ -138,14 +138,17 @@ class FastPolicy:
         """Return what the policy has learned, for ``resume`` in a later run; None before there was any target."""
         if self._policy is None or self._setup is None:
             return self._kept
-        names = self._bases.names
+        names, arrays = self._bases.names, self._policy.learned()
         lag_us = np.array([self._lag.lag_us.get(name, _UNKNOWN_LAG) for name in names])
+        # A partition that has stopped is not waited for after a restart either.
+        expected = arrays["missing.rows"][1 : len(names) + 1]
+        lag_us[: len(expected)][expected == 0] = _UNKNOWN_LAG
         return Learned(
             operator=str(self._operator),
             target_ppm=self._setup.target_ppm,
             trigger_us=self._setup.trigger_us,
             partitions=names,
-            arrays=self._policy.learned() | {_LAG: lag_us},
+            arrays=arrays | {_LAG: lag_us},
         )
 
     @property

@@ -78,7 +78,6 @@ from tidemark.controller.api.schemas.problem import Problem, ProblemItem
 from tidemark.controller.api.schemas.recommended import RecommendationAnswer, StepAnswer
 from tidemark.controller.api.schemas.reports import (
     MissingBatches,
-    ReportBodyPage,
     ReportDetail,
     ReportedPartition,
     ReportPage,
@@ -190,7 +189,6 @@ __all__ = [
     "Realised",
     "Receipt",
     "RecommendationAnswer",
-    "ReportBodyPage",
     "ReportDetail",
     "ReportPage",
     "ReportSummary",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.evidence import MissingRange
-from tidemark.controller.intake.report_body import ReportBody
 from tidemark.models.late_policy import LatePolicy
 
 
@@ -71,15 +70,6 @@ class ReportPage(Answer):
     """A page of reports, those of the newest batches first."""
 
     reports: list[ReportSummary]
-    """The reports."""
-    next_cursor: str | None
-    """Where the next page begins; null on the last."""
-
-
-class ReportBodyPage(Answer):
-    """A page of reports as they were sent, those of the newest batches first."""
-
-    reports: list[ReportBody]
     """The reports."""
     next_cursor: str | None
     """Where the next page begins; null on the last."""

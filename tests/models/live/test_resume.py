@@ -97,6 +97,27 @@ def test_until_the_backlog_is_read_the_bound_decides_and_the_reason_says_so() ->
     assert "catching up" not in stream.decide(ORDER).reason
 
 
+def test_a_partition_that_had_stopped_before_is_not_waited_for() -> None:
+    stream, dice = FastStream(TEN_SECONDS), Random(1)
+    for second in range(600):
+        stream.batch(rows_at(stream.now_us, dice, "abc" if second < 300 else "ab"), ORDER)
+        stream.decide(ORDER)
+    learned = stream.policy.learned()
+    assert learned is not None
+    again, dice = FastStream(TEN_SECONDS), Random(2)
+    again.policy.resume(learned)
+    again.batch(rows_at(again.now_us, dice, "ab"), ORDER)
+    assert "catching up" not in again.decide(ORDER).reason
+    assert "1 partition catching up" in resumed_after_a_batch_of("ab")
+
+
+def resumed_after_a_batch_of(names: str) -> str:
+    """Return the reason of the first decision after a restart of a stream of three partitions."""
+    stream, dice = resumed(), Random(2)
+    stream.batch(rows_at(stream.now_us, dice, names), ORDER)
+    return stream.decide(ORDER).reason
+
+
 def test_a_partition_that_comes_no_closer_is_not_waited_for_for_ever() -> None:
     usual = UsualLag({"a": 2.0 * SECOND, "gone": 0.0, "slower": 1.0 * SECOND})
     catch_up, now_us = RestartCatchUp(usual, SECOND), 0
