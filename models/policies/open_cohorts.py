@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tidemark.models.operators import Int64s
 
-_TYPES = (np.uint16, np.uint32, np.uint64)
+_TYPES = (np.uint8, np.uint16, np.uint32, np.uint64)
 """Types of the counts, the smallest first: a stream with a thousand partitions has a million of them."""
 _SPARE_ROWS = 16
 
@@ -46,8 +46,12 @@ class OpenCohorts:
 
     def add(self, cohort: NDArray[np.intp], partition: Int64s, rows: Int64s) -> None:
         """Count rows of cohorts, given by their places, shape (counts,) each."""
+        limit = np.iinfo(self._room.dtype).max
         most = int(self.counts[cohort, partition].max(initial=0)) + int(rows.sum())
-        if most > np.iinfo(self._room.dtype).max:
+        if most > limit:  # all rows in one place would be too many, so where they are counts
+            _, place = np.unique(cohort * self._room.shape[1] + partition, return_inverse=True)
+            most = int((self.counts[cohort, partition] + np.bincount(place, rows)[place]).max())
+        if most > limit:
             self._room = self._room.astype(next(each for each in _TYPES if most <= np.iinfo(each).max))
         np.add.at(self.counts, (cohort, partition), rows.astype(self._room.dtype))
         np.add.at(self.totals, cohort, rows)

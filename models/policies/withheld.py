@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tidemark.models.live_defaults import SILENT_SHARE
 from tidemark.models.operators import Int64s
-from tidemark.models.policies.ages import WIDE, Float64s, bucket_of
+from tidemark.models.policies.ages import WIDE, bucket_of
 from tidemark.models.policies.profiles import Profiles
 
 _Indices = NDArray[np.intp]
@@ -50,14 +50,12 @@ class Withheld:
         """Place of each cohort by now, -1 while its shares are not known, shape (cohorts,)."""
         self._some: NDArray[np.bool_] = np.empty(0, bool)
         """Whether anything is withheld of each cohort, shape (cohorts,)."""
-        self._up_to = np.empty((0, 0))
+        self._up_to: _Shares = np.empty((0, 0), np.float32)
         """Share delivered up to each place of the profiles, shape (silent, places)."""
         self._first = 0
         """First cohort whose shares are kept: of those before it nothing is withheld."""
         self._share: _Shares = np.empty((0, 0), np.float32)
         """Share withheld of each cohort from the first on, with room behind them, shape (room, silent)."""
-        self._before = np.empty((0, 0), np.int16)
-        """Place of each of these cohorts when each partition fell silent, shape (room, silent)."""
 
     def forget(self) -> None:
         """Forget all shares, as no partition is silent."""
@@ -86,7 +84,7 @@ class Withheld:
         if self._version != profiles.version:
             self._clear()
             self._version = profiles.version
-        self._follow_cohorts(start_us, profiles)
+        self._follow_cohorts(start_us)
         if not (np.array_equal(self._silent, silent) and np.array_equal(self._since_us, since_us)):
             self._follow_partitions(silent, since_us, profiles)
         now = profiles.places(bucket)
@@ -98,7 +96,7 @@ class Withheld:
             return 0, np.empty((0, len(silent)), np.float32)
         return int(some[0]), self._share[some[0] - self._first : some[-1] + 1 - self._first]
 
-    def _follow_cohorts(self, start_us: Int64s, profiles: Profiles) -> None:
+    def _follow_cohorts(self, start_us: Int64s) -> None:
         """Drop the cohorts that were closed, and make room for new ones, whose shares are not known yet."""
         gone = 0
         if len(self._start_us):
@@ -108,12 +106,10 @@ class Withheld:
                 gone = 0
         known, cut = len(self._start_us) - gone, max(gone - self._first, 0)
         self._first = max(self._first - gone, 0)
-        self._share, self._before = self._share[cut:], self._before[cut:]
+        self._share = self._share[cut:]
         self._start_us = start_us
         if len(start_us) - self._first > len(self._share):
             self._move(self._first, known - self._first)
-        new = slice(known - self._first, len(start_us) - self._first)
-        self._before[new] = self._before_of(start_us[known:], self._since_us, profiles)
         self._now = np.concatenate([self._now[gone:], np.full(len(start_us) - known, -1, np.intp)])
         self._some = np.concatenate([self._some[gone:], np.zeros(len(start_us) - known, bool)])
 
@@ -126,76 +122,56 @@ class Withheld:
             stayed = (self._silent[at] == silent) & (self._since_us[at] == since_us)
         new, at = ~stayed, at[stayed]
         known = int((self._now >= 0).sum())
-        fresh = profiles.delivered(silent[new])
-        before = self._before_of(self._start_us, since_us[new], profiles)
-        share = _withheld(fresh, self._now[:known], before[:known])
+        fresh = profiles.delivered(silent[new]).astype(np.float32)
+        share = self._withheld(fresh, since_us[new], np.arange(known), profiles)
         kept = self._share[: known - self._first, at]
         self._some[:] = False
         self._some[:known] = share.any(axis=1)
         self._some[self._first : known] |= kept.any(axis=1)
-        first = int(self._some.argmax()) if self._some.any() else known
-        old_first, old_before = self._first, self._before[: len(self._start_us) - self._first, at]
-        up_to = np.empty((len(silent), fresh.shape[1]))
+        first, old_first = int(self._some.argmax()) if self._some.any() else known, self._first
+        up_to = np.empty((len(silent), fresh.shape[1]), np.float32)
         up_to[new] = fresh
         if len(at):
             up_to[stayed] = self._up_to[at]
         self._silent, self._since_us, self._up_to = silent, since_us, up_to
-        self._share, self._before = (
-            np.empty((0, len(silent)), np.float32),
-            np.empty((0, len(silent)), np.int16),
-        )
+        self._share = np.empty((0, len(silent)), np.float32)
         self._move(first, 0)
-        rows = len(self._start_us) - first
-        self._before[:rows, new] = before[first:]
         self._share[: known - first, new] = share[first:]
         overlap = max(first, old_first)
-        self._before[overlap - first : rows, stayed] = old_before[overlap - old_first :]
         self._share[overlap - first : known - first, stayed] = kept[overlap - old_first :]
-        self._before[: overlap - first, stayed] = self._before_of(
-            self._start_us[first:overlap], since_us[stayed], profiles
-        )
 
     def _compute(self, cohort: _Indices, profiles: Profiles) -> None:
         """Compute the shares of some cohorts, ascending."""
-        old = cohort[: np.searchsorted(cohort, self._first)]
-        if len(old):
-            before = self._before_of(self._start_us[old], self._since_us, profiles)
-            some = _withheld(self._up_to, self._now[old], before).any(axis=1)
-            if some.any():
-                self._reach_back(int(old[some.argmax()]), profiles)
-        kept = cohort[np.searchsorted(cohort, self._first) :]
-        share = _withheld(self._up_to, self._now[kept], self._before[kept - self._first])
-        self._share[kept - self._first] = share
-        self._some[kept] = share.any(axis=1)
-
-    def _reach_back(self, first: int, profiles: Profiles) -> None:
-        """Keep the shares of earlier cohorts, too, from ``first`` on."""
-        new = slice(first, self._first)
-        self._move(first, len(self._start_us) - self._first)
-        self._before[: new.stop - first] = self._before_of(self._start_us[new], self._since_us, profiles)
+        share = self._withheld(self._up_to, self._since_us, cohort, profiles)
+        some = share.any(axis=1)
+        if some.any() and cohort[some.argmax()] < self._first:
+            self._move(int(cohort[some.argmax()]), len(self._start_us) - self._first)
+        kept = int(np.searchsorted(cohort, self._first))
+        self._share[cohort[kept:] - self._first] = share[kept:]
+        self._some[cohort] = some
 
     def _move(self, first: int, used: int) -> None:
         """Move the first ``used`` rows to room for all cohorts from ``first`` on, and for an eighth more of them."""
         cohorts = len(self._start_us) - first
         rows, columns, at = cohorts + cohorts // 8 + _SPARE_ROWS, self._share.shape[1], self._first - first
-        share, before = np.zeros((rows, columns), np.float32), np.zeros((rows, columns), np.int16)
+        share = np.zeros((rows, columns), np.float32)
         if used:
-            share[at : at + used], before[at : at + used] = self._share[:used], self._before[:used]
-        self._share, self._before, self._first = share, before, first
+            share[at : at + used] = self._share[:used]
+        self._share, self._first = share, first
 
-    def _before_of(self, start_us: Int64s, since_us: Int64s, profiles: Profiles) -> NDArray[np.int16]:
-        found = delivered_bucket(since_us[None, :], start_us[:, None], self._trigger_us)
-        return profiles.places(found).astype(np.int16)
+    def _withheld(self, up_to: _Shares, since_us: Int64s, cohort: _Indices, profiles: Profiles) -> _Shares:
+        """Return what partitions withhold of cohorts, 0 where it is little, shape (cohorts, silent).
 
-
-def _withheld(up_to: Float64s, now: _Indices, before: NDArray[np.int16]) -> Float64s:
-    """Return what is delivered between two places, 0 where it is little.
-
-    Args:
-        up_to: share delivered up to each place, shape (silent, places).
-        now: the later place of each cohort, shape (cohorts,).
-        before: the earlier place, shape (cohorts, silent).
-    """
-    share: Float64s = up_to.T[now] - up_to[np.arange(len(up_to))[None, :], before]
-    share[share <= SILENT_SHARE] = 0
-    return share
+        Args:
+            up_to: share delivered up to each place, shape (silent, places).
+            since_us: when each partition fell silent, in microseconds, shape (silent,).
+            cohort: the cohorts, shape (cohorts,).
+            profiles: give the places.
+        """
+        # Many partitions fall silent at once.
+        since, which = np.unique(since_us, return_inverse=True)
+        bucket = delivered_bucket(since[None, :], self._start_us[cohort][:, None], self._trigger_us)
+        before = profiles.places(bucket)[:, which]
+        share: _Shares = up_to.T[self._now[cohort]] - up_to[np.arange(len(up_to))[None, :], before]
+        share[share <= SILENT_SHARE] = 0
+        return share

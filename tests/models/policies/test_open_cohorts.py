@@ -47,7 +47,7 @@ def test_what_was_counted_is_there_until_its_cohort_is_forgotten(seed: int) -> N
         assert cohorts.totals.sum() == expected.total()
 
 
-@pytest.mark.parametrize("rows", [65_535, 65_536, 2**32 - 1, 2**32, 2**40])
+@pytest.mark.parametrize("rows", [127, 128, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**40])
 def test_counts_of_any_size_are_exact(rows: int) -> None:
     cohorts = OpenCohorts(GRANULE_US, 10)
     cohorts.widen(2)
