@@ -314,10 +314,11 @@ class FastPolicy:
             return by_bound_us, reason
         decided_us = max(self._last_us, now_us - self._trigger_us)
         decision = self._policy.decide(decided_us, decided_us + 2 * self._trigger_us)
-        if decision.watermark_us is None:
-            return NO_BASE_US, "the policy has seen no row yet"
         steps = "; ".join(f"{step.kind.label}: {step.reason}" for step in self._policy.explain())
-        return decision.watermark_us, f"target {format_target(order.target_ppm)}: {steps}"
+        watermark_us = NO_BASE_US if decision.watermark_us is None else decision.watermark_us
+        if not steps:
+            return watermark_us, "the policy has seen no row yet"
+        return watermark_us, f"target {format_target(order.target_ppm)}: {steps}"
 
     @staticmethod
     def _limited(watermark_us: int, reason: str, order: Order, activity: Activity) -> tuple[int, str]:

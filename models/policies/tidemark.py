@@ -20,6 +20,7 @@ from tidemark.models.policies.ages import Float64s
 from tidemark.models.policies.budget import Account, RuleChoice, RuleChooser
 from tidemark.models.policies.good_windows import GoodWindows
 from tidemark.models.policies.learned import Arrays, checked, joined, part_of
+from tidemark.models.policies.learning import learning_of
 from tidemark.models.policies.missing import Missing
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
 from tidemark.models.policies.rules import RuleSet
@@ -155,6 +156,7 @@ class Tidemark:
         if outlook.holds:
             hold = "missing rows are waited for, at most as long as they are worth"
         return (
+            *self._learning_step(),
             DecisionStep(
                 StepKind.BUDGET, None, f"{self._late:,} of {self._rules.pairs:,} pairs were late, {spent}"
             ),
@@ -163,6 +165,17 @@ class Tidemark:
             DecisionStep(StepKind.HOLD, None, hold),
             *self._cap_step(),
         )
+
+    def _learning_step(self) -> tuple[DecisionStep, ...]:
+        found = learning_of(self._setup, self._rules.pairs, round(self._elapsed * self._trigger_us))
+        if found is None or found.enough:
+            return ()
+        keys = "windows" if isinstance(self._operator, TimeWindow) else "triggers"
+        reason = (
+            f"{found.seen:,} of the {found.needed:,} {keys} have passed that it needs before it trusts what it sees; "
+            "until then they wait longer"
+        )
+        return (DecisionStep(StepKind.LEARNING, None, reason),)
 
     def _cap_step(self) -> tuple[DecisionStep, ...]:
         cap_us = self._setup.latency_cap_us

@@ -34,6 +34,7 @@ class StepKind(StrEnum):
     DEAD_BAND = "DeadBand"
     CHAIN = "Chain"
     # The live policies have these, beside some of the above.
+    LEARNING = "Learning"
     BUDGET = "Budget"
     RULE = "Rule"
     AGE = "Age"

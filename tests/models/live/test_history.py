@@ -70,8 +70,9 @@ def test_reports_teach_what_the_job_would_have_learned_in_live_but_for_the_accou
 def test_what_was_lost_under_the_bounds_of_the_time_is_not_the_policys_debt() -> None:
     """Reports say by which watermark rows were late; a tap counts before they are dropped."""
     lossy = tuple(replace(report, late_watermark_ms=report.started_us // 1_000) for report in reports())
+    found = arrays_of(lossy)
     for name, array in arrays_of(reports()).items():
-        np.testing.assert_array_equal(arrays_of(lossy)[name], array, err_msg=name)
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
 
 
 def test_after_a_restart_the_rows_that_waited_for_the_job_teach_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -431,6 +432,23 @@ def test_a_decision_explains_itself_by_budget_rule_age_and_hold_with_figures() -
     assert "price" in steps["rule"]
     assert all(any(letter.isdigit() for letter in steps[name]) for name in ("budget", "rule", "age"))
     assert "missing" in steps["hold"]
+
+
+def test_a_young_stream_says_first_how_many_windows_it_still_needs() -> None:
+    policy, found = Tidemark(setup()), []
+    for seen in drawn_batches(7, 600, step_us=SECOND):
+        policy.observe(seen)
+        policy.decide(seen.now_us, seen.now_us + 2 * SECOND)
+        found.append({step.kind.label: step.reason for step in policy.explain()})
+    learning = [steps["learning"] for steps in found if "learning" in steps]
+    assert next(iter(found[0])) == "learning"
+    assert re.match(r"1 of the \d+ windows have passed that it needs before it trusts", learning[0])
+    assert "learning" not in found[-1]
+    assert ["learning" in steps for steps in found] == [True] * len(learning) + [False] * (
+        600 - len(learning)
+    )
+    passed, needed = map(int, re.findall(r"\d+", learning[-1])[:2])
+    assert passed == needed - 1
 
 
 def test_what_it_says_was_late_is_what_the_engine_counts() -> None:
