@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from tidemark.models.duration import format_about
-from tidemark.models.live_defaults import FUTURE_COHORTS, PRICE_WAIT_SPANS
+from tidemark.models.live_defaults import FUTURE_COHORTS, PILED_UP_TRIGGERS, PRICE_WAIT_SPANS
 from tidemark.models.operators import Int64s, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.policies.ages import Float64s
 from tidemark.models.policies.budget import Account, RuleChoice, RuleChooser
@@ -100,13 +100,15 @@ class Tidemark:
         self._elapsed_before, self._late = float(learned["elapsed"]), int(learned["late"])
 
     def observe(self, seen: Observation) -> None:
-        """Observe a batch."""
+        """Observe a batch; those of a stream's first triggers are not counted: they read what waited for the job."""
         if self._began_us is None and not len(seen.key_us):
             return
         self._catch_up(seen.now_us)
         self._advance(seen.now_us)
         while self._pending and self._pending[0][0] < seen.now_us:
             self._judging_us = max(self._judging_us, self._pending.pop(0)[1])
+        if self._is_start(seen.now_us):
+            return
         event_us, key_us = self._counted_by(seen)
         # Future-dated rows are never late, and show nothing about late rows.
         near = key_us <= seen.now_us + self._future_us + self._operator_reach_us
@@ -167,6 +169,8 @@ class Tidemark:
         )
 
     def _learning_step(self) -> tuple[DecisionStep, ...]:
+        if not self._rules.pairs:
+            return (DecisionStep(StepKind.LEARNING, None, "no row has been counted yet"),)
         found = learning_of(self._setup, self._rules.pairs, round(self._elapsed * self._trigger_us))
         if found is None or found.enough:
             return ()
@@ -184,6 +188,11 @@ class Tidemark:
         cap = f"no key waits longer than the cap of {format_about(cap_us)}"
         reason = f"{cap}, so more rows may be late" if self._capped else f"{cap}, and none would"
         return (DecisionStep(StepKind.LATENCY_CAP, None, reason),)
+
+    def _is_start(self, now_us: int) -> bool:
+        """Return whether the stream has just begun; after a restart the caller knows what waited for the job."""
+        began_us = now_us if self._began_us is None else self._began_us
+        return not self._elapsed_before and now_us <= began_us + PILED_UP_TRIGGERS * self._trigger_us
 
     @property
     def _operator_reach_us(self) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from tidemark.models.live.catch_up import RestartCatchUp, UsualLag
 from tidemark.models.live.fast import FastPolicy, Order
-from tidemark.models.live_defaults import NO_CLOSER_TRIGGERS
+from tidemark.models.live_defaults import NO_CLOSER_TRIGGERS, PILED_UP_TRIGGERS
 from tidemark.models.operators import row_level
 from tidemark.models.policies.learned import Learned
 
@@ -146,7 +146,8 @@ def test_a_new_latency_cap_forgets_nothing_and_another_target_begins_anew() -> N
         assert learned is not None
         assert learned.arrays["rules.pairs"] >= learned_by().arrays["rules.pairs"]
     other = replace(ORDER, target_ppm=999_000)
-    stream.batch(rows_at(stream.now_us, dice), other)
+    for _ in range(PILED_UP_TRIGGERS + 1):
+        stream.batch(rows_at(stream.now_us, dice), other)
     learned = stream.policy.learned()
     assert learned is not None
     assert (learned.target_ppm, int(learned.arrays["rules.pairs"])) == (999_000, 30)
