@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         FleetStream,
         JobStatus,
         JobSummary,
+        Live,
         StreamStatus,
     )
 
@@ -110,6 +111,8 @@ def _show_stream(found: StreamStatus) -> None:
     }
     if found.late.policy is not None or found.late.choices:
         facts["late rows"] = found.late.text
+    if found.live is not None:
+        facts["live"] = _live(found.live)
     if found.rollout is not None:
         facts["rollout"] = rollout_line(found.rollout)
     if found.transition is not None:
@@ -119,6 +122,12 @@ def _show_stream(found: StreamStatus) -> None:
     show_facts(facts)
     for condition in found.conditions:
         say(f"{condition.type}: {condition.detail}")
+
+
+def _live(state: Live) -> str:
+    counts = {"idle": state.idle_partitions, "behind": state.behind_partitions}
+    waiting = [f"{plural(count, 'partition')} {what}" for what, count in counts.items() if count]
+    return "; ".join([state.reason, *waiting])
 
 
 def _evidence(seen: Evidence) -> str:

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-import numpy as np
-
 from tidemark.models.live.fast import FastPolicy, Order
 from tidemark.models.live_defaults import PILED_UP_TRIGGERS
 from tidemark.models.policies.learned import Learned
 from tidemark.models.policies.setup import Setup
-from tidemark.models.target import PPM
+from tidemark.models.policies.tidemark import without_debt
 from tidemark.models.wire import Report
 
 
@@ -61,11 +59,6 @@ def learned_from(
         )
         policy.decide(due, order)
     learned = policy.learned() or learned
-    return None if learned is None else _even(learned)
-
-
-def _even(learned: Learned) -> Learned:
-    """Return the same with exactly the rows lost that the target allows."""
-    share = (PPM - learned.target_ppm) / PPM
-    late = np.array(round(share * int(learned.arrays["rules.pairs"])))
-    return replace(learned, arrays=learned.arrays | {"late": late})
+    if learned is None:
+        return None
+    return replace(learned, arrays=without_debt(learned.arrays, learned.target_ppm))

@@ -32,6 +32,16 @@ _IDLE_STEPS = 200
 """Maximum number of steps to catch up with an idle time; they grow, so that a night takes no longer than an hour."""
 
 
+def without_debt(learned: Arrays, target_ppm: int) -> Arrays:
+    """Return what was learned with an account that is even: with as many late pairs as the target allows.
+
+    For pairs that another bound has judged: their losses are neither the policy's debt nor its credit.
+    """
+    pairs = int(learned["rules.pairs"])
+    late = round((PPM - target_ppm) / PPM * pairs)
+    return learned | {"late": np.array(late), "assumed": np.array([late, pairs])}
+
+
 class Tidemark:
     """The live policy for one stream.
 
@@ -69,6 +79,8 @@ class Tidemark:
         self._judging_us = NO_BASE_US
         self._capped = False
         self._late = 0
+        self._assumed = 0, 0
+        """Late pairs, and all pairs, of the account that it did not judge itself: see ``without_debt``."""
         self._choice: RuleChoice | None = None
 
     def learned(self) -> Arrays:
@@ -79,7 +91,11 @@ class Tidemark:
         """
         if self._good_windows is not None:
             raise ValueError("what was learned is kept for the objective occurrences alone")
-        own = {"elapsed": np.array(self._elapsed), "late": np.array(self._late)}
+        own = {
+            "elapsed": np.array(self._elapsed),
+            "late": np.array(self._late),
+            "assumed": np.array(self._assumed),
+        }
         parts = {
             "rules": self._rules.learned(),
             "missing": self._missing.learned(),
@@ -93,11 +109,12 @@ class Tidemark:
         Raises:
             ValueError: when it is not of this form.
         """
-        checked(learned, {"elapsed": (), "late": ()})
+        checked(learned, {"elapsed": (), "late": (), "assumed": (2,)})
         self._rules.resume(part_of(learned, "rules"))
         self._missing.resume(part_of(learned, "missing"))
         self._budget.resume(part_of(learned, "budget"))
         self._elapsed_before, self._late = float(learned["elapsed"]), int(learned["late"])
+        self._assumed = int(learned["assumed"][0]), int(learned["assumed"][1])
 
     def observe(self, seen: Observation) -> None:
         """Observe a batch; those of a stream's first triggers are not counted: they read what waited for the job."""
@@ -142,7 +159,6 @@ class Tidemark:
         setup, choice = self._setup, self._choice
         outlook = self._rules.outlook(choice.rule)
         key = "window" if isinstance(self._operator, TimeWindow) else "key"
-        spent = f"{100 * choice.spent:.0f} % of what the target {format_target(setup.target_ppm)} allows"
         rows = outlook.price * (PPM - setup.target_ppm) / PPM * self._rules.rows_a_key(self._elapsed)
         wait = format_about(round(PRICE_WAIT_SPANS * self._span_us))
         worth = f"waiting {wait} longer is worth {rows:.2g} rows of a {key} (price {outlook.price:g})"
@@ -159,14 +175,20 @@ class Tidemark:
             hold = "missing rows are waited for, at most as long as they are worth"
         return (
             *self._learning_step(),
-            DecisionStep(
-                StepKind.BUDGET, None, f"{self._late:,} of {self._rules.pairs:,} pairs were late, {spent}"
-            ),
+            DecisionStep(StepKind.BUDGET, None, self._budget_reason(choice.spent)),
             DecisionStep(StepKind.RULE, None, f"{worth}; {verdict}"),
             DecisionStep(StepKind.AGE, None, left),
             DecisionStep(StepKind.HOLD, None, hold),
             *self._cap_step(),
         )
+
+    def _budget_reason(self, spent: float) -> str:
+        late, pairs = self._assumed
+        said = f"{self._late - late:,} of {self._rules.pairs - pairs:,} pairs were late"
+        share, target = f"{100 * spent:.0f} %", format_target(self._setup.target_ppm)
+        if not pairs:
+            return f"{said}, {share} of what the target {target} allows"
+        return f"{said} since it began with {pairs:,} earlier ones and an even account, of which {share} is spent"
 
     def _learning_step(self) -> tuple[DecisionStep, ...]:
         if not self._rules.pairs:

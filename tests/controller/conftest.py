@@ -43,3 +43,16 @@ def controller(database_url: str) -> Iterator[Controller]:
     """Return a running controller on an empty store."""
     with Controller(database_url) as running:
         yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def each_url(request: pytest.FixtureRequest) -> str:
+    """Return the URL of an empty store of its own, on each kind of database."""
+    return str(request.getfixturevalue("database_url" if request.param == "sqlite" else "new_postgres_url"))
+
+
+@pytest.fixture
+def either(each_url: str) -> Iterator[Controller]:
+    """Return a running controller on an empty store, on each kind of database."""
+    with Controller(each_url) as running:
+        yield running

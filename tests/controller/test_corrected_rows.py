@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -18,15 +17,9 @@ from support.streams import SECOND
 GRACE_MS = 20_000
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def controller(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Controller]:
-    url = f"sqlite:///{tmp_path_factory.mktemp('corrected') / 'tidemark.db'}"
-    if request.param == "postgresql":
-        url = request.getfixturevalue("new_postgres_url")
-    with Controller(url) as started:
-        yield started
+@pytest.fixture
+def controller(either: Controller) -> Controller:
+    return either
 
 
 def test_corrected_rows_are_summed_with_the_late_ones_in_reports_status_metrics_and_the_command_line(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -21,15 +20,9 @@ REPORT = query_reports([[("0", START_US)]])[0]
 SWITCHABLE = LateTreatment(in_force="side", choices=("drop", "side"))
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def controller(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Controller]:
-    url = f"sqlite:///{tmp_path_factory.mktemp('late') / 'tidemark.db'}"
-    if request.param == "postgresql":
-        url = request.getfixturevalue("new_postgres_url")
-    with Controller(url) as started:
-        yield started
+@pytest.fixture
+def controller(either: Controller) -> Controller:
+    return either
 
 
 def acknowledge(controller: Controller, late: LateTreatment | None, after_s: int = 0) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tidemark.controller.bounds.publication import answer_for, envelope_for, pinned_answer
+from tidemark.controller.cli import app
 from tidemark.controller.pins.store import FLEET, StoredPin
 from tidemark.models.coupling import Chain
 from tidemark.models.granule_counts import PartitionCounts
@@ -28,6 +28,7 @@ from tidemark.models.wire import (
 from support.controller_app import Controller
 from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
+from support.served import served
 from support.streams import SECOND
 
 BATCHES = exponential_batches(24, 50, slow=3)
@@ -42,17 +43,6 @@ STATE = LiveState(
     ceiling_used_ppm=500_000,
     last_contact_us=START_US,
 )
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller]:
-    """A controller on each database that is there."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'tidemark.db'}"
-    else:
-        url = request.getfixturevalue("new_postgres_url")
-    with Controller(url) as running:
-        yield running
 
 
 def acknowledged(ceiling_ms: int | None, **changes: Any) -> Acknowledgement:
@@ -287,6 +277,9 @@ def test_what_the_fast_policy_did_is_shown_as_of_the_newest_batch(either: Contro
         "last_contact_us": START_US,
         "pin": None,
     }
+    with served(either.app) as url:
+        said = CliRunner().invoke(app, ["status", "job", "stream", "--url", url]).stdout
+    assert f"{STATE.reason}; 2 partitions idle; 1 partition behind" in said
     assert status["append_delay"] == {
         "rows": 40,
         "min_ms": -2,

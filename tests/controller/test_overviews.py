@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,16 +40,6 @@ REPORTS = query_reports(BATCHES)
 FINE = query_reports(exponential_batches(40, 400, partitions=8))
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller]:
-    """A controller on each database that is there."""
-    url = f"sqlite:///{tmp_path / 'tidemark.db'}"
-    if request.param == "postgresql":
-        url = request.getfixturevalue("new_postgres_url")
-    with Controller(url) as running:
-        yield running
-
-
 def partitions(controller: Controller) -> dict[str, dict[str, Any]]:
     answer = controller.get("/partitions", params={"limit": 1_000})
     assert answer.status_code == 200, answer.text
@@ -65,7 +55,7 @@ def events(controller: Controller) -> list[tuple[str, int]]:
     return [(event["kind"], event["count"]) for event in found if event["kind"].startswith("Partition")]
 
 
-@on_sqlite_alone("either")
+@on_sqlite_alone("each_url")
 def test_a_skewed_partition_appears_everywhere_with_its_cost(either: Controller) -> None:
     either.put("/slo", {"target_ppm": 950_000})
     either.report_all(REPORTS)
@@ -99,7 +89,7 @@ def test_a_skewed_partition_appears_everywhere_with_its_cost(either: Controller)
     assert job["worst"]["type"] == "PartitionSkewed"
 
 
-@on_sqlite_alone("either")
+@on_sqlite_alone("each_url")
 def test_partitions_that_are_alike_are_not_skewed(either: Controller) -> None:
     either.put("/slo", {"target_ppm": 950_000})
     either.report_all(FINE)
@@ -126,7 +116,7 @@ def test_a_stream_without_an_slo_gets_snapshots_too(controller: Controller) -> N
     assert row["worst"]["type"] == "PartitionSkewed"
 
 
-@on_sqlite_alone("either")
+@on_sqlite_alone("each_url")
 def test_a_partition_heals_when_its_late_rows_have_left_the_horizon_with_one_event(
     either: Controller,
 ) -> None:

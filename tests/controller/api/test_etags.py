@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tidemark.controller.client import Client
@@ -15,14 +13,6 @@ from support.served import served
 REPORTS = query_reports(exponential_batches(12, 20))
 PIN = "/v1/pin?job=job&stream=stream"
 OFF, CEILING = {"to": "Off", "reason": "INC-1"}, {"to": "Ceiling", "reason": "INC-2"}
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def either(request: pytest.FixtureRequest, database_url: str) -> Iterator[Controller]:
-    """Return a controller on each kind of database."""
-    url = database_url if request.param == "sqlite" else request.getfixturevalue("new_postgres_url")
-    with Controller(str(url)) as running:
-        yield running
 
 
 @pytest.mark.parametrize("path", [STREAM, STREAM + "/slo", STREAM + "/policy", PIN, "/v1/fleet"])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,15 +13,6 @@ from support.controller_app import STREAM, Controller
 from support.reports import START_US, exponential_batches, query_reports
 
 REPORTS = query_reports(exponential_batches(12, 40))
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller]:
-    url = f"sqlite:///{tmp_path / 'tidemark.db'}"
-    if request.param == "postgresql":
-        url = request.getfixturevalue("new_postgres_url")
-    with Controller(url) as running:
-        yield running
 
 
 def pages(controller: Controller, path: str, name: str, limit: int = 2) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -15,15 +14,9 @@ REPORTS = query_reports([[("0", START_US + n * SECOND)] for n in range(10)])
 QUERY = REPORTS[0].query_id
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def controller(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Controller]:
-    url = f"sqlite:///{tmp_path_factory.mktemp('missing') / 'tidemark.db'}"
-    if request.param == "postgresql":
-        url = request.getfixturevalue("new_postgres_url")
-    with Controller(url) as started:
-        yield started
+@pytest.fixture
+def controller(either: Controller) -> Controller:
+    return either
 
 
 def missing(controller: Controller, from_batch: int = 0, query_id: str = QUERY) -> list[tuple[int, int]]:

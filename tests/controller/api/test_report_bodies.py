@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import httpx
@@ -25,15 +24,9 @@ RICH = replace(
 )
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def controller(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Controller]:
-    url = f"sqlite:///{tmp_path_factory.mktemp('bodies') / 'tidemark.db'}"
-    if request.param == "postgresql":
-        url = request.getfixturevalue("new_postgres_url")
-    with Controller(url) as started:
-        yield started
+@pytest.fixture
+def controller(either: Controller) -> Controller:
+    return either
 
 
 def sent(controller: Controller, limit: int) -> list[Report]:

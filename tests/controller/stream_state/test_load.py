@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
 from sqlalchemy import inspect
 
 from tidemark.controller.bounds.acknowledgements import last_acknowledgement
@@ -23,15 +20,6 @@ from tidemark.models.wire import Acknowledgement
 from support.controller_app import Controller
 from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Controller]:
-    url = f"sqlite:///{tmp_path / 'tidemark.db'}"
-    if request.param == "postgresql":
-        url = request.getfixturevalue("new_postgres_url")
-    with Controller(url) as running:
-        yield running
 
 
 def plain(state: StreamState) -> dict[str, Any]:

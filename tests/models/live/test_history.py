@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -61,10 +62,12 @@ def test_reports_teach_what_the_job_would_have_learned_in_live_but_for_the_accou
     shown = learned_from(reports(), SETUP, CEILING_US)
     assert shown is not None
     assert (shown.operator, shown.partitions, shown.trigger_us) == (live.operator, live.partitions, SECOND)
+    pairs = int(live.arrays["rules.pairs"])
+    assert shown.arrays["assumed"].tolist() == [round(0.01 * pairs), pairs]
     for name, array in live.arrays.items():
-        if name != "late":
+        if name not in {"late", "assumed"}:
             np.testing.assert_array_equal(shown.arrays[name], array, err_msg=name)
-    assert int(shown.arrays["late"]) == round(0.01 * int(shown.arrays["rules.pairs"]))
+    assert int(shown.arrays["late"]) == round(0.01 * pairs)
 
 
 def test_what_was_lost_under_the_bounds_of_the_time_is_not_the_policys_debt() -> None:
@@ -117,6 +120,11 @@ def test_a_policy_that_has_begun_anew_goes_on_with_what_the_reports_show_in_plac
     watermark_us = stream.decide(ORDER).watermark_us
     assert watermark_us is not None
     assert watermark_us > stream.now_us - 10 * SECOND, "it closes at once what the reports allow"
+    pairs = int(learned.arrays["rules.pairs"])
+    reason = stream.decide(ORDER).reason
+    assert re.search(
+        rf" pairs were late since it began with {pairs:,} earlier ones and an even account", reason
+    )
     now = stream.policy.learned()
     assert now is not None
     assert now.partitions == ("a", "b", "c", "x"), "the numbers are those of what was learned"
