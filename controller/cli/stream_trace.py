@@ -20,14 +20,14 @@ from tidemark.models.wire import Report
 
 
 def make_stream_trace(
-    names: Sequence[str], output: Path, *, since: str | None, url: str, token_file: Path | None
+    names: Sequence[str], output: Path, *, since: str, url: str, token_file: Path | None
 ) -> None:
     """Write a trace of what was reported of a stream, and print a summary and how to replay it.
 
     Args:
         names: the names of job and stream.
         output: the Parquet file to write.
-        since: how far back from the newest report to begin, as a duration; None for all that is kept.
+        since: how far back from the newest report to begin, as a duration.
         url: address of the controller.
         token_file: file with the bearer token.
 
@@ -38,8 +38,8 @@ def make_stream_trace(
         raise ValueError(
             "--from controller takes the names of a job and of a stream: tidemark trace JOB STREAM"
         )
-    span_us = None if since is None else duration_of(since)
-    if span_us is not None and span_us <= 0:
+    span_us = duration_of(since)
+    if span_us <= 0:
         raise ValueError(f"--since must be above 0, not {since!r}")
     job, stream = names
     with open_client(url, token_file) as tidemark, progress_bar("reports") as progress:
@@ -56,12 +56,12 @@ def make_stream_trace(
     _show(made, output, None if slo is None else slo.target_ppm)
 
 
-def _newest(reports: Iterable[Report], span_us: int | None) -> Iterable[Report]:
+def _newest(reports: Iterable[Report], span_us: int) -> Iterable[Report]:
     """Yield reports up to the first that is older than the first one by more than ``span_us``."""
     first_us = None
     for report in reports:
         first_us = report.started_us if first_us is None else first_us
-        if span_us is not None and report.started_us < first_us - span_us:
+        if report.started_us < first_us - span_us:
             return
         yield report
 

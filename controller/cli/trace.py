@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from tidemark.controller.traces.from_files import Columns, Format
 
 
+_SINCE = "6h"
+"""How far back reports are read unless that is said: 21,600 of a trigger of a second."""
+
+
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
     app.command("trace")(trace)
@@ -77,8 +81,7 @@ def trace(
     since: Annotated[
         str | None,
         typer.Option(
-            help="Kafka and controller: how far back to read, such as 2h. Default: the whole topic, or all reports "
-            "that are kept as they were sent."
+            help="Kafka and controller: how far back to read, such as 2h. Default: the whole topic, or 6h of reports."
         ),
     ] = None,
     event_time_from: Annotated[
@@ -117,7 +120,7 @@ def trace(
             from tidemark.controller.cli.stream_trace import make_stream_trace  # noqa: PLC0415 - as below
 
             names = [str(source) for source in sources or []]
-            make_stream_trace(names, output, since=since, url=url, token_file=token_file)
+            make_stream_trace(names, output, since=since or _SINCE, url=url, token_file=token_file)
             return
         if source_kind == "files":
             _reject_given("only --from kafka takes", {**of_kafka, "--since": since})

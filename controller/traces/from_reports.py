@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tidemark.controller.traces.format import Trace
 from tidemark.models.cells import cells_of
@@ -94,7 +95,7 @@ def trace_of_reports(reports: Sequence[Report]) -> StreamTrace:
     )
 
 
-def _rows_of(report: Report, number: np.ndarray[tuple[int], np.dtype[np.int32]]) -> tuple[Int64s, Int64s]:
+def _rows_of(report: Report, number: NDArray[np.int32]) -> tuple[Int64s, NDArray[np.int32]]:
     """Return event time and partition of each row, shape (rows,) each; ``number`` gives the partitions' numbers."""
     cells = cells_of(report)
     if not cells.partitions:

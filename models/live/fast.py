@@ -9,7 +9,7 @@ cannot be undone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -17,25 +17,19 @@ import numpy as np
 from tidemark.models.cells import cells_of
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_last_us
-from tidemark.models.live.catch_up import RestartCatchUp, UsualLag
 from tidemark.models.live.open_keys import OpenKeys
 from tidemark.models.live.partitions import Activity, Partitions
+from tidemark.models.live.resumable import ResumablePolicy
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow
 from tidemark.models.plural import plural
-from tidemark.models.policies.learned import Learned, checked
+from tidemark.models.policies.learned import Learned
 from tidemark.models.policies.policy import NO_BASE_US
-from tidemark.models.policies.reports import PartitionBases, observation_of
 from tidemark.models.policies.setup import Setup
-from tidemark.models.policies.tidemark import Tidemark
 from tidemark.models.target import format_target
 from tidemark.models.wire import Pin, Report
 
 _RESTORED_STEP_US = 1_000_000
 _MAX_RESTORED = 10_000
-_ALIKE = 2
-"""Triggers that differ by no more than this factor are counted as one."""
-_LAG = "lag_us"
-_UNKNOWN_LAG = -1.0
 
 Follow = Literal["partitions", "stream", "ceiling"]
 """What the watermark follows: the partitions, as described above; the stream's maximum event time, as without Tidemark;
@@ -87,17 +81,8 @@ class FastPolicy:
         self._operator = operator
         self._ceiling_us = ceiling_us
         self._partitions = Partitions(idle_timeout_us)
-        self._bases = PartitionBases()
         self._keys = OpenKeys()
-        self._policy: Tidemark | None = None
-        self._setup: Setup | None = None
-        self._kept: Learned | None = None
-        """What was learned before, while there is no policy that knows it."""
-        self._anew = False
-        self._resumed = False
-        self._lag = UsualLag()
-        self._catch_up: RestartCatchUp | None = None
-        self._trigger_us = 0
+        self._own = ResumablePolicy(operator)
         self._granule_us = SPARK_TICK_US
         self._last_us = 0
 
@@ -136,67 +121,24 @@ class FastPolicy:
 
     def learned(self) -> Learned | None:
         """Return what the policy has learned, for ``resume`` in a later run; None before there was any target."""
-        if self._policy is None or self._setup is None:
-            return self._kept
-        names, arrays = self._bases.names, self._policy.learned()
-        lag_us = np.array([self._lag.lag_us.get(name, _UNKNOWN_LAG) for name in names])
-        # A partition that has stopped is not waited for after a restart either.
-        expected = arrays["missing.rows"][1 : len(names) + 1]
-        lag_us[: len(expected)][expected == 0] = _UNKNOWN_LAG
-        return Learned(
-            operator=str(self._operator),
-            target_ppm=self._setup.target_ppm,
-            trigger_us=self._setup.trigger_us,
-            partitions=names,
-            arrays=arrays | {_LAG: lag_us},
-        )
+        return self._own.learned()
+
+    def resume(self, learned: Learned) -> None:
+        """Go on with what was learned before: see ``ResumablePolicy.resume``.
+
+        Raises:
+            ValueError: when it does not fit. Then nothing is changed.
+        """
+        self._own.resume(learned, self._last_us, self._partitions.bases_us)
 
     @property
     def begun_anew(self) -> Setup | None:
-        """The problem of a policy that began without anything learned before; None when there is no such policy."""
-        return self._setup if self._anew else None
-
-    def resume(self, learned: Learned) -> None:
-        """Go on with what was learned before, once what came meanwhile is read.
-
-        It is given before the first batch, or to a policy that has begun anew, in place of what that one has seen.
-
-        Raises:
-            ValueError: when it was learned of another operator, target or trigger, or is not of this form. Then nothing
-                is changed.
-        """
-        if learned.operator != str(self._operator):
-            raise ValueError(f"it was learned of a {learned.operator}, and the query has a {self._operator}")
-        names, arrays = learned.partitions, learned.arrays
-        lag_us = checked(arrays, {_LAG: (len(names),), "missing.rows": (None,)})[_LAG]
-        if len(arrays["missing.rows"]) > len(names) + 1:
-            raise ValueError(f"it holds {len(arrays['missing.rows']) - 1} partitions and names {len(names)}")
-        target_ppm, trigger_us = learned.target_ppm, learned.trigger_us
-        setup = self._setup or Setup(operator=self._operator, trigger_us=trigger_us, target_ppm=target_ppm)
-        if (target_ppm, trigger_us) != (setup.target_ppm, setup.trigger_us):
-            raise ValueError("it was learned for another target or trigger")
-        policy = Tidemark(setup)
-        policy.resume(arrays)
-        if self._policy is None:
-            self._kept, self._resumed = learned, True
-        else:
-            self._policy, self._anew = policy, False
-        self._bases = PartitionBases(names=names)
-        known = {name: lag for name, lag in zip(names, lag_us.tolist(), strict=True) if lag != _UNKNOWN_LAG}
-        self._lag = UsualLag(self._lag.lag_us | known)
-        self._catch_up = RestartCatchUp(self._lag, trigger_us)
-        if self._last_us:
-            self._see_caught_up(self._last_us, self._partitions.bases_us)
+        """The problem of a policy that began without anything learned before, while it knows less than reports show."""
+        return self._own.begun_anew
 
     def go_on_anew(self) -> None:
         """Let a policy that has begun anew go on as one that has not: there is nothing to resume."""
-        self._anew = False
-
-    def _see_caught_up(self, now_us: int, bases_us: Mapping[str, int]) -> None:
-        if self._catch_up is not None:
-            self._catch_up.observe(now_us, bases_us)
-            if not self._catch_up.behind:
-                self._catch_up = None
+        self._own.go_on_anew()
 
     def _max_key_us(self, event_us: int) -> int:
         return int(self._operator.keys(np.array([event_us], np.int64))[1].max())
@@ -236,14 +178,9 @@ class FastPolicy:
             self._partitions.stream_base_us = max(self._partitions.stream_base_us, base_us)
         self._keys.add(_keys_of(report), report.watermark_ms * SPARK_TICK_US)
         self._keys.close(report.watermark_ms * SPARK_TICK_US)
-        policy = self._policy_for(order, trigger_us)
-        observation = observation_of(report, self._bases, report.late_base_ms)
+        self._own.solve(order.target_ppm, order.latency_cap_us, trigger_us)
         behind = any(rows > 0 for rows in (backlog or {}).values())
-        self._see_caught_up(report.started_us, bases_us)
-        if representative and not behind and self._catch_up is None:
-            self._lag.observe(report.started_us, bases_us)
-            if policy is not None:
-                policy.observe(replace(observation, now_us=self._last_us))
+        self._own.observe(report, bases_us, self._last_us, representative=representative and not behind)
 
     def decide(
         self, now_us: int, order: Order, checked_us: int | None = None, in_force_us: int | None = None
@@ -280,7 +217,7 @@ class FastPolicy:
         watermark_us, reason = self._unlimited(now_us, order, activity)
         watermark_us, reason = self._limited(watermark_us, reason, order, activity)
         # Only the policy decides for the time when the watermark is in force.
-        latest_us = now_us if self._policy is None or in_force_us is None else in_force_us
+        latest_us = now_us if self._own.policy is None or in_force_us is None else in_force_us
         return answer(self._clamped(watermark_us, latest_us), reason)
 
     @staticmethod
@@ -303,18 +240,19 @@ class FastPolicy:
         if activity.holder is None:
             slowest = "the stream, which is idle and moves with the clock"
         by_bound = by_bound_us, f"{bound} behind {slowest}"
-        if self._policy is None or order.target_ppm is None:
+        policy, trigger_us = self._own.policy, self._own.trigger_us
+        if policy is None or order.target_ppm is None:
             return by_bound
-        if self._catch_up is not None:
-            behind = plural(len(self._catch_up.behind), "partition")
+        if self._own.catching_up:
+            behind = plural(len(self._own.catching_up), "partition")
             return by_bound_us, f"{by_bound[1]}: {behind} catching up after a restart"
         lag_us = self._partitions.last_us - self._partitions.stream_base_us
         if lag_us > self._ceiling_us:
             reason = f"{by_bound[1]}: rows come {format_about(lag_us)} after their time, so this is a replay"
             return by_bound_us, reason
-        decided_us = max(self._last_us, now_us - self._trigger_us)
-        decision = self._policy.decide(decided_us, decided_us + 2 * self._trigger_us)
-        steps = "; ".join(f"{step.kind.label}: {step.reason}" for step in self._policy.explain())
+        decided_us = max(self._last_us, now_us - trigger_us)
+        decision = policy.decide(decided_us, decided_us + 2 * trigger_us)
+        steps = "; ".join(f"{step.kind.label}: {step.reason}" for step in policy.explain())
         watermark_us = NO_BASE_US if decision.watermark_us is None else decision.watermark_us
         if not steps:
             return watermark_us, "the policy has seen no row yet"
@@ -353,41 +291,6 @@ class FastPolicy:
         reach_us = self._operator.gap_us if isinstance(self._operator, SessionWindow) else 0
         edge_us = (watermark_us - reach_us) // self._granule_us * self._granule_us + reach_us
         return edge_us // SPARK_TICK_US * SPARK_TICK_US
-
-    def _policy_for(self, order: Order, trigger_us: int) -> Tidemark | None:
-        trigger_us = self._trigger_of(trigger_us)
-        if order.target_ppm is None or not trigger_us:
-            self._kept, self._policy, self._setup, self._anew = self.learned(), None, None, False
-            return None
-        self._trigger_us = trigger_us
-        setup = Setup(
-            operator=self._operator,
-            trigger_us=trigger_us,
-            target_ppm=order.target_ppm,
-            latency_cap_us=order.latency_cap_us,
-        )
-        if self._policy is None or setup != self._setup:
-            kept, self._policy, self._setup = self.learned(), Tidemark(setup), setup
-            same = kept is not None and (kept.target_ppm, kept.trigger_us) == (setup.target_ppm, trigger_us)
-            if kept is not None and same:
-                self._policy.resume(kept.arrays)
-            self._anew = self._anew or not same
-        return self._policy
-
-    def _trigger_of(self, trigger_us: int) -> int:
-        """Return the trigger that the policy counts by: its first one, since its ages are counted in triggers.
-
-        That of an earlier run counts as its first one, unless this query turns out to have another.
-        """
-        known = self._setup or self._kept
-        if known is None:
-            return trigger_us
-        if self._resumed and trigger_us:
-            self._resumed = False
-            if not known.trigger_us <= _ALIKE * trigger_us <= _ALIKE**2 * known.trigger_us:
-                self._kept = self._policy = self._setup = None
-                return trigger_us
-        return known.trigger_us
 
 
 def _keys_of(report: Report) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -103,6 +103,11 @@ class Tidemark:
         }
         return {name: array.copy() for name, array in (own | joined(parts)).items()}
 
+    @property
+    def age_triggers(self) -> float:
+        """How much of the stream it has seen, in triggers, with what it resumed."""
+        return self._elapsed
+
     def resume(self, learned: Arrays) -> None:
         """Go on with what an earlier run learned, as if no time had passed since; before the first batch.
 

@@ -1,4 +1,4 @@
-"""What a live policy begins with where its checkpoint holds nothing for it: what the controller was told of its stream.
+"""What a live policy begins with where its checkpoint holds nothing for it: the earlier reports of its stream.
 
 Nothing depends on it. Where the controller does not answer, the policy begins anew and is careful while it learns.
 """

@@ -10,6 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from tidemark.models.live import resumable
 from tidemark.models.live.fast import FastPolicy, Order
 from tidemark.models.live.history import learned_from
 from tidemark.models.operators import row_level
@@ -148,3 +149,15 @@ def test_what_was_learned_for_another_target_is_refused_and_changes_nothing() ->
     with pytest.raises(ValueError, match="another target"):
         stream.policy.resume(learned)
     assert anew(stream) is not None
+
+
+def test_a_policy_that_has_seen_more_than_the_reports_show_keeps_what_it_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The controller may have been away for long."""
+    monkeypatch.setattr(resumable, "HISTORY_BATCHES", 20)
+    stream, found = FastStream(TEN_SECONDS), []
+    for _ in range(30):
+        stream.batch([("a", stream.now_us)], ORDER)
+        found.append(anew(stream) is not None)
+    assert found == [True] * 19 + [False] * 11

@@ -1,0 +1,186 @@
+"""The live policy of one stream over its restarts, targets and caps: it begins with what is known already.
+
+What was learned before comes from an earlier run's checkpoint or from the stream's reports. It holds for one operator,
+target and trigger; without it the policy begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from tidemark.models.live.catch_up import RestartCatchUp, UsualLag
+from tidemark.models.live_defaults import HISTORY_BATCHES
+from tidemark.models.operators import Operator
+from tidemark.models.policies.learned import Learned, checked
+from tidemark.models.policies.policy import Observation
+from tidemark.models.policies.reports import PartitionBases, observation_of
+from tidemark.models.policies.setup import Setup
+from tidemark.models.policies.tidemark import Tidemark
+from tidemark.models.wire import Report
+
+_ALIKE = 2
+"""Triggers that differ by no more than this factor are counted as one."""
+_LAG = "lag_us"
+_UNKNOWN_LAG = -1.0
+
+
+class ResumablePolicy:
+    """The live policy of one stream, while there is a target, and what it has learned.
+
+    Args:
+        operator: the stateful operator.
+    """
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self.policy: Tidemark | None = None
+        """The policy for the present problem; None without a target, and while the trigger is not known."""
+        self._setup: Setup | None = None
+        self._kept: Learned | None = None
+        """What was learned before, while there is no policy that knows it."""
+        self._anew = False
+        self._resumed = False
+        self._bases = PartitionBases()
+        self._lag = UsualLag()
+        self._catch_up: RestartCatchUp | None = None
+
+    @property
+    def trigger_us(self) -> int:
+        """The trigger that the policy counts by, in microseconds; 0 without a policy."""
+        return 0 if self._setup is None else self._setup.trigger_us
+
+    @property
+    def catching_up(self) -> tuple[str, ...]:
+        """The partitions that still read what came before the policy went on with what was learned."""
+        return () if self._catch_up is None else self._catch_up.behind
+
+    @property
+    def begun_anew(self) -> Setup | None:
+        """The problem of a policy that began without anything learned before, while it knows less than reports show."""
+        young = self.policy is not None and self.policy.age_triggers < HISTORY_BATCHES
+        return self._setup if self._anew and young else None
+
+    def go_on_anew(self) -> None:
+        """Let a policy that has begun anew go on as one that has not: there is nothing to resume."""
+        self._anew = False
+
+    def learned(self) -> Learned | None:
+        """Return what the policy has learned, for ``resume`` in a later run; None before there was any target."""
+        if self.policy is None or self._setup is None:
+            return self._kept
+        names, arrays = self._bases.names, self.policy.learned()
+        lag_us = np.array([self._lag.lag_us.get(name, _UNKNOWN_LAG) for name in names])
+        # A partition that has stopped is not waited for after a restart either.
+        expected = arrays["missing.rows"][1 : len(names) + 1]
+        lag_us[: len(expected)][expected == 0] = _UNKNOWN_LAG
+        return Learned(
+            operator=str(self._operator),
+            target_ppm=self._setup.target_ppm,
+            trigger_us=self._setup.trigger_us,
+            partitions=names,
+            arrays=arrays | {_LAG: lag_us},
+        )
+
+    def resume(self, learned: Learned, now_us: int, bases_us: Mapping[str, int]) -> None:
+        """Go on with what was learned before, once what came meanwhile is read.
+
+        It is given before the first batch, or to a policy that has begun anew, in place of what that one has seen.
+
+        Args:
+            learned: what was learned.
+            now_us: wall time of the newest batch in microseconds, 0 before the first.
+            bases_us: how far each partition has come, in microseconds.
+
+        Raises:
+            ValueError: when it was learned of another operator, target or trigger, or is not of this form. Then nothing
+                is changed.
+        """
+        if learned.operator != str(self._operator):
+            raise ValueError(f"it was learned of a {learned.operator}, and the query has a {self._operator}")
+        names, arrays = learned.partitions, learned.arrays
+        lag_us = checked(arrays, {_LAG: (len(names),), "missing.rows": (None,)})[_LAG]
+        if len(arrays["missing.rows"]) > len(names) + 1:
+            raise ValueError(f"it holds {len(arrays['missing.rows']) - 1} partitions and names {len(names)}")
+        target_ppm, trigger_us = learned.target_ppm, learned.trigger_us
+        setup = self._setup or Setup(operator=self._operator, trigger_us=trigger_us, target_ppm=target_ppm)
+        if (target_ppm, trigger_us) != (setup.target_ppm, setup.trigger_us):
+            raise ValueError("it was learned for another target or trigger")
+        policy = Tidemark(setup)
+        policy.resume(arrays)
+        if self.policy is None:
+            self._kept, self._resumed = learned, True
+        else:
+            self.policy, self._anew = policy, False
+        self._bases = PartitionBases(names=names)
+        known = {name: lag for name, lag in zip(names, lag_us.tolist(), strict=True) if lag != _UNKNOWN_LAG}
+        self._lag = UsualLag(self._lag.lag_us | known)
+        self._catch_up = RestartCatchUp(self._lag, trigger_us)
+        if now_us:
+            self._see_caught_up(now_us, bases_us)
+
+    def solve(self, target_ppm: int | None, latency_cap_us: int | None, trigger_us: int) -> None:
+        """Have a policy for a problem: the one there is, or another one.
+
+        Args:
+            target_ppm: completeness target in parts per million; None for none.
+            latency_cap_us: maximum time that a window may wait, in microseconds; None for no cap.
+            trigger_us: time between two triggers in microseconds, 0 while it is not known.
+        """
+        trigger_us = self._trigger_of(trigger_us)
+        if target_ppm is None or not trigger_us:
+            self._kept, self.policy, self._setup, self._anew = self.learned(), None, None, False
+            return
+        setup = Setup(
+            operator=self._operator,
+            trigger_us=trigger_us,
+            target_ppm=target_ppm,
+            latency_cap_us=latency_cap_us,
+        )
+        if self.policy is None or setup != self._setup:
+            kept, self.policy, self._setup = self.learned(), Tidemark(setup), setup
+            same = kept is not None and (kept.target_ppm, kept.trigger_us) == (target_ppm, trigger_us)
+            if kept is not None and same:
+                self.policy.resume(kept.arrays)
+            self._anew = self._anew or not same
+
+    def observe(
+        self, report: Report, bases_us: Mapping[str, int], due_us: int, *, representative: bool
+    ) -> None:
+        """Take a batch; batches come in order, each once.
+
+        Args:
+            report: its report.
+            bases_us: maximum event time of its rows by partition, in microseconds.
+            due_us: wall time at which it was due, in microseconds.
+            representative: whether its rows show how late rows usually come.
+        """
+        seen: Observation = observation_of(report, self._bases, report.late_base_ms)
+        self._see_caught_up(report.started_us, bases_us)
+        if representative and self._catch_up is None:
+            self._lag.observe(report.started_us, bases_us)
+            if self.policy is not None:
+                self.policy.observe(replace(seen, now_us=due_us))
+
+    def _see_caught_up(self, now_us: int, bases_us: Mapping[str, int]) -> None:
+        if self._catch_up is not None:
+            self._catch_up.observe(now_us, bases_us)
+            if not self._catch_up.behind:
+                self._catch_up = None
+
+    def _trigger_of(self, trigger_us: int) -> int:
+        """Return the trigger that the policy counts by: its first one, since its ages are counted in triggers.
+
+        That of an earlier run counts as its first one, unless this query turns out to have another.
+        """
+        known = self._setup or self._kept
+        if known is None:
+            return trigger_us
+        if self._resumed and trigger_us:
+            self._resumed = False
+            if not known.trigger_us <= _ALIKE * trigger_us <= _ALIKE**2 * known.trigger_us:
+                self._kept = self.policy = self._setup = None
+                return trigger_us
+        return known.trigger_us
