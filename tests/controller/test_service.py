@@ -25,6 +25,7 @@ from tidemark.controller.db.tables import Base
 from tidemark.controller.intake.checks import check_report
 from tidemark.controller.intake.report_body import ReportBody
 from tidemark.controller.metrics.names import HELP
+from tidemark.controller.reports.body_page import ReportBodyPage
 from tidemark.controller.settings import Settings
 from tidemark.models.late_counts import LateCounts
 from tidemark.models.shadow_slo import ShadowSlo
@@ -285,6 +286,7 @@ def test_every_body_and_answer_has_an_example_and_every_route_its_problems(docum
 def test_every_example_is_valid(name: str) -> None:
     kinds: dict[str, Any] = {
         "ReportBody": ReportBody,
+        "ReportBodyPage": ReportBodyPage,
         "LateCounts": LateCounts,
         "Slo": Slo,
         "JoinSlo": JoinSlo,
