@@ -92,7 +92,7 @@ class Tidemark:
         if self._good_windows is not None:
             raise ValueError("what was learned is kept for the objective occurrences alone")
         own = {
-            "elapsed": np.array(self._elapsed),
+            "elapsed": np.array(self.age_triggers),
             "late": np.array(self._late),
             "assumed": np.array(self._assumed),
         }
@@ -102,11 +102,6 @@ class Tidemark:
             "budget": self._budget.learned(),
         }
         return {name: array.copy() for name, array in (own | joined(parts)).items()}
-
-    @property
-    def age_triggers(self) -> float:
-        """How much of the stream it has seen, in triggers, with what it resumed."""
-        return self._elapsed
 
     def resume(self, learned: Arrays) -> None:
         """Go on with what an earlier run learned, as if no time had passed since; before the first batch.
@@ -164,7 +159,7 @@ class Tidemark:
         setup, choice = self._setup, self._choice
         outlook = self._rules.outlook(choice.rule)
         key = "window" if isinstance(self._operator, TimeWindow) else "key"
-        rows = outlook.price * (PPM - setup.target_ppm) / PPM * self._rules.rows_a_key(self._elapsed)
+        rows = outlook.price * (PPM - setup.target_ppm) / PPM * self._rules.rows_a_key(self.age_triggers)
         wait = format_about(round(PRICE_WAIT_SPANS * self._span_us))
         worth = f"waiting {wait} longer is worth {rows:.2g} rows of a {key} (price {outlook.price:g})"
         verdict = (
@@ -198,7 +193,7 @@ class Tidemark:
     def _learning_step(self) -> tuple[DecisionStep, ...]:
         if not self._rules.pairs:
             return (DecisionStep(StepKind.LEARNING, None, "no row has been counted yet"),)
-        found = learning_of(self._setup, self._rules.pairs, round(self._elapsed * self._trigger_us))
+        found = learning_of(self._setup, self._rules.pairs, round(self.age_triggers * self._trigger_us))
         if found is None or found.enough:
             return ()
         keys = "windows" if isinstance(self._operator, TimeWindow) else "triggers"
@@ -254,11 +249,12 @@ class Tidemark:
         if triggers <= 0:
             return
         self._at_us = now_us
-        self._rules.advance(triggers, self._elapsed)
+        self._rules.advance(triggers, self.age_triggers)
         self._missing.advance(triggers)
 
     @property
-    def _elapsed(self) -> float:
+    def age_triggers(self) -> float:
+        """How much of the stream it has seen, in triggers, with what it resumed."""
         if self._began_us is None:
             return self._elapsed_before
         return self._elapsed_before + (self._at_us - self._began_us) / self._trigger_us
@@ -278,9 +274,9 @@ class Tidemark:
         in_force_us = now_us + self._delay_us
         self._rules.emit(now_us)
         self._missing.close(now_us, self._rules.settled_us - self._operator_reach_us + 1)
-        longest = self._rules.longest_hold(self._elapsed, stopped=self._missing.stopped)
+        longest = self._rules.longest_hold(self.age_triggers, stopped=self._missing.stopped)
         missing = self._missing_by_key(now_us, longest)
-        self._rules.decide(now_us, in_force_us, missing, self._elapsed, longest)
+        self._rules.decide(now_us, in_force_us, missing, self.age_triggers, longest)
         self._choice = self._budget.choose(now_us, self._account(), self._rules.latency(now_us))
         required_us = int(self._rules.watermark_us[self._choice.rule])
         if self._setup.latency_cap_us is not None:
@@ -308,7 +304,7 @@ class Tidemark:
 
     def _account(self) -> Account:
         rules = self._rules
-        pairs_a_key = rules.rows_a_key(self._elapsed)
+        pairs_a_key = rules.rows_a_key(self.age_triggers)
         ahead_us = np.maximum(rules.watermark_us - np.maximum(self._watermark_us, rules.done_us), 0)
         ahead = ahead_us / self._span_us
         if self._good_windows is None:

@@ -26,6 +26,7 @@ SAVE_SECONDS = 60.0
 """Time between two saves, and between two tries to read earlier reports, in seconds."""
 
 _LOOK_SECONDS = 1.0
+"""Time between two looks for policies that have begun anew, in seconds."""
 
 _FINISH_SECONDS = 10.0
 _READABLE = 80

@@ -222,10 +222,10 @@ def test_the_state_does_not_grow_with_the_rows(made: Made) -> None:
         sizes.append(len(pickle.dumps(policy)))
     groups = PARTITIONS if made.scope == "partition" else 1
     if made.name == "tidemark":
-        # Keys that are waited for are open, so it swells while rows are missing, and shrinks again. Counts take a byte
-        # until the first one is larger.
+        # Keys that are waited for are open, so it swells while rows are missing, and shrinks again: its size after 300
+        # batches is no measure, but what it swells to is the same in the second half.
         assert max(sizes) <= STREAM_BYTES + PARTITIONS * 4_000
-        assert sizes[-1] <= max(sizes[: len(sizes) // 2]) + 1_000
+        assert max(sizes[len(sizes) // 2 :]) <= max(sizes[: len(sizes) // 2]) + 2_000
     else:
         growth = groups * EXPERT_BYTES if made.name == "saocp" else 1_000
         assert max(sizes) <= early + growth

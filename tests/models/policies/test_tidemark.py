@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import cache
 
@@ -11,7 +10,6 @@ import pytest
 from numpy.typing import NDArray
 
 from tidemark.models.backtest.arrivals import Arrivals
-from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.run import BacktestRun, run
 from tidemark.models.backtest.score import BacktestScore, meets, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
@@ -19,9 +17,8 @@ from tidemark.models.live_defaults import (
     LONGEST_HOLD_MARGIN,
     LONGEST_HOLD_SPANS,
     LONGEST_HOLD_SPANS_AFTER_STOP,
-    PILED_UP_TRIGGERS,
 )
-from tidemark.models.operators import Int64s, RowLevel, TimeWindow, session, sliding, tumbling
+from tidemark.models.operators import Int64s, RowLevel, session, sliding, tumbling
 from tidemark.models.policies.catalogue import make_policy
 from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
 from tidemark.models.policies.setup import Setup
@@ -29,6 +26,7 @@ from tidemark.models.policies.tidemark import Tidemark
 from tidemark.models.slo import Objective
 
 from support.seen import drawn_batches
+from support.short_streams import counted, setup, short_trace
 from support.soak import with_soak
 from support.synthetic import KINDS, Trace, synthetic
 
@@ -43,32 +41,11 @@ LIVE_DELAY = 3
 """Triggers from a decision to the batch that emits under it, at most."""
 
 
-def setup(objective: Objective = "occurrences", target_ppm: int = 990_000, scale: int = 1) -> Setup:
-    return Setup(
-        operator=TimeWindow(10 * SECOND * scale, 10 * SECOND * scale),
-        trigger_us=SECOND * scale,
-        target_ppm=target_ppm,
-        objective=objective,
-    )
-
-
-def counted(trace: Trace, asked: Setup) -> Arrivals:
-    builder = ArrivalsBuilder(asked)
-    builder.add(*trace, int(trace.partition.max()) + 1)
-    return builder.build()
-
-
 def timeline(trace: Trace, asked: Setup | None = None) -> tuple[Int64s, Int64s]:
     """Return the slot of each batch and the watermark in force in it."""
     asked = asked or setup()
     found = run(counted(trace, asked), asked, Tidemark(asked))
     return found.slot, found.watermark_us
-
-
-@cache
-def short_trace(kind: str, seed: int = 3) -> Trace:
-    """Return ten minutes of a kind at 50 rows a second, enough for every part of the policy to act."""
-    return synthetic(kind, seed, rate=50, seconds=600)
 
 
 @cache
@@ -405,81 +382,6 @@ def test_partitions_that_rest_and_return_do_not_make_everything_wait() -> None:
         assert 2 * SPAN < held.max() <= longest, "a stall would have looked the same"
         on_time = (arrivals.keys_us > stopped) & (arrivals.keys_us < ended + 150 * SECOND)
         assert seconds[on_time].max() <= SPAN
-
-
-# -- reasons -------------------------------------------------------------------------------------------------
-
-
-def test_before_the_first_decision_there_is_nothing_to_explain() -> None:
-    policy = Tidemark(setup())
-    assert policy.explain() == ()
-    assert policy.decide(0, 0) == Decision()
-    policy.observe(Observation(now_us=SECOND))
-    assert policy.decide(SECOND, SECOND) == Decision()
-    assert policy.explain() == ()
-
-
-def test_a_decision_explains_itself_by_budget_rule_age_and_hold_with_figures() -> None:
-    policy = Tidemark(setup())
-    batches = drawn_batches(7, 400, step_us=SECOND)
-    for seen in batches:
-        policy.observe(seen)
-        policy.decide(seen.now_us, seen.now_us + 2 * SECOND)
-    pairs = sum(int(seen.count.sum()) for seen in batches[PILED_UP_TRIGGERS:])
-    steps = {step.kind.label: step.reason for step in policy.explain()}
-    assert list(steps) == ["budget", "rule", "age", "hold"]
-    assert f"of {pairs:,} pairs were late" in steps["budget"]
-    assert "0.99" in steps["budget"] or "99 %" in steps["budget"]
-    assert "price" in steps["rule"]
-    assert all(any(letter.isdigit() for letter in steps[name]) for name in ("budget", "rule", "age"))
-    assert "missing" in steps["hold"]
-
-
-def test_a_young_stream_says_first_how_many_windows_it_still_needs() -> None:
-    policy, found = Tidemark(setup()), []
-    for seen in drawn_batches(7, 600, step_us=SECOND):
-        policy.observe(seen)
-        policy.decide(seen.now_us, seen.now_us + 2 * SECOND)
-        found.append({step.kind.label: step.reason for step in policy.explain()})
-    learning = [steps["learning"] for steps in found if "learning" in steps]
-    assert {next(iter(steps)) for steps in found[: len(learning)]} == {"learning"}
-    assert learning[:PILED_UP_TRIGGERS] == ["no row has been counted yet"] * PILED_UP_TRIGGERS
-    said = learning[PILED_UP_TRIGGERS]
-    assert re.match(r"1 of the \d+ windows have passed that it needs before it trusts what it sees", said)
-    assert "learning" not in found[-1]
-    assert ["learning" in steps for steps in found] == [True] * len(learning) + [False] * (
-        600 - len(learning)
-    )
-    passed, needed = map(int, re.findall(r"\d+", learning[-1])[:2])
-    assert passed == needed - 1
-
-
-def test_what_it_says_was_late_is_what_the_engine_counts() -> None:
-    """The account is led by the policy itself, from the watermarks that it knows to be in force."""
-    trace = short_trace("bursts")
-    arrivals, policy = counted(trace, setup()), Tidemark(setup())
-    found = run(arrivals, setup(), policy)
-    assert found.late > 0
-    first = int(arrivals.count[arrivals.slot < PILED_UP_TRIGGERS].sum())
-    assert f"{found.late:,} of {arrivals.pairs - first:,} pairs were late" in policy.explain()[0].reason
-
-
-def test_what_waited_for_the_job_when_the_stream_began_teaches_nothing() -> None:
-    """A feed whose first batch is a snapshot of the last hour is decided like one that begins empty."""
-    marks = []
-    for oldest_s in (0, 3_600):
-        policy, found = Tidemark(setup()), []
-        for number, seen in enumerate(drawn_batches(7, 400, step_us=SECOND)):
-            old = seen
-            if number == 0:
-                waited_us = seen.now_us // (10 * SECOND) * 10 * SECOND - oldest_s * SECOND
-                old = replace(seen, key_us=np.full_like(seen.key_us, waited_us + 10 * SECOND))
-                old = replace(old, event_us=np.full_like(seen.event_us, waited_us))
-            policy.observe(old)
-            found.append(policy.decide(seen.now_us, seen.now_us + 2 * SECOND))
-        marks.append(found)
-    assert marks[0] == marks[1]
-    assert marks[0][-1].watermark_us is not None
 
 
 def test_the_window_may_be_anywhere_on_the_grid() -> None:
