@@ -1,11 +1,11 @@
 """The budget: which rule may be followed, so that the target holds whenever the stream should end.
 
 For each price: the family (memory and hold) with the lowest cost so far, which is latency plus losses at that price.
-Among the prices: the one with the lowest latency that the budget allows. Losses so far, and those that the rule would
-add if it goes on as before, must fit into the budget of that time, less a margin. Windows that end at one point between
-two triggers close at few different ages, so the next dearer price may spend several times as much: then the two take
-turns, each for a span, in the proportion that spends the budget. The losses of all rules on all arrivals are known, so
-no feedback loop has to correct its own error.
+Among the prices: the one with the lowest latency that the budget allows. Losses so far, half of the missing rows that
+the rule does not wait for, and what it would lose if it goes on as before must fit into the budget of that time, less a
+margin. Windows that end at one point between two triggers close at few different ages, so the next dearer price may
+spend several times as much: then the two take turns, each for a span, in the proportion that spends the budget. The
+losses of all rules on all arrivals are known, so no feedback loop has to correct its own error.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.models.live_defaults import (
+    AT_STAKE_SHARE,
     BUDGET_DEVIATIONS,
     CLUMP_MEMORY,
     CLUMP_SHARE,
     FAMILIARITY_KEYS,
     GRACE_SPANS,
-    HOLD_PRIOR_KEYS,
-    HOLD_PRIOR_SHARE_OF_LATENCY,
     LOSS_HALF_LIFE_SHARE,
     PATIENT_PRICES,
     PRICE_WAIT_SPANS,
@@ -34,7 +33,7 @@ from tidemark.models.live_defaults import (
 )
 from tidemark.models.policies.ages import Float64s
 from tidemark.models.policies.learned import Arrays, checked
-from tidemark.models.policies.rules import FAMILIES, NEVER_HOLDS
+from tidemark.models.policies.rules import FAMILIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +105,6 @@ class RuleChooser:
         self._clump_from = np.zeros(rules)
         self._clump_us: int | None = None
         self._within_us: int | None = None
-        prior = np.where(NEVER_HOLDS, HOLD_PRIOR_KEYS, 0.0)
-        self._prior_keys = np.repeat(prior, len(PRICES))
         self._turn_us: int | None = None
         self._turns_due = 0.0
         self._turn: int | None = None
@@ -177,13 +174,7 @@ class RuleChooser:
     def _best_of_each_price(self, account: Account, waited: Float64s) -> NDArray[np.intp]:
         """Return the rule of the family with the lowest cost, for each price, shape (prices,)."""
         worth = self._price_wait / (self._price * self._share * account.mass_a_key)
-        # Without the hold one stall may take the whole budget before any stall has shown it: hence a prior.
-        prior = np.minimum(
-            worth * self._prior_keys * account.mass_a_key,
-            HOLD_PRIOR_SHARE_OF_LATENCY * waited + self._price_wait,
-        )
-        lost = account.lost_by_rule + account.at_stake_by_rule
-        cost = waited + worth * lost + np.where(self._prior_keys > 0, prior, 0)
+        cost = waited + worth * (account.lost_by_rule + account.at_stake_by_rule)
         family = cost.reshape(FAMILIES, -1).argmin(axis=0)
         best: NDArray[np.intp] = family * len(PRICES) + np.arange(len(PRICES))
         return best
@@ -219,7 +210,7 @@ class RuleChooser:
         self._turns_due += min(max(share, 0.0), 1.0)
         dearer = rules[1:]
         spans = 1 + float(account.spans_ahead[dearer[0]])
-        at_once = spans * self._clumps(dearer)[0]
+        at_once = spans * self._clumps(dearer)[0] + AT_STAKE_SHARE * account.at_stake_by_rule[dearer][0]
         room = allowed - self._share * REPAY_SHARE * account.mass - account.lost
         takes_turn = self._turns_due >= 1 and bool(at_once + self._unfamiliar(account, dearer)[0] <= room)
         self._turn = price if takes_turn else None
@@ -260,7 +251,8 @@ class RuleChooser:
     ) -> Float64s:
         """Return what would be lost by the time when the mass has grown by ``repay``, shape (rules,)."""
         ahead = repay * account.mass
-        foreseen = account.lost + self._pace(account, rules) * ahead
+        at_stake = AT_STAKE_SHARE * account.at_stake_by_rule[rules]
+        foreseen = account.lost + at_stake + self._pace(account, rules) * ahead
         if careful:
             clump = CLUMP_SHARE * self._clumps(rules)
             foreseen = np.maximum(foreseen, account.lost + clump + self._share * ahead)

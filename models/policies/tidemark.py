@@ -170,7 +170,7 @@ class Tidemark:
         if outlook.memory < math.inf:
             evidence = f"rows with a half-life of {format_about(round(outlook.memory * self._trigger_us))}"
         left = f"by {evidence}, a {key} that closes {age} after its end gets {outlook.late_rows_a_key:.2g} rows later"
-        hold = "missing rows are not waited for, because that has cost too much"
+        hold = "missing rows are not waited for, because that has not been worth it so far"
         if outlook.holds:
             hold = "missing rows are waited for, at most as long as they are worth"
         return (
