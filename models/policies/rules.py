@@ -49,8 +49,6 @@ FAMILIES = len(MEMORIES) * _HOLDS
 """Pairs of a memory and a hold; rules are numbered by family first, then by price."""
 _HOLD_OF_FAMILY = np.arange(FAMILIES) % _HOLDS
 _MEMORY_OF_FAMILY = np.arange(FAMILIES) // _HOLDS
-NEVER_HOLDS = _HOLD_OF_FAMILY == 0
-"""Which families do not wait for missing rows, shape (families,)."""
 
 _FREE_US = np.iinfo(np.int64).max // 2
 """Where a rule that waits for nothing must stay: nowhere."""

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tidemark.models.live_defaults import (
+    AT_STAKE_SHARE,
     GRACE_SPANS,
-    HOLD_PRIOR_SHARE_OF_LATENCY,
     PATIENT_PRICES,
     PRICES,
     REPAY_IN_GRACE,
@@ -21,7 +21,7 @@ from tidemark.models.live_defaults import (
 )
 from tidemark.models.policies import budget as module
 from tidemark.models.policies.budget import Account, RuleChoice, RuleChooser
-from tidemark.models.policies.rules import FAMILIES, NEVER_HOLDS
+from tidemark.models.policies.rules import FAMILIES
 
 from support.examples import examples
 
@@ -29,7 +29,6 @@ RULES = FAMILIES * len(PRICES)
 PRICE = np.arange(RULES) % len(PRICES) - PATIENT_PRICES
 """Place of each rule's price, the lowest first; those of the patient ones are below 0."""
 DEAREST = int(PRICE.max())
-HOLDS = ~np.repeat(NEVER_HOLDS, len(PRICES))
 NOTHING: NDArray[np.float64] = np.zeros(RULES)
 SHARE = 0.01
 SPAN_US = 10_000_000
@@ -262,6 +261,34 @@ def test_no_turn_is_taken_that_the_budget_has_no_room_for() -> None:
     assert spent < 0.5
 
 
+# -- missing rows --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("at_stake", "fits"), [(0.9, True), (1.1, False)])
+def test_a_rule_that_lets_missing_rows_go_needs_room_for_a_share_of_them(at_stake: float, fits: bool) -> None:
+    """All prices lose the same, and the dearer ones have closed keys that miss as many rows as there is room for."""
+    lost = 0.5
+    room = (1 + REPAY_SHARE * (1 - lost) - lost) / AT_STAKE_SHARE
+    story = stream(lost, lambda _: np.full(RULES, lost))
+    staked = np.where(PRICE >= 4, at_stake * room * SHARE * MASS, 0.0)
+    story = [*story[:-1], replace(story[-1], at_stake_by_rule=staked)]
+    assert (PRICE[chosen(*story).rule] == DEAREST) == fits
+
+
+def test_a_turn_is_not_taken_while_the_rows_it_lets_go_have_no_room() -> None:
+    budget = RuleChooser(SHARE, SPAN_US, 10.0)
+    a_span = SHARE * A_KEY
+    lost_a_span = np.where(PRICE > 3, 2.6, 0.3) * a_span
+    taken = {False: 0, True: 0}
+    for span in range(1, 1_000):
+        stall = span % 2 == 0
+        staked = np.where(PRICE > 3, span * a_span, 0.0) if stall else NOTHING
+        now = Account(span * A_KEY, 0.8 * span * a_span, span * lost_a_span, staked, A_KEY, NOTHING)
+        taken[stall] += int(PRICE[budget.choose(span * SPAN_US, now, WAITED).rule]) > 3
+    assert taken[False] > 10
+    assert not taken[True]
+
+
 # -- grace ---------------------------------------------------------------------------------------------------
 
 
@@ -300,20 +327,6 @@ def test_what_is_at_stake_counts_as_lost_when_families_are_compared() -> None:
     first = chosen(even).rule // len(PRICES)
     staked = np.where(np.arange(RULES) // len(PRICES) == first, 1e6, 0.0)
     assert chosen(replace(even, at_stake_by_rule=staked)).rule // len(PRICES) != first
-
-
-def test_without_evidence_a_rule_with_the_hold_is_preferred_to_its_twin() -> None:
-    """No stall has been seen, and one may take a whole budget."""
-    equal = chosen(account(0.0, np.zeros(RULES)))
-    assert HOLDS[equal.rule]
-    slightly = chosen(account(0.0, np.zeros(RULES), 1e4), waited=np.where(HOLDS, 1.1, 1.0) * 20)
-    assert HOLDS[slightly.rule], "also if it costs something"
-
-
-def test_a_hold_that_costs_more_than_its_belief_is_dropped() -> None:
-    dear = 1 + 2 * HOLD_PRIOR_SHARE_OF_LATENCY
-    choice = chosen(account(0.0, np.zeros(RULES)), waited=np.where(HOLDS, dear, 1.0) * WAITED)
-    assert not HOLDS[choice.rule]
 
 
 # -- scaling -------------------------------------------------------------------------------------------------
