@@ -22,61 +22,31 @@ from tidemark.controller.runtime.settings_file import load_settings
 from tidemark.controller.runtime.version import distribution_version
 from tidemark.controller.settings import Settings
 
-from support.chart import CHART, MANIFESTS, helm, kinds, manifest, parsed, rendered, schema
+from support.chart import (
+    CHART,
+    EVERYTHING,
+    EXAMPLE,
+    MANIFESTS,
+    helm,
+    kinds,
+    manifest,
+    parsed,
+    rendered,
+    schema,
+)
 from support.controller_app import Controller
 from support.go_tools import KUBERNETES, go_tool, prometheus_crds
 from support.image import read_dockerfile, stages_of
-from support.prometheus import stream_labels_by_file
 from support.served import served
 from support.tokens import make_token
 from support.tree import ROOT
-
-EXAMPLE = ROOT / "deploy" / "examples" / "specifications" / "shop.yaml"
-
-ALL = (
-    *(
-        "--set",
-        "replicaCount=3",
-        "--set",
-        "database.existingSecret=db",
-        "--set",
-        "image.digest=sha256:" + "a" * 64,
-    ),
-    *(
-        "--set",
-        "ingress.enabled=true",
-        "--set",
-        "ingress.host=tidemark.example",
-        "--set",
-        "ingress.tlsSecret=tls",
-    ),
-    *("--set", "serviceMonitor.enabled=true", "--set", "prometheusRule.enabled=true"),
-    *(
-        "--set",
-        "prometheusRule.address=https://example.org/",
-        "--set",
-        "imagePullSecrets[0].name=registry",
-    ),
-    *(
-        "--set",
-        "networkPolicy.database[0].podSelector.matchLabels.app=postgres",
-        "--set",
-        "priorityClassName=high",
-    ),
-    *("--set", "extraVolumes[0].name=more", "--set", "extraVolumeMounts[0].name=more"),
-    *("--set", "extraVolumeMounts[0].mountPath=/run/more", "--set", "extraVolumes[0].secret.secretName=more"),
-    *("--set", "dashboards.enabled=true", "--set", "dashboards.annotations.grafana_folder=Tidemark"),
-    *("--set-file", f"specifications.files.shop\\.yaml={EXAMPLE}", "--set", "specifications.prune=true"),
-    *("--set", "networkPolicy.from[0].podSelector.matchLabels.app=spark"),
-)
-"""Everything that can be switched on."""
 
 IN_A_CLUSTER = ("--api-versions", "v1/Secret")
 """Without a cluster `helm template` knows only its versions; a cluster names its kinds too."""
 
 VALUES = {
     "defaults": IN_A_CLUSTER,
-    "everything": (*ALL, *IN_A_CLUSTER),
+    "everything": (*EVERYTHING, *IN_A_CLUSTER),
     "own tokens": ("--set", "tokens.existingSecret=t"),
 }
 
@@ -112,7 +82,7 @@ def test_what_is_rendered_is_valid_for_kubernetes_and_the_prometheus_operator(
 
 @pytest.mark.slow
 def test_the_validator_finds_a_planted_fault(tmp_path: Path) -> None:
-    text = rendered(*ALL)
+    text = rendered(*EVERYTHING)
     for right, wrong in (
         ("revisionHistoryLimit", "revisionHistoryLimits"),
         ("interval: 15s", "interval: soon"),
@@ -284,8 +254,8 @@ def test_tokens_that_the_cluster_has_are_kept(tmp_path: Path) -> None:
 
 def test_prometheus_shows_a_token_of_the_same_secret() -> None:
     for options in (
-        ALL,
-        (*ALL, "--set", "tokens.existingSecret=mine", "--set", "tokens.prometheusKey=scraper"),
+        EVERYTHING,
+        (*EVERYTHING, "--set", "tokens.existingSecret=mine", "--set", "tokens.prometheusKey=scraper"),
     ):
         found = kinds(rendered(*options, *IN_A_CLUSTER, "--skip-tests"))
         (endpoint,) = found["ServiceMonitor"]["spec"]["endpoints"]
@@ -340,7 +310,7 @@ def test_probes_ask_what_needs_no_token() -> None:
 
 
 def test_a_sqlite_file_has_one_process_at_a_time_and_replicas_are_replaced_one_by_one() -> None:
-    one, several = kinds(rendered()), kinds(rendered(*ALL, "--skip-tests"))
+    one, several = kinds(rendered()), kinds(rendered(*EVERYTHING, "--skip-tests"))
     assert one["Deployment"]["spec"]["strategy"] == {"type": "Recreate"}
     assert "PersistentVolumeClaim" in one
     assert several["Deployment"]["spec"]["strategy"]["type"] == "RollingUpdate"
@@ -355,7 +325,7 @@ def test_a_sqlite_file_has_one_process_at_a_time_and_replicas_are_replaced_one_b
 def test_the_policy_lets_in_who_is_named_and_out_only_to_names_and_the_database() -> None:
     closed, opened = (
         kinds(rendered())["NetworkPolicy"],
-        kinds(rendered(*ALL, "--skip-tests"))["NetworkPolicy"],
+        kinds(rendered(*EVERYTHING, "--skip-tests"))["NetworkPolicy"],
     )
     assert closed["spec"]["policyTypes"] == ["Ingress", "Egress"]
     assert [rule["ports"][0]["port"] for rule in closed["spec"]["egress"]] == [53]
@@ -364,7 +334,7 @@ def test_the_policy_lets_in_who_is_named_and_out_only_to_names_and_the_database(
 
 
 def test_pods_that_call_the_controller_are_let_in_and_not_taken_for_it() -> None:
-    found = kinds(rendered(*ALL))
+    found = kinds(rendered(*EVERYTHING))
     labels = [
         found["Job"]["spec"]["template"]["metadata"]["labels"],
         found["Pod"]["metadata"]["labels"],
@@ -383,7 +353,7 @@ def test_pods_that_call_the_controller_are_let_in_and_not_taken_for_it() -> None
 
 @pytest.mark.slow
 def test_the_job_of_the_chart_applies_its_files(tmp_path: Path) -> None:
-    found = kinds(rendered(*ALL))
+    found = kinds(rendered(*EVERYTHING))
     documents = found["ConfigMap/tidemark-specifications"]["data"]
     assert documents == {"shop.yaml": EXAMPLE.read_text(encoding="utf-8")}
     spec = pod(found["Job"])
@@ -412,68 +382,6 @@ def test_the_job_of_the_chart_applies_its_files(tmp_path: Path) -> None:
     assert first.exit_code == 0, first.output
     assert first.stdout.splitlines()[-2:] == ["2 created, 0 unchanged", "next: tidemark doctor shop"]
     assert second.stdout == "2 unchanged\n"
-
-
-def test_the_dashboards_are_where_grafanas_sidecar_looks() -> None:
-    found = kinds(rendered(*ALL, "--skip-tests"))
-    boards = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
-    assert boards
-    for path in boards:
-        board = found[f"ConfigMap/tidemark-dashboard-{path.stem}"]
-        assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
-        assert board["metadata"]["annotations"] == {"grafana_folder": "Tidemark"}
-        text = (
-            path.read_text(encoding="utf-8").replace("http://localhost:8642", "https://example.org").strip()
-        )
-        assert board["data"] == {f"tidemark-{path.name}": text}
-
-
-def test_the_rules_are_all_of_those_that_prometheus_gets_by_file() -> None:
-    groups = kinds(rendered(*ALL, "--skip-tests"))["PrometheusRule"]["spec"]["groups"]
-    expected = []
-    for path in sorted((ROOT / "deploy" / "prometheus" / "rules").iterdir()):
-        text = path.read_text(encoding="utf-8").replace("https://tidemark.example", "https://example.org")
-        expected += yaml.safe_load(text)["groups"]
-    assert expected
-    assert groups == expected
-
-
-@pytest.mark.parametrize(
-    ("options", "address"),
-    [
-        ((), "http://tidemark.tidemark:8642"),
-        (("--set", "ingress.enabled=true", "--set", "ingress.host=a.b"), "https://a.b"),
-    ],
-)
-def test_the_links_of_the_alerts_lead_to_the_controller(options: tuple[str, ...], address: str) -> None:
-    rules = kinds(rendered("--set", "prometheusRule.enabled=true", *options))["PrometheusRule"]["spec"]
-    links = re.findall(r"(?:runbook|page)_url: (\S+?)/(?:runbooks/|#|\s|$)", yaml.safe_dump(rules))
-    assert set(links) == {address}
-
-
-def test_alerts_carry_labels_of_streams_as_in_the_rules_by_file() -> None:
-    options = ("--set", "prometheusRule.enabled=true", "--set", "prometheusRule.streamLabels={team,tier}")
-    groups = kinds(rendered(*options))["PrometheusRule"]["spec"]["groups"]
-    text = stream_labels_by_file()
-    expected = [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
-    found = [rule for group in groups for rule in group["rules"] if "alert" in rule]
-    assert sum("team" in rule["labels"] for rule in found) > 10
-    for rule, by_file in zip(found, expected, strict=True):
-        tier = rule["labels"].pop("tier", None)
-        assert rule["labels"] == by_file["labels"]
-        assert tier == (by_file["labels"]["team"].replace("team", "tier") if tier else None)
-
-
-def test_promtool_takes_the_rules_of_the_chart(tmp_path: Path) -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("there is no promtool here; `make services` installs it")
-    spec = kinds(rendered(*ALL, "--skip-tests"))["PrometheusRule"]["spec"]
-    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(spec), encoding="utf-8")
-    done = subprocess.run(
-        [promtool, "check", "rules", tmp_path / "rules.yaml"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_chart_has_the_version_of_the_distribution() -> None:

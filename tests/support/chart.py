@@ -21,10 +21,61 @@ from support.go_tools import HELM, go_tool
 from support.settings_schema import settings_schema
 from support.tree import ROOT
 
-__all__ = ["CHART", "MANIFESTS", "helm", "kinds", "manifest", "parsed", "rendered", "schema"]
+__all__ = [
+    "CHART",
+    "EVERYTHING",
+    "EXAMPLE",
+    "MANIFESTS",
+    "helm",
+    "kinds",
+    "manifest",
+    "parsed",
+    "rendered",
+    "schema",
+]
 
 CHART = ROOT / "deploy" / "helm" / "tidemark"
 MANIFESTS = ROOT / "deploy" / "kubernetes"
+EXAMPLE = ROOT / "deploy" / "examples" / "specifications" / "shop.yaml"
+"""The specifications that the chart is given to apply."""
+
+EVERYTHING = (
+    *(
+        "--set",
+        "replicaCount=3",
+        "--set",
+        "database.existingSecret=db",
+        "--set",
+        "image.digest=sha256:" + "a" * 64,
+    ),
+    *(
+        "--set",
+        "ingress.enabled=true",
+        "--set",
+        "ingress.host=tidemark.example",
+        "--set",
+        "ingress.tlsSecret=tls",
+    ),
+    *("--set", "serviceMonitor.enabled=true", "--set", "prometheusRule.enabled=true"),
+    *(
+        "--set",
+        "prometheusRule.address=https://example.org/",
+        "--set",
+        "imagePullSecrets[0].name=registry",
+    ),
+    *(
+        "--set",
+        "networkPolicy.database[0].podSelector.matchLabels.app=postgres",
+        "--set",
+        "priorityClassName=high",
+    ),
+    *("--set", "extraVolumes[0].name=more", "--set", "extraVolumeMounts[0].name=more"),
+    *("--set", "extraVolumeMounts[0].mountPath=/run/more", "--set", "extraVolumes[0].secret.secretName=more"),
+    *("--set", "dashboards.enabled=true", "--set", "dashboards.annotations.grafana_folder=Tidemark"),
+    *("--set-file", f"specifications.files.shop\\.yaml={EXAMPLE}", "--set", "specifications.prune=true"),
+    *("--set", "networkPolicy.from[0].podSelector.matchLabels.app=spark"),
+)
+"""Everything that can be switched on."""
 _HEAD = "# The chart deploy/helm/tidemark, rendered with {values} by `make manifests`: change the chart and not this.\n"
 
 
