@@ -1,23 +1,23 @@
 """The budget: which rule may be followed, so that the target holds whenever the stream should end.
 
 For each price: the family (memory and hold) with the lowest cost so far, which is latency plus losses at that price.
-Among the prices: the one with the lowest latency that the budget allows. Losses so far, half of the missing rows that
-the rule does not wait for, and what it would lose if it goes on as before must fit into the budget of that time, less a
-margin. Windows that end at one point between two triggers close at few different ages, so the next dearer price may
-spend several times as much: then the two take turns, each for a span, in the proportion that spends the budget. The
-losses of all rules on all arrivals are known, so no feedback loop has to correct its own error.
+Among the prices: the one with the lowest latency that the budget allows. Losses so far, the missing rows that the rule
+does not wait for as far as such rows came before (``at_stake``), and what it would lose if it goes on as before must
+fit into the budget of that time, less a margin. Windows that end at one point between two triggers close at few
+different ages, so the next dearer price may spend several times as much: then the two take turns, each for a span, in
+the proportion that spends the budget. The losses of all rules on all arrivals are known, so no feedback loop has to
+correct its own error.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.models.live_defaults import (
-    AT_STAKE_SHARE,
     BUDGET_DEVIATIONS,
     CLUMP_MEMORY,
     CLUMP_SHARE,
@@ -32,7 +32,8 @@ from tidemark.models.live_defaults import (
     SPENT_WHEN_OVERDRAWN,
 )
 from tidemark.models.policies.ages import Float64s
-from tidemark.models.policies.learned import Arrays, checked
+from tidemark.models.policies.at_stake import AtStake
+from tidemark.models.policies.learned import Arrays, checked, joined, part_of
 from tidemark.models.policies.rules import FAMILIES
 
 
@@ -101,6 +102,7 @@ class RuleChooser:
         self._mass = 0.0
         self._recent_lost = np.zeros(rules)
         self._recent_mass = 0.0
+        self._at_stake = AtStake(rules)
         self._clump = np.zeros(rules)
         self._clump_from = np.zeros(rules)
         self._clump_us: int | None = None
@@ -118,6 +120,8 @@ class RuleChooser:
             waited: each rule's latencies so far in triggers, summed over keys, shape (rules,).
         """
         self._remember(now_us, account)
+        to_come = self._at_stake.share_to_come(account.mass_a_key) * account.at_stake_by_rule
+        account = replace(account, at_stake_by_rule=to_come)
         best = self._best_of_each_price(account, waited)
         allowed = self._share * account.mass
         within = account.lost <= allowed
@@ -136,14 +140,15 @@ class RuleChooser:
         return RuleChoice(rule, account.lost / max(allowed, 1e-9), within_budget)
 
     def learned(self) -> Arrays:
-        """Return what each rule has lost, recently and at once."""
-        return {
+        """Return what each rule has lost, recently and at once, and what became of rows at stake."""
+        own = {
             "seen": self._seen,
             "mass": np.array(self._mass),
             "recent_lost": self._recent_lost,
             "recent_mass": np.array(self._recent_mass),
             "clump": np.maximum(self._clump, self._seen - self._clump_from),
         }
+        return own | joined({"at_stake": self._at_stake.learned()})
 
     def resume(self, learned: Arrays) -> None:
         """Go on with what an earlier run learned.
@@ -154,6 +159,7 @@ class RuleChooser:
         rules = self._seen.shape
         shapes = {"seen": rules, "mass": (), "recent_lost": rules, "recent_mass": (), "clump": rules}
         checked(learned, shapes)
+        self._at_stake.resume(part_of(learned, "at_stake"))
         self._seen, self._mass = learned["seen"].copy(), float(learned["mass"])
         self._recent_lost, self._recent_mass = learned["recent_lost"].copy(), float(learned["recent_mass"])
         self._clump, self._clump_from = learned["clump"].copy(), self._seen.copy()
@@ -162,6 +168,7 @@ class RuleChooser:
         lost = account.lost_by_rule - self._seen
         mass = account.mass - self._mass
         decay = 0.5 ** (mass / max(LOSS_HALF_LIFE_SHARE * account.mass, 1))
+        self._at_stake.add(account.at_stake_by_rule, lost)
         self._recent_lost = self._recent_lost * decay + lost
         self._recent_mass = self._recent_mass * decay + mass
         self._seen, self._mass = account.lost_by_rule.copy(), account.mass
@@ -210,7 +217,7 @@ class RuleChooser:
         self._turns_due += min(max(share, 0.0), 1.0)
         dearer = rules[1:]
         spans = 1 + float(account.spans_ahead[dearer[0]])
-        at_once = spans * self._clumps(dearer)[0] + AT_STAKE_SHARE * account.at_stake_by_rule[dearer][0]
+        at_once = spans * self._clumps(dearer)[0] + account.at_stake_by_rule[dearer][0]
         room = allowed - self._share * REPAY_SHARE * account.mass - account.lost
         takes_turn = self._turns_due >= 1 and bool(at_once + self._unfamiliar(account, dearer)[0] <= room)
         self._turn = price if takes_turn else None
@@ -251,7 +258,7 @@ class RuleChooser:
     ) -> Float64s:
         """Return what would be lost by the time when the mass has grown by ``repay``, shape (rules,)."""
         ahead = repay * account.mass
-        at_stake = AT_STAKE_SHARE * account.at_stake_by_rule[rules]
+        at_stake = account.at_stake_by_rule[rules]
         foreseen = account.lost + at_stake + self._pace(account, rules) * ahead
         if careful:
             clump = CLUMP_SHARE * self._clumps(rules)
