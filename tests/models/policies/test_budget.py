@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tidemark.models.live_defaults import (
-    AT_STAKE_SHARE,
     GRACE_SPANS,
     PATIENT_PRICES,
     PRICES,
@@ -264,29 +264,44 @@ def test_no_turn_is_taken_that_the_budget_has_no_room_for() -> None:
 # -- missing rows --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("at_stake", "fits"), [(0.9, True), (1.1, False)])
-def test_a_rule_that_lets_missing_rows_go_needs_room_for_a_share_of_them(at_stake: float, fits: bool) -> None:
-    """All prices lose the same, and the dearer ones have closed keys that miss as many rows as there is room for."""
+def letting_go(at_stake: float, *, before: float = 0.0) -> int:
+    """Return the price that is followed where the dearer ones let rows go.
+
+    All prices lose the same. At stake is a multiple of twice what there is room for; ``before``, in rows, is what was at
+    stake once and never came.
+    """
     lost = 0.5
-    room = (1 + REPAY_SHARE * (1 - lost) - lost) / AT_STAKE_SHARE
+    room = 1 + REPAY_SHARE * (1 - lost) - lost
     story = stream(lost, lambda _: np.full(RULES, lost))
-    staked = np.where(PRICE >= 4, at_stake * room * SHARE * MASS, 0.0)
-    story = [*story[:-1], replace(story[-1], at_stake_by_rule=staked)]
-    assert (PRICE[chosen(*story).rule] == DEAREST) == fits
+    dear = np.where(PRICE >= 4, 1.0, 0.0)
+    story[100] = replace(story[100], at_stake_by_rule=before * dear)
+    story[-1] = replace(story[-1], at_stake_by_rule=at_stake * 2 * room * SHARE * MASS * dear)
+    return int(PRICE[chosen(*story).rule])
+
+
+@pytest.mark.parametrize(("at_stake", "fits"), [(0.9, True), (1.1, False)])
+def test_a_rule_that_lets_missing_rows_go_needs_room_for_half_of_them(at_stake: float, fits: bool) -> None:
+    assert (letting_go(at_stake) == DEAREST) == fits
+
+
+def test_missing_rows_need_less_room_where_such_rows_never_came() -> None:
+    assert letting_go(1.1) < DEAREST
+    assert letting_go(1.1, before=20 * A_KEY) == DEAREST
 
 
 def test_a_turn_is_not_taken_while_the_rows_it_lets_go_have_no_room() -> None:
     budget = RuleChooser(SHARE, SPAN_US, 10.0)
     a_span = SHARE * A_KEY
     lost_a_span = np.where(PRICE > 3, 2.6, 0.3) * a_span
-    taken = {False: 0, True: 0}
-    for span in range(1, 1_000):
-        stall = span % 2 == 0
-        staked = np.where(PRICE > 3, span * a_span, 0.0) if stall else NOTHING
-        now = Account(span * A_KEY, 0.8 * span * a_span, span * lost_a_span, staked, A_KEY, NOTHING)
-        taken[stall] += int(PRICE[budget.choose(span * SPAN_US, now, WAITED).rule]) > 3
-    assert taken[False] > 10
-    assert not taken[True]
+    turns_taken = 0
+    for span in range(1, 300):
+        now = Account(span * A_KEY, 0.8 * span * a_span, span * lost_a_span, NOTHING, A_KEY, NOTHING)
+        in_a_stall = replace(now, at_stake_by_rule=np.where(PRICE > 3, span * a_span, 0.0))
+        held = deepcopy(budget).choose(span * SPAN_US, in_a_stall, WAITED).rule
+        if PRICE[budget.choose(span * SPAN_US, now, WAITED).rule] > 3:
+            turns_taken += 1
+            assert PRICE[held] <= 3
+    assert turns_taken > 10
 
 
 # -- grace ---------------------------------------------------------------------------------------------------
