@@ -267,8 +267,8 @@ def test_no_turn_is_taken_that_the_budget_has_no_room_for() -> None:
 def letting_go(at_stake: float, *, before: float = 0.0) -> int:
     """Return the price that is followed where the dearer ones let rows go.
 
-    All prices lose the same. At stake is a multiple of twice what there is room for; ``before``, in rows, is what was at
-    stake once and never came.
+    All prices lose the same. At stake is a multiple of twice what there is room for; ``before``, in rows, is what was
+    at stake once and never came.
     """
     lost = 0.5
     room = 1 + REPAY_SHARE * (1 - lost) - lost
