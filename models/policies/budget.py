@@ -120,6 +120,7 @@ class RuleChooser:
             waited: each rule's latencies so far in triggers, summed over keys, shape (rules,).
         """
         self._remember(now_us, account)
+        # From here on, what is at stake is what is expected to come of it.
         to_come = self._at_stake.share_to_come(account.mass_a_key) * account.at_stake_by_rule
         account = replace(account, at_stake_by_rule=to_come)
         best = self._best_of_each_price(account, waited)
