@@ -33,9 +33,13 @@ class AtStake:
         self._rows = rows
 
     def share_to_come(self, mass_a_key: float) -> float:
-        """Return the share of the rows at stake that is expected to come; one half before anything is known."""
+        """Return the share of the rows at stake that is expected to come: one half before anything is known.
+
+        Args:
+            mass_a_key: mean mass of a key, above 0.
+        """
         prior = AT_STAKE_PRIOR_KEYS * mass_a_key
-        return (self._came + prior / 2) / max(self._came + self._gone + prior, 1e-9)
+        return (self._came + prior / 2) / (self._came + self._gone + prior)
 
     def learned(self) -> Arrays:
         """Return how many came, and how many did not."""

@@ -259,8 +259,7 @@ class RuleChooser:
     ) -> Float64s:
         """Return what would be lost by the time when the mass has grown by ``repay``, shape (rules,)."""
         ahead = repay * account.mass
-        at_stake = account.at_stake_by_rule[rules]
-        foreseen = account.lost + at_stake + self._pace(account, rules) * ahead
+        foreseen = account.lost + account.at_stake_by_rule[rules] + self._pace(account, rules) * ahead
         if careful:
             clump = CLUMP_SHARE * self._clumps(rules)
             foreseen = np.maximum(foreseen, account.lost + clump + self._share * ahead)

@@ -227,6 +227,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--processes", type=int, default=PROCESSES)
     given = parser.parse_args(arguments)
+    if given.minutes is not None and given.minutes < 1:
+        parser.error(f"--minutes must be at least 1, not {given.minutes}")
     FOLDER.mkdir(parents=True, exist_ok=True)
     mode: BacktestMode = "restart" if given.restart else "live"
     kept, shown = FOLDER / f"{_code()}.jsonl", FOLDER / f"{_code()}-{mode}.md"

@@ -34,7 +34,7 @@ NOTHING = rows(0, 0, 0)
 
 def test_at_first_half_is_expected_to_come() -> None:
     assert after() == 0.5
-    assert AtStake(RULES).share_to_come(0.0) == 0
+    assert AtStake(RULES).share_to_come(1e-9) == 0.5
 
 
 def test_rows_still_at_stake_show_nothing() -> None:

@@ -189,7 +189,7 @@ def test_the_order_of_the_rows_within_a_slot_does_not_matter(kind: str) -> None:
 
 def test_the_order_of_the_counts_of_a_batch_does_not_matter() -> None:
     """Nor whether they come added up."""
-    batches = drawn_batches(1, 300, step_us=SECOND)
+    batches = drawn_batches(1, 400, step_us=SECOND)
     asked, dice = setup(), np.random.default_rng(1)
     plain, mixed = Tidemark(asked), Tidemark(asked)
     decided = set()
@@ -213,7 +213,7 @@ def test_the_order_of_the_counts_of_a_batch_does_not_matter() -> None:
         found = [policy.decide(seen.now_us, seen.now_us + 2 * SECOND) for policy in (plain, mixed)]
         assert found[0] == found[1]
         decided.add(found[0].watermark_us)
-    assert len(decided) > 5
+    assert len(decided) > 10
 
 
 def test_a_row_of_a_sliding_window_or_a_session_is_decided_too() -> None:
@@ -364,7 +364,7 @@ def test_the_first_joint_stall_is_held_already_at_three_nines(seed: int, seconds
 
 
 @pytest.mark.parametrize(("kind", "seed"), [("joint", 402), ("joint", 405), ("stalls", 401), ("stalls", 407)])
-def test_a_hold_is_not_given_up_before_the_budget_has_room_for_its_rows(kind: str, seed: int) -> None:
+def test_missing_rows_are_waited_for_until_the_budget_has_room_for_them(kind: str, seed: int) -> None:
     """At 99 % too: a quarter of an hour allows less than the rows that a stall withholds, however short the wait is."""
     asked = setup(target_ppm=990_000)
     arrivals = counted(synthetic(kind, seed, seconds=900), asked)
