@@ -1,11 +1,12 @@
 """Missing rows: rows that should have arrived by now and have not, by cohort of event time.
 
 A stall or a burst of delay shows in rows that are absent, before the first late row comes: of n rows a cohort, a
-partition has delivered a known share by each age. A partition that is silent for longer than chance explains misses
-what it would have sent meanwhile, however few rows each cohort has of it. A cohort that is short of its forecast by
-more than chance and its partition's own unevenness allow is missing rows too. Both are counted here. Forecasts forget,
-so that a stream that ends or slows down is not waited for long, and a partition that has been silent for longer than
-anything is waited for has stopped: when it returns it is new.
+partition has delivered a known share by each age. Partitions that are silent for longer than chance explains, alone or
+together (``silence``), miss what they would have sent meanwhile, however few rows each cohort has of them. A cohort
+that is short of its forecast by more than chance and its partition's own unevenness (``unevenness``) allow is missing
+rows too, and so is the stream's whole span (``span_totals``). Forecasts forget, so that a stream that ends or slows
+down is not waited for long, and a partition that has been silent for longer than anything is waited for has stopped:
+when it returns it is new.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ from tidemark.models.live_defaults import (
     MAX_COHORTS,
     MISSING_DEVIATIONS,
     PROFILE_HALF_LIFE,
-    SILENT_ROWS,
-    UNEVENNESS_CEILING,
-    UNEVENNESS_COHORTS,
+    UNEVENNESS_HALF_LIFE,
+    UNEVENNESS_PRIOR_SPANS,
 )
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.ages import Float64s, bucket_of
 from tidemark.models.policies.learned import Arrays, checked, joined, part_of
 from tidemark.models.policies.open_cohorts import OpenCohorts
 from tidemark.models.policies.profiles import Profiles
+from tidemark.models.policies.silence import silent_partitions
+from tidemark.models.policies.span_totals import SpanTotals
+from tidemark.models.policies.unevenness import Unevenness
 from tidemark.models.policies.withheld import Withheld, delivered_bucket
 
 _STREAM = 0
@@ -59,7 +62,9 @@ class Missing:
         self._profiles = Profiles()
         self._rows = np.zeros(1)
         self._cohorts = 0.0
-        self._unevenness = np.ones(1)
+        cohorts = max(round(span_triggers * trigger_us / granule_us), 1)
+        self._unevenness = Unevenness(UNEVENNESS_HALF_LIFE * cohorts, UNEVENNESS_PRIOR_SPANS * cohorts)
+        self._span_totals = SpanTotals(granule_us, cohorts)
         self._last_us = np.zeros(1, np.int64)
         """Wall time of the newest batch with rows, shape (partitions + 1,)."""
         self._learned_from_us = np.full(1, -_NEVER_US)
@@ -81,9 +86,14 @@ class Missing:
         return {
             "rows": self._rows,
             "cohorts": np.array(self._cohorts),
-            "unevenness": self._unevenness,
             "stopped": np.array(self.stopped),
-        } | joined({"profiles": self._profiles.learned()})
+        } | joined(
+            {
+                "profiles": self._profiles.learned(),
+                "unevenness": self._unevenness.learned(),
+                "span_totals": self._span_totals.learned(),
+            }
+        )
 
     def resume(self, learned: Arrays) -> None:
         """Go on with what an earlier run learned; silence counts from the first batch on.
@@ -92,9 +102,16 @@ class Missing:
             ValueError: when it is not of this form.
         """
         columns = len(checked(learned, {"rows": (None,), "cohorts": (), "stopped": ()})["rows"])
-        checked(learned, {"unevenness": (columns,), "profiles.rows": (columns, None)})
+        shapes = {
+            "unevenness.counts": (columns,),
+            "span_totals.counts": (1,),
+            "profiles.rows": (columns, None),
+        }
+        checked(learned, shapes)
         self._profiles.resume(part_of(learned, "profiles"))
-        self._rows, self._unevenness = learned["rows"].copy(), learned["unevenness"].copy()
+        self._unevenness.resume(part_of(learned, "unevenness"))
+        self._span_totals.resume(part_of(learned, "span_totals"))
+        self._rows = learned["rows"].copy()
         self._cohorts, self.stopped = float(learned["cohorts"]), bool(learned["stopped"])
         self._last_us = np.zeros(columns, np.int64)
         self._learned_from_us = np.full(columns, -_NEVER_US)
@@ -160,10 +177,7 @@ class Missing:
             return np.empty(0)
         newest_us = now_us - (now_us - int(self.start_us[0])) % self._granule_us
         self._open_cohorts(int(self.start_us[0]), newest_us)
-        silence = (now_us - self._last_us) / self._trigger_us
-        silent = self._silent(self._forecast(), silence)
-        if len(silent):
-            silent = self._without_stopped(silent, silence, longest)
+        silent = self._waited_for(now_us, longest)
         forecast = self._forecast()
         bucket = delivered_bucket(now_us, self.start_us, self._trigger_us)
         # A stall of one partition shows in that partition first, a burst over all of them in the sum.
@@ -182,8 +196,11 @@ class Missing:
             missing[first:end] += np.maximum(unsent, 0, out=unsent).sum(axis=1)
         else:
             self._withheld.forget()
-        cohort, short = self._short_of_stream(bucket, forecast)
-        missing[cohort] = np.maximum(missing[cohort], short)
+        expected = self._delivered(bucket, np.full(len(bucket), _STREAM)) * forecast[_STREAM]
+        short = expected - self._open.totals
+        beyond = short > self._chance(expected, _STREAM)
+        missing[beyond] = np.maximum(missing[beyond], short[beyond])
+        self._span_totals.raise_to_short(missing, self.start_us, self._open.totals, expected)
         missing[self.start_us < (self._whole_from_us or 0)] = 0
         return missing
 
@@ -210,55 +227,44 @@ class Missing:
         beyond = short > self._chance(expected, column)
         return cohort[beyond], column[beyond], short[beyond]
 
-    def _short_of_stream(
-        self, bucket: NDArray[np.intp], forecast: Float64s
-    ) -> tuple[NDArray[np.intp], Float64s]:
-        """Return the cohorts of which the stream is short beyond chance, and by how much, shape (short,) each."""
-        totals = self._open.totals
-        cohort = np.flatnonzero(totals < (forecast - self._chance(forecast))[_STREAM])
-        if not len(cohort):
-            return cohort, np.empty(0)
-        column = np.full(len(cohort), _STREAM)
-        expected = self._delivered(bucket[cohort], column) * forecast[_STREAM]
-        short = expected - totals[cohort]
-        beyond = short > self._chance(expected, column)
-        return cohort[beyond], short[beyond]
+    def _silent(self, now_us: int) -> tuple[NDArray[np.intp], Float64s]:
+        """Return the columns of the silent partitions, and for how many triggers each has been silent."""
+        silence = (now_us - self._last_us[1:]) / self._trigger_us
+        pace = self._forecast()[1:] * self._cohorts_per_trigger / self._unevenness.ratio[1:]
+        silent = silent_partitions(pace * silence, silence)
+        return silent + 1, silence[silent]
 
-    def _silent(self, forecast: Float64s, silence: Float64s) -> NDArray[np.intp]:
-        """Return the columns of the partitions that are silent for longer than chance explains."""
-        unsent = forecast * self._cohorts_per_trigger * silence / np.maximum(self._unevenness, 1)
-        unsent[_STREAM] = 0
-        return np.flatnonzero(unsent > SILENT_ROWS)
-
-    def _without_stopped(
-        self, silent: NDArray[np.intp], silence: Float64s, longest: float
-    ) -> NDArray[np.intp]:
-        """Forget those of the silent columns that have stopped, and return the others."""
-        gone = silence[silent] > longest
-        stopped = silent[gone]
+    def _waited_for(self, now_us: int, longest: float) -> NDArray[np.intp]:
+        """Return the columns of the silent partitions, and forget those that have stopped."""
+        silent, silence = self._silent(now_us)
+        stopped = silent[silence > longest]
+        if not len(stopped):
+            return silent
         self._rows[_STREAM] = max(self._rows[_STREAM] - self._rows[stopped].sum(), 0)
         self._rows[stopped] = 0
         # What it sends when it returns may be a backlog, which does not show its pace.
         self._learned_from_us[stopped] = _NEVER_US
-        self.stopped = self.stopped or len(stopped) > 0
-        return silent[~gone]
+        self.stopped = True
+        return self._silent(now_us)[0]
 
     def close(self, now_us: int, until_us: int) -> None:
         """Forget the cohorts that start before ``until_us``, and learn from them how uneven cohorts are."""
         closed = int(np.searchsorted(self.start_us, until_us, side="left"))
         if not closed:
             return
-        forecast = self._forecast()
-        counts = np.column_stack([self._open.totals[:closed], self._open.counts[:closed]])
-        deviation = (counts - forecast) ** 2 / np.maximum(forecast, 1)
-        observed = np.minimum(deviation, UNEVENNESS_CEILING).mean(axis=0)
-        # How a partition stalls says nothing of how uneven it is.
-        silent = self._silent(forecast, (now_us - self._last_us) / self._trigger_us)
-        observed[silent] = self._unevenness[silent]
-        decay = 0.5 ** (closed / UNEVENNESS_COHORTS)
-        self._unevenness = self._unevenness * decay + observed * (1 - decay)
+        whole = int(np.searchsorted(self.start_us[:closed], self._whole_from_us or 0))
+        if whole < closed:
+            self._learn_unevenness(now_us, slice(whole, closed))
         self._done_us = max(self._done_us, int(self.start_us[closed - 1]))
         self._open.forget(closed)
+
+    def _learn_unevenness(self, now_us: int, closed: slice) -> None:
+        """Learn from cohorts that were seen whole; how a partition stalls says nothing of how uneven it is."""
+        forecast, totals = self._forecast(), self._open.totals[closed]
+        known = np.ones(len(forecast), bool)
+        known[self._silent(now_us)[0]] = False
+        self._unevenness.add(np.column_stack([totals, self._open.counts[closed]]), forecast, known)
+        self._span_totals.close(self.start_us[closed], totals, float(forecast[_STREAM]))
 
     def _forecast(self) -> Float64s:
         forecast: Float64s = self._rows / max(self._cohorts, 1e-9)
@@ -276,18 +282,17 @@ class Missing:
         ]
         return share
 
-    def _chance(self, expected: Float64s, column: Int64s | slice = _ALL) -> Float64s:
+    def _chance(self, expected: Float64s, column: Int64s | slice | int = _ALL) -> Float64s:
         """Return by how many rows chance alone may leave a partition short of what is expected of it."""
-        unevenness = np.maximum(self._unevenness[column], 1)
-        chance: Float64s = MISSING_DEVIATIONS * np.sqrt(unevenness * expected)
+        chance: Float64s = MISSING_DEVIATIONS * np.sqrt(self._unevenness.ratio[column] * expected)
         return chance
 
     def _know_partitions(self, partitions: int) -> None:
-        new = partitions + 1 - len(self._unevenness)
+        new = partitions + 1 - len(self._rows)
         if new > 0:
             self._profiles.widen(partitions + 1)
             self._rows = np.concatenate([self._rows, np.zeros(new)])
-            self._unevenness = np.concatenate([self._unevenness, np.ones(new)])
+            self._unevenness.widen(partitions + 1)
             self._last_us = np.concatenate([self._last_us, np.zeros(new, np.int64)])
             self._learned_from_us = np.concatenate([self._learned_from_us, np.full(new, -_NEVER_US)])
             self._open.widen(partitions)

@@ -4,7 +4,8 @@ Kinds, seeds, triggers and targets, each with Tidemark, Flink fitted to the firs
 need of a minute; latencies as multiples of the best constant bound in hindsight, of Flink with its best bound and idle
 timeout in hindsight at the same tick, and of the clairvoyant. Seeds from 101 on: nothing was tuned on them.
 
-With ``--minutes`` streams are that long in place of two hours: what a policy does before it knows much.
+With ``--minutes`` streams are that long in place of two hours: what a policy does before it knows much. With
+``--rate`` they have so many rows a second, with ``--pack`` so many of them at once in one partition.
 
 With ``--restart`` the bound moves by restarts that cost their time: Tidemark is then the recommendation, beside what it
 does in Live on the same trace.
@@ -52,6 +53,7 @@ TARGETS_PPM = (990_000, 999_000)
 SEEDS = range(101, 121)
 TRIGGERS_US = (1_000_000, 200_000)
 WINDOW_US = 10_000_000
+RATE = 200
 LEFT_OUT = ("future",)
 """A bound in hindsight is worthless where a few rows are dated a day ahead."""
 FOLDER = ROOT / "build" / "bench-policy"
@@ -70,6 +72,10 @@ class Cell:
     """A recorded trace; else ``name`` is a synthetic kind."""
     mode: BacktestMode = "live"
     """How a decision reaches the job."""
+    rate: int = RATE
+    """Rows a second of a synthetic stream."""
+    pack: int = 1
+    """How many of them happen at once in one partition."""
 
     @property
     def policies(self) -> Sequence[str]:
@@ -78,19 +84,26 @@ class Cell:
 
     def trace(self) -> Trace:
         if not self.path:
-            return synthetic(self.name, self.seed, seconds=self.seconds)
+            return synthetic(self.name, self.seed, seconds=self.seconds, rate=self.rate, pack=self.pack)
         found = read_trace(Path(self.path))
         return Trace(found.event_time_us, found.arrival_time_us, found.partition)
 
 
-def cells(*, quick: bool, minutes: int | None = None, mode: BacktestMode = "live") -> list[Cell]:
+def cells(
+    *,
+    quick: bool,
+    minutes: int | None = None,
+    mode: BacktestMode = "live",
+    rate: int = RATE,
+    pack: int = 1,
+) -> list[Cell]:
     """Return what is asked, in the order in which it is done: seed by seed, so that the table fills evenly."""
     seeds = SEEDS[:1] if quick else SEEDS
     triggers = TRIGGERS_US[:1] if quick else TRIGGERS_US
     seconds = 60 * (minutes or (30 if quick else 120))
     kinds = [kind for kind in KINDS if kind not in LEFT_OUT]
     drawn = [
-        Cell(kind, seed, WINDOW_US, trigger_us, seconds)
+        Cell(kind, seed, WINDOW_US, trigger_us, seconds, rate=rate, pack=pack)
         for seed in seeds
         for trigger_us in triggers
         for kind in kinds
@@ -222,6 +235,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--quick", action="store_true", help="one seed, half an hour of each kind, one trigger"
     )
     parser.add_argument("--minutes", type=int, help="length of each synthetic stream; two hours by default")
+    parser.add_argument("--rate", type=int, default=RATE, help="rows a second of each synthetic stream")
+    parser.add_argument("--pack", type=int, default=1, help="rows that happen at once in one partition")
     parser.add_argument(
         "--restart", action="store_true", help="by restarts, which cost their time, beside Live"
     )
@@ -229,13 +244,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     if given.minutes is not None and given.minutes < 1:
         parser.error(f"--minutes must be at least 1, not {given.minutes}")
+    if not 1 <= given.pack <= given.rate:
+        parser.error(f"--pack must be at least 1, and --rate no less, not {given.pack} and {given.rate}")
     FOLDER.mkdir(parents=True, exist_ok=True)
     mode: BacktestMode = "restart" if given.restart else "live"
     kept, shown = FOLDER / f"{_code()}.jsonl", FOLDER / f"{_code()}-{mode}.md"
     records = _read(kept)
     names = list(Cell.__dataclass_fields__)
     done = {tuple(one[name] for name in names) for one in records}
-    wanted = cells(quick=given.quick, minutes=given.minutes, mode=mode)
+    wanted = cells(quick=given.quick, minutes=given.minutes, mode=mode, rate=given.rate, pack=given.pack)
     asked = {tuple(asdict(cell).values()) for cell in wanted}
     left = [cell for cell in wanted if tuple(asdict(cell).values()) not in done]
     records = [one for one in records if tuple(one[name] for name in names) in asked]

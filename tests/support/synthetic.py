@@ -176,7 +176,13 @@ KINDS: dict[str, Kind] = {
 
 
 def synthetic(
-    kind: str, seed: int, *, rate: int = 200, seconds: int = 7_200, partitions: int | None = None
+    kind: str,
+    seed: int,
+    *,
+    rate: int = 200,
+    seconds: int = 7_200,
+    partitions: int | None = None,
+    pack: int = 1,
 ) -> Trace:
     """Return a trace of a kind.
 
@@ -187,15 +193,16 @@ def synthetic(
         seconds: event time from the first row to the last, about.
         partitions: how many; by default 2 to 8 as the seed has it, four times as many for ``joint``, 2 for
             ``stalls``, 8 for ``slow`` and ``shifts``.
+        pack: rows that happen at once in one partition, each with a delay of its own.
     """
     rng = np.random.default_rng([seed, *kind.encode()])
     start_us = START_US + int(rng.integers(3_600 * SECOND))
     drawn = int(rng.integers(2, 9))
     count = partitions or {"stalls": 2, "joint": 4 * drawn, "slow": 8, "shifts": 8}.get(kind, drawn)
-    event_s = _event_s(rng, rate, seconds)
+    pack_s = _event_s(rng, rate // pack, seconds)
     shares = np.r_[np.full(count - 1, 0.7 / (count - 1)), 0.3] if kind == "stalls" and count > 1 else None
-    partition = rng.choice(count, len(event_s), p=shares)
-    return KINDS[kind](rng, event_s, partition).trace(start_us)
+    partition = rng.choice(count, len(pack_s), p=shares)
+    return KINDS[kind](rng, pack_s.repeat(pack), partition.repeat(pack)).trace(start_us)
 
 
 def s3_stalls(seed: int) -> Trace:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from support import policy_bench as bench
@@ -36,6 +37,22 @@ def test_the_whole_is_20_seeds_of_10_kinds_at_two_triggers_and_two_targets() -> 
     quick = cells(quick=True)
     assert {cell.name for cell in quick} == {cell.name for cell in whole}
     assert len(quick) == 10
+
+
+def test_streams_may_have_fewer_rows_and_in_packs() -> None:
+    cell = cells(quick=True, minutes=1, rate=40, pack=8)[0]
+    rows = cell.trace().event_time_us
+    assert len(rows) == 60 * 40
+    assert len(np.unique(rows)) == len(rows) // 8
+
+
+@pytest.mark.parametrize("given", [["--pack", "0"], ["--rate", "10", "--pack", "20"]])
+def test_a_pack_has_at_least_a_row_and_at_most_those_of_a_second(
+    given: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(given)
+    assert "--pack must be at least 1, and --rate no less" in capsys.readouterr().err
 
 
 def test_by_restarts_the_same_streams_are_judged_with_live_beside() -> None:

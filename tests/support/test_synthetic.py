@@ -51,6 +51,18 @@ def test_the_rate_is_as_asked(kind: str) -> None:
     assert least <= share <= most
 
 
+@pytest.mark.parametrize("kind", ["stationary", "joint", "stalls"])
+def test_the_rows_of_a_pack_happen_at_once_in_one_partition_with_delays_of_their_own(kind: str) -> None:
+    trace = synthetic(kind, 1, rate=100, seconds=SHORT_S, pack=20)
+    packs, rows = np.unique(
+        np.column_stack([trace.event_time_us, trace.partition]), axis=0, return_counts=True
+    )
+    assert len(packs) == SHORT_S * 100 // 20
+    assert (rows == 20).all()
+    if kind == "stationary":
+        assert len(np.unique(delays_s(trace))) > 0.8 * len(trace.event_time_us)
+
+
 @every_kind
 def test_the_seed_decides_everything(kind: str) -> None:
     one, again, other = short(kind), short(kind), short(kind, 2)

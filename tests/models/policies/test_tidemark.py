@@ -372,6 +372,32 @@ def test_missing_rows_are_waited_for_until_the_budget_has_room_for_them(kind: st
     assert meets(asked, found), found.completeness
 
 
+@pytest.mark.parametrize("pack", [5, 20])
+def test_rows_in_packs_are_not_waited_for_as_if_some_were_missing(pack: int) -> None:
+    """A stream that is not known yet is assumed to be uneven: else its usual gaps would look like stalls."""
+    asked = setup(target_ppm=990_000)
+    latencies = []
+    for each in (1, pack):
+        arrivals = counted(synthetic("stationary", 403, seconds=900, pack=each), asked)
+        found = score(arrivals, asked, run(arrivals, asked, Tidemark(asked)))
+        assert meets(asked, found), found.completeness
+        latencies.append(found.latency_mean_us or 0)
+    assert latencies[1] < 2 * latencies[0]
+
+
+@pytest.mark.parametrize(("seed", "rate", "pack"), [(432, 10, 1), (431, 200, 20)])
+def test_partitions_of_few_rows_or_packs_that_stall_together_are_waited_for(
+    seed: int, rate: int, pack: int
+) -> None:
+    """Each of them is silent for long before chance does not explain it; all of them together are not."""
+    asked = setup(target_ppm=990_000)
+    arrivals = counted(synthetic("joint", seed, seconds=1_800, rate=rate, pack=pack), asked)
+    found = score(arrivals, asked, run(arrivals, asked, Tidemark(asked)))
+    assert meets(asked, found), found.completeness
+    assert found.latency_mean_us is not None
+    assert found.latency_mean_us < 3 * SECOND
+
+
 def test_partitions_that_rest_and_return_do_not_make_everything_wait() -> None:
     """The first rest looks like a stall and is waited for as long as any; the next one less, and no return at all."""
     asked = setup(target_ppm=999_000)

@@ -1,0 +1,76 @@
+"""Unevenness: how much more counts vary than those of independent rows, as variance over mean.
+
+Rows that come in packs, such as what a device sends at once, make counts vary more. Until counts have shown how uneven
+they are, they are assumed to be quite uneven: else a young stream takes its usual gaps for missing rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.models.live_defaults import UNEVENNESS_CEILING, UNEVENNESS_PRIOR
+from tidemark.models.policies.ages import Float64s
+from tidemark.models.policies.learned import Arrays, checked
+
+
+class Unevenness:
+    """The unevenness of several series of counts, in columns.
+
+    Args:
+        half_life: half-life of the estimate, in counts of a column.
+        prior: counts that what is assumed at first is worth.
+        cohorts: cohorts that each count is of.
+    """
+
+    def __init__(self, half_life: float, prior: float, cohorts: int = 1) -> None:
+        self._decay = 0.5 ** (1 / half_life)
+        self._prior = prior
+        self._ceiling = UNEVENNESS_CEILING * cohorts
+        self._deviation = np.empty(0)
+        """Squared deviations over what was expected, summed, shape (columns,)."""
+        self._counts = np.empty(0)
+        self.ratio: Float64s = np.empty(0)
+        """Variance over mean, at least 1, shape (columns,)."""
+        self.widen(1)
+
+    def widen(self, columns: int) -> None:
+        """Add columns of which nothing is known, up to ``columns``."""
+        new = columns - len(self._counts)
+        self._deviation = np.append(self._deviation, np.full(new, UNEVENNESS_PRIOR * self._prior))
+        self._counts = np.append(self._counts, np.full(new, self._prior))
+        self._update()
+
+    def add(self, counts: NDArray[np.int64], expected: Float64s, known: NDArray[np.bool_]) -> None:
+        """Learn from counts.
+
+        Args:
+            counts: counts of each column, shape (counts, columns).
+            expected: what was expected of each, shape (columns,).
+            known: the columns to learn from, shape (columns,).
+        """
+        deviation = np.minimum((counts - expected) ** 2 / np.maximum(expected, 1), self._ceiling)
+        decay = self._decay ** len(counts)
+        self._deviation = np.where(known, self._deviation * decay + deviation.sum(axis=0), self._deviation)
+        self._counts = np.where(known, self._counts * decay + len(counts), self._counts)
+        self._update()
+
+    def learned(self) -> Arrays:
+        """Return the sums."""
+        return {"deviation": self._deviation, "counts": self._counts}
+
+    def resume(self, learned: Arrays) -> None:
+        """Go on with sums.
+
+        Raises:
+            ValueError: when they are not of this form.
+        """
+        columns = len(checked(learned, {"deviation": (None,)})["deviation"])
+        checked(learned, {"counts": (columns,)})
+        if not (learned["counts"] > 0).all():
+            raise ValueError("unevenness is known of no count")
+        self._deviation, self._counts = learned["deviation"].copy(), learned["counts"].copy()
+        self._update()
+
+    def _update(self) -> None:
+        self.ratio = np.maximum(self._deviation / self._counts, 1)
