@@ -200,7 +200,7 @@ class Missing:
         short = expected - self._open.totals
         beyond = short > self._chance(expected, _STREAM)
         missing[beyond] = np.maximum(missing[beyond], short[beyond])
-        self._span_totals.raise_to_short(missing, self.start_us, self._open.totals, expected)
+        self._span_totals.raise_missing(missing, self.start_us, self._open.totals, expected)
         missing[self.start_us < (self._whole_from_us or 0)] = 0
         return missing
 

@@ -46,7 +46,7 @@ class SpanTotals:
         """
         self._unevenness.resume(learned)
 
-    def raise_to_short(self, missing: Float64s, start_us: Int64s, totals: Int64s, expected: Float64s) -> None:
+    def raise_missing(self, missing: Float64s, start_us: Int64s, totals: Int64s, expected: Float64s) -> None:
         """Raise what cohorts are missing to what their span is short of, where that is beyond chance and more.
 
         Args:

@@ -68,7 +68,7 @@ class Unevenness:
         columns = len(checked(learned, {"deviation": (None,)})["deviation"])
         checked(learned, {"counts": (columns,)})
         if not (learned["counts"] > 0).all():
-            raise ValueError("unevenness is known of no count")
+            raise ValueError("unevenness: every column needs counts above 0")
         self._deviation, self._counts = learned["deviation"].copy(), learned["counts"].copy()
         self._update()
 

@@ -135,7 +135,7 @@ def every_cell(watch: Missing, now_us: int) -> NDArray[np.float64]:
         silent = np.where(silent > SILENT_SHARE * forecast[column], silent, 0)
         short[:, column] = np.maximum(short[:, column], silent)
     most: NDArray[np.float64] = np.maximum(short[:, 0], short[:, 1:].sum(axis=1))
-    watch._span_totals.raise_to_short(most, watch.start_us, counts[:, 0], expected[:, 0])
+    watch._span_totals.raise_missing(most, watch.start_us, counts[:, 0], expected[:, 0])
     return np.where(whole, most, 0)
 
 

@@ -26,7 +26,7 @@ def raised(
     totals: list[int], missing: list[float] | None = None, *, spans: SpanTotals | None = None, first: int = 0
 ) -> NDArray[np.float64]:
     found = np.array(missing or [0.0] * len(totals))
-    (spans or even()).raise_to_short(
+    (spans or even()).raise_missing(
         found, starts(len(totals), first), np.array(totals), np.full(len(totals), EXPECTED)
     )
     return found

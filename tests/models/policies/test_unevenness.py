@@ -86,7 +86,7 @@ def test_who_resumes_goes_on_with_the_same_numbers() -> None:
     ("changed", "why"),
     [
         ({"deviation": np.zeros(3)}, "counts has shape"),
-        ({"counts": np.zeros(1)}, "unevenness is known of no count"),
+        ({"counts": np.zeros(1)}, "needs counts above 0"),
         ({"deviation": np.array([np.nan])}, "numbers that are not finite"),
     ],
 )
