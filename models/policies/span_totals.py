@@ -47,7 +47,7 @@ class SpanTotals:
         self._unevenness.resume(learned)
 
     def raise_missing(self, missing: Float64s, start_us: Int64s, totals: Int64s, expected: Float64s) -> None:
-        """Raise what cohorts are missing to what their span is short of, where that is beyond chance and more.
+        """Raise what cohorts are missing to what their span is short of, where that is more by more than chance.
 
         Args:
             missing: rows that each cohort is missing, changed in place, shape (cohorts,).
@@ -59,7 +59,7 @@ class SpanTotals:
         first = np.flatnonzero(np.diff(span, prepend=span[0] - 1))
         short = np.add.reduceat(expected - totals, first)
         chance = MISSING_DEVIATIONS * np.sqrt(self._unevenness.ratio * np.add.reduceat(expected, first))
-        found = (short > chance) & (short > np.add.reduceat(missing, first))
+        found = short - np.add.reduceat(missing, first) > chance
         if not found.any():
             return
         # Each cohort has its part of what the span is short of; those that have more than expected have none.

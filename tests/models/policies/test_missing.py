@@ -425,5 +425,5 @@ def test_a_partition_that_appears_is_learned_and_then_missed() -> None:
     shown = list(watched(712, appears, closes_after=30))
     assert sum(glance.total > 0 for glance in shown[:690]) <= 1
     during = shown[-1]
-    whole = (during.start_s >= 701) & (during.start_s <= 708)
+    whole = (during.start_s >= 702) & (during.start_s <= 708)
     assert (during.short[whole] > 0.75 * RATE).all()
