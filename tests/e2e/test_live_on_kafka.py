@@ -55,6 +55,8 @@ TRIGGERS_US = (3 * SECOND, 12 * SECOND)
 """The second one for a machine that is too busy for the first."""
 WINDOW = tumbling("15 seconds")
 PARTITIONS = 8
+SECONDS = 170
+"""Length of the trace. Where its windows end decides how long the stall is held: up to 53 s after its end."""
 TARGET_PPM = 990_000
 
 
@@ -229,7 +231,7 @@ def _compared(
 ) -> _Compared:
     folder.mkdir()
     topic, body = new_topic(kafka, PARTITIONS), _Kept()
-    _write(folder / "trace.parquet", kind, 130)
+    _write(folder / "trace.parquet", kind, SECONDS)
     with _controller(folder / "controller") as controller:
         query = _start(spark, kafka, topic, folder, controller.url, body, trigger_us)
         try:
