@@ -41,14 +41,13 @@ from tidemark.models.policies.setup import Scope, Setup
 from tidemark.models.slo import Objective
 
 from support.streams import SECOND
-from support.synthetic import KINDS, START_US, Trace, s3_stalls, s4_step, synthetic
+from support.synthetic import KINDS, RATE, START_US, Trace, s3_stalls, s4_step, synthetic
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(7200)]
 
 PROCESSES = 2
 SEEDS = (11, 12, 13, 14, 15)
 SECONDS = 7_200
-RATE = 200
 WINDOW_US = 10 * SECOND
 TRIGGER_US = SECOND
 TARGETS = (990_000, 999_000)

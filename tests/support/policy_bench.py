@@ -41,7 +41,7 @@ from tidemark.models.duration import format_duration, parse_duration
 from tidemark.models.operators import TimeWindow
 from tidemark.models.policies.setup import BacktestMode, Setup
 
-from support.synthetic import KINDS, Trace, synthetic
+from support.synthetic import KINDS, RATE, Trace, synthetic
 from support.tree import ROOT
 
 PROCESSES = 2
@@ -53,7 +53,6 @@ TARGETS_PPM = (990_000, 999_000)
 SEEDS = range(101, 121)
 TRIGGERS_US = (1_000_000, 200_000)
 WINDOW_US = 10_000_000
-RATE = 200
 LEFT_OUT = ("future",)
 """A bound in hindsight is worthless where a few rows are dated a day ahead."""
 FOLDER = ROOT / "build" / "bench-policy"

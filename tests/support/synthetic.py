@@ -18,12 +18,14 @@ from tidemark.models.operators import Int64s
 
 from support.streams import SECOND
 
-__all__ = ["KINDS", "START_US", "Trace", "fifo", "s3_stalls", "s4_step", "synthetic"]
+__all__ = ["KINDS", "RATE", "START_US", "Trace", "fifo", "s3_stalls", "s4_step", "synthetic"]
 
 Float64s = NDArray[np.float64]
 
 START_US = 1_767_225_600 * SECOND
 """2026-01-01T00:00:00Z, on the grid of every window."""
+RATE = 200
+"""Rows a second, unless another rate is asked for."""
 MEDIAN_S = 0.2
 """Median of the usual delay, as in literature S1."""
 BACKLOG_ROWS_PER_S = 2_000
@@ -179,7 +181,7 @@ def synthetic(
     kind: str,
     seed: int,
     *,
-    rate: int = 200,
+    rate: int = RATE,
     seconds: int = 7_200,
     partitions: int | None = None,
     pack: int = 1,

@@ -56,7 +56,7 @@ def test_one_partition_is_silent_when_twelve_rows_are_unsent() -> None:
 
 
 def test_five_of_sixteen_are_silent_together_long_before_each_would_be_alone() -> None:
-    """Rows of four triggers of each, 20 in all: more than 12 and the 8.4 for one of 4,368 choices are 5 triggers'."""
+    """It takes 12 unsent rows and the log of 4,368 choices, 8.4: after four triggers there are 20, after five 25."""
     pace = [1.0] * 16
     assert silent(pace, [4.0] * 5 + [0.0] * 11) == []
     assert silent(pace, [5.0] * 5 + [0.0] * 11) == [0, 1, 2, 3, 4]

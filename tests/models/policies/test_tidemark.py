@@ -389,7 +389,7 @@ def test_rows_in_packs_are_not_waited_for_as_if_some_were_missing(pack: int) -> 
 def test_partitions_of_few_rows_or_packs_that_stall_together_are_waited_for(
     seed: int, rate: int, pack: int
 ) -> None:
-    """Each of them is silent for long before chance does not explain it; all of them together are not."""
+    """Alone, each would be silent for long before it is missed; together they are missed within seconds."""
     asked = setup(target_ppm=990_000)
     arrivals = counted(synthetic("joint", seed, seconds=1_800, rate=rate, pack=pack), asked)
     found = score(arrivals, asked, run(arrivals, asked, Tidemark(asked)))
