@@ -2,54 +2,27 @@
 
 from __future__ import annotations
 
-import ast
 import functools
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from support.fast_run import is_slow_throughout
+from support.import_graph import imported_names, our_modules
 from support.tree import ROOT
 
 HEAVY = frozenset({"axe_playwright_python", "matplotlib", "pandas", "playwright", "schemathesis"})
 """Packages that few tests need and that take a good part of a second to import: those tests do so when they run."""
 
 
-def imported(statements: Iterable[ast.stmt]) -> Iterator[str]:
-    """Yield the names that a module imports when it is imported itself."""
-    for statement in statements:
-        match statement:
-            case ast.Import(names=names):
-                yield from (name.name for name in names)
-            case ast.ImportFrom(module=str(module), names=names):
-                yield from (f"{module}.{name.name}" for name in names)
-            case ast.If(test=test, body=body, orelse=orelse):
-                yield from imported(orelse if "TYPE_CHECKING" in ast.unparse(test) else [*body, *orelse])
-            case ast.With(body=body) | ast.Try(body=body):
-                yield from imported(body)
-            case _:
-                pass
-
-
-def modules(name: str) -> Iterator[Path]:
-    """Yield the modules of ours that an imported name may stand for: a module, or what stands in one."""
-    top, *rest = name.split(".")
-    base = {"support": ROOT / "tests" / "support", "tidemark": ROOT}.get(top)
-    for parts in (rest, rest[:-1]):
-        if base is not None and parts:
-            path = base.joinpath(*parts)
-            yield from (each for each in (path.with_suffix(".py"), path / "__init__.py") if each.is_file())
-
-
 @functools.cache
 def ways_to_heavy(path: Path) -> tuple[str, ...]:
     """Return how a module comes to import something heavy: through which others, by their names."""
     found: dict[str, None] = {}
-    for name in imported(ast.parse(path.read_text(encoding="utf-8")).body):
+    for name in imported_names(path):
         if name.split(".")[0] in HEAVY:
             found[name] = None
-        for module in modules(name):
+        for module in our_modules(name):
             if module != path:
                 found |= dict.fromkeys(f"{name}: {way}" for way in ways_to_heavy(module))
     return tuple(found)

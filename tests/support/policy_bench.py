@@ -5,14 +5,16 @@ need of a minute; latencies as multiples of the best constant bound in hindsight
 timeout in hindsight at the same tick, and of the clairvoyant. Seeds from 101 on: nothing was tuned on them.
 
 With ``--minutes`` streams are that long in place of two hours: what a policy does before it knows much. With
-``--rate`` they have so many rows a second, with ``--pack`` so many of them at once in one partition.
+``--rate`` they have so many rows a second, with ``--pack`` so many of them at once in one partition, and with
+``--traffic`` the rate changes as it says.
 
 With ``--restart`` the bound moves by restarts that cost their time: Tidemark is then the recommendation, beside what it
 does in Live on the same trace.
 
-What is done is kept under ``build/bench-policy``, by the code that did it, so a run that was stopped goes on where it
-was, and the table there is always that of all that is done. Real traces take part where ``TIDEMARK_TRACES`` names them,
-as in ``tests/bench/bench_policy.py``.
+What is done is kept under ``build/bench-policy``, so a run that was stopped goes on where it was, and the table there
+is always that of all that is done. Results are kept by the code that they came from, Tidemark apart from the others,
+which need not run again when only its policy changes. Real traces take part where ``TIDEMARK_TRACES`` names them, as in
+``tests/bench/bench_policy.py``.
 """
 
 from __future__ import annotations
@@ -39,22 +41,36 @@ from tidemark.models.backtest.score import meets, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
 from tidemark.models.duration import format_duration, parse_duration
 from tidemark.models.operators import TimeWindow
+from tidemark.models.policies.catalogue import FROM_THE_TRACE, make_policy
 from tidemark.models.policies.setup import BacktestMode, Setup
 
-from support.synthetic import KINDS, RATE, Trace, synthetic
+from support.import_graph import all_imported
+from support.synthetic import KINDS, RATE, TRAFFIC, Trace, synthetic
 from support.tree import ROOT
 
 PROCESSES = 2
-POLICIES = ("tidemark", "flink-quarter", "saocp", "ring:target", "max60")
 LIVE = "tidemark live"
-RESTART_POLICIES = ("tidemark", LIVE, "flink-quarter", "ring:target", "max60")
-"""Policies where a bound takes a restart; ``saocp`` changes it in every batch."""
+TIDEMARK = {"live": ("tidemark",), "restart": ("tidemark", LIVE)}
+"""What is judged, by how a decision reaches the job."""
+BASELINES = {
+    "live": ("flink-quarter", "saocp", "ring:target", "max60"),
+    "restart": ("flink-quarter", "ring:target", "max60"),
+}
+"""What it is judged beside; ``saocp`` changes its bound in every batch, for which a restart is too dear."""
+PARTS = {"tidemark": TIDEMARK, "baselines": BASELINES}
+"""What is done apart and kept apart; the yardsticks go with the baselines."""
 TARGETS_PPM = (990_000, 999_000)
 SEEDS = range(101, 121)
 TRIGGERS_US = (1_000_000, 200_000)
 WINDOW_US = 10_000_000
 LEFT_OUT = ("future",)
 """A bound in hindsight is worthless where a few rows are dated a day ahead."""
+YARDSTICKS = ("hindsight_us", "flink_us", "clairvoyant_us")
+COLUMNS = (
+    *("trace", "trigger", "target", "policy", "met", "latency"),
+    *("x hindsight", "x Flink", "x clairvoyant", "worst", "behind"),
+)
+BEHIND = 1.05
 FOLDER = ROOT / "build" / "bench-policy"
 
 
@@ -75,15 +91,19 @@ class Cell:
     """Rows a second of a synthetic stream."""
     pack: int = 1
     """How many of them happen at once in one partition."""
-
-    @property
-    def policies(self) -> Sequence[str]:
-        """What is judged, in the order in which it is shown."""
-        return POLICIES if self.mode == "live" else RESTART_POLICIES
+    traffic: str = "steady"
+    """How the rate changes."""
 
     def trace(self) -> Trace:
         if not self.path:
-            return synthetic(self.name, self.seed, seconds=self.seconds, rate=self.rate, pack=self.pack)
+            return synthetic(
+                self.name,
+                self.seed,
+                seconds=self.seconds,
+                rate=self.rate,
+                pack=self.pack,
+                traffic=self.traffic,
+            )
         found = read_trace(Path(self.path))
         return Trace(found.event_time_us, found.arrival_time_us, found.partition)
 
@@ -95,6 +115,7 @@ def cells(
     mode: BacktestMode = "live",
     rate: int = RATE,
     pack: int = 1,
+    traffic: str = "steady",
 ) -> list[Cell]:
     """Return what is asked, in the order in which it is done: seed by seed, so that the table fills evenly."""
     seeds = SEEDS[:1] if quick else SEEDS
@@ -102,7 +123,7 @@ def cells(
     seconds = 60 * (minutes or (30 if quick else 120))
     kinds = [kind for kind in KINDS if kind not in LEFT_OUT]
     drawn = [
-        Cell(kind, seed, WINDOW_US, trigger_us, seconds, rate=rate, pack=pack)
+        Cell(kind, seed, WINDOW_US, trigger_us, seconds, rate=rate, pack=pack, traffic=traffic)
         for seed in seeds
         for trigger_us in triggers
         for kind in kinds
@@ -121,8 +142,8 @@ def recorded(named: str) -> list[Cell]:
     return found
 
 
-def judged(cell: Cell) -> list[dict[str, Any]]:
-    """Return what every policy does on one trace at every target."""
+def judged(cell: Cell, part: str) -> list[dict[str, Any]]:
+    """Return what every policy of a part does on one trace at every target, baselines with the yardsticks."""
     asked = Setup(
         operator=TimeWindow(cell.window_us, cell.window_us),
         trigger_us=cell.trigger_us,
@@ -135,12 +156,15 @@ def judged(cell: Cell) -> list[dict[str, Any]]:
     found = []
     for target_ppm in TARGETS_PPM:
         setup = replace(asked, target_ppm=target_ppm, mode=cell.mode)
-        yardsticks = {
-            "hindsight": fixed_hindsight(arrivals, setup)[1].latency_mean_us,
-            "flink": flink_hindsight(arrivals, setup)[1].latency_mean_us,
-            "clairvoyant": clairvoyant(arrivals, setup),
-        }
-        for policy in cell.policies:
+        yardsticks = {}
+        if part == "baselines":
+            latencies_us = (
+                fixed_hindsight(arrivals, setup)[1].latency_mean_us,
+                flink_hindsight(arrivals, setup)[1].latency_mean_us,
+                clairvoyant(arrivals, setup),
+            )
+            yardsticks = dict(zip(YARDSTICKS, latencies_us, strict=True))
+        for policy in PARTS[part][cell.mode]:
             name, its = ("tidemark", replace(setup, mode="live")) if policy == LIVE else (policy, setup)
             result = score(arrivals, its, run(arrivals, its, policy_for(name, arrivals, its)))
             found.append(
@@ -151,18 +175,26 @@ def judged(cell: Cell) -> list[dict[str, Any]]:
                     "met": meets(setup, result),
                     "completeness": result.completeness,
                     "latency_us": result.latency_mean_us,
-                    **{f"{name}_us": latency_us for name, latency_us in yardsticks.items()},
+                    **yardsticks,
                 }
             )
     return found
 
 
+def joined(tidemark: Sequence[dict[str, Any]], baselines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the results of the traces of which both parts are done, each with the yardsticks."""
+    yardsticks = {_key(one): {name: one[name] for name in YARDSTICKS} for one in baselines}
+    both = {_key(one) for one in tidemark} & set(yardsticks)
+    return [{**one, **yardsticks[_key(one)]} for one in (*tidemark, *baselines) if _key(one) in both]
+
+
 def table(records: Sequence[dict[str, Any]]) -> str:
-    """Return the table of what is done: by kind, trigger and target, then over all of them."""
-    lines = [
-        "| trace | trigger | target | policy | met | latency | x hindsight | x Flink | x clairvoyant | worst |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    """Return the table of what is done: by kind, trigger and target, then over all of them.
+
+    Of each cell the better of hindsight and of Flink is taken: ``worst`` is the highest multiple of it, ``behind`` the
+    number of cells above 1.05 times it.
+    """
+    lines = [f"| {' | '.join(COLUMNS)} |", "| --- " * len(COLUMNS) + "|"]
     groups: dict[tuple[str, int, int, str], list[dict[str, Any]]] = {}
     for one in records:
         groups.setdefault((one["name"], one["trigger_us"], one["target_ppm"], one["policy"]), []).append(one)
@@ -173,26 +205,27 @@ def table(records: Sequence[dict[str, Any]]) -> str:
         lines.append(
             _line(name, format_duration(trigger_us), f"{target_ppm / 10_000:g} %", policy, groups[key])
         )
-    lines += [
-        _line("all", "", "", policy, [one for one in records if one["policy"] == policy])
-        for policy in policies
-    ]
+    for trigger_us in sorted({one["trigger_us"] for one in records}, reverse=True):
+        of_trigger = [one for one in records if one["trigger_us"] == trigger_us]
+        lines += [
+            _line("all", format_duration(trigger_us), "", policy, found)
+            for policy in policies
+            if (found := [one for one in of_trigger if one["policy"] == policy])
+        ]
     return "\n".join(lines) + "\n"
 
 
 def _line(name: str, trigger: str, target: str, policy: str, found: Sequence[dict[str, Any]]) -> str:
     met = sum(one["met"] for one in found)
-    latency_s = sum(one["latency_us"] for one in found) / max(len(found), 1) / 1e6
+    latency_s = sum(one["latency_us"] for one in found) / len(found) / 1e6
     ratios = [
-        f"{_geometric(_ratio(one['latency_us'], one[f'{yardstick}_us']) for one in found):.2f}"
-        for yardstick in ("hindsight", "flink", "clairvoyant")
+        f"{_geometric(_ratio(one['latency_us'], one[yardstick]) for one in found):.2f}"
+        for yardstick in YARDSTICKS
     ]
-    worst = max(
-        (_ratio(one["latency_us"], min(one["hindsight_us"], one["flink_us"])) for one in found), default=0
-    )
+    better = [_ratio(one["latency_us"], min(one["hindsight_us"], one["flink_us"])) for one in found]
     return (
         f"| {name} | {trigger} | {target} | {policy} | {met} of {len(found)} | {latency_s:.3g} s | "
-        f"{' | '.join(ratios)} | {worst:.2f} |"
+        f"{' | '.join(ratios)} | {max(better):.2f} | {sum(each > BEHIND for each in better)} |"
     )
 
 
@@ -207,12 +240,37 @@ def _geometric(ratios: Iterable[float]) -> float:
     return math.exp(sum(logs) / len(logs)) if logs else math.nan
 
 
-def _code() -> str:
-    """Return a name for the code whose results are kept: any change of the models may change them."""
+def _key(record: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the trace and the target of a result."""
+    return (*_trace(record), record["target_ppm"])
+
+
+def _trace(record: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(record[name] for name in Cell.__dataclass_fields__)
+
+
+def modules(part: str, mode: BacktestMode) -> list[str]:
+    """Return the modules that make, replay and judge what is in a part; with those that they import."""
+    setup = Setup(
+        operator=TimeWindow(WINDOW_US, WINDOW_US),
+        trigger_us=TRIGGERS_US[0],
+        target_ppm=TARGETS_PPM[0],
+        mode=mode,
+    )
+    policies = [
+        make_policy("tidemark" if name == LIVE else name, setup)
+        for name in PARTS[part][mode]
+        if name not in FROM_THE_TRACE
+    ]
+    judges = (synthetic, ArrivalsBuilder, run, score, fixed_hindsight, flink_hindsight)
+    return [each.__module__ for each in (*judges, *map(type, policies))]
+
+
+def _code(part: str, mode: BacktestMode) -> str:
+    """Return a name for the code that the results of a part come from."""
     digest = hashlib.sha256()
-    for path in sorted((ROOT / "models").rglob("*.py")):
+    for path in sorted(all_imported(modules(part, mode))):
         digest.update(path.read_bytes())
-    digest.update((ROOT / "tests" / "support" / "synthetic.py").read_bytes())
     return digest.hexdigest()[:12]
 
 
@@ -237,6 +295,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rate", type=int, default=RATE, help="rows a second of each synthetic stream")
     parser.add_argument("--pack", type=int, default=1, help="rows that happen at once in one partition")
     parser.add_argument(
+        "--traffic", choices=TRAFFIC, default="steady", help="how the rate of each synthetic stream changes"
+    )
+    parser.add_argument(
         "--restart", action="store_true", help="by restarts, which cost their time, beside Live"
     )
     parser.add_argument("--processes", type=int, default=PROCESSES)
@@ -247,34 +308,43 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"--pack must be at least 1, and --rate no less, not {given.pack} and {given.rate}")
     FOLDER.mkdir(parents=True, exist_ok=True)
     mode: BacktestMode = "restart" if given.restart else "live"
-    kept, shown = FOLDER / f"{_code()}.jsonl", FOLDER / f"{_code()}-{mode}.md"
-    records = _read(kept)
-    names = list(Cell.__dataclass_fields__)
-    done = {tuple(one[name] for name in names) for one in records}
-    wanted = cells(quick=given.quick, minutes=given.minutes, mode=mode, rate=given.rate, pack=given.pack)
+    kept = {part: FOLDER / f"{part}-{mode}-{_code(part, mode)}.jsonl" for part in PARTS}
+    shown = kept["tidemark"].with_suffix(".md")
+    wanted = cells(
+        quick=given.quick,
+        minutes=given.minutes,
+        mode=mode,
+        rate=given.rate,
+        pack=given.pack,
+        traffic=given.traffic,
+    )
     asked = {tuple(asdict(cell).values()) for cell in wanted}
-    left = [cell for cell in wanted if tuple(asdict(cell).values()) not in done]
-    records = [one for one in records if tuple(one[name] for name in names) in asked]
+    records = {part: [one for one in _read(kept[part]) if _trace(one) in asked] for part in PARTS}
+    done = {part: {_trace(one) for one in records[part]} for part in PARTS}
+    left = [
+        (cell, part) for cell in wanted for part in PARTS if tuple(asdict(cell).values()) not in done[part]
+    ]
     print(
-        f"{len(wanted) - len(left)} of {len(wanted)} traces are done; the table is {shown.relative_to(ROOT)}"
+        f"of {len(wanted)} traces, tidemark has done {len(done['tidemark'])} and the baselines "
+        f"{len(done['baselines'])}; the table is {os.path.relpath(shown)}"
     )
     began = time.monotonic()
     with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as pool:
-        running = {pool.submit(judged, cell): cell for cell in left}
+        running = {pool.submit(judged, cell, part): (cell, part) for cell, part in left}
         for number, future in enumerate(as_completed(running), 1):
-            cell, found = running[future], future.result()
+            (cell, part), found = running[future], future.result()
             # A line before it that was cut off must not run into it.
-            with kept.open("a", encoding="utf-8") as out:
+            with kept[part].open("a", encoding="utf-8") as out:
                 out.write("\n" + json.dumps(found) + "\n")
-            records += found
-            shown.write_text(table(records), encoding="utf-8")
-            missed = sum(not one["met"] for one in found if one["policy"] == "tidemark")
+            records[part] += found
+            shown.write_text(table(joined(**records)), encoding="utf-8")
+            missed = sum(not one["met"] for one in found)
             print(
-                f"{number} of {len(left)}: {cell.name}, seed {cell.seed}, {format_duration(cell.trigger_us)}; tidemark "
-                f"missed {missed} of {len(TARGETS_PPM)} ({time.monotonic() - began:.0f} s)",
+                f"{number} of {len(left)}: {cell.name}, seed {cell.seed}, {format_duration(cell.trigger_us)}; {part} "
+                f"missed {missed} of {len(found)} ({time.monotonic() - began:.0f} s)",
                 flush=True,
             )
-    print(table(records))
+    print(table(joined(**records)))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from tidemark.models.operators import Int64s
 
 from support.streams import SECOND
 
-__all__ = ["KINDS", "RATE", "START_US", "Trace", "fifo", "s3_stalls", "s4_step", "synthetic"]
+__all__ = ["KINDS", "RATE", "START_US", "TRAFFIC", "Trace", "fifo", "s3_stalls", "s4_step", "synthetic"]
 
 Float64s = NDArray[np.float64]
 
@@ -174,6 +174,57 @@ KINDS: dict[str, Kind] = {
 """Each takes a generator, event times in seconds (ascending) and partitions."""
 
 
+# -- traffic -------------------------------------------------------------------------------------------------
+
+
+def steady(_rng: np.random.Generator, event_s: Float64s, _partition: NDArray[np.int64]) -> Float64s:
+    """All the time the same."""
+    return np.ones(len(event_s))
+
+
+def jumps(rng: np.random.Generator, event_s: Float64s, _partition: NDArray[np.int64]) -> Float64s:
+    """Every U(200, 700) s a tenth, a quarter, a half of the rate, or all of it."""
+    episode = _episode(rng, event_s, 200, 700)
+    share: Float64s = rng.choice([0.1, 0.25, 0.5, 1], int(episode[-1]) + 1)[episode]
+    return share
+
+
+def swing(rng: np.random.Generator, event_s: Float64s, _partition: NDArray[np.int64]) -> Float64s:
+    """Between 0.05 and 1 with a period of 1,800 s.
+
+    Drawn: the phase.
+    """
+    return 0.05 + 0.95 * (0.5 - 0.5 * np.cos(2 * np.pi * (event_s / 1_800 + rng.random())))
+
+
+def spikes(rng: np.random.Generator, event_s: Float64s, _partition: NDArray[np.int64]) -> Float64s:
+    """A tenth, and all of it for the first 20 s of every period.
+
+    Drawn: the period, U(200, 400) s.
+    """
+    return np.where(event_s % rng.uniform(200, 400) < 20, 1, 0.1)
+
+
+def shares(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> Float64s:
+    """Every U(300, 900) s each partition by itself has a twentieth, a third or all of its rate."""
+    episode = _episode(rng, event_s, 300, 900)
+    of_partition = rng.choice([0.05, 1 / 3, 1], (int(episode[-1]) + 1, int(partition.max()) + 1))
+    share: Float64s = of_partition[episode, partition]
+    return share
+
+
+def _episode(rng: np.random.Generator, event_s: Float64s, least_s: float, most_s: float) -> NDArray[np.intp]:
+    """Return in which episode each row is; they last U(least, most) seconds."""
+    ends_s = event_s[0] + np.cumsum(rng.uniform(least_s, most_s, 1 + int(np.ptp(event_s) // least_s)))
+    return np.searchsorted(ends_s, event_s)
+
+
+TRAFFIC: dict[str, Callable[[np.random.Generator, Float64s, NDArray[np.int64]], Float64s]] = {
+    each.__name__: each for each in (steady, jumps, swing, spikes, shares)
+}
+"""How the rate changes: each takes what a kind takes, and returns the share of it at each row."""
+
+
 # -- traces --------------------------------------------------------------------------------------------------
 
 
@@ -185,25 +236,30 @@ def synthetic(
     seconds: int = 7_200,
     partitions: int | None = None,
     pack: int = 1,
+    traffic: str = "steady",
 ) -> Trace:
     """Return a trace of a kind.
 
     Args:
         kind: one of ``KINDS``.
         seed: seed of every draw.
-        rate: rows a second; ``night`` and ``shifts`` have fewer while they are silent.
+        rate: rows a second while the traffic is highest; ``night`` and ``shifts`` have fewer while they are silent.
         seconds: event time from the first row to the last, about.
         partitions: how many; by default 2 to 8 as the seed has it, four times as many for ``joint``, 2 for
             ``stalls``, 8 for ``slow`` and ``shifts``.
         pack: rows that happen at once in one partition, each with a delay of its own.
+        traffic: how the rate changes, one of ``TRAFFIC``.
     """
     rng = np.random.default_rng([seed, *kind.encode()])
     start_us = START_US + int(rng.integers(3_600 * SECOND))
     drawn = int(rng.integers(2, 9))
     count = partitions or {"stalls": 2, "joint": 4 * drawn, "slow": 8, "shifts": 8}.get(kind, drawn)
     pack_s = _event_s(rng, rate // pack, seconds)
-    shares = np.r_[np.full(count - 1, 0.7 / (count - 1)), 0.3] if kind == "stalls" and count > 1 else None
-    partition = rng.choice(count, len(pack_s), p=shares)
+    weights = np.r_[np.full(count - 1, 0.7 / (count - 1)), 0.3] if kind == "stalls" and count > 1 else None
+    partition = rng.choice(count, len(pack_s), p=weights)
+    if traffic != "steady":
+        kept = rng.random(len(pack_s)) < TRAFFIC[traffic](rng, pack_s, partition)
+        pack_s, partition = pack_s[kept], partition[kept]
     return KINDS[kind](rng, pack_s.repeat(pack), partition.repeat(pack)).trace(start_us)
 
 

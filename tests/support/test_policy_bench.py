@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from support import policy_bench as bench
+from support.import_graph import all_imported
 from support.policy_bench import (
+    BASELINES,
     LIVE,
-    POLICIES,
-    RESTART_POLICIES,
     TARGETS_PPM,
+    TIDEMARK,
     TRIGGERS_US,
     WINDOW_US,
     Cell,
@@ -23,6 +24,7 @@ from support.policy_bench import (
     recorded,
     table,
 )
+from support.tree import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -37,6 +39,13 @@ def test_the_whole_is_20_seeds_of_10_kinds_at_two_triggers_and_two_targets() -> 
     quick = cells(quick=True)
     assert {cell.name for cell in quick} == {cell.name for cell in whole}
     assert len(quick) == 10
+
+
+def test_streams_may_have_changing_traffic() -> None:
+    steady, swinging = (
+        cells(quick=True, minutes=30, traffic=each)[0].trace() for each in ("steady", "swing")
+    )
+    assert len(swinging.event_time_us) < 0.6 * len(steady.event_time_us)
 
 
 def test_streams_may_have_fewer_rows_and_in_packs() -> None:
@@ -58,12 +67,11 @@ def test_a_pack_has_at_least_a_row_and_at_most_those_of_a_second(
 def test_by_restarts_the_same_streams_are_judged_with_live_beside() -> None:
     """The same yardsticks: of one trace, what the recommendation did and what Live did."""
     assert [replace(cell, mode="live") for cell in cells(quick=True, mode="restart")] == cells(quick=True)
-    by_restarts = judged(replace(TINY[0], mode="restart"))[: len(RESTART_POLICIES)]
-    (live, *_) = judged(TINY[0])
-    found = {one["policy"]: one for one in by_restarts}
-    assert tuple(found) == RESTART_POLICIES
-    assert {**found[LIVE], "mode": "live", "policy": "tidemark"} == live
-    assert found["tidemark"]["latency_us"] != live["latency_us"]
+    by_restarts = {one["policy"]: one for one in judged(replace(TINY[0], mode="restart"), "tidemark")[:2]}
+    (live, *_) = judged(TINY[0], "tidemark")
+    assert tuple(by_restarts) == TIDEMARK["restart"]
+    assert {**by_restarts[LIVE], "mode": "live", "policy": "tidemark"} == live
+    assert by_restarts["tidemark"]["latency_us"] != live["latency_us"]
 
 
 def test_real_traces_are_named_with_their_window_and_trigger() -> None:
@@ -83,13 +91,9 @@ def test_what_was_stopped_goes_on_where_it_was(
     """A line that was cut off while it was written is done again, and only that one."""
     monkeypatch.setattr(bench, "cells", lambda **_: TINY)
     monkeypatch.setattr(bench, "FOLDER", tmp_path)
-    monkeypatch.setattr(bench, "ROOT", tmp_path)
-    for folder in ("models", "tests/support"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "tests/support/synthetic.py").touch()
     main(["--processes", "1"])
-    assert "0 of 2 traces are done" in capsys.readouterr().out
-    (kept,) = tmp_path.glob("*.jsonl")
+    assert "tidemark has done 0 and the baselines 0" in capsys.readouterr().out
+    (kept,) = tmp_path.glob("tidemark-*.jsonl")
     lines = kept.read_text().split("\n\n")
     assert len(lines) == 2
     kept.write_text(lines[0] + "\n" + lines[1][: len(lines[1]) // 2])
@@ -97,10 +101,22 @@ def test_what_was_stopped_goes_on_where_it_was(
     whole = shown.read_text()
     shown.unlink()
     main(["--processes", "1"])
-    assert "1 of 2 traces are done" in capsys.readouterr().out
+    assert "tidemark has done 1 and the baselines 2" in capsys.readouterr().out
     assert sorted(shown.read_text().splitlines()) == sorted(whole.splitlines())
     assert whole.count("| tidemark |") == len(TINY) * len(TARGETS_PPM) + 1
-    assert all(f"| all |  |  | {policy} |" in whole for policy in POLICIES)
+    assert all(f"| all | 1 s |  | {policy} |" in whole for policy in ("tidemark", *BASELINES["live"]))
+
+
+def test_when_the_policy_changes_the_baselines_need_not_run_again() -> None:
+    """Their code does not import it."""
+    ours, others = (all_imported(bench.modules(part, "live")) for part in ("tidemark", "baselines"))
+    policies = ROOT / "models" / "policies"
+    assert {
+        policies / "tidemark.py",
+        policies / "missing.py",
+        ROOT / "models" / "live_defaults.py",
+    } <= ours - others
+    assert {policies / "trackers.py", ROOT / "tests" / "support" / "synthetic.py"} <= others
 
 
 def test_the_table_counts_what_was_met_and_takes_the_geometric_mean_of_the_ratios() -> None:
@@ -117,4 +133,4 @@ def test_the_table_counts_what_was_met_and_takes_the_geometric_mean_of_the_ratio
     }
     other = {**one, "met": False, "latency_us": 8e6}
     line = next(line for line in table([one, other]).splitlines() if line.startswith("| stalls"))
-    assert line == "| stalls | 200 ms | 99.9 % | tidemark | 1 of 2 | 5 s | 4.00 | 1.00 | 4.00 | 8.00 |"
+    assert line == "| stalls | 200 ms | 99.9 % | tidemark | 1 of 2 | 5 s | 4.00 | 1.00 | 4.00 | 8.00 | 2 |"

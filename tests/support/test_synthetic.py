@@ -63,6 +63,29 @@ def test_the_rows_of_a_pack_happen_at_once_in_one_partition_with_delays_of_their
         assert len(np.unique(delays_s(trace))) > 0.8 * len(trace.event_time_us)
 
 
+def per_minute(trace: Trace, partition: int | None = None) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    of_it = trace.event_time_us if partition is None else trace.event_time_us[trace.partition == partition]
+    return np.bincount((of_it - int(trace.event_time_us.min())) // (60 * SECOND), minlength=SHORT_S // 60)
+
+
+@pytest.mark.parametrize(
+    ("traffic", "lowest", "highest"),
+    [("steady", 0.95, 1.05), ("jumps", 0.05, 1.05), ("swing", 0.04, 1.05), ("spikes", 0.08, 0.5)],
+)
+def test_the_rate_changes_with_the_traffic(traffic: str, lowest: float, highest: float) -> None:
+    share = per_minute(synthetic("stationary", 1, rate=200, seconds=SHORT_S, traffic=traffic))[1:-1] / 12_000
+    assert lowest <= share.min() <= share.max() <= highest
+    assert (share.max() > 1.5 * share.min()) == (traffic != "steady")
+
+
+def test_with_shares_each_partition_has_a_rate_of_its_own() -> None:
+    trace = synthetic("stationary", 1, rate=200, seconds=SHORT_S, partitions=4, traffic="shares")
+    shares = np.array([per_minute(trace, partition)[1:-1] for partition in range(4)]) / 3_000
+    assert shares.min() < 0.1
+    assert shares.max() > 0.9
+    assert np.abs(np.corrcoef(shares) - np.eye(4)).max() < 0.9
+
+
 @every_kind
 def test_the_seed_decides_everything(kind: str) -> None:
     one, again, other = short(kind), short(kind), short(kind, 2)
