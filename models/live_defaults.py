@@ -96,6 +96,19 @@ UNEVENNESS_CEILING = 100.0
 Chosen: one extreme cohort must not hide the next.
 """
 
+SHORT_COUNTS_AFTER_SPANS = 2.0
+"""After how many spans a short cohort counts with the share of rows that has come by then; it may still rise."""
+
+SHORT_FOLLOWED_SPANS = 6.0
+"""For how many spans a short cohort is followed. Chosen: as long as missing rows are waited for in a young stream."""
+
+SHORT_HALF_LIFE = 4.0
+"""Half-life of the share that comes, in spans full of short cohorts. Chosen: one episode must not decide alone."""
+
+SHORT_PRIOR_SPANS = 0.3
+"""How many spans full of short cohorts it is worth that all rows are expected to come at first. Measured: 1 waits 3 %
+longer where traffic jumps."""
+
 MAX_COHORTS = 4_000
 """Open cohorts that are counted one by one; older ones no longer count as missing. Limits the memory of a partition."""
 

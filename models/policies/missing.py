@@ -4,9 +4,10 @@ A stall or a burst of delay shows in rows that are absent, before the first late
 partition has delivered a known share by each age. Partitions that are silent for longer than chance explains, alone or
 together (``silence``), miss what they would have sent meanwhile, however few rows each cohort has of them. A cohort
 that is short of its forecast by more than chance and its partition's own unevenness (``unevenness``) allow is missing
-rows too, and so is the stream's whole span (``span_totals``). Forecasts forget, so that a stream that ends or slows
-down is not waited for long, and a partition that has been silent for longer than anything is waited for has stopped:
-when it returns it is new.
+rows too, and so is the stream's whole span (``span_totals``). Where some rows have come there may be only fewer of
+them, so what a cohort is short of counts for the share that came so far (``short_cohorts``). Forecasts forget, so that
+a stream that ends or slows down is not waited for long, and a partition that has been silent for longer than anything
+is waited for has stopped: when it returns it is new.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tidemark.models.policies.ages import Float64s, bucket_of
 from tidemark.models.policies.learned import Arrays, checked, joined, part_of
 from tidemark.models.policies.open_cohorts import OpenCohorts
 from tidemark.models.policies.profiles import Profiles
+from tidemark.models.policies.short_cohorts import ShortCohorts
 from tidemark.models.policies.silence import silent_partitions
 from tidemark.models.policies.span_totals import SpanTotals
 from tidemark.models.policies.unevenness import Unevenness
@@ -65,6 +67,7 @@ class Missing:
         cohorts = max(round(span_triggers * trigger_us / granule_us), 1)
         self._unevenness = Unevenness(UNEVENNESS_HALF_LIFE * cohorts, UNEVENNESS_PRIOR_SPANS * cohorts)
         self._span_totals = SpanTotals(granule_us, cohorts)
+        self._short_cohorts = ShortCohorts(granule_us, cohorts)
         self._last_us = np.zeros(1, np.int64)
         """Wall time of the newest batch with rows, shape (partitions + 1,)."""
         self._learned_from_us = np.full(1, -_NEVER_US)
@@ -92,6 +95,7 @@ class Missing:
                 "profiles": self._profiles.learned(),
                 "unevenness": self._unevenness.learned(),
                 "span_totals": self._span_totals.learned(),
+                "short_cohorts": self._short_cohorts.learned(),
             }
         )
 
@@ -111,6 +115,7 @@ class Missing:
         self._profiles.resume(part_of(learned, "profiles"))
         self._unevenness.resume(part_of(learned, "unevenness"))
         self._span_totals.resume(part_of(learned, "span_totals"))
+        self._short_cohorts.resume(part_of(learned, "short_cohorts"))
         self._rows = learned["rows"].copy()
         self._cohorts, self.stopped = float(learned["cohorts"]), bool(learned["stopped"])
         self._last_us = np.zeros(columns, np.int64)
@@ -143,6 +148,7 @@ class Missing:
             begun = start_us[start_us <= now_us]
             self._whole_from_us = (int(begun.max()) if len(begun) else now_us) + self._granule_us
         self._learn(now_us, partition, start_us, count)
+        self._short_cohorts.add(start_us, count)
         open_ = (start_us > self._done_us) & (start_us <= now_us + FUTURE_COHORTS * self._granule_us)
         if not open_.any():
             return
@@ -183,26 +189,61 @@ class Missing:
         # A stall of one partition shows in that partition first, a burst over all of them in the sum.
         cohort, column, short = self._short_of_partitions(bucket, forecast)
         missing = np.bincount(cohort, short, len(bucket)).astype(np.float64)
+        # What a partition withholds that is silent, or that has sent no row of the cohort yet.
+        withholds = (self._open.counts[cohort, column - 1] == 0) | np.isin(column, silent)
+        withheld = np.bincount(cohort[withholds], short[withholds], len(bucket)).astype(np.float64)
         if len(silent):
-            first, shares = self._withheld.shares(
-                silent, self._last_us[silent], self._profiles, self.start_us, bucket
-            )
-            unsent = shares * forecast[silent]
-            end = first + len(unsent)
-            place = np.full(len(forecast), -1)
-            place[silent] = np.arange(len(silent))
-            both = (place[column] >= 0) & (cohort >= first) & (cohort < end)
-            unsent[cohort[both] - first, place[column[both]]] -= short[both]
-            missing[first:end] += np.maximum(unsent, 0, out=unsent).sum(axis=1)
+            first, unsent = self._unsent(silent, bucket, forecast, cohort=cohort, column=column, short=short)
+            missing[first : first + len(unsent)] += unsent
+            withheld[first : first + len(unsent)] += unsent
         else:
             self._withheld.forget()
-        expected = self._delivered(bucket, np.full(len(bucket), _STREAM)) * forecast[_STREAM]
-        short = expected - self._open.totals
-        beyond = short > self._chance(expected, _STREAM)
-        missing[beyond] = np.maximum(missing[beyond], short[beyond])
+        expected = self._delivered_of_stream(bucket) * forecast[_STREAM]
+        stream_short = expected - self._open.totals
+        beyond = stream_short > self._chance(expected, _STREAM)
+        missing[beyond] = np.maximum(missing[beyond], stream_short[beyond])
         self._span_totals.raise_missing(missing, self.start_us, self._open.totals, expected)
         missing[self.start_us < (self._whole_from_us or 0)] = 0
-        return missing
+        withheld = np.minimum(withheld, missing)
+        short_of = missing - withheld
+        self._follow(now_us, bucket, withheld, short_of)
+        return withheld + self._short_cohorts.share_to_come * short_of
+
+    def _unsent(
+        self,
+        silent: NDArray[np.intp],
+        bucket: NDArray[np.intp],
+        forecast: Float64s,
+        *,
+        cohort: NDArray[np.intp],
+        column: NDArray[np.intp],
+        short: Float64s,
+    ) -> tuple[int, Float64s]:
+        """Return from which cohort on silent partitions withhold rows, and how many besides what they are short of."""
+        first, shares = self._withheld.shares(
+            silent, self._last_us[silent], self._profiles, self.start_us, bucket
+        )
+        unsent = shares * forecast[silent]
+        place = np.full(len(forecast), -1)
+        place[silent] = np.arange(len(silent))
+        both = (place[column] >= 0) & (cohort >= first) & (cohort < first + len(unsent))
+        unsent[cohort[both] - first, place[column[both]]] -= short[both]
+        total: Float64s = np.maximum(unsent, 0, out=unsent).sum(axis=1)
+        return first, total
+
+    def _follow(self, now_us: int, bucket: NDArray[np.intp], withheld: Float64s, short_of: Float64s) -> None:
+        """Follow what becomes of the cohorts that are short although no partition withholds any of them."""
+        followed = delivered_bucket(now_us, self._short_cohorts.start_us, self._trigger_us)
+        withheld_us = self.start_us[withheld > 0]
+        self._short_cohorts.judge(now_us, self._delivered_of_stream(followed), withheld_us)
+        short = (short_of > 1) & (withheld == 0)
+        self._short_cohorts.follow(
+            now_us,
+            self.start_us[short],
+            self._open.totals[short],
+            self._delivered_of_stream(bucket[short]),
+            short_of[short],
+        )
 
     def _short_of_partitions(
         self, bucket: NDArray[np.intp], forecast: Float64s
@@ -281,6 +322,9 @@ class Missing:
             row, self._profiles.places(bucket)
         ]
         return share
+
+    def _delivered_of_stream(self, bucket: NDArray[np.intp]) -> Float64s:
+        return self._delivered(bucket, np.full(len(bucket), _STREAM))
 
     def _chance(self, expected: Float64s, column: Int64s | slice | int = _ALL) -> Float64s:
         """Return by how many rows chance alone may leave a partition short of what is expected of it."""

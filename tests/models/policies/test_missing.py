@@ -117,11 +117,11 @@ def every_cell(watch: Missing, now_us: int) -> NDArray[np.float64]:
     counts = np.column_stack([watch._open.totals, watch._open.counts])
     forecast = watch._rows / watch._cohorts
     delivered = np.cumsum(watch._profiles.rows, axis=1, dtype=np.float64)
-    share = delivered / np.maximum(delivered[:, -1:], 1e-9)
+    usual = delivered / np.maximum(delivered[:, -1:], 1e-9)
 
     def due(at_us: int) -> NDArray[np.float64]:
         at = bucket_of((at_us - watch.start_us) / SECOND)
-        return share[:, np.where(WIDE[at], np.maximum(at - 1, 0), at)].T * forecast
+        return usual[:, np.where(WIDE[at], np.maximum(at - 1, 0), at)].T * forecast
 
     expected = due(now_us)
     short = expected - counts
@@ -130,13 +130,16 @@ def every_cell(watch: Missing, now_us: int) -> NDArray[np.float64]:
     short = np.where(short > chance, short, 0)
     silence = (now_us - watch._last_us[1:]) / SECOND
     unsent = forecast[1:] / watch._unevenness.ratio[1:] * silence
+    withheld = np.where(counts == 0, short, 0)
     for column in 1 + silent_partitions(unsent, silence):
         silent = (expected - due(int(watch._last_us[column])))[:, column]
         silent = np.where(silent > SILENT_SHARE * forecast[column], silent, 0)
-        short[:, column] = np.maximum(short[:, column], silent)
+        withheld[:, column] = short[:, column] = np.maximum(short[:, column], silent)
     most: NDArray[np.float64] = np.maximum(short[:, 0], short[:, 1:].sum(axis=1))
     watch._span_totals.raise_missing(most, watch.start_us, counts[:, 0], expected[:, 0])
-    return np.where(whole, most, 0)
+    all_withheld: NDArray[np.float64] = withheld[:, 1:].sum(axis=1)
+    share = watch._short_cohorts.share_to_come
+    return np.where(whole, all_withheld + share * np.maximum(most - all_withheld, 0), 0)
 
 
 @pytest.mark.parametrize("rates", [(80.0, 80.0), (200.0, 20.0, 5.0, 0.5), (0.2,) * 30])
@@ -242,8 +245,8 @@ def test_a_burst_over_all_partitions_shows_in_their_sum() -> None:
         late = (event_s >= 500) & (event_s < 540) & (np.arange(len(event_s)) % 2 == 0)
         return np.where(late, 30.0, 0.0)
 
-    during = list(watched(525, half, rates=(12.0,) * 12))[-1]
-    whole = (during.start_s >= 500) & (during.start_s <= 520)
+    during = list(watched(520, half, rates=(12.0,) * 12))[-1]
+    whole = (during.start_s >= 500) & (during.start_s <= 515)
     found = during.short[whole]
     assert (found > 0).mean() > 0.8
     assert 0.3 * 12 * 12 < found[found > 0].mean() < 0.55 * 12 * 12
@@ -267,10 +270,10 @@ def test_a_burst_that_is_within_the_chance_of_every_cohort_shows_in_its_span() -
     def quarter(event_s: NDArray[np.float64], part: Int64s) -> NDArray[np.float64]:
         return np.where((event_s >= 500) & (np.arange(len(event_s)) % 4 == 0), 30.0, 0.0)
 
-    shown = list(watched(525, quarter, rates=(25.0,) * 4))
+    shown = list(watched(520, quarter, rates=(25.0,) * 4))
     assert not any(glance.total for glance in shown[400 : 500 - 1])
-    found = shown[-1].short[(shown[-1].start_s >= 500) & (shown[-1].start_s < 520)]
-    assert 0.7 * 25 * 20 < found.sum() < 1.3 * 25 * 20
+    found = shown[-1].short[(shown[-1].start_s >= 500) & (shown[-1].start_s < 515)]
+    assert 0.7 * 25 * 15 < found.sum() < 1.3 * 25 * 15
 
 
 def test_a_silence_of_all_misses_cohorts_of_which_no_row_has_come() -> None:
@@ -369,6 +372,23 @@ def test_after_a_fall_of_the_rate_the_new_one_becomes_what_is_expected() -> None
     shown = list(watched(500 + 8 * memory, thinned))
     assert shown[515 - 1].total > 0
     assert all(glance.total == 0 for glance in shown[500 + 6 * memory :])
+
+
+def test_what_is_short_counts_for_the_share_that_comes() -> None:
+    """A third of the rows goes on: the others come 15 s later, or never, which shows after two spans."""
+
+    def thinned(later: float) -> Delays:
+        def delays(event_s: NDArray[np.float64], part: Int64s) -> NDArray[np.float64]:
+            return np.where((event_s >= 500) & (np.arange(len(event_s)) % 3 > 0), later, 0.0)
+
+        return delays
+
+    def missing(later: float) -> float:
+        (*_, last) = watched(530, thinned(later))
+        return float(last.short[(last.start_s >= 520) & (last.start_s < 528)].mean())
+
+    assert 0.5 * 4 * RATE < missing(15.0) < 4 * RATE
+    assert 0.1 * missing(15.0) < missing(1e6) < 0.4 * missing(15.0)
 
 
 # -- memory --------------------------------------------------------------------------------------------------
