@@ -41,6 +41,7 @@ class ShortCohorts:
         self.start_us: Int64s = np.empty(0, np.int64)
         """Starts of the cohorts that are followed, ascending, shape (followed,)."""
         self._since_us: Int64s = np.empty(0, np.int64)
+        """Since when each is followed, shape (followed,)."""
         self._rows: Float64s = np.empty(0)
         """Rows of each when it was found short, shape (followed,); below also."""
         self._delivered: Float64s = np.empty(0)
