@@ -105,10 +105,10 @@ SHORT_FOLLOWED_SPANS = 6.0
 SHORT_HALF_LIFE = 4.0
 """Half-life of the share that comes, in spans full of short cohorts. Chosen: one episode must not decide alone."""
 
-SHORT_PRIOR_SPANS = 0.3
+SHORT_PRIOR_SPANS = 0.5
 """How many spans full of short cohorts the assumption at first is worth that all rows come.
 
-Measured where traffic jumps: with 1 windows wait 3 % longer.
+Measured where traffic jumps: with 1 windows wait 3 % longer than with 0.3, with which a real trace misses 99 %.
 """
 
 MAX_COHORTS = 4_000
