@@ -250,7 +250,10 @@ def _trace(record: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def modules(part: str, mode: BacktestMode) -> list[str]:
-    """Return the modules that make, replay and judge what is in a part; with those that they import."""
+    """Return the modules that make the streams, the policies of a part and their figures, but not what finds policies.
+
+    The catalogue imports every policy, so with it any change of Tidemark's would be one of the baselines too.
+    """
     setup = Setup(
         operator=TimeWindow(WINDOW_US, WINDOW_US),
         trigger_us=TRIGGERS_US[0],

@@ -124,7 +124,7 @@ def test_what_comes_of_an_episode_is_forgotten_by_half_in_as_many_short_cohorts_
 
 @examples(60)
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 11), st.integers(1, 99)), max_size=40))
-def test_the_share_is_always_one(drawn: list[tuple[int, int, int]]) -> None:
+def test_what_is_expected_to_come_is_always_some_share_of_it(drawn: list[tuple[int, int, int]]) -> None:
     """Whatever comes, in whatever order of cohorts."""
     found = following(12)
     for second, cohort, rows in sorted(drawn):
