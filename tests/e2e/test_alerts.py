@@ -61,6 +61,10 @@ def serving(folder: Path) -> Iterator[str]:
         )
         try:
             yield _address(process, log)
+        except BaseException:
+            # A request that failed on the server left its traceback there.
+            print(log.read_text(encoding="utf-8", errors="replace")[-30_000:])
+            raise
         finally:
             process.terminate()
             process.wait()
