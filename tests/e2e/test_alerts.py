@@ -7,15 +7,10 @@ that an hour passes in two minutes. A busy machine may take longer than that: th
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -25,8 +20,9 @@ import yaml
 from tidemark.controller.alerts.message import fingerprint_of
 
 from support.paced_job import PacedJob
-from support.patience import PATIENCE_S, until, until_ready
+from support.patience import PATIENCE_S, until
 from support.policies import at_once
+from support.processes import serving
 from support.prometheus import (
     RULES,
     program,
@@ -42,45 +38,6 @@ pytestmark = pytest.mark.slow
 FACTOR = 1 / 30
 
 SKEWED, STOPPED, BURST, WAITING = "skewed", "stopped", "burst", "waiting"
-
-
-@contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """Run a controller of its own process and give its address.
-
-    Its store is in memory where that can be: a thirtieth of five minutes is less than a busy disk may take to write.
-    """
-    log, memory = folder / "controller.log", Path("/dev/shm")
-    with log.open("w") as output, TemporaryDirectory(dir=memory if memory.is_dir() else folder) as store:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tidemark.controller", "serve", "--port", "0"],
-            cwd=store,
-            stdout=output,
-            stderr=output,
-            env={**os.environ, "TIDEMARK_TICK_SECONDS": "1", "PYTHONUNBUFFERED": "1"},
-        )
-        try:
-            yield _address(process, log)
-        except BaseException:
-            # A request that failed on the server left its traceback there.
-            print(log.read_text(encoding="utf-8", errors="replace")[-30_000:])
-            raise
-        finally:
-            process.terminate()
-            process.wait()
-
-
-def _address(process: subprocess.Popen[bytes], log: Path) -> str:
-    def log_text() -> str:
-        assert process.poll() is None, log.read_text(encoding="utf-8")
-        return log.read_text(encoding="utf-8")
-
-    found = until(
-        lambda: re.search(r"listening on (http://[\d.:]+)", log_text()), "its address", seen=log_text
-    )
-    assert found is not None
-    until_ready(found[1] + "/readyz", process, log)
-    return found[1]
 
 
 def alertmanager_config(url: str) -> dict[str, Any]:
@@ -101,10 +58,11 @@ def watched(tmp_path: Path) -> Iterator[tuple[str, str, Webhook]]:
     for name in ("prometheus", "prometheus-alertmanager"):
         program(name)
     with (
-        serving(tmp_path) as controller,
+        serving(tmp_path, tick_seconds=1) as (_, client),
         running_webhook() as webhook,
         running_alertmanager(tmp_path / "alertmanager", alertmanager_config(webhook.url)) as alertmanager,
     ):
+        controller = str(client.base_url)
         config = {
             "global": {"scrape_interval": "2s", "scrape_timeout": "2s", "evaluation_interval": "2s"},
             "scrape_configs": [

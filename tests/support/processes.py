@@ -20,7 +20,7 @@ __all__ = ["serving"]
 def serving(
     folder: Path, *arguments: str, under: Sequence[str] = (), tick_seconds: float = 0.2, **environment: str
 ) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
-    """A controller in ``folder``, and a client at the address it printed.
+    """A controller in ``folder``, and a client at the address it printed; its log is printed when the block fails.
 
     Args:
         folder: its working directory, where its store and its log are.
@@ -53,6 +53,10 @@ def serving(
         until_ready(f"{url}/readyz", process, log)
         with httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
             yield process, client
+    except BaseException:
+        # What failed on the server left its traceback there.
+        print(log.read_text(encoding="utf-8", errors="replace")[-30_000:])
+        raise
     finally:
         if process.poll() is None:
             process.kill()
