@@ -14,6 +14,7 @@ from tidemark.controller.alerts.destinations import DEFAULT, read_destinations
 from tidemark.controller.gates.configuration import read_gates
 from tidemark.models.labels import label_name_problem
 from tidemark.models.retention import Retention
+from tidemark.models.rollout.restarts import FleetLimits
 from tidemark.models.skew import SKEW_AMOUNT_MS, SKEW_SHARE_PPM
 
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
@@ -30,6 +31,13 @@ def _checked(parse: Callable[[str], object]) -> Callable[[str], str]:
         return text
 
     return check
+
+
+def _label_name(text: str) -> str | None:
+    names = _label_names(text)
+    if len(names) > 1:
+        raise ValueError(f"it is one label, not {len(names)}: {', '.join(names)}")
+    return names[0] if names else None
 
 
 def _label_names(text: str) -> tuple[str, ...]:
@@ -69,6 +77,12 @@ class Settings(BaseSettings):
     """Seconds without a heartbeat after which another replica takes over a replica's streams."""
     rollout_share_ppm: int = Field(default=100_000, ge=0, le=1_000_000)
     """Share of the streams that may be narrowed at once, in parts per million; one always may."""
+    restart_share_ppm: int = Field(default=100_000, ge=0, le=1_000_000)
+    """Share of the jobs in mode Restart that may restart at once for bounds that nobody asked for, in parts per
+    million; one always may. Those that lose most rows go first."""
+    restart_label: Annotated[str, AfterValidator(_checked(_label_name))] = ""
+    """Name of a label of streams, such as source: of the jobs with one value of it only the same share restarts at
+    once, too; unset: only the whole fleet is limited."""
     skew_share_ppm: int = Field(default=SKEW_SHARE_PPM, ge=0, le=1_000_000)
     """A partition is skewed when it costs at least this share of its stream's bound, in parts per million."""
     skew_amount_ms: int = Field(default=SKEW_AMOUNT_MS, ge=0)
@@ -148,6 +162,15 @@ class Settings(BaseSettings):
             ledger_days=self.retention_ledger_days,
             events_days=self.retention_events_days,
             history_days=self.retention_history_days,
+        )
+
+    @property
+    def fleet_limits(self) -> FleetLimits:
+        """What limits how many jobs are changed at once."""
+        return FleetLimits(
+            narrowing_ppm=self.rollout_share_ppm,
+            restarting_ppm=self.restart_share_ppm,
+            restart_label=_label_name(self.restart_label),
         )
 
     @property

@@ -113,6 +113,12 @@ Chosen: a restart waits for the batch under way to end and for a cooldown of min
 in the fleet's share; shorter rolls back what a slow batch only delays.
 """
 
+RESTART_LOSS_MS = 600_000
+"""Over how long the rows that a job lost are summed up, to let those that lose most restart first, in milliseconds.
+
+Chosen: several windows of most streams. Longer forgets slowly who lost rows an hour ago; shorter orders by chance.
+"""
+
 ACKNOWLEDGE_ON_RESTART_MS = 14 * 86_400_000
 """The same in OnRestart, where a job acknowledges when it starts. Chosen: longer than one skipped weekly restart."""
 

@@ -1,8 +1,9 @@
 """When a running query restarts for a published bound: a rule over time, without Spark.
 
-A wider bound is worth a restart at once, since rows are being lost. A narrower one only saves latency and may be
-withdrawn: it must stay published for a whole cooldown. There is at most one restart in a cooldown, in either direction,
-and the newest bound is taken. A kill switch waits for nothing.
+A wider bound is worth a restart soon, since rows are being lost: after a random part of a tenth of the cooldown, so
+that jobs that share a slow source do not restart in the same second. A narrower one only saves latency and may be
+withdrawn: it must stay published for a whole cooldown before that. There is at most one restart in a cooldown, in
+either direction, and the newest bound is taken. A kill switch waits for nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from tidemark.spark_jobs.bound import Choice
 
 DEFAULT_COOLDOWN_S = 300.0
 """Minimum time between two restarts, in seconds."""
+
+_SPREAD = 0.1
+"""Longest random wait before a restart, as a share of the cooldown."""
 
 _MIN_BACKOFF_S = 1.0
 _LONGEST_BACKOFF_S = 3_600.0
@@ -85,6 +89,15 @@ class DueChange:
     """How long it has to wait from now on, in seconds; 0 when it is due."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Since a change is wanted without a break in one direction."""
+
+    narrower: bool
+    due_s: float
+    """When it has waited long enough."""
+
+
 class RestartRule:
     """Decides when to restart. All times are in seconds of one clock that only grows.
 
@@ -108,14 +121,12 @@ class RestartRule:
         self._cooldown_s = cooldown_s
         self._draw = draw
         self._not_before_s = float("-inf") if restarted_s is None else restarted_s + cooldown_s
-        self._narrower_since_s: dict[tuple[str, str], float] = {}
+        self._wanted: dict[tuple[str, str], _Wanted] = {}
         self._failures = 0
 
     def first(self, changes: Sequence[Change], now_s: float) -> DueChange | None:
         """Return the change that is due first; None when there is none. To be called again and again."""
-        narrower = {change.key for change in changes if change.bound_ms < change.before_ms}
-        since = self._narrower_since_s
-        self._narrower_since_s = {key: since.get(key, now_s) for key in narrower}
+        self._wanted = {change.key: self._wanted_since(change, now_s) for change in changes}
         due = [DueChange(change, max(self._due_s(change, now_s) - now_s, 0.0)) for change in changes]
         return min(due, key=lambda one: one.wait_s, default=None)
 
@@ -143,9 +154,15 @@ class RestartRule:
         self._not_before_s = now_s + wait_s
         return wait_s
 
+    def _wanted_since(self, change: Change, now_s: float) -> _Wanted:
+        narrower = change.bound_ms < change.before_ms
+        before = self._wanted.get(change.key)
+        if before is not None and before.narrower == narrower:
+            return before
+        waits_s = self._draw() * _SPREAD * self._cooldown_s
+        return _Wanted(narrower, now_s + waits_s + (self._cooldown_s if narrower else 0.0))
+
     def _due_s(self, change: Change, now_s: float) -> float:
         if change.pin is not None:
             return now_s
-        since_s = self._narrower_since_s.get(change.key)
-        narrow_late_s = now_s if since_s is None else since_s + self._cooldown_s
-        return max(narrow_late_s, self._not_before_s)
+        return max(self._wanted[change.key].due_s, self._not_before_s)

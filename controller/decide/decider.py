@@ -32,6 +32,7 @@ from tidemark.controller.rollout.store import open_rollout
 from tidemark.controller.shadow.follow import decide_shadow, follow_shadow, why_not_shadowed
 from tidemark.controller.shadow.store import StoredShadow, has_shadow
 from tidemark.controller.streams.store import lock_by_id
+from tidemark.models.rollout.restarts import FleetLimits
 
 _log = logging.getLogger(__name__)
 
@@ -43,15 +44,15 @@ class Decider:
         database: the store.
         leases: which streams this process decides.
         kept: the evidence on streams.
-        rollout_share_ppm: share of the streams that may be narrowed at once, in parts per million.
+        fleet: what limits how many jobs are changed at once.
     """
 
     def __init__(
-        self, database: Database, leases: LeaseKeeper, kept: EvidenceCache, rollout_share_ppm: int = 100_000
+        self, database: Database, leases: LeaseKeeper, kept: EvidenceCache, fleet: FleetLimits
     ) -> None:
         self._database = database
-        self.rollout_share_ppm = rollout_share_ppm
-        """Share of the streams that may be narrowed at once, in parts per million."""
+        self.fleet = fleet
+        """What limits how many jobs are changed at once."""
         self.leases = leases
         """Which streams this process decides."""
         self.kept = kept
@@ -86,7 +87,7 @@ class Decider:
                 written = False
                 self._advance(session, stream_id, now_us)
             else:
-                written = write(session, decision, now_us, self.rollout_share_ppm)
+                written = write(session, decision, now_us, self.fleet)
             confirm(session, stream_id, lease)
             published = has_published(session)
         if published:
@@ -101,7 +102,7 @@ class Decider:
         """Decide one stream in a transaction that may be rolled back, so the decision is not remembered."""
         loaded = load(session, stream_id, version_of(session, stream_id), now_us, self.kept)
         if loaded is not None:
-            write(session, decide(loaded), now_us, self.rollout_share_ppm)
+            write(session, decide(loaded), now_us, self.fleet)
 
     def decide_shadow(self, stream_id: int, now_us: int) -> None:
         """Decide the shadow of a stream without waiting for the stream's next decision, where this process decides."""
@@ -131,7 +132,7 @@ class Decider:
 
     def _is_due(self, session: Session, stream_id: int, now_us: int) -> bool:
         """Return whether time alone changes something: an open rollout, or the bound without data."""
-        rules = rules_of(session, stream_id, self.rollout_share_ppm)
+        rules = rules_of(session, stream_id, self.fleet)
         if rules is None:
             return False
         row = open_rollout(session, stream_id)
@@ -143,7 +144,7 @@ class Decider:
     def _advance(self, session: Session, stream_id: int, now_us: int) -> None:
         """Write what time alone changes."""
         stream = lock_by_id(session, stream_id)
-        rules = None if stream is None else rules_of(session, stream_id, self.rollout_share_ppm)
+        rules = None if stream is None else rules_of(session, stream_id, self.fleet)
         if rules is None:
             return
         advance_rollout(session, stream_id, rules, now_us)

@@ -25,10 +25,11 @@ from tidemark.controller.rollout.publish import republish_under
 from tidemark.controller.rollout.rules import RolloutRules, rules_of
 from tidemark.controller.rollout.store import newest_rollout, set_predicted
 from tidemark.controller.streams.store import add_event, lock_by_id
+from tidemark.models.rollout.restarts import FleetLimits
 from tidemark.models.transition import Transition, cut_bucket, transition_to
 
 
-def write(session: Session, decision: StreamDecision, now_us: int, share_ppm: int) -> bool:
+def write(session: Session, decision: StreamDecision, now_us: int, fleet: FleetLimits) -> bool:
     """Write a decision and take the stream's rollout as far as it goes; return whether it was written.
 
     It is not when the stream was deleted since the decision was loaded. Nor is it when the SLO or the policy changed
@@ -38,13 +39,13 @@ def write(session: Session, decision: StreamDecision, now_us: int, share_ppm: in
         session: the session.
         decision: the decision.
         now_us: the wall time in microseconds.
-        share_ppm: share of the streams that may be narrowed at once, in parts per million.
+        fleet: what limits how many jobs are changed at once.
     """
     loaded, newest = decision.loaded, decision.loaded.horizon.newest
     # While the row is held here, the session need not read it again.
     stream_id = loaded.horizon.stream_id
     stream = lock_by_id(session, stream_id)
-    rules = None if stream is None else rules_of(session, stream_id, share_ppm)
+    rules = None if stream is None else rules_of(session, stream_id, fleet)
     if rules is None or _is_outdated(session, rules, decision):
         return False
     _keep_recommendation(session, stream_id, decision, now_us)

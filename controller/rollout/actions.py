@@ -17,6 +17,7 @@ from tidemark.controller.rollout.store import find_rollout, newest_rollout
 from tidemark.controller.streams.store import EventBasis, add_event
 from tidemark.models.rollout.facts import Move
 from tidemark.models.rollout.machine import allowed
+from tidemark.models.rollout.restarts import FleetLimits
 from tidemark.models.rollout.states import OPEN, Act, State, state_text
 
 _REFUSED: Mapping[Act, str] = {
@@ -51,7 +52,7 @@ def get_rollout(session: Session, stream_id: int, rollout_id: int) -> RolloutRow
 
 
 def approve(
-    session: Session, stream_id: int, rollout_id: int, reason: str, now_us: int, *, share_ppm: int
+    session: Session, stream_id: int, rollout_id: int, reason: str, now_us: int, *, fleet: FleetLimits
 ) -> RolloutRow:
     """Approve a rollout and publish it as soon as nothing else holds it; the stream is locked.
 
@@ -62,7 +63,7 @@ def approve(
     row = get_rollout(session, stream_id, rollout_id)
     if row.approved_us is not None and row.state in OPEN | {"Verified"}:
         return row
-    rules = _checked(session, row, "approve", share_ppm)
+    rules = _checked(session, row, "approve", fleet)
     row.approved_us, row.approved_by, row.approval_reason = now_us, current_actor(), reason
     add_event(
         session,
@@ -78,7 +79,7 @@ def approve(
 
 
 def discard(
-    session: Session, stream_id: int, rollout_id: int, reason: str, now_us: int, *, share_ppm: int
+    session: Session, stream_id: int, rollout_id: int, reason: str, now_us: int, *, fleet: FleetLimits
 ) -> RolloutRow:
     """Discard a rollout before it is published, and remember that; the stream is locked.
 
@@ -89,13 +90,13 @@ def discard(
     row = get_rollout(session, stream_id, rollout_id)
     if row.state == "Discarded":
         return row
-    rules = _checked(session, row, "discard", share_ppm)
+    rules = _checked(session, row, "discard", fleet)
     apply_move(session, row, Move("Discarded", f"discarded: {reason}", failure="Discarded"), rules, now_us)
     return row
 
 
 def roll_back(
-    session: Session, stream_id: int, rollout_id: int, reason: str, now_us: int, *, share_ppm: int
+    session: Session, stream_id: int, rollout_id: int, reason: str, now_us: int, *, fleet: FleetLimits
 ) -> RolloutRow:
     """Publish again what was published before a rollout, and remember that; the stream is locked.
 
@@ -106,7 +107,7 @@ def roll_back(
     row = get_rollout(session, stream_id, rollout_id)
     if row.state == "RolledBack":
         return row
-    rules = _checked(session, row, "rollback", share_ppm)
+    rules = _checked(session, row, "rollback", fleet)
     found = last_published(session, stream_id, pinned=False)
     if found is None or found.generation != row.generation:
         now = "nothing is published" if found is None else f"generation {found.generation} is published now"
@@ -118,7 +119,7 @@ def roll_back(
 
 
 def lift(
-    session: Session, stream_id: int, rollout_id: int, reason: str, now_us: int, *, share_ppm: int
+    session: Session, stream_id: int, rollout_id: int, reason: str, now_us: int, *, fleet: FleetLimits
 ) -> RolloutRow:
     """Lift the veto of a person who discarded a rollout or rolled it back; the stream is locked.
 
@@ -131,7 +132,7 @@ def lift(
     row = get_rollout(session, stream_id, rollout_id)
     if row.state in {"Discarded", "RolledBack"} and not row.vetoed:
         return row
-    rules = _checked(session, row, "lift", share_ppm)
+    rules = _checked(session, row, "lift", fleet)
     row.vetoed = False
     add_event(
         session, stream_id, now_us, kind="VetoLifted", reason=reason, evidence=EventBasis(rollout_id=row.id)
@@ -141,10 +142,10 @@ def lift(
     return row
 
 
-def _checked(session: Session, row: RolloutRow, act: Act, share_ppm: int) -> RolloutRules:
+def _checked(session: Session, row: RolloutRow, act: Act, fleet: FleetLimits) -> RolloutRules:
     state = cast("State", row.state)
     acts = allowed(state, vetoed=row.vetoed)
-    rules = rules_of(session, row.stream_id, share_ppm)
+    rules = rules_of(session, row.stream_id, fleet)
     if act not in acts:
         raise RolloutStateError(
             f"rollout {row.id} is {state_text(state)}, so {_REFUSED[act]}; {_instead(session, row, acts)}"

@@ -11,10 +11,12 @@ from tidemark.controller.rollout.facts import count_at_risk, facts_of
 from tidemark.controller.rollout.failed_bounds import keep_failure
 from tidemark.controller.rollout.publish import publish_previous, publish_rollout
 from tidemark.controller.rollout.record import add_rollout_event
+from tidemark.controller.rollout.restarts import lost_rows, why_no_restart
 from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import model_of, newest_rollout, open_rollout, rollout_in_force
-from tidemark.models.rollout.facts import Move
+from tidemark.models.rollout.facts import Move, RolloutFacts
 from tidemark.models.rollout.machine import advance, restores_previous
+from tidemark.models.rollout.restarts import limited, restarts_job
 from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY, State
 
 
@@ -32,7 +34,8 @@ def advance_rollout(session: Session, stream_id: int, rules: RolloutRules, now_u
         and verified.slo_generation == rules.slo.generation
     ):
         count_at_risk(session, verified, rules)
-        missed = advance(model_of(verified), facts_of(session, verified, rules, now_us, lock=True), now_us)
+        facts = facts_of(session, verified, rules, now_us, lock=True)
+        missed = _next_move(session, verified, facts, rules, now_us, lock=True)
         if missed is not None:
             apply_move(session, verified, missed, rules, now_us)
             session.flush()
@@ -46,7 +49,7 @@ def advance_rollout(session: Session, stream_id: int, rules: RolloutRules, now_u
         row.judged_late_max = facts.judged.late_max
         if row.acknowledged_us is None:
             row.acknowledged_us = facts.acknowledged_us
-        move = advance(model_of(row), facts, now_us)
+        move = _next_move(session, row, facts, rules, now_us, lock=True)
         if move is None:
             break
         before = row.state
@@ -62,13 +65,35 @@ def advance_rollout(session: Session, stream_id: int, rules: RolloutRules, now_u
 def is_due(session: Session, row: RolloutRow, rules: RolloutRules, now_us: int) -> bool:
     """Return whether a tick would change anything about a rollout; nothing is written."""
     facts = facts_of(session, row, rules, now_us, lock=False)
-    move = advance(model_of(row), facts, now_us)
+    move = _next_move(session, row, facts, rules, now_us, lock=False)
     return move is not None and (move.state, move.reason, move.gate) != (row.state, row.reason, row.held_by)
+
+
+def _next_move(
+    session: Session, row: RolloutRow, facts: RolloutFacts, rules: RolloutRules, now_us: int, *, lock: bool
+) -> Move | None:
+    """Return where a rollout goes now; None when it stays as it is.
+
+    Args:
+        session: the session.
+        row: the rollout.
+        facts: the facts about it.
+        rules: the rules of its stream.
+        now_us: the wall time in microseconds.
+        lock: whether this transaction writes what follows.
+    """
+    rollout = model_of(row)
+    move = advance(rollout, facts, now_us)
+    if move is None or rules.fleet is None or not restarts_job(rollout, move):
+        return move
+    return limited(rollout, move, why_no_restart(session, row, rules.fleet, now_us, lock=lock))
 
 
 def apply_move(session: Session, row: RolloutRow, move: Move, rules: RolloutRules, now_us: int) -> None:
     """Write a rollout's move and publish what follows from it; the stream is locked."""
     if move.state == row.state:
+        if move.gate == "Restarts":
+            row.lost_rows = lost_rows(session, row.stream_id)
         _stay(session, row, move, now_us)
         return
     before = cast("State", row.state)

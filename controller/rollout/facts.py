@@ -84,10 +84,9 @@ def facts_of(
     ]
     if row.state in CANDIDATE:
         since_us = now_us - max(policy.cooldown_ms * 1_000, DAY_US)
-        narrows = row.direction == "Narrow" and not row.first
-        narrowing, maximum = (
-            fleet_share(session, row.stream_id, rules.share_ppm, lock=lock) if narrows else (0, 1)
-        )
+        narrowing, maximum = 0, 1
+        if rules.fleet is not None and row.direction == "Narrow" and not row.first:
+            narrowing, maximum = fleet_share(session, row.stream_id, rules.fleet.narrowing_ppm, lock=lock)
         published = last_published(session, row.stream_id, pinned=False) if policy.gates else None
         return RolloutFacts(
             policy=policy,

@@ -211,7 +211,7 @@ def _open_envelope_rollout(
         to_envelope=after.envelope,
     )
     # No pin is in force here, and an envelope takes no place in the fleet's share.
-    rules = RolloutRules(slo, get_policy(session, stream_id), pin=None, share_ppm=0)
+    rules = RolloutRules(slo, get_policy(session, stream_id), pin=None, fleet=None)
     row = new_rollout(session, stream_id, rules, proposal, change=change, now_us=now_us)
     row.state, row.generation, row.published_us = "Published", published.generation, now_us
     open_rollout_row(session, row, now_us)

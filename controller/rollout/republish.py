@@ -61,8 +61,8 @@ def _begin(
         recommended.newest_report_id,
         _predicted(recommended),
     )
-    # A first bound takes no place in the fleet's share.
-    rules = rules_of(session, stream_id, share_ppm=0)
+    # A first bound takes no place in the limits of the fleet.
+    rules = rules_of(session, stream_id, fleet=None)
     assert rules is not None
     propose(session, stream_id, rules, proposal, now_us)
     row = advance_rollout(session, stream_id, rules, now_us)

@@ -31,6 +31,7 @@ from tidemark.controller.specs.consequences import decide_now
 from tidemark.controller.specs.store import set_paused
 from tidemark.controller.specs.views import policy_answer
 from tidemark.controller.streams.store import get_stream, lock_known_stream
+from tidemark.models.rollout.restarts import FleetLimits
 from tidemark.models.rollout.states import State
 
 router = APIRouter(tags=["rollouts"])
@@ -62,7 +63,14 @@ _Vetoed = Annotated[
 
 class _Act(Protocol):
     def __call__(
-        self, session: Session, stream_id: int, rollout_id: int, reason: str, now_us: int, *, share_ppm: int
+        self,
+        session: Session,
+        stream_id: int,
+        rollout_id: int,
+        reason: str,
+        now_us: int,
+        *,
+        fleet: FleetLimits,
     ) -> RolloutRow: ...
 
 
@@ -237,7 +245,7 @@ def _act(
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
         stream = lock_known_stream(session, which.job, which.stream)
-        row = act(session, stream.id, rollout_id, reason, now_us, share_ppm=service.decider.rollout_share_ppm)
+        row = act(session, stream.id, rollout_id, reason, now_us, fleet=service.decider.fleet)
         session.flush()
         answer = rollout_answer(row, stream)
     if not dry_run:

@@ -1,4 +1,4 @@
-"""What a rollout of a stream must keep to: its SLO, its policy, the pin in force and the fleet's share."""
+"""What a rollout of a stream must keep to: its SLO, its policy, the pin in force and the limits of the fleet."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.joins.store import join_of
 from tidemark.controller.pins.store import StoredPin, pin_in_force
 from tidemark.controller.specs.store import Spec, get_specs
+from tidemark.models.rollout.restarts import FleetLimits
 from tidemark.models.slo import Policy, Slo
 
 
@@ -24,11 +25,11 @@ class RolloutRules:
     """The policy, with what the stream's chain forbids."""
     pin: StoredPin | None
     """The pin in force; None without one."""
-    share_ppm: int
-    """Share of the streams that may be narrowed at once, in parts per million."""
+    fleet: FleetLimits | None
+    """What limits how many jobs are changed at once; None where that does not apply."""
 
 
-def rules_of(session: Session, stream_id: int, share_ppm: int) -> RolloutRules | None:
+def rules_of(session: Session, stream_id: int, fleet: FleetLimits | None) -> RolloutRules | None:
     """Return a stream's rules; None without an SLO, when nothing is rolled out."""
     slo, policy = get_specs(session, stream_id)
     if slo is None:
@@ -39,4 +40,4 @@ def rules_of(session: Session, stream_id: int, share_ppm: int) -> RolloutRules |
     stream = session.get_one(StreamRow, stream_id)
     pin = pin_in_force(session, stream.job, stream.stream)
     in_force = replace(policy, value=policy_in_force(session, stream_id, policy.value))
-    return RolloutRules(slo, in_force, pin, share_ppm)
+    return RolloutRules(slo, in_force, pin, fleet)

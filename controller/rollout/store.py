@@ -23,7 +23,7 @@ NEWEST_ROLLOUT = "rollout"
 """Name of what is read once of a locked stream."""
 
 _FLEET_LOCK = 0x7469_6466
-"""Key of the PostgreSQL advisory lock under which the fleet's share is counted and used."""
+"""Key of the PostgreSQL advisory lock under which the limits of the fleet are counted and used."""
 
 
 def envelope_json(envelope: Envelope | None) -> str | None:
@@ -243,6 +243,13 @@ def unanswered_us(session: Session, stream_id: int, answered_us: int) -> int | N
     ).one()
 
 
+def lock_fleet(session: Session) -> None:
+    """Let no other transaction count what is under way in the fleet until this one ends."""
+    # SQLite has one writer at a time.
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(select(func.pg_advisory_xact_lock(_FLEET_LOCK)))
+
+
 def fleet_share(session: Session, stream_id: int, share_ppm: int, *, lock: bool) -> tuple[int, int]:
     """Return how many other streams are being narrowed, and how many may be at once.
 
@@ -252,8 +259,8 @@ def fleet_share(session: Session, stream_id: int, share_ppm: int, *, lock: bool)
         share_ppm: share of the controlled streams that may be, in parts per million; one always may.
         lock: whether this transaction uses the share, so that no other may count meanwhile.
     """
-    if lock and session.get_bind().dialect.name == "postgresql":
-        session.execute(select(func.pg_advisory_xact_lock(_FLEET_LOCK)))
+    if lock:
+        lock_fleet(session)
     controlled = session.scalars(
         select(func.count()).select_from(PolicyRow).where(PolicyRow.mode != "Off")
     ).one()

@@ -30,8 +30,10 @@ Gate = Literal[
     "FleetShare",
     "Approval",
     "Outside",
+    "Restarts",
 ]
-"""What can hold a rollout before it is published; Pinned and Outside hold it while it is verified too."""
+"""What can hold a rollout before it is published. Pinned and Outside hold it while it is verified, too, and Restarts
+holds its rollback."""
 
 FailureKind = Literal["Completeness", "Latency", "State", "Outside", "ByHand", "Discarded"]
 

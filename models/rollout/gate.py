@@ -1,7 +1,8 @@
 """The gate between a recommendation and the job: when a rollout may be published, and what holds it.
 
 A bound is widened because rows are being lost, so the gates that slow narrowing down do not apply to it: evidence,
-freezes, the cooldown, the rate limit, the share of the fleet.
+freezes, the cooldown, the rate limit, the share of the fleet. How many jobs restart at once is limited in both
+directions, but not here: see ``restarts``.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ from tidemark.controller.replicas.lease_store import (
     shards,
     take,
 )
+from tidemark.controller.settings import Settings
 
 from support.controller_app import STREAM, Controller
 from support.empty_store import open_empty
@@ -229,7 +230,7 @@ def test_a_decision_whose_lease_was_taken_over_meanwhile_writes_nothing_and_is_c
         assert "tidemark_decisions_refused_total 1.0" in controller.http.get("/metrics").text
 
         # The heir decides, under its number.
-        decider = Decider(database, heir, EvidenceCache())
+        decider = Decider(database, heir, EvidenceCache(), Settings().fleet_limits)
         assert decider.decide(stream_id, controller.clock())
         with database.read() as session:
             row = session.get_one(RecommendationRow, stream_id)
@@ -297,7 +298,9 @@ def test_what_another_process_decides_is_left_to_it_by_turns_and_by_writes(url: 
         assert controller.status()["recommended"] is None
         tick = run_once(service.database, service.decider, service.loop, controller.clock())
         assert tick == Tick(decided=0, unchanged=1, failed=0)
-        assert Decider(service.database, other, EvidenceCache()).decide(1, controller.clock())
+        assert Decider(service.database, other, EvidenceCache(), Settings().fleet_limits).decide(
+            1, controller.clock()
+        )
         assert controller.http.get(STREAM).json()["recommended"]["current"] is True
         with service.database.read() as session:
             assert session.scalars(select(StreamRow.id)).one() == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,10 @@ def _answer(generation: int, bound_ms: int | None) -> BoundAnswer:
     return BoundAnswer(
         job="j", stream="s", mode="Restart", generation=generation, bound_ms=bound_ms, reason="r"
     )
+
+
+def _rule(*, restarted_s: float | None = None, draw: Callable[[], float] = lambda: 0.0) -> RestartRule:
+    return RestartRule(COOLDOWN_S, restarted_s, draw)
 
 
 def _chosen(generation: int, bound_ms: int) -> ChosenBound:
@@ -79,16 +84,22 @@ def test_a_change_says_itself_in_words() -> None:
 
 
 def test_nothing_wanted_is_nothing_due() -> None:
-    assert RestartRule(COOLDOWN_S).first([], 0.0) is None
+    assert _rule().first([], 0.0) is None
 
 
-def test_a_wider_bound_is_due_at_once() -> None:
-    """Every batch that waits loses rows."""
-    assert RestartRule(COOLDOWN_S).first([WIDER], 10.0) == DueChange(WIDER, 0.0)
+def test_a_wider_bound_is_due_after_a_random_part_of_a_tenth_of_the_cooldown() -> None:
+    """Every batch that waits loses rows, and jobs that share a slow source must not restart in the same second."""
+    assert _rule().first([WIDER], 10.0) == DueChange(WIDER, 0.0)
+    draws = iter((0.5, 1.0))
+    rule = _rule(draw=lambda: next(draws))
+    assert rule.first([WIDER], 10.0) == DueChange(WIDER, COOLDOWN_S / 20)
+    newer = replace(WIDER, bound_ms=10_000)
+    assert rule.first([newer], 20.0) == DueChange(newer, COOLDOWN_S / 20 - 10.0)
+    assert rule.first([NARROWER], 20.0) == DueChange(NARROWER, COOLDOWN_S * 1.1)
 
 
 def test_a_narrower_bound_has_to_be_wanted_for_a_whole_cooldown() -> None:
-    rule = RestartRule(COOLDOWN_S)
+    rule = _rule()
 
     assert rule.first([NARROWER], 10.0) == DueChange(NARROWER, COOLDOWN_S)
     assert rule.first([NARROWER], 10.0 + COOLDOWN_S - 1) == DueChange(NARROWER, 1.0)
@@ -96,7 +107,7 @@ def test_a_narrower_bound_has_to_be_wanted_for_a_whole_cooldown() -> None:
 
 
 def test_a_narrower_bound_that_was_taken_back_waits_anew() -> None:
-    rule = RestartRule(COOLDOWN_S)
+    rule = _rule()
     rule.first([NARROWER], 0.0)
     rule.first([], 100.0)
 
@@ -105,7 +116,7 @@ def test_a_narrower_bound_that_was_taken_back_waits_anew() -> None:
 
 def test_of_several_narrower_bounds_the_newest_is_taken_when_the_first_has_waited() -> None:
     """A bound that creeps would else never be followed."""
-    rule = RestartRule(COOLDOWN_S)
+    rule = _rule()
     for minute in range(5):
         rule.first([replace(NARROWER, bound_ms=2_000 - minute)], minute * 60.0)
 
@@ -114,7 +125,7 @@ def test_of_several_narrower_bounds_the_newest_is_taken_when_the_first_has_waite
 
 
 def test_there_is_at_most_one_restart_in_a_cooldown_whichever_way() -> None:
-    rule = RestartRule(COOLDOWN_S)
+    rule = _rule()
     rule.restarted(1_000.0)
 
     assert rule.first([WIDER], 1_100.0) == DueChange(WIDER, 200.0)
@@ -122,11 +133,11 @@ def test_there_is_at_most_one_restart_in_a_cooldown_whichever_way() -> None:
 
 
 def test_a_start_that_may_have_been_a_restart_counts_as_one() -> None:
-    assert RestartRule(COOLDOWN_S, restarted_s=0.0).first([WIDER], 60.0) == DueChange(WIDER, 240.0)
+    assert _rule(restarted_s=0.0).first([WIDER], 60.0) == DueChange(WIDER, 240.0)
 
 
 def test_a_kill_switch_waits_for_nothing() -> None:
-    rule = RestartRule(COOLDOWN_S)
+    rule = _rule()
     rule.restarted(0.0)
     pinned = replace(NARROWER, pin="Off")
 
@@ -135,13 +146,13 @@ def test_a_kill_switch_waits_for_nothing() -> None:
 
 def test_of_several_streams_the_one_that_is_due_first_decides() -> None:
     other = replace(WIDER, stream="t")
-    rule = RestartRule(COOLDOWN_S)
+    rule = _rule()
 
     assert rule.first([NARROWER, other], 0.0) == DueChange(other, 0.0)
 
 
 def test_a_query_that_could_not_be_ended_is_left_alone_for_a_cooldown() -> None:
-    rule = RestartRule(COOLDOWN_S)
+    rule = _rule()
     rule.held(0.0)
 
     assert rule.first([WIDER], 0.0) == DueChange(WIDER, COOLDOWN_S)
@@ -149,7 +160,7 @@ def test_a_query_that_could_not_be_ended_is_left_alone_for_a_cooldown() -> None:
 
 def test_after_a_failure_the_wait_doubles_each_time_with_jitter_and_has_a_limit() -> None:
     """A controller that publishes one bad bound after the other must not keep a job restarting."""
-    full, half = RestartRule(COOLDOWN_S, draw=lambda: 0.0), RestartRule(COOLDOWN_S, draw=lambda: 1.0)
+    full, half = _rule(), _rule(draw=lambda: 1.0)
     waits = [full.failed(0.0) for _ in range(6)]
 
     assert waits == [600.0, 1_200.0, 2_400.0, 3_600.0, 3_600.0, 3_600.0]
@@ -158,7 +169,7 @@ def test_after_a_failure_the_wait_doubles_each_time_with_jitter_and_has_a_limit(
 
 
 def test_a_new_bound_that_works_ends_the_row_of_failures() -> None:
-    rule = RestartRule(COOLDOWN_S, draw=lambda: 0.0)
+    rule = _rule()
     rule.failed(0.0)
     rule.failed(0.0)
     rule.worked()
@@ -167,7 +178,7 @@ def test_a_new_bound_that_works_ends_the_row_of_failures() -> None:
 
 
 def test_a_thousand_failures_are_no_overflow() -> None:
-    rule = RestartRule(COOLDOWN_S)
+    rule = _rule()
     assert all(rule.failed(0.0) <= 3_600.0 for _ in range(1_100))
 
 

@@ -68,6 +68,8 @@ class World:
     pauses: list[float] = field(default_factory=list)
     later: list[tuple[float, Callable[[], object]]] = field(default_factory=list)
     url: str = "http://c"
+    drawn: float = 0.5
+    """What is drawn at random: how long to wait before a restart, and between tries."""
 
     def publish(self, bound_ms: int | None, mode: Mode = "Restart", pin: Pin | None = None) -> None:
         """Let the controller say this from now on."""
@@ -140,7 +142,7 @@ class World:
             clock_us=self.clock_us,
             monotonic=lambda: self.now_s,
             sleep=self.sleep,
-            draw=lambda: 0.5,
+            draw=lambda: self.drawn,
         )
         return AdaptiveQuery(self.build, cooldown_s=COOLDOWN_S, parts=parts, **options)
 
@@ -193,6 +195,7 @@ def world(tmp_path: Path) -> World:
 
 
 def test_a_wider_bound_is_taken_at_once(world: World) -> None:
+    world.drawn = 0.0
     world.at(100, lambda: world.publish(9_000))
 
     assert world.run_until(1_000) == 0
@@ -201,6 +204,7 @@ def test_a_wider_bound_is_taken_at_once(world: World) -> None:
 
 
 def test_a_narrower_bound_is_taken_after_a_cooldown(world: World) -> None:
+    world.drawn = 0.0
     world.at(100, lambda: world.publish(2_000))
     world.run_until(1_000)
 
@@ -209,6 +213,7 @@ def test_a_narrower_bound_is_taken_after_a_cooldown(world: World) -> None:
 
 
 def test_several_changes_within_a_cooldown_are_one_restart_and_the_newest_wins(world: World) -> None:
+    world.drawn = 0.0
     for seconds, bound_ms in ((100, 9_000), (120, 10_000), (200, 12_000), (250, 11_000)):
         world.at(seconds, lambda bound_ms=bound_ms: world.publish(bound_ms))  # type: ignore[misc]  # its default is an int
     world.run_until(2_000)
@@ -234,6 +239,7 @@ def test_a_restart_that_waits_is_off_when_the_mode_changes(world: World) -> None
 
 
 def test_a_kill_switch_of_the_controller_is_obeyed_at_once(world: World) -> None:
+    world.drawn = 0.0
     world.at(100, lambda: world.publish(9_000))
     world.at(110, lambda: world.publish(9_000, pin="Off"))
     world.run_until(1_000)
@@ -416,7 +422,8 @@ def test_stopping_ends_the_pause_before_a_new_try_too(world: World) -> None:
     world.fails_with = {9_000}
     runner = world.runner()
     world.at(100, lambda: world.publish(9_000))
-    world.at(101.5, runner.stop)
+    # The random wait before the restart is half of its longest.
+    world.at(101.5 + COOLDOWN_S / 20, runner.stop)
 
     assert runner.run() == 0
     assert world.bounds == [5_000, 9_000]

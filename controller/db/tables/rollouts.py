@@ -77,6 +77,8 @@ class RolloutRow(Base):
     """How far the watermark has moved since it took effect, in event time."""
     needed_event_ms: Mapped[Counter]
     """How far it must move before the rollout is verified; 0 before it is in effect."""
+    lost_rows: Mapped[Counter]
+    """(Row, key) pairs that the stream lost of late, when it last waited for its turn to restart."""
     gate_answers: Mapped[Long | None]
     """The newest answers of outside gates about it, as JSON; null before the first."""
     missed_us: Mapped[Whole | None]

@@ -41,6 +41,7 @@ const GATES = {
     FleetShare: "held: other streams are rolling",
     Approval: "waits for approval",
     Outside: "held: outside gate",
+    Restarts: "held: others restart first",
 };
 
 /**
