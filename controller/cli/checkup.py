@@ -308,6 +308,9 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
         "declare the operator that the query has, or take adaptive_watermark out where nothing is late, and start it "
         f"again: {place.start()}"
     ),
+    "BatchesRanAgain": lambda _, place: (
+        f"this ends when those batches leave the horizon; see them: {place.curl()}"
+    ),
     "NeedsUnknown": lambda _, place: (
         f"this ends when those rows leave the horizon; see which batches are missing: {place.curl()}"
     ),

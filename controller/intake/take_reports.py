@@ -24,10 +24,11 @@ from tidemark.controller.errors import ReportConflictError, ReportTooOldError, T
 from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
 from tidemark.controller.intake.limits import NO_LIMITS, Limits
 from tidemark.controller.intake.quarantine import quarantine
+from tidemark.controller.intake.ran_again import in_its_life, is_ran_again
 from tidemark.controller.intake.report_counts import ReportCounts
 from tidemark.controller.intake.store_reports import NewReport, Stored, store_reports
 from tidemark.controller.intake.stored_bodies import digest_of, stored_report
-from tidemark.controller.intake.stored_facts import stored_facts
+from tidemark.controller.intake.stored_facts import StoredFacts, stored_facts
 from tidemark.controller.streams.names import named_streams, names_given
 from tidemark.controller.streams.store import add_event, lock_or_make
 from tidemark.models.wire import Report
@@ -173,15 +174,21 @@ def _take(
     taken: list[StoredReceipt | TidemarkError | None] = []
     new: list[NewReport] = []
     for report, stream in reports:
-        content = canonical_json(report)
-        each = NewReport(stream.id, report, known[stream.id], content, fingerprint(content))
+        each = _new(stream, report, known[stream.id])
         try:
+            if _contradicts(session, each):
+                again = in_its_life(session, stream.id, report)
+                if again is None:
+                    taken.append(_duplicate(session, each))
+                    continue
+                each = _new(stream, again, stored_facts(session, {stream.id: again})[stream.id])
             taken.append(_known(session, stream, each, now_us, believed=believed))
         except TidemarkError as error:
             taken.append(error)
             continue
         if taken[-1] is None:
             new.append(each)
+            _note_new_life(session, each, now_us)
     stored = iter(store_reports(session, new, now_us, limits))
     return [
         _receipt(session, stream, next(stored), now_us) if each is None else each
@@ -199,16 +206,13 @@ def _known(
         ReportTooOldError: as ``take_report`` does.
     """
     report, known = new.report, new.known
+    if _contradicts(session, new):
+        raise ReportConflictError(
+            f"batch {report.batch_id} of query {report.query_id} was reported before with other content; "
+            "the first report stays"
+        )
     if known.received_us is not None:
-        # Of a report and its batch read again, whichever came first stays.
-        same = report.reread or known.fingerprint == new.digest
-        if not same and not _stands_for(session, stream.id, new):
-            raise ReportConflictError(
-                f"batch {report.batch_id} of query {report.query_id} was reported before with other content; "
-                "the first report stays"
-            )
-        session.connection().execute(_COUNT_DUPLICATE, {"which": stream.id})
-        return StoredReceipt(known.received_us, duplicate=True)
+        return _duplicate(session, new)
     # By the number of the batch: clocks may have been wrong.
     if known.gone_batch is not None and report.batch_id <= known.gone_batch:
         raise ReportTooOldError(
@@ -236,11 +240,41 @@ _STORED = (
 )
 
 
-def _stands_for(session: Session, stream_id: int, new: NewReport) -> bool:
-    """Return whether the stored report of the same batch is the new one, or its batch read again."""
-    which = {"which": stream_id, "query": new.report.query_id, "batch": new.report.batch_id}
+def _new(stream: _Stream, report: Report, known: StoredFacts) -> NewReport:
+    content = canonical_json(report)
+    return NewReport(stream.id, report, known, content, fingerprint(content))
+
+
+def _contradicts(session: Session, new: NewReport) -> bool:
+    """Return whether the batch was reported before with other content.
+
+    Of a report and its batch read again, whichever came first stays.
+    """
+    report, known = new.report, new.known
+    if known.received_us is None or report.reread or known.fingerprint == new.digest:
+        return False
+    which = {"which": new.stream_id, "query": report.query_id, "batch": report.batch_id}
     body = session.connection().scalar(_STORED, which)
-    return body is not None and (stored_report(body).reread or digest_of(body) == new.digest)
+    return body is None or not (stored_report(body).reread or digest_of(body) == new.digest)
+
+
+def _duplicate(session: Session, new: NewReport) -> StoredReceipt:
+    """Count a report that is stored already; return its receipt."""
+    assert new.known.received_us is not None
+    session.connection().execute(_COUNT_DUPLICATE, {"which": new.stream_id})
+    return StoredReceipt(new.known.received_us, duplicate=True)
+
+
+def _note_new_life(session: Session, new: NewReport, now_us: int) -> None:
+    """Add an event when a report begins a new life of its query."""
+    report = new.report
+    if is_ran_again(report.query_id) and new.known.last_batch is None:
+        reason = (
+            f"run {report.run_id} ran batch {report.batch_id} again with other rows, as from a checkpoint that was "
+            "restored; its batches are counted beside those that were reported before"
+        )
+        add_event(session, new.stream_id, now_us, kind="BatchesRanAgain", reason=reason)
+        session.flush()
 
 
 def _receipt(

@@ -43,6 +43,7 @@ CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
     "NoRecentReport": ConditionKind("warning", "No recent report", "TidemarkReportsAbsent"),
     "BatchesQuarantined": ConditionKind("warning", "Batches in quarantine"),
     "CoverageGap": ConditionKind("warning", "Batches missing"),
+    "BatchesRanAgain": ConditionKind("warning", "Batches ran again"),
     "RowsNotCounted": ConditionKind("warning", "Rows not counted", "TidemarkTelemetryOverflow"),
     "NeedsUnknown": ConditionKind("warning", "Needs unknown"),
     "FutureRows": ConditionKind("warning", "Future-dated rows", "TidemarkFutureDatedRows"),

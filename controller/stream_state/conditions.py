@@ -8,6 +8,7 @@ from typing import cast
 from tidemark.controller.api.schemas import Condition
 from tidemark.controller.db.tables import RolloutRow
 from tidemark.controller.decide.ceiling import NO_CEILING
+from tidemark.controller.intake.ran_again import is_ran_again
 from tidemark.controller.partitions.store import FutureRows
 from tidemark.controller.stream_state.condition_types import condition, place_of
 from tidemark.controller.stream_state.state import HorizonState, SkewCost, StreamState
@@ -100,6 +101,15 @@ def _observed(facts: HorizonFacts) -> Iterator[Condition]:
         batches, were = plural(facts.missing_batches, "batch", "batches"), _were(facts.missing_batches)
         detail = f"{batches} {were} never reported: completeness is unknown there"
         yield condition("CoverageGap", detail)
+    again = [each for query, each in facts.coverage.items() if is_ran_again(query)]
+    if again:
+        first, last = min(each.first for each in again), max(each.last for each in again)
+        which = f"batch {first}" if first == last else f"batches {first} to {last}"
+        detail = (
+            f"{which} ran again with other rows, as from a checkpoint that was restored from a backup: rows that were "
+            "read twice count twice"
+        )
+        yield condition("BatchesRanAgain", detail)
     if facts.uncounted_rows:
         rows, were = plural(facts.uncounted_rows, "row"), _were(facts.uncounted_rows)
         detail = f"{rows} {were} not counted by granule, so it is unknown whether they were late"

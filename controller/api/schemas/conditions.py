@@ -13,6 +13,7 @@ ConditionType = Literal[
     "NoSlo",
     "NotEnoughEvidence",
     "CoverageGap",
+    "BatchesRanAgain",
     "BatchesQuarantined",
     "OperatorContradicted",
     "RowsNotCounted",
