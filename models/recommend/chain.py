@@ -134,7 +134,7 @@ def _limits(inputs: Inputs, bound_ms: int) -> DecisionStep:
 def _dead_band(inputs: Inputs, bound_ms: int) -> DecisionStep:
     kind, in_use, max_ms = StepKind.DEAD_BAND, inputs.in_use_bound_ms, inputs.policy.max_bound_ms
     if bound_ms == in_use:
-        return DecisionStep(kind, bound_ms, "the bound in use is right")
+        return DecisionStep(kind, bound_ms, "it is the bound in use already")
     if in_use is None or bound_ms > in_use or (in_use - bound_ms) * PPM >= NARROW_DEAD_BAND_PPM * in_use:
         return DecisionStep(kind, bound_ms, "a change worth making")
     if max_ms is not None and in_use > max_ms:

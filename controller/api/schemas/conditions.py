@@ -25,6 +25,7 @@ ConditionType = Literal[
     "TargetMissed",
     "RolledBack",
     "Paused",
+    "NarrowingFrozen",
     "Pinned",
     "LiveWithoutCeiling",
     "SkewBeyondCeiling",
