@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tidemark.controller.api.paths import stream_path
 from tidemark.controller.client.address import TOKEN_VARIABLE
 from tidemark.models.duration import format_duration
+from tidemark.models.figures import format_number
 from tidemark.models.plural import plural
 from tidemark.models.target import PPM
 
@@ -146,7 +147,9 @@ class _Checkup:
             yield self._lack(missing.pop("NoSlo", "no SLO is set"), "NoSlo")
             return
         target, confidence = slo["target_ppm"] / PPM, slo["confidence_ppm"] / PPM
-        yield Check(f"the SLO requires {target:g} of the rows at a confidence of {confidence:g}")
+        yield Check(
+            f"the SLO requires {format_number(target)} of the rows at a confidence of {format_number(confidence)}"
+        )
         rows, needed = evidence["rows"], evidence.get("rows_needed")
         found = missing.pop("NotEnoughEvidence", None)
         if needed is not None and rows < needed:

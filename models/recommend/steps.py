@@ -82,6 +82,11 @@ class DecisionStep:
     """The conflict that the step found, however it was resolved; None without one."""
 
 
+def explained(steps: Sequence[DecisionStep]) -> str:
+    """Return each step with its reason, in one line."""
+    return "; ".join(f"{step.kind.label}: {step.reason}" for step in steps)
+
+
 def deciding_step(steps: Sequence[DecisionStep]) -> DecisionStep:
     """Return the step that decides the bound: the last one that made it another, other than by rounding it."""
     found = steps[0]
