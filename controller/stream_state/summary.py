@@ -44,9 +44,11 @@ def summary_of(state: StreamState, conditions: Sequence[Condition]) -> str:
     if worst is not None and worst.severity == "critical" and worst.type != "TargetMissed":
         return worst.detail
     rollout = state.rollout
-    if rollout is not None and rollout.state in CANDIDATE | UNDER_WAY:
+    # In Live the driver decides each move, so that a rollout is of note only where a person has to act.
+    steered = state.mode == "Live" and state.live is not None
+    if rollout is not None and rollout.state in ({"AwaitingApproval"} if steered else CANDIDATE | UNDER_WAY):
         return _rollout(rollout)
-    if state.mode == "Live" and state.live is not None:
+    if steered and state.live is not None:
         return state.live.reason
     return _recommended(state)
 

@@ -22,7 +22,7 @@ def not_narrowed(kind: StepKind, inputs: Inputs, bound_ms: int, why: str) -> Dec
     if in_use is None or bound_ms >= in_use:
         return DecisionStep(kind, bound_ms, f"{why}: nothing would be narrowed, and widening is allowed")
     return DecisionStep(
-        kind, in_use, f"{why}: the bound in use, {format_duration(in_use * 1_000)}, is not narrowed"
+        kind, in_use, f"{why}: {inputs.bound_name}, {format_duration(in_use * 1_000)}, is not narrowed"
     )
 
 

@@ -349,3 +349,10 @@ def test_the_step_that_decides_is_named_and_a_bound_that_is_held_is_not_called_r
     why = step(found, decider).reason
     assert found.because == (needs if why == needs else f"{needs}; {why}")
     assert "is right" not in found.reason
+
+
+def test_in_live_the_bound_that_is_held_is_called_the_published_one() -> None:
+    """The plan of a job in Live has the ceiling, so that the bound in use is another."""
+    held = replace(inputs(THOUSAND, in_use_bound_ms=5_000, missing_batches=1), bound_is_published=True)
+    assert recommend(held).because.endswith("the published bound, 5 s, is not narrowed")
+    assert "the bound in use" not in recommend(held).reason
