@@ -52,4 +52,4 @@ def format_target(ppm: int) -> str:
 
 def format_share(ppm: int) -> str:
     """Return any share in percent with as many decimals as it takes, such as ``"99.5 %"``."""
-    return f"{ppm / 10_000:g} %"
+    return f"{(Decimal(ppm) / 10_000).normalize():f} %"

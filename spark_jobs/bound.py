@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 from tidemark.models.duration import format_duration
+from tidemark.models.figures import format_number
 from tidemark.models.wire import BoundAnswer, BoundSource, Mode, Pin
 from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.client import ControllerClient
@@ -190,7 +191,7 @@ def _from_controller(
 def _ask(client: ControllerClient, job: str, stream: str, limit_s: float) -> tuple[BoundAnswer | None, str]:
     """Return the controller's answer, or None and why there is none."""
     got: list[BoundAnswer] = []
-    problems = [f"{client.url} did not answer within {limit_s:g} s"]
+    problems = [f"{client.url} did not answer within {format_number(limit_s)} s"]
 
     def ask() -> None:
         try:

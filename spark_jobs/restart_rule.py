@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tidemark.models.duration import format_duration
+from tidemark.models.figures import format_number
 from tidemark.models.wire import BoundAnswer, Pin
 from tidemark.spark_jobs.bound import Choice
 
@@ -117,7 +118,7 @@ class RestartRule:
         draw: Callable[[], float] = random.random,
     ) -> None:
         if cooldown_s < 0:
-            raise ValueError(f"the cooldown must be at least 0 s, not {cooldown_s:g} s")
+            raise ValueError(f"the cooldown must be at least 0 s, not {format_number(cooldown_s)} s")
         self._cooldown_s = cooldown_s
         self._draw = draw
         self._not_before_s = float("-inf") if restarted_s is None else restarted_s + cooldown_s

@@ -16,6 +16,7 @@ from tidemark.controller.access.rate_limits import RateLimit
 from tidemark.controller.access.roles import Need, need_of
 from tidemark.controller.errors import ForbiddenError, TooManyRequestsError, UnauthenticatedError
 from tidemark.controller.service import Service
+from tidemark.models.figures import format_number
 
 Caller = tuple[str, object]
 """Whom limits apply to: a token, a user of the proxy, or an address without credentials."""
@@ -103,7 +104,7 @@ def _count(limit: RateLimit, caller: Caller) -> None:
     wait = limit.wait_seconds(caller)
     if wait:
         raise TooManyRequestsError(
-            f"more than {limit.per_second:g} requests a second; wait before the next",
+            f"more than {format_number(limit.per_second)} requests a second; wait before the next",
             headers={"Retry-After": str(math.ceil(wait))},
         )
 

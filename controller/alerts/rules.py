@@ -37,6 +37,7 @@ from tidemark.controller.stream_state.partition_summaries import PartitionSummar
 from tidemark.controller.stream_state.recent_rows import JudgedRows, RecentRows
 from tidemark.controller.stream_state.state import StreamState
 from tidemark.models.duration import format_about
+from tidemark.models.figures import format_number
 from tidemark.models.target import PPM
 
 _ABSENT_GAPS = 10
@@ -98,11 +99,11 @@ def active_alerts(
     for alert in (BURN_PAGE, BURN_TICKET):
         factor = _burns(alert, state, recent)
         if factor is not None:
-            active = _active(alert, state, f"{factor:.4g}")
+            active = _active(alert, state, f"{format_number(factor, 4)}")
             yield replace(active, lasts=_lasts(alert, state, recent))
     remaining_ppm = None if state.overview is None else state.overview.remaining_ppm
     if remaining_ppm is not None and remaining_ppm < 0 and state.row.late_max >= MIN_LATE_ROWS:
-        yield _active(SPENT, state, f"{remaining_ppm / 10_000:g}%")
+        yield _active(SPENT, state, f"{format_number(remaining_ppm / 10_000)}%")
     yield from _of_partitions(state, partitions)
     yield from _of_the_job(state, now_us)
     yield from _of_the_rollout(state, now_us)
@@ -152,7 +153,7 @@ def _of_the_rollout(state: StreamState, now_us: int) -> Iterator[ActiveAlert]:
         and prediction.min_ppm is not None
         and prediction.realised_ppm < prediction.min_ppm
     ):
-        yield _active(PREDICTION_WRONG, state, f"{prediction.realised_ppm / 10_000:.4g}%")
+        yield _active(PREDICTION_WRONG, state, f"{format_number(prediction.realised_ppm / 10_000, 4)}%")
 
 
 def _of_the_rows(state: StreamState, recent: RecentRows) -> Iterator[ActiveAlert]:

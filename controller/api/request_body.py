@@ -22,6 +22,7 @@ from tidemark.controller.errors import (
     RequestTooSlowError,
     UnsupportedMediaTypeError,
 )
+from tidemark.models.figures import format_number
 
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 """Makes zlib expect a gzip header."""
@@ -59,7 +60,9 @@ async def read_json(request: Request, limit: int) -> bytes:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             sent = await _received(request, limit)
     except TimeoutError:
-        raise RequestTooSlowError(f"the body did not arrive within {TIMEOUT_SECONDS:g} seconds") from None
+        raise RequestTooSlowError(
+            f"the body did not arrive within {format_number(TIMEOUT_SECONDS)} seconds"
+        ) from None
     if encoding != "gzip":
         return sent
     if len(sent) <= _GUNZIP_AT_ONCE_BYTES:

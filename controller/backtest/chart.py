@@ -12,6 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import NDArray
 
 from tidemark.models.duration import MICROSECONDS, format_about
+from tidemark.models.figures import format_number
 from tidemark.models.operators import Int64s
 
 _Float64s = NDArray[np.float64]
@@ -73,7 +74,9 @@ def loss_axis(axes: Axes, bottom: float, top: float) -> None:
     axes.yaxis.set_major_locator(FixedLocator(shown))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: "none" if value <= bottom * 1.01 else f"{100 * value:.6g} %")
+        FuncFormatter(
+            lambda value, _: "none" if value <= bottom * 1.01 else f"{format_number(100 * value)} %"
+        )
     )
 
 

@@ -36,6 +36,7 @@ from tidemark.models.backtest.run import run_native
 from tidemark.models.backtest.score import BacktestScore, score
 from tidemark.models.curve import ExactNeeds
 from tidemark.models.duration import format_about
+from tidemark.models.figures import format_number
 from tidemark.models.policies.catalogue import FIXED_HINDSIGHT
 from tidemark.models.target import PPM
 
@@ -189,7 +190,7 @@ def _draw_needs(axes: Axes, trial: Trial, needs: NeedsOverTime, high: float) -> 
     """Draw the needs; return the handles of the legend, in order."""
     width = -(-trial.arrivals.slots // _SPANS) * trial.setup.trigger_us
     middle = needs.wall_us - trial.arrivals.first_us - width / 2
-    label = f"bound that {trial.setup.target_ppm / 10_000:g} % of the rows arriving then needed"
+    label = f"bound that {format_number(trial.setup.target_ppm / 10_000)} % of the rows arriving then needed"
     bars = axes.bar(
         middle, np.clip(needs.at_target_us, 0, high), width, color=_NEEDS, linewidth=0, label=label
     )
@@ -311,7 +312,7 @@ def _budget(trial: Trial) -> float:
 
 def _loss_name(trial: Trial) -> str:
     if trial.setup.objective == "timeslices":
-        return f"Windows under {trial.setup.target_ppm / 10_000:g} %"
+        return f"Windows under {format_number(trial.setup.target_ppm / 10_000)} %"
     return "Rows lost"
 
 

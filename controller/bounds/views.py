@@ -56,9 +56,12 @@ def bound_answer_of(
     )
 
 
-def published_answer(answer: BoundAnswer) -> schemas.Published:
-    """Return what is published to a job as the status has it."""
-    return schemas.Published.of(answer)
+def published_answer(
+    row: StreamRow, published: PublishedRow | None, pin: StoredPin | None
+) -> schemas.Published:
+    """Return what is published to a job as the status has it; the arguments are those of ``bound_answer_of``."""
+    answer = bound_answer_of(row.job, row.stream, row, published, pin)
+    return schemas.Published.of(answer, published_us=None if published is None else published.published_us)
 
 
 def applied_answer(row: AcknowledgementRow) -> schemas.Applied:

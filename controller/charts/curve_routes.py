@@ -17,7 +17,7 @@ from tidemark.controller.api.units import share_ppm
 from tidemark.controller.charts.latency import latency_answer
 from tidemark.controller.charts.what_if import WhatIf, outcome_at
 from tidemark.controller.db.tables import RecommendationRow
-from tidemark.controller.decide.load import HorizonEvidence, in_use_bound_ms
+from tidemark.controller.decide.load import HorizonEvidence, bound_held
 from tidemark.controller.evidence.horizon import Horizon, effective_bound_of, horizon_of
 from tidemark.controller.evidence.past import past_of
 from tidemark.controller.intake.checks import MAX_DURATION_MS, MAX_TIME_US
@@ -123,9 +123,9 @@ def get_curve(
 def _operating(session: Session, stream_id: int) -> schemas.Operating:
     horizon = horizon_of(session, stream_id, 0)
     if horizon is None:
-        return schemas.Operating(bound_ms=None, effective_bound_ms=None)
-    return schemas.Operating(
-        bound_ms=in_use_bound_ms(session, horizon),
+        return schemas.Operating(bound_ms=None, is_published=False, effective_bound_ms=None)
+    return schemas.Operating.of(
+        bound_held(session, horizon),
         effective_bound_ms=effective_bound_of(session, horizon.newest),
     )
 

@@ -15,10 +15,9 @@ from tidemark.controller.charts.spans import FromUs, ToUs, span_of
 from tidemark.controller.charts.store import MAP_WIDTHS_US, MAX_MINUTES, map_rows, need_map
 from tidemark.controller.db.tables import PartitionRow, RollupRow
 from tidemark.controller.evidence.blocks import SlotCells
-from tidemark.controller.evidence.horizon import horizon_of
+from tidemark.controller.evidence.horizon import effective_bound_of, horizon_of
 from tidemark.controller.evidence.needs import levels_of
 from tidemark.controller.specs.store import share_ppm_of
-from tidemark.controller.stream_state.live import working_bound_ms
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.chart_slots import Slots, slots_of
 from tidemark.models.need_slots import SLOT_US
@@ -62,7 +61,7 @@ def get_heatmap(
         rows, total = map_rows(session, stream_id, found, limit)
         cells = _by_partition(need_map(session, stream_id, found, share_ppm))
         horizon = horizon_of(session, stream_id, 0)
-        bound_ms = None if horizon is None else working_bound_ms(session, horizon.newest)
+        bound_ms = None if horizon is None else effective_bound_of(session, horizon.newest)
         partitions = [_partition(row, found, cells.get(row.partition, {})) for row in rows]
     return schemas.Heatmap(
         job=which.job,
@@ -72,7 +71,7 @@ def get_heatmap(
         slot_us=found.width_us,
         slots=list(found.starts_us),
         share_ppm=share_ppm,
-        bound_ms=bound_ms,
+        effective_bound_ms=bound_ms,
         total=total,
         partitions=partitions,
     )

@@ -20,6 +20,7 @@ from tidemark.controller.streams.store import get_stream
 from tidemark.models.choice import percent_of
 from tidemark.models.curve import Curve
 from tidemark.models.duration import format_about, format_duration
+from tidemark.models.figures import format_number
 from tidemark.models.plural import plural
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.target import PPM
@@ -149,7 +150,7 @@ def _admitted(found: BoundOutcome, curve: Curve, bound_ms: int, a_day: int | Non
 def _verdict(found: BoundOutcome, slo: Slo | None) -> list[str]:
     if slo is None:
         return ["there is no SLO to compare it with"]
-    target = f"{slo.target_ppm * 100 / PPM:g} %"
+    target = f"{format_number(slo.target_ppm * 100 / PPM)} %"
     result = []
     if found.meets_target is None:
         result.append(f"there are too few rows to certify the target of {target}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tidemark.controller.api.paths import stream_path
 from tidemark.controller.client.address import TOKEN_VARIABLE
 from tidemark.models.duration import format_duration
+from tidemark.models.figures import format_number
 from tidemark.models.plural import plural
 from tidemark.models.target import PPM
 
@@ -114,14 +115,16 @@ class _Checkup:
 
     def checks(self) -> Iterator[Check]:
         missing = {condition["type"]: condition["detail"] for condition in self.status["conditions"]}
+        reported = bool(self.status["evidence"]["batches"])
         yield from self._reports(missing)
         yield from self._slo(missing)
         yield from self._mode(missing)
         yield from self._fine_unless(missing, "Pinned", "it is not pinned")
-        yield from self._fine_unless(missing, "CoverageGap", "every batch was reported")
-        yield from self._fine_unless(missing, "PartitionsSilent", "no partition has fallen silent")
-        yield from self._fine_unless(missing, "PartitionSkewed", "no partition is skewed")
-        yield from self._fine_unless(missing, "FutureRows", "no rows were future-dated")
+        if reported:
+            yield from self._fine_unless(missing, "CoverageGap", "every batch was reported")
+            yield from self._fine_unless(missing, "PartitionsSilent", "no partition has fallen silent")
+            yield from self._fine_unless(missing, "PartitionSkewed", "no partition is skewed")
+            yield from self._fine_unless(missing, "FutureRows", "no rows were future-dated")
         yield from self._notified()
         # What is left: rarer conditions, and those of a newer controller.
         for kind, detail in missing.items():
@@ -144,7 +147,9 @@ class _Checkup:
             yield self._lack(missing.pop("NoSlo", "no SLO is set"), "NoSlo")
             return
         target, confidence = slo["target_ppm"] / PPM, slo["confidence_ppm"] / PPM
-        yield Check(f"the SLO requires {target:g} of the rows at a confidence of {confidence:g}")
+        yield Check(
+            f"the SLO requires {format_number(target)} of the rows at a confidence of {format_number(confidence)}"
+        )
         rows, needed = evidence["rows"], evidence.get("rows_needed")
         found = missing.pop("NotEnoughEvidence", None)
         if needed is not None and rows < needed:
@@ -178,6 +183,9 @@ class _Checkup:
             (applied := self.status["applied"]) is not None and applied["generation"] is not None
         ):
             yield Check(f"the job has taken it up: it acknowledged {_bound(applied['bound_ms'])}")
+        if "NarrowingFrozen" in missing:
+            # Nothing is to be done: it ends by itself.
+            yield Check(missing.pop("NarrowingFrozen"))
         live = self.status.get("live")
         if live is not None:
             used = f"the watermark trails by {live['ceiling_used_ppm'] / PPM:.0%} of the ceiling"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidemark.models.duration import format_about, format_duration
+from tidemark.models.figures import format_number
 from tidemark.models.plural import plural
 from tidemark.models.target import PPM, format_share
 
@@ -151,12 +152,12 @@ def _names(
     named = {}
     for power in range(-6, 1):
         if up.low * 1.5 < 10.0**power <= up.high:
-            named[_line(up, 10.0**power)] = f"{100 * 10.0**power:g} %"
+            named[_line(up, 10.0**power)] = f"{format_number(100 * 10.0**power)} %"
     if target_line is not None and target_ppm is not None:
         named[target_line] = format_share(PPM - target_ppm)
     if not losses[-1]:
         named[_LINES - 1] = "none"
-    return named or {_line(up, losses[0]): f"{100 * losses[0]:.3g} %"}
+    return named or {_line(up, losses[0]): f"{format_number(100 * losses[0], 3)} %"}
 
 
 def _legend(marks: Marks) -> str:

@@ -58,7 +58,8 @@ def register(app: typer.Typer) -> None:
                 'the job names one with late=side(..., dimension="region")'
             )
         total = found["total"]
-        say(f"{found['dimension']}, {moment(found['from_us'])} to {moment(found['to_us'])}")
+        counted = f"; {found['counted']['text']}" if found["counted"] else ""
+        say(f"{found['dimension']}, {moment(found['from_us'])} to {moment(found['to_us'])}{counted}")
         reasons = [name for name in _REASONS if total[name]]
         why = ", ".join(f"{total[name]:,} {_REASONS[name]}" for name in reasons)
         rows = f"{plural(total['rows'], 'row')}, {total['lost']:,} lost ({percent(total['lost_ppm'])})"

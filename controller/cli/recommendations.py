@@ -14,7 +14,7 @@ from tidemark.controller.cli.remote import (
     calls_controller,
     streams_by_name,
 )
-from tidemark.controller.cli.show import as_json, bound, recommended_because, rollout_line, say, table
+from tidemark.controller.cli.show import approval_command, as_json, bound, moment, rollout_line, say, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,9 +64,10 @@ def _statuses(tidemark: Client, job: str | None, stream: str | None) -> Iterator
 
 def _show(status: StreamStatus) -> None:
     say(f"{status.job}/{status.stream}: {bound(status.in_use_bound_ms)} in use")
+    say(f"  {_next(status)}")
     if status.recommended is None:
-        say(f"  {_next(status)}")
         return
+    say(f"  decided at {moment(status.recommended.decided_us)}:")
     for step in status.recommended.steps:
         say(f"  {step.name}: {bound(step.bound_ms)}; {step.reason}")
     if status.transition is not None:
@@ -76,11 +77,11 @@ def _show(status: StreamStatus) -> None:
 
 
 def _next(status: StreamStatus) -> str:
-    if status.rollout is not None:
-        return f"rollout {rollout_line(status.rollout)}"
-    if status.recommended is not None:
-        return recommended_because(status.recommended)
-    names = f"{quote(status.job)} {quote(status.stream)}"
-    return (
-        "there is no recommendation yet" if status.slo else f"no SLO: tidemark slo set {names} --target 0.99"
-    )
+    """Return what holds now, with the command for what it waits for."""
+    if status.slo is None:
+        names = f"{quote(status.job)} {quote(status.stream)}"
+        return f"{status.summary}: tidemark slo set {names} --target 0.99"
+    rollout = status.rollout
+    if rollout is not None and rollout.state == "AwaitingApproval":
+        return f"{status.summary}; {approval_command(rollout.id)}"
+    return status.summary

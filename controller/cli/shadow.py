@@ -166,8 +166,8 @@ def _tried_text(found: ShadowAnswer) -> str:
 
 
 def _show_decision(found: ShadowAnswer) -> None:
-    if found.steps:
-        say(f"  its bound: {bound(found.shadow.bound_ms)}; {found.steps[-1].reason}")
+    if found.because is not None:
+        say(f"  its bound: {bound(found.shadow.bound_ms)}; {found.because}")
     for note in found.notes:
         say(f"  note: {note}")
 

@@ -18,7 +18,7 @@ from tidemark.models.rollout.states import rollout_text
 from tidemark.models.target import PPM
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import Consequences, RecommendationAnswer, RolloutAnswer
+    from tidemark.controller.api.schemas import Consequences, RolloutAnswer
 
 _MAX_CHARACTERS = 120
 """Length at which a table cuts a text off."""
@@ -125,15 +125,14 @@ def share(share_ppm: int | None) -> str:
 def rollout_line(row: RolloutAnswer) -> str:
     """Return the number, state and reason of a rollout; with the next command when it waits for approval."""
     text = rollout_text(row.id, row.state, row.reason)
-    return text if row.state != "AwaitingApproval" else f"{text}; tidemark approve {row.id} --reason ..."
+    if row.ended_us is not None:
+        text = f"{text} ({moment(row.ended_us)})"
+    return text if row.state != "AwaitingApproval" else f"{text}; {approval_command(row.id)}"
 
 
-def recommended_because(recommended: RecommendationAnswer) -> str:
-    """Return the last reason of a recommendation, with what a join needs, and what the bound decides behind it."""
-    steps = recommended.steps
-    first = steps[:1] if steps[0].kind == "Join" and len(steps) > 1 else []
-    number = -2 if steps[-1].kind == "Chain" else -1
-    return "; ".join(step.reason for step in [*first, *steps[number:]])
+def approval_command(rollout_id: int) -> str:
+    """Return the command that approves a rollout."""
+    return f"tidemark approve {rollout_id} --reason ..."
 
 
 def show_consequences(answer: Consequences, of: tuple[str, str] | None = None) -> None:
@@ -145,15 +144,14 @@ def show_consequences(answer: Consequences, of: tuple[str, str] | None = None) -
     """
     published, recommended = answer.published, answer.recommended
     if recommended is not None and recommended.bound_ms is not None:
-        say(f"  recommended: {bound(recommended.bound_ms)}; {recommended_because(recommended)}")
+        say(f"  recommended: {bound(recommended.bound_ms)}; {recommended.because}")
     if answer.transition is not None:
         say(f"  expected effect: {answer.transition.text}")
-    # The reason for a published bound is the whole chain of the decision then.
     what, why = bound(published.bound_ms), ""
     if published.bound_ms is None:
         what, why = "the job keeps its own bound", f"; {published.reason}"
     say(f"  published: {what} (generation {published.generation}){why}")
-    if answer.held is not None and answer.held not in published.reason:
+    if answer.held is not None:
         say(f"  not rolled out yet: {answer.held}")
     if of is not None:
         say(f"  next: tidemark doctor {' '.join(map(quote, of))}")

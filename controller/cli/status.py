@@ -19,7 +19,6 @@ from tidemark.controller.cli.show import (
     duration,
     moment,
     percent,
-    recommended_because,
     rollout_line,
     say,
     share,
@@ -98,6 +97,7 @@ def _show_job(job: JobStatus, streams: Iterable[FleetStream]) -> None:
 def _show_stream(found: StreamStatus) -> None:
     facts = {
         "stream": f"{found.job}/{found.stream}, mode {found.mode}",
+        "now": found.summary,
         "SLO": "none is set" if found.slo is None else slo_text(found.slo),
         "completeness": _completeness(found.completeness),
         "in use": f"{bound(found.in_use_bound_ms)}, effective {bound(found.effective_bound_ms)}",
@@ -173,16 +173,18 @@ def _budget(budget: Budget) -> str:
 def _recommended(found: StreamStatus) -> str:
     if found.recommended is None:
         return "nothing yet"
-    why = recommended_because(found.recommended)
-    if found.recommended.bound_ms is None:
-        return f"keep the bound in use; {why}"
-    return f"{bound(found.recommended.bound_ms)}; {why}"
+    recommended = found.recommended
+    what = "keep the bound in use" if recommended.bound_ms is None else bound(recommended.bound_ms)
+    return f"{what}, decided at {moment(recommended.decided_us)}; {recommended.because}"
 
 
 def _published(found: StreamStatus) -> str:
-    if found.published.bound_ms is None:
-        return f"the job keeps its own bound; {found.published.reason}"
-    return f"{bound(found.published.bound_ms)}, {_generation(found.published.generation)}"
+    published = found.published
+    what = "the job keeps its own bound" if published.bound_ms is None else bound(published.bound_ms)
+    if published.published_us is None:
+        return f"{what}; {published.reason}"
+    at = moment(published.published_us)
+    return f"{what}, {_generation(published.generation)}, at {at}; {published.reason}"
 
 
 def _generation(generation: int | None) -> str:

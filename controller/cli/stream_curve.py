@@ -66,7 +66,12 @@ def show_stream_curve(
     )
     table(columns, rows, f"no rows of {job}/{stream} are known yet")
     if rows and plot:
-        marks = Marks(found.target_ppm, _microseconds(found.operating.bound_ms), "in use")
+        operating = found.operating
+        marks = Marks(
+            found.target_ppm,
+            _microseconds(operating.bound_ms),
+            "published" if operating.is_published else "in use",
+        )
         points = [(point.bound_ms * 1_000, point.late) for point in found.points]
         for line in chart(points, found.points[0].rows, marks):
             typer.echo(line)

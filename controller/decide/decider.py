@@ -13,8 +13,8 @@ from tidemark.controller.decide.load import (
     HorizonEvidence,
     Loaded,
     Version,
+    bound_held,
     evidence_over,
-    in_use_bound_ms,
     load,
     progress_in,
     version_of,
@@ -161,5 +161,5 @@ class Decider:
         if horizon is None:
             return None
         progress = progress_in(session, horizon, now_us, self.kept)
-        used_ms = in_use_bound_ms(session, horizon)
-        return propose_without_data(rules.policy.value, progress, used_ms, horizon.newest.id)
+        held_ms = bound_held(session, horizon).bound_ms
+        return propose_without_data(rules.policy.value, progress, held_ms, horizon.newest.id)

@@ -37,7 +37,7 @@ def decide(loaded: Loaded) -> StreamDecision:
     proposal = propose_without_data(inputs.policy, inputs.progress, inputs.in_use_bound_ms, report_id)
     if proposal is None and bound_ms is not None:
         proposal = Proposal(
-            bound_ms, "Decision", recommendation.reason, inputs.in_use_bound_ms, report_id, predicted
+            bound_ms, "Decision", recommendation.because, inputs.in_use_bound_ms, report_id, predicted
         )
     return StreamDecision(loaded, recommendation, predicted, proposal)
 
@@ -55,7 +55,7 @@ def propose_without_data(
     """
     if policy.on_no_data == "hold" or policy.mode == "Off" or not progress.fell_silent:
         return None
-    silent = f"no report for {format_about(progress.silent_us or 0)}"
+    silent = f"no report had come for {format_about(progress.silent_us or 0)}"
     if policy.on_no_data == "own":
         reason = f"{silent}: the job keeps its own bound, as the policy says"
         return Proposal(None, "NoData", reason, in_use_bound_ms, report_id)

@@ -101,12 +101,14 @@ def load(
         situation = replace(situation, join=join)
     # Held, so that the session does not read it again for the policy.
     _held = session.get_one(StreamRow, stream_id)
+    held = bound_held(session, horizon)
     inputs = Inputs(
         curve=curve,
         slo=slo.value,
         policy=policy_in_force(session, stream_id, policy.value),
         evidence=facts.evidence(curve.needs),
-        in_use_bound_ms=in_use_bound_ms(session, horizon),
+        in_use_bound_ms=held.bound_ms,
+        bound_is_published=held.is_published,
         progress=progress,
         recent_bounds_ms=recent_bounds_ms(session, stream_id, slo.generation, horizon.newest.seen_us),
         situation=situation,
@@ -157,16 +159,26 @@ def is_current(session: Session, row: RecommendationRow) -> bool:
     )
 
 
-def in_use_bound_ms(session: Session, horizon: Horizon) -> int:
-    """Return the bound in use: the plan's, or in Live, where the plan holds the ceiling, the published one."""
+@dataclass(frozen=True, slots=True)
+class BoundHeld:
+    """The bound that another one would replace."""
+
+    bound_ms: int
+    """It, in milliseconds."""
+    is_published: bool
+    """Whether it is the published bound, as in Live, where the plan has the ceiling; else it is the bound in use."""
+
+
+def bound_held(session: Session, horizon: Horizon) -> BoundHeld:
+    """Return the bound that another one would replace."""
     newest = horizon.newest
     live = newest_state(session, newest).live
     if live is None or newest.bound_ms < live.ceiling_ms:
-        return newest.bound_ms
+        return BoundHeld(newest.bound_ms, is_published=False)
     published = last_published(session, horizon.stream_id, pinned=False)
     if published is None or published.bound_ms is None:
-        return newest.bound_ms
-    return published.bound_ms
+        return BoundHeld(newest.bound_ms, is_published=False)
+    return BoundHeld(published.bound_ms, is_published=True)
 
 
 def progress_in(session: Session, horizon: Horizon, now_us: int, cache: EvidenceCache) -> Progress:

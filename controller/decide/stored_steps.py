@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tidemark.controller.db.tables import RecommendationRow, ShadowRow
-from tidemark.models.recommend.steps import Cap, Conflict, DecisionStep, StepKind
+from tidemark.models.recommend.steps import Cap, Conflict, DecisionStep, StepKind, because
 
 _CAPS: dict[StepKind, Cap] = {StepKind.LATENCY_CAP: "latency", StepKind.STATE_CAP: "state"}
 
@@ -45,6 +45,6 @@ def _read(stored: Any) -> DecisionStep:
     return DecisionStep(StepKind(stored["kind"]), stored["bound_ms"], stored["reason"], conflict)
 
 
-def reason_of(row: RecommendationRow) -> str:
-    """Return the whole chain as one sentence."""
-    return "; ".join(step.reason for step in steps_of(row))
+def because_of(row: RecommendationRow) -> str:
+    """Return what decided the bound, as one sentence."""
+    return because(steps_of(row))

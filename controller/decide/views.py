@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
@@ -11,6 +12,7 @@ from tidemark.controller.api.units import milliseconds
 from tidemark.controller.db.tables import PublishedRow, RecommendationRow
 from tidemark.controller.decide.load import is_current
 from tidemark.controller.decide.stored_steps import steps_of
+from tidemark.models.recommend.steps import DecisionStep, because, deciding_step
 
 
 def recommended_answer(
@@ -25,6 +27,7 @@ def recommended_answer(
         and published.pin is None
         and published.bound_ms == row.bound_ms
     )
+    steps = steps_of(row)
     return schemas.RecommendationAnswer(
         bound_ms=row.bound_ms,
         generation=published.generation
@@ -32,13 +35,18 @@ def recommended_answer(
         else None,
         decided_us=row.decided_us,
         current=is_current(session, row),
-        steps=[
-            schemas.StepAnswer(
-                kind=step.kind, name=step.kind.label, bound_ms=step.bound_ms, reason=step.reason
-            )
-            for step in steps_of(row)
-        ],
+        because=because(steps),
+        decided_by=deciding_step(steps).kind,
+        steps=step_answers(steps),
     )
+
+
+def step_answers(steps: Sequence[DecisionStep]) -> list[schemas.StepAnswer]:
+    """Return a chain of reasons."""
+    return [
+        schemas.StepAnswer(kind=step.kind, name=step.kind.label, bound_ms=step.bound_ms, reason=step.reason)
+        for step in steps
+    ]
 
 
 def transition_answer(row: RecommendationRow | None) -> schemas.TransitionAnswer | None:

@@ -11,6 +11,7 @@ from typing import Any
 from tidemark.controller.gates.configuration import Gate, PrometheusGate, WebhookGate
 from tidemark.controller.runtime.fetch import NoAnswer, fetch
 from tidemark.controller.runtime.token_file import TokenFileError, bearer
+from tidemark.models.figures import format_number
 from tidemark.models.rollout.facts import Phase, Verdict
 
 TIMEOUT_SECONDS = 5.0
@@ -85,10 +86,11 @@ def _of_prometheus(gate: PrometheusGate, status: int, body: bytes) -> Reply:
         return Reply("unknown", f"the query returns {'NaN' if values else 'nothing'}")
     lowest, highest = min(values), max(values)
     if gate.max is not None and highest > gate.max:
-        return Reply("no", f"{highest:g} is above the maximum, {gate.max:g}")
+        return Reply("no", f"{format_number(highest)} is above the maximum, {format_number(gate.max)}")
     if gate.min is not None and lowest < gate.min:
-        return Reply("no", f"{lowest:g} is below the minimum, {gate.min:g}")
-    return Reply("yes", f"{lowest:g}" if lowest == highest else f"{lowest:g} to {highest:g}")
+        return Reply("no", f"{format_number(lowest)} is below the minimum, {format_number(gate.min)}")
+    few = format_number(lowest)
+    return Reply("yes", few if lowest == highest else f"{few} to {format_number(highest)}")
 
 
 def _values(data: Mapping[str, Any]) -> list[float]:

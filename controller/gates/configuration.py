@@ -12,6 +12,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from tidemark.controller.runtime.operator_file import Address, Called, read_tables
+from tidemark.models.figures import format_number
 
 _Limit = Annotated[float | None, Field(allow_inf_nan=False)]
 
@@ -44,7 +45,7 @@ class PrometheusGate(Called):
     def asks(self) -> str:
         """What it is asked, in words, without the address."""
         limits = [
-            f"{word} {limit:g}"
+            f"{word} {format_number(limit)}"
             for word, limit in (("at least", self.min), ("at most", self.max))
             if limit is not None
         ]

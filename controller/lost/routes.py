@@ -15,7 +15,7 @@ from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.request_body import JsonBody, parse_aside
 from tidemark.controller.errors import ErrorItem, InvalidBodyError
-from tidemark.controller.lost.store import dimensions_of, lost_in_window, take_counts
+from tidemark.controller.lost.store import counted_up_to, dimensions_of, lost_in_window, take_counts
 from tidemark.controller.specs.store import window_ms_of
 from tidemark.controller.streams.store import get_stream, lock_stream
 from tidemark.models.bias import losses
@@ -108,13 +108,15 @@ def get_lost(
     """Return which values of a dimension lose rows, and which of them far more often than all other rows.
 
     The counts are the job's own, by the hour, up to the newest hour with counts. They are exact for all batches that
-    could be read again.
+    could be read again. The job sends them some batches later than its reports, so that the budget is ahead of them:
+    `counted` says by how much.
     """
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
         window_ms = window_ms_of(session, stream_id) if window_ms is None else window_ms
         found = lost_in_window(session, stream_id, window_ms, dimension)
         dimensions = dimensions_of(session, stream_id)
+        reached = counted_up_to(session, stream_id)
     counted = ByValue({}) if found is None else found.counted
     values = losses(counted)
     named = [each for each in values if not each.other]
@@ -126,6 +128,7 @@ def get_lost(
         dimensions=[*dimensions],
         from_us=None if found is None else found.from_us,
         to_us=None if found is None else found.to_us,
+        counted=None if found is None or reached is None else schemas.LossCounted.of(reached),
         total=schemas.LossTotals(**_counts(counted.total)),
         values=[schemas.LostValue.of(each, **_counts(each.counts)) for each in shown],
         more_values=max(len(named) - limit, 0),

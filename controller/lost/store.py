@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import LateSlotRow, LateStepRow
 from tidemark.controller.intake.take_reports import StoredReceipt
+from tidemark.controller.reports.store import newest_report
 from tidemark.models.late_counts import BY_PARTITION, ByValue, LateCounts, LossCounts, hour_of, merge
 from tidemark.models.need_slots import DAY_US, HOUR_US, edge_us
 
@@ -101,6 +102,39 @@ def lost_in_window(
         )
     )
     return LostInWindow(dimension=found.dimension, from_us=from_us, to_us=to_us, counted=_sum(texts))
+
+
+@dataclass(frozen=True, slots=True)
+class CountedUpTo:
+    """How far the newest query's rows are counted by dimension: the job counts them some batches later."""
+
+    last_batch: int | None
+    """The last batch that is counted; None while none is."""
+    newest_batch: int
+    """The newest batch that was reported."""
+
+    @property
+    def text(self) -> str:
+        """The same in words."""
+        if self.last_batch is None:
+            return f"no batch is counted yet, of {self.newest_batch:,}"
+        if self.last_batch >= self.newest_batch:
+            return f"counted up to batch {self.last_batch:,}, the newest one"
+        reached = f"counted up to batch {self.last_batch:,} of {self.newest_batch:,}"
+        return f"{reached}; what was lost since then is not in it"
+
+
+def counted_up_to(session: Session, stream_id: int) -> CountedUpTo | None:
+    """Return how far the rows of the stream's newest query are counted by dimension; None without reports."""
+    newest = newest_report(session, stream_id)
+    if newest is None:
+        return None
+    last = session.scalars(
+        select(func.max(LateStepRow.last_batch)).where(
+            LateStepRow.stream_id == stream_id, LateStepRow.query_id == newest.query_id
+        )
+    ).one()
+    return CountedUpTo(last, newest.batch_id)
 
 
 def dimensions_of(session: Session, stream_id: int) -> Sequence[str]:

@@ -8,12 +8,12 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.acknowledgements import own_bound_ms
 from tidemark.controller.bounds.publication import PublishedAnswer, answer_of, last_published
-from tidemark.controller.db.tables import StreamRow
+from tidemark.controller.db.tables import ReportRow, StreamRow
 from tidemark.controller.decide.decider import Decider
-from tidemark.controller.evidence.horizon import horizon_of
+from tidemark.controller.evidence.horizon import effective_bound_of, horizon_of
 from tidemark.controller.pins.store import PinScope, pin_in_force
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
-from tidemark.controller.stream_state.live import working_bound_ms
+from tidemark.controller.stream_state.live import newest_state
 from tidemark.models.choice import percent_of
 from tidemark.models.curve import Curve, CurvePoint
 from tidemark.models.duration import format_about, format_duration
@@ -40,8 +40,8 @@ class PinCost:
     """In words."""
     bound_ms: int | None = None
     """The bound that it puts in force, in milliseconds."""
-    in_use_bound_ms: int | None = None
-    """The bound in use, in milliseconds; in Live how far the watermark trails."""
+    from_bound_ms: int | None = None
+    """The bound that it replaces, in milliseconds: the one in use, in Live the effective one."""
     completeness_ppm: int | None = None
     """Share that would be admitted under the bound that it puts in force, in parts per million, rounded down."""
     latency_wall_us: float | None = None
@@ -63,40 +63,48 @@ def cost_of(session: Session, decider: Decider, stream: StreamRow, scope: PinSco
     bound_ms = own_bound_ms(session, stream.id) if answer.bound_ms is None else answer.bound_ms
     if horizon is None:
         return PinCost(NO_REPORTS, bound_ms)
-    in_use_bound_ms = working_bound_ms(session, horizon.newest)
+    from_bound_ms = _from_bound_ms(session, horizon.newest)
     if bound_ms is None:
-        return PinCost("not known: the job never ran with its own bound", None, in_use_bound_ms)
-    if bound_ms == in_use_bound_ms:
-        return PinCost(f"{_bound(bound_ms)} is in use already", bound_ms, in_use_bound_ms)
+        return PinCost("not known: the job never ran with its own bound", None, from_bound_ms)
+    if bound_ms == from_bound_ms:
+        return PinCost(f"{_bound(bound_ms)} is in use already", bound_ms, from_bound_ms)
     basis = decider.evidence(session, stream.id, horizon_ms)
     assert basis is not None
-    text = cost_text(basis.curve, bound_ms, in_use_bound_ms, _WHAT_CLOSES.get(horizon.newest.operator))
+    text = cost_text(basis.curve, bound_ms, from_bound_ms, _WHAT_CLOSES.get(horizon.newest.operator))
     point = basis.curve.at(bound_ms * 1_000)
     return PinCost(
         text + _WHEN.get(answer.mode, ""),
         bound_ms,
-        in_use_bound_ms,
+        from_bound_ms,
         completeness_ppm=(point.rows - point.late) * PPM // point.rows if point.rows else None,
-        latency_wall_us=_latency_us(point, basis.curve.at(in_use_bound_ms * 1_000)),
+        latency_wall_us=_latency_us(point, basis.curve.at(from_bound_ms * 1_000)),
     )
 
 
-def cost_text(curve: Curve, bound_ms: int, in_use_bound_ms: int, closes: str | None) -> str:
+def _from_bound_ms(session: Session, newest: ReportRow) -> int:
+    """Return the bound that a pin replaces: in Live the plan has the ceiling, and the effective one is what counts."""
+    if newest_state(session, newest).live is None:
+        return newest.bound_ms
+    effective_ms = effective_bound_of(session, newest)
+    return newest.bound_ms if effective_ms is None else max(effective_ms, 0)
+
+
+def cost_text(curve: Curve, bound_ms: int, from_bound_ms: int, closes: str | None) -> str:
     """Describe what changing from one bound to another costs.
 
     Args:
         curve: completeness and latency by bound.
         bound_ms: the bound to come, in milliseconds.
-        in_use_bound_ms: the bound in use, in milliseconds.
+        from_bound_ms: the bound that it replaces, in milliseconds.
         closes: what a bound delays, with its verb; None for operators without windows.
     """
-    by = format_about(abs(bound_ms - in_use_bound_ms) * 1_000)
+    by = format_about(abs(bound_ms - from_bound_ms) * 1_000)
     if closes is None:
-        parts = [f"the watermark trails {by} {'more' if bound_ms > in_use_bound_ms else 'less'}"]
+        parts = [f"the watermark trails {by} {'more' if bound_ms > from_bound_ms else 'less'}"]
     else:
-        parts = [f"{closes} {by} {'later' if bound_ms > in_use_bound_ms else 'earlier'}"]
-    parts[0] += f" than at {_bound(in_use_bound_ms)}"
-    before, after = curve.at(in_use_bound_ms * 1_000), curve.at(bound_ms * 1_000)
+        parts = [f"{closes} {by} {'later' if bound_ms > from_bound_ms else 'earlier'}"]
+    parts[0] += f" than at {_bound(from_bound_ms)}"
+    before, after = curve.at(from_bound_ms * 1_000), curve.at(bound_ms * 1_000)
     was_us, will_us = _latency_us(before, after), _latency_us(after, before)
     if was_us is not None and will_us is not None:
         parts.append(f"mean latency {format_about(was_us)} -> {format_about(will_us)} (predicted)")

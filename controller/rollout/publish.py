@@ -20,7 +20,7 @@ from tidemark.controller.bounds.publication import (
     publish,
 )
 from tidemark.controller.db.tables import PublishedRow, RecommendationRow, RolloutRow
-from tidemark.controller.decide.stored_steps import reason_of
+from tidemark.controller.decide.stored_steps import because_of
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.pins.store import StoredPin
 from tidemark.controller.rollout.failed_bounds import envelope_failed
@@ -40,11 +40,8 @@ from tidemark.models.rollout.states import UNDER_WAY
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Envelope
 
-_NO_SLO = "no SLO is set"
-"""Why nothing is recommended for a stream without an SLO."""
-
-_NOT_DECIDED = "no report has been weighed against the SLO"
-"""Why nothing is recommended for a stream whose SLO is newer than its evidence."""
+NO_BOUND = "no bound is published yet"
+"""Reason of the answer before the first bound; what it waits for changes, so that only the status says it."""
 
 _ENDED_BY_WRITE = "the published bound was changed by request"
 """Why a rollout is superseded by a write."""
@@ -100,9 +97,7 @@ def current_answer(
     envelope = _envelope(session, stream_id, policy, slo, held=held, now_us=now_us)
     if held is not None and held.mode != "Off" and held.bound_ms is not None:
         return answer_for(policy, held.bound_ms, held.reason, envelope)
-    return answer_for(
-        policy, None, f"there is no bound to give yet: {_why_none(session, stream_id, slo)}", envelope
-    )
+    return answer_for(policy, None, NO_BOUND, envelope)
 
 
 def publish_rollout(session: Session, row: RolloutRow, rules: RolloutRules, now_us: int) -> None:
@@ -139,18 +134,8 @@ def publish_previous(session: Session, row: RolloutRow, rules: RolloutRules, now
 def _reason_to_publish(session: Session, row: RolloutRow) -> str:
     recommended = session.get(RecommendationRow, row.stream_id)
     if row.cause == "Decision" and recommended is not None:
-        return reason_of(recommended)
+        return because_of(recommended)
     return row.reason
-
-
-def _why_none(session: Session, stream_id: int, slo: Spec[Slo] | None) -> str:
-    row = open_rollout(session, stream_id)
-    if row is not None:
-        return row.reason
-    recommended = session.get(RecommendationRow, stream_id)
-    if recommended is None:
-        return _NO_SLO if slo is None else _NOT_DECIDED
-    return reason_of(recommended)
 
 
 def _envelope(

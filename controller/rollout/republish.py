@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.tables import RecommendationRow, StreamRow
-from tidemark.controller.decide.stored_steps import reason_of
+from tidemark.controller.decide.stored_steps import because_of
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.pins.store import StoredPin, pin_in_force
 from tidemark.controller.rollout.advance import advance_rollout
@@ -56,7 +56,7 @@ def _begin(
     proposal = Proposal(
         recommended.bound_ms,
         "Decision",
-        reason_of(recommended),
+        because_of(recommended),
         None if horizon is None else horizon.newest.bound_ms,
         recommended.newest_report_id,
         _predicted(recommended),

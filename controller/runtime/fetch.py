@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx
 
+from tidemark.models.figures import format_number
+
 _MAX_BYTES = 1_000_000
 """Maximum size of an answer."""
 
@@ -50,7 +52,7 @@ async def _fetch(
                     raise NoAnswer(f"its answer is larger than {_MAX_BYTES // 1_000_000} MB")
             return answer.status_code, body
     except TimeoutError:
-        raise NoAnswer(f"no answer within {timeout_seconds:g} s") from None
+        raise NoAnswer(f"no answer within {format_number(timeout_seconds)} s") from None
     except (httpx.RequestError, OSError) as error:
         raise NoAnswer(f"it cannot be reached ({type(error).__name__})") from None
 

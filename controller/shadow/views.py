@@ -8,8 +8,10 @@ from tidemark.controller.api import schemas
 from tidemark.controller.api.units import share_ppm
 from tidemark.controller.db.tables import ShadowDayRow
 from tidemark.controller.decide.stored_steps import steps_of
+from tidemark.controller.decide.views import step_answers
 from tidemark.controller.shadow.store import StoredShadow, days_of, total_of
 from tidemark.controller.specs.store import Spec, fields_of, get_policy
+from tidemark.models.recommend.steps import because
 from tidemark.models.shadow import ShadowTally
 from tidemark.models.shadow_slo import why_not_tried
 from tidemark.models.slo import Slo
@@ -27,7 +29,7 @@ def shadow_answer(
         dry_run: whether nothing was changed.
     """
     row, days = shadow.row, days_of(session, shadow.row.stream_id)
-    total = total_of(days)
+    total, steps = total_of(days), steps_of(row)
     in_use_bound_ms = days[0].in_use_bound_ms if days else None
     return schemas.ShadowAnswer(
         **fields_of(shadow.tried),
@@ -35,12 +37,8 @@ def shadow_answer(
         since_us=row.since_us,
         reason=row.reason,
         decided_us=row.decided_us,
-        steps=[
-            schemas.StepAnswer(
-                kind=step.kind, name=step.kind.label, bound_ms=step.bound_ms, reason=step.reason
-            )
-            for step in steps_of(row)
-        ],
+        because=because(steps) if steps else None,
+        steps=step_answers(steps),
         in_use=_in_use(in_use_bound_ms, total),
         shadow=_shadow(row.bound_ms, total),
         days=[_day(day) for day in days],

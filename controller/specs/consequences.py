@@ -8,10 +8,11 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.api import schemas
 from tidemark.controller.bounds.publication import last_published
-from tidemark.controller.bounds.views import bound_answer, published_answer
+from tidemark.controller.bounds.views import published_answer
 from tidemark.controller.db.tables import RecommendationRow, StreamRow
 from tidemark.controller.decide.views import recommended_answer, transition_answer
 from tidemark.controller.errors import LeaseLostError
+from tidemark.controller.pins.store import pin_in_force
 from tidemark.controller.rollout.store import open_rollout
 from tidemark.controller.service import Service
 from tidemark.models.rollout.states import CANDIDATE
@@ -23,12 +24,12 @@ def consequences(session: Session, stream_id: int, *, dry_run: bool) -> schemas.
     """Return what follows for a stream, as its status has it after the write."""
     row = session.get_one(StreamRow, stream_id)
     recommendation = session.get(RecommendationRow, stream_id)
-    rollout = open_rollout(session, stream_id)
+    published, rollout = last_published(session, stream_id), open_rollout(session, stream_id)
     return schemas.Consequences(
         dry_run=dry_run,
-        recommended=recommended_answer(session, recommendation, last_published(session, stream_id)),
+        recommended=recommended_answer(session, recommendation, published),
         transition=transition_answer(recommendation),
-        published=published_answer(bound_answer(session, row.job, row.stream, row)),
+        published=published_answer(row, published, pin_in_force(session, row.job, row.stream)),
         held=None if rollout is None or rollout.state not in CANDIDATE else rollout.reason,
     )
 

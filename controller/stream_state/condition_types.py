@@ -56,6 +56,7 @@ CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
     "WaitsForStart": ConditionKind("info", "Waits for the next start"),
     "RolloutHeld": ConditionKind("info", "Rollout held"),
     "Paused": ConditionKind("info", "Paused"),
+    "NarrowingFrozen": ConditionKind("info", "Narrowing frozen"),
     "Pinned": ConditionKind("info", "Pinned"),
     "NotEnoughEvidence": ConditionKind("info", "Not enough evidence"),
     "NoReportYet": ConditionKind("info", "No report yet"),

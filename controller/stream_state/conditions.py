@@ -18,6 +18,7 @@ from tidemark.models.late_policy import why_not_followed
 from tidemark.models.live_defaults import CEILING_ALARM_PPM
 from tidemark.models.plural import plural
 from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
+from tidemark.models.rollout.gate import when
 from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY, State, rollout_text
 from tidemark.models.target import PPM
 
@@ -25,12 +26,13 @@ _NAMES_SHOWN = 10
 """How many partitions a condition names; the list of partitions has all of them."""
 
 
-def conditions_of(state: StreamState, found: HorizonState | None) -> list[Condition]:
+def conditions_of(state: StreamState, found: HorizonState | None, now_us: int) -> list[Condition]:
     """Return the conditions that hold for a stream, the worst first.
 
     Args:
         state: the stream.
         found: what its reports add up to over the horizon; None without reports.
+        now_us: the wall time in microseconds.
     """
     progress = UNKNOWN_PROGRESS if found is None else found.progress
     conditions = [
@@ -39,6 +41,7 @@ def conditions_of(state: StreamState, found: HorizonState | None) -> list[Condit
         *_recommended(state),
         *_pinned(state),
         *_paused(state, progress),
+        *_frozen(state, now_us),
         *_silent(state, progress),
         *_not_adopted(state),
         *_rollouts(state),
@@ -219,9 +222,18 @@ def _paused(state: StreamState, progress: Progress) -> Iterator[Condition]:
         yield condition("Paused", "; ".join(reasons))
 
 
+def _frozen(state: StreamState, now_us: int) -> Iterator[Condition]:
+    until_us = state.frozen_until_us(now_us)
+    if until_us is not None:
+        detail = f"a freeze window of the policy holds: nothing is narrowed until {when(until_us)}"
+        yield condition("NarrowingFrozen", detail)
+
+
 def _rollouts(state: StreamState) -> Iterator[Condition]:
     if state.missed is not None:
-        yield condition("TargetMissed", f"rollout {state.missed.id}: {state.missed.reason}")
+        missed = state.missed
+        found = "" if missed.missed_us is None else f" ({when(missed.missed_us)})"
+        yield condition("TargetMissed", f"rollout {missed.id}: {missed.reason}{found}")
     if state.rollout is not None:
         yield from _rollout(state.rollout)
 
@@ -233,7 +245,7 @@ def _rollout(rollout: RolloutRow) -> Iterator[Condition]:
     elif rollout.state in CANDIDATE:
         yield condition("RolloutHeld", detail)
     elif rollout.state == "RolledBack" and rollout.missed_us is None:
-        yield condition("RolledBack", detail)
+        yield condition("RolledBack", f"{detail} ({when(rollout.changed_us)})")
 
 
 def _ceiling(state: StreamState, found: HorizonState | None) -> Iterator[Condition]:

@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import LiveRow, ReportRow, StreamRow
 from tidemark.controller.db.upsert import upsert_many
-from tidemark.controller.evidence.horizon import effective_bound_of
 from tidemark.controller.reports.store import newest_report_query
 from tidemark.models.wire import AppendDelay, LiveState, Pin, Report
 
@@ -112,11 +111,3 @@ def _live_of(text: str) -> KeptLive:
     """Return what was kept as JSON."""
     found = json.loads(text)
     return KeptLive(**{**found, "behind": tuple(found["behind"]), "idle": tuple(found["idle"])})
-
-
-def working_bound_ms(session: Session, newest: ReportRow) -> int:
-    """Return the bound in use; in Live the plan has the ceiling, and how far the watermark trails is what counts."""
-    if newest_state(session, newest).live is None:
-        return newest.bound_ms
-    trails_ms = effective_bound_of(session, newest)
-    return newest.bound_ms if trails_ms is None else max(trails_ms, 0)

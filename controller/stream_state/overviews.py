@@ -179,7 +179,7 @@ class Overviews:
         lost = lost_summary(session, stream_id, DEFAULT_WINDOW_MS if slo is None else slo.window_ms)
         state = replace(state, lost=lost)
         if state.horizon is None or state.newest is None:
-            return _Snapshot(_overview(state, now_us, conditions_of(state, None)), None)
+            return _Snapshot(_overview(state, now_us, conditions_of(state, None, now_us)), None)
         horizon, newest = state.horizon, state.newest
         found = load_horizon(session, state, now_us, self._kept, ())
         assert found is not None, "there is a newest batch"
@@ -210,7 +210,7 @@ class Overviews:
         overview = _overview(
             state,
             now_us,
-            conditions_of(state, found),
+            conditions_of(state, found, now_us),
             report_id=newest.report.id,
             last_batch_us=newest.report.started_us,
             in_use_bound_ms=newest.report.bound_ms,

@@ -37,6 +37,7 @@ from tidemark.models.late_policy import LateTreatment
 from tidemark.models.live_defaults import CEILING_ALARM_PPM
 from tidemark.models.progress import Progress
 from tidemark.models.recommend.steps import DecisionStep, StepKind
+from tidemark.models.rollout.freeze import frozen_until_us
 from tidemark.models.skew import skew_text
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Mode
@@ -141,6 +142,10 @@ class StreamState:
     def paused(self) -> bool:
         """Whether its policy is paused."""
         return self.policy.value.paused
+
+    def frozen_until_us(self, now_us: int) -> int | None:
+        """Return when the freeze that holds at ``now_us`` ends; None when none does, and in mode Off."""
+        return None if self.mode == "Off" else frozen_until_us(self.policy.value.freeze_windows, now_us)
 
     @property
     def horizon_ms(self) -> int:

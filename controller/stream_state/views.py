@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.alerts.destinations import Destination, destinations_of
 from tidemark.controller.api import schemas
 from tidemark.controller.api.units import share_ppm
-from tidemark.controller.bounds.views import applied_answer, bound_answer_of, published_answer
+from tidemark.controller.bounds.views import applied_answer, published_answer
 from tidemark.controller.decide.views import recommended_answer, transition_answer
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import open_keys
@@ -21,6 +21,7 @@ from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.live import NewestState
 from tidemark.controller.stream_state.load import load_horizon, load_state
 from tidemark.controller.stream_state.state import HorizonState, StreamState
+from tidemark.controller.stream_state.summary import summary_of
 from tidemark.models.coverage import Coverage
 from tidemark.models.late_policy import late_text
 from tidemark.models.quantile import min_samples
@@ -47,19 +48,22 @@ def stream_status(
     budget = None
     if slo is not None and newest is not None:
         budget = budget_of(session, newest.report, slo.value, kept, provisional=provisional)
+    conditions = conditions_of(state, found, now_us)
     return schemas.StreamStatus(
         job=row.job,
         stream=row.stream,
+        summary=summary_of(state, conditions),
         mode=state.mode,
         registered_us=row.registered_us,
         slo=None if slo is None else slo_answer(slo),
         recommended=recommended_answer(session, state.recommendation, state.published),
         transition=transition_answer(state.recommendation),
-        published=published_answer(bound_answer_of(row.job, row.stream, row, state.published, state.pin)),
+        published=published_answer(row, state.published, state.pin),
         applied=None if state.applied is None else applied_answer(state.applied),
         in_use_bound_ms=None if newest is None else newest.report.bound_ms,
         effective_bound_ms=None if newest is None else newest.effective_bound_ms,
         pin=pin_answer(state.pin),
+        frozen_until_us=state.frozen_until_us(now_us),
         live=None if driver.live is None else schemas.Live.of(driver.live),
         append_delay=_append_delay(driver.append_delay),
         late=_late(state),
@@ -70,7 +74,7 @@ def stream_status(
         rollout=None if state.rollout is None else rollout_answer(state.rollout, row),
         notified=_notified(state, destinations),
         shadow_since_us=state.shadow_since_us,
-        conditions=conditions_of(state, found),
+        conditions=conditions,
     )
 
 

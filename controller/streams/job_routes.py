@@ -128,7 +128,7 @@ def _status(
 
 def _conditions(session: Session, state: StreamState, now_us: int, kept: EvidenceCache) -> list[Condition]:
     """Return the conditions of a stream as of now, the worst first."""
-    return conditions_of(state, load_horizon(session, state, now_us, kept))
+    return conditions_of(state, load_horizon(session, state, now_us, kept), now_us)
 
 
 def _summary(

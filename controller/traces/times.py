@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tidemark.controller.traces.format import MAX_TIME_US, TraceError, one_line
+from tidemark.models.figures import format_number
 from tidemark.models.operators import Int64s
 
 Unit = Literal["s", "ms", "us", "ns"]
@@ -119,4 +120,6 @@ def _scaled(values: Int64s, known: NDArray[np.bool_], unit: str, where: str) -> 
 def _check_range(times_us: NDArray[np.float64], where: str, unit: str) -> None:
     if len(times_us) and not np.abs(times_us).max() <= MAX_TIME_US:
         worst = times_us[np.argmax(np.abs(times_us))] / 1e6 * _PER_SECOND[unit]
-        raise TraceError(f"{where} holds {worst:g}, which is not a time in {unit}: is the unit right?")
+        raise TraceError(
+            f"{where} holds {format_number(worst)}, which is not a time in {unit}: is the unit right?"
+        )

@@ -25,7 +25,7 @@ from tidemark.models.plural import plural
 from tidemark.models.policies.learned import Learned
 from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.policies.setup import Setup
-from tidemark.models.target import format_target
+from tidemark.models.recommend.steps import explained
 from tidemark.models.wire import Pin, Report
 
 _RESTORED_STEP_US = 1_000_000
@@ -66,6 +66,8 @@ class WatermarkTarget:
     """Why, in one sentence."""
     activity: Activity
     """Which partitions hold it back."""
+    details: str = ""
+    """The figures that lead to it, for the log; empty where the sentence has them all."""
 
 
 class FastPolicy:
@@ -199,7 +201,10 @@ class FastPolicy:
         activity = self._partitions.activity(now_us if checked_us is None else checked_us)
 
         def answer(watermark_us: int | None, reason: str) -> WatermarkTarget:
-            return WatermarkTarget(watermark_us=watermark_us, reason=reason, activity=activity)
+            details = "" if self._own.policy is None else explained(self._own.policy.explain())
+            return WatermarkTarget(
+                watermark_us=watermark_us, reason=reason, activity=activity, details=details
+            )
 
         stream_us = self._partitions.stream_base_us
         if order.follow == "ceiling":
@@ -252,11 +257,8 @@ class FastPolicy:
             return by_bound_us, reason
         decided_us = max(self._last_us, now_us - trigger_us)
         decision = policy.decide(decided_us, decided_us + 2 * trigger_us)
-        steps = "; ".join(f"{step.kind.label}: {step.reason}" for step in policy.explain())
         watermark_us = NO_BASE_US if decision.watermark_us is None else decision.watermark_us
-        if not steps:
-            return watermark_us, "the policy has seen no row yet"
-        return watermark_us, f"target {format_target(order.target_ppm)}: {steps}"
+        return watermark_us, policy.summary() or "the policy has seen no row yet"
 
     @staticmethod
     def _limited(watermark_us: int, reason: str, order: Order, activity: Activity) -> tuple[int, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tidemark.models.figures import format_number
 from tidemark.models.live_defaults import (
     SHORT_COUNTS_AFTER_SPANS,
     SHORT_FOLLOWED_SPANS,
@@ -119,6 +120,6 @@ class ShortCohorts:
         checked(learned, {"share": (), "cohorts": ()})
         share, cohorts = float(learned["share"]), float(learned["cohorts"])
         if not 0 <= share <= cohorts or not cohorts:
-            raise ValueError(f"short cohorts: {share:g} of {cohorts:g} is no share")
+            raise ValueError(f"short cohorts: {format_number(share)} of {format_number(cohorts)} is no share")
         self._share, self._cohorts = share, cohorts
         self.share_to_come = share / cohorts

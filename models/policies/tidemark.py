@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from tidemark.models.duration import format_about
+from tidemark.models.figures import format_number
 from tidemark.models.live_defaults import FUTURE_COHORTS, PILED_UP_TRIGGERS, PRICE_WAIT_SPANS
 from tidemark.models.operators import Int64s, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.policies.ages import Float64s
@@ -161,7 +162,8 @@ class Tidemark:
         key = "window" if isinstance(self._operator, TimeWindow) else "key"
         rows = outlook.price * (PPM - setup.target_ppm) / PPM * self._rules.rows_a_key(self.age_triggers)
         wait = format_about(round(PRICE_WAIT_SPANS * self._span_us))
-        worth = f"waiting {wait} longer is worth {rows:.2g} rows of a {key} (price {outlook.price:g})"
+        price = format_number(outlook.price)
+        worth = f"waiting {wait} longer is worth {format_number(rows, 2)} rows of a {key} (price {price})"
         verdict = (
             "the budget allows it" if choice.within_budget else "the account is overdrawn, so little is spent"
         )
@@ -169,7 +171,8 @@ class Tidemark:
         evidence = "all rows so far"
         if outlook.memory < math.inf:
             evidence = f"rows with a half-life of {format_about(round(outlook.memory * self._trigger_us))}"
-        left = f"by {evidence}, a {key} that closes {age} after its end gets {outlook.late_rows_a_key:.2g} rows later"
+        later = format_number(outlook.late_rows_a_key, 2)
+        left = f"by {evidence}, a {key} that closes {age} after its end gets {later} rows later"
         hold = "missing rows are not waited for, because that has not been worth it so far"
         if outlook.holds:
             hold = "missing rows are waited for, at most as long as they are worth"
@@ -181,6 +184,39 @@ class Tidemark:
             DecisionStep(StepKind.HOLD, None, hold),
             *self._cap_step(),
         )
+
+    def summary(self) -> str | None:
+        """Return what it waits for, what that costs and what it loses, in one sentence; None before a decision.
+
+        ``explain`` has the figures that lead to it.
+        """
+        if self._choice is None:
+            return None
+        outlook = self._rules.outlook(self._choice.rule)
+        age_us = round(outlook.age * self._trigger_us)
+        end, one, results = self._names
+        if age_us > 0:
+            age = format_about(age_us)
+            waits = f"it waits for rows that come within {age} of {end}, so that {results} {age} later"
+        else:
+            waits = f"it waits for no row after {end}"
+        if outlook.holds:
+            waits += ", and longer for rows that are missing"
+        later = outlook.late_rows_a_key
+        if not later:
+            return f"{waits}; no row has come later still"
+        return f"{waits}; about {format_number(later, 2)} rows of {one} come later still and are lost"
+
+    @property
+    def _names(self) -> tuple[str, str, str]:
+        """What it waits after, what a row belongs to, and what comes later."""
+        match self._operator:
+            case TimeWindow():
+                return "a window's end", "a window", "results come"
+            case SessionWindow():
+                return "a session's end", "a session", "results come"
+            case RowLevel():
+                return "their time", "a trigger", "state is kept"
 
     def _budget_reason(self, spent: float) -> str:
         late, pairs = self._assumed

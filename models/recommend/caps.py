@@ -104,7 +104,7 @@ def _resolved(cap: Cap, inputs: Inputs, bound_ms: int, found: str) -> DecisionSt
         unresolved = "the SLO sets no on_conflict"
         if on_conflict is not None:
             unresolved = f"on_conflict {on_conflict} does not settle it"
-        reason = f"{found}, and {unresolved}: the bound in use is held"
+        reason = f"{found}, and {unresolved}: {inputs.bound_name} is held"
     return DecisionStep(_KIND[cap], left_ms, reason, Conflict(cap, bound_ms))
 
 

@@ -107,7 +107,7 @@ def _directions(inputs: Inputs, bound_ms: int) -> DecisionStep:
     in_use = inputs.in_use_bound_ms
     if in_use is None or bound_ms == in_use or (bound_ms > in_use) == (only == "Widen"):
         return DecisionStep(StepKind.DIRECTIONS, bound_ms, f"the policy allows the bound to {only.lower()}")
-    stays = f"the bound in use, {format_duration(in_use * 1_000)}, stays"
+    stays = f"{inputs.bound_name}, {format_duration(in_use * 1_000)}, stays"
     reason = f"the policy allows the bound only to {only.lower()}: {stays}"
     return DecisionStep(StepKind.DIRECTIONS, in_use, reason)
 
@@ -134,16 +134,16 @@ def _limits(inputs: Inputs, bound_ms: int) -> DecisionStep:
 def _dead_band(inputs: Inputs, bound_ms: int) -> DecisionStep:
     kind, in_use, max_ms = StepKind.DEAD_BAND, inputs.in_use_bound_ms, inputs.policy.max_bound_ms
     if bound_ms == in_use:
-        return DecisionStep(kind, bound_ms, "the bound in use is right")
+        return DecisionStep(kind, bound_ms, f"it is {inputs.bound_name} already")
     if in_use is None or bound_ms > in_use or (in_use - bound_ms) * PPM >= NARROW_DEAD_BAND_PPM * in_use:
         return DecisionStep(kind, bound_ms, "a change worth making")
     if max_ms is not None and in_use > max_ms:
-        return DecisionStep(kind, bound_ms, "the bound in use is above the policy's maximum")
+        return DecisionStep(kind, bound_ms, f"{inputs.bound_name} is above the policy's maximum")
     cap = cap_exceeded(inputs, in_use)
     if cap is not None:
-        return DecisionStep(kind, bound_ms, f"the bound in use is above the {cap} cap")
+        return DecisionStep(kind, bound_ms, f"{inputs.bound_name} is above the {cap} cap")
     saved = format_duration((in_use - bound_ms) * 1_000)
-    return DecisionStep(kind, in_use, f"narrowing by {saved} is less than a tenth: the bound in use stays")
+    return DecisionStep(kind, in_use, f"narrowing by {saved} is less than a tenth: {inputs.bound_name} stays")
 
 
 def _chain(inputs: Inputs, bound_ms: int) -> DecisionStep:

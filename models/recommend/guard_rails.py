@@ -22,7 +22,7 @@ def not_narrowed(kind: StepKind, inputs: Inputs, bound_ms: int, why: str) -> Dec
     if in_use is None or bound_ms >= in_use:
         return DecisionStep(kind, bound_ms, f"{why}: nothing would be narrowed, and widening is allowed")
     return DecisionStep(
-        kind, in_use, f"{why}: the bound in use, {format_duration(in_use * 1_000)}, is not narrowed"
+        kind, in_use, f"{why}: {inputs.bound_name}, {format_duration(in_use * 1_000)}, is not narrowed"
     )
 
 
@@ -46,9 +46,9 @@ def no_data(inputs: Inputs, bound_ms: int) -> DecisionStep:
     silent_us, gap_us = inputs.progress.silent_us, inputs.progress.batch_gap_us
     if silent_us is None or gap_us is None or not inputs.progress.fell_silent:
         return DecisionStep(StepKind.NO_DATA, bound_ms, "no sign that the stream has fallen silent")
-    reason = (
-        f"no report for {format_about(silent_us)}, where {format_about(gap_us)} between batches is typical"
-    )
+    # The step is kept and shown later, when the silence is longer or over.
+    silent = f"no report for {format_about(silent_us)} when this was decided"
+    reason = f"{silent}, where {format_about(gap_us)} between batches is typical"
     return not_narrowed(StepKind.NO_DATA, inputs, bound_ms, reason)
 
 

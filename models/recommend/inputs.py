@@ -27,7 +27,9 @@ class Inputs:
     evidence: EvidenceCounts
     """How much evidence the curve rests on."""
     in_use_bound_ms: int | None
-    """The bound the job runs with, in milliseconds; None when it is not known."""
+    """The bound in use, in milliseconds, or in Live the published one; None when it is not known."""
+    bound_is_published: bool = False
+    """Whether it is the published one, because the plan of a job in Live has the ceiling."""
     progress: Progress = UNKNOWN_PROGRESS
     """Pace, lag and silences of the stream: whether its delays are its own. While unknown, nothing is narrowed."""
     recent_bounds_ms: tuple[int, ...] = ()
@@ -41,3 +43,8 @@ class Inputs:
     """What the bound decides behind the stream's own operator; None when nothing, or when it is not known."""
     join: JoinSide | None = None
     """The join whose output has an SLO, and which side the stream is; None without one."""
+
+    @property
+    def bound_name(self) -> str:
+        """What ``in_use_bound_ms`` is called in reasons."""
+        return "the published bound" if self.bound_is_published else "the bound in use"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Literal
 
 Cap = Literal["latency", "state"]
@@ -80,6 +82,26 @@ class DecisionStep:
     """The conflict that the step found, however it was resolved; None without one."""
 
 
+def explained(steps: Sequence[DecisionStep]) -> str:
+    """Return each step with its reason, in one line."""
+    return "; ".join(f"{step.kind.label}: {step.reason}" for step in steps)
+
+
+def deciding_step(steps: Sequence[DecisionStep]) -> DecisionStep:
+    """Return the step that decides the bound: the last one that made it another, other than by rounding it."""
+    found = steps[0]
+    for before, step in pairwise(steps):
+        if step.bound_ms != before.bound_ms and step.kind is not StepKind.ROUND_UP:
+            found = step
+    return found
+
+
+def because(steps: Sequence[DecisionStep]) -> str:
+    """Return what the rows need, what decides the bound, and what the bound decides behind the stream's operator."""
+    wanted = {steps[0].kind, deciding_step(steps).kind, StepKind.CHAIN}
+    return "; ".join(step.reason for step in steps if step.kind in wanted)
+
+
 @dataclass(frozen=True, slots=True)
 class Recommendation:
     """A recommended bound and how it came about."""
@@ -93,6 +115,11 @@ class Recommendation:
     def reason(self) -> str:
         """The whole chain as one sentence."""
         return "; ".join(step.reason for step in self.steps)
+
+    @property
+    def because(self) -> str:
+        """What decides the bound, as one sentence."""
+        return because(self.steps)
 
     @property
     def required_ms(self) -> int | None:

@@ -26,7 +26,7 @@ def timeslices(inputs: Inputs, bound_ms: int) -> DecisionStep:
     horizon, since = windows.horizon, windows.since
     if since.closed and since.good_ppm < slo.good_windows_ppm:
         reason = (
-            f"{since.good:,} of the {since.closed:,} windows closed under the bound in use did, and {goal}"
+            f"{since.good:,} of the {since.closed:,} windows closed under {inputs.bound_name} did, and {goal}"
         )
         return _widened(kind, inputs, bound_ms, reason)
     reason = f"{horizon.good:,} of {horizon.closed:,} windows did"
@@ -44,7 +44,7 @@ def worst_window(inputs: Inputs, bound_ms: int) -> DecisionStep:
         return not_narrowed(kind, inputs, bound_ms, f"no window has closed yet, and {floor}")
     since_ppm = windows.since.worst_ppm
     if since_ppm is not None and since_ppm < floor_ppm:
-        reason = f"the worst window under the bound in use admitted {format_share(since_ppm)}, {floor}"
+        reason = f"the worst window under {inputs.bound_name} admitted {format_share(since_ppm)}, {floor}"
         return _widened(kind, inputs, bound_ms, reason)
     reason = f"the worst window admitted {format_share(worst_ppm)}, {floor}"
     if worst_ppm < floor_ppm:
@@ -57,12 +57,14 @@ def _widened(kind: StepKind, inputs: Inputs, bound_ms: int, why: str) -> Decisio
     in_use, rows = inputs.in_use_bound_ms, inputs.evidence.rows
     if in_use is None:
         return DecisionStep(
-            kind, bound_ms, f"{why}: the bound in use is not known, so it cannot be widened from there"
+            kind, bound_ms, f"{why}: {inputs.bound_name} is not known, so it cannot be widened from there"
         )
     max_us = inputs.curve.needs.value_at_rank(rows) if rows else None
     enough_ms = in_use if max_us is None else max(math.ceil(max_us / 1_000), in_use)
     step_ms = min(in_use + max(in_use * FLOOR_STEP_PPM // PPM, 1), enough_ms)
     wider = max(bound_ms, rounded_up(step_ms))
     if wider <= in_use:
-        return DecisionStep(kind, wider, f"{why}: no row of known need exceeds the bound in use, which stays")
+        return DecisionStep(
+            kind, wider, f"{why}: no row of known need exceeds {inputs.bound_name}, which stays"
+        )
     return DecisionStep(kind, wider, f"{why}: it is widened to {format_duration(wider * 1_000)}")

@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tidemark.models.duration import format_duration, parse_duration
+from tidemark.models.figures import format_number
 from tidemark.models.operators import TimeWindow
 from tidemark.models.plural import plural
 from tidemark.models.target import parse_target
@@ -233,8 +234,8 @@ def _through_kafka(plan: Plan, stack: ExitStack, console: Console) -> Feed:
     console.print("starting a Kafka broker (its jars come from Maven the first time) ...")
     feed = stack.enter_context(running_kafka_feed(plan))
     console.print(
-        f"the trace is sent through Kafka {feed.speed:.3g} times as fast as it happened; a batch takes what is there "
-        f"every {feed.interval}, so batches differ from run to run and latencies are no finer than "
+        f"the trace is sent through Kafka {format_number(feed.speed, 3)} times as fast as it happened; a batch takes "
+        f"what is there every {feed.interval}, so batches differ from run to run and latencies are no finer than "
         f"{format_duration(plan.slot_us)}"
     )
     return feed

@@ -345,6 +345,8 @@ class LiveQueries:
         in_force_us = report.watermark_ms * SPARK_TICK_US
         reached_us = in_force_us if query.ignored else max(offered_us, in_force_us)
         reason = "nothing has been decided yet" if entry.wanted is None else entry.wanted.reason
+        if entry.wanted is not None and entry.wanted.details:
+            _log.debug("stream %s: %s", stream.name, entry.wanted.details)
         if query.ignored:
             reason = "not steered: Spark does not follow the control stream, so the ceiling alone holds"
         used_ppm = _used_ppm(entry.policy.partitions.stream_base_us, reached_us, stream.ceiling_us)

@@ -372,7 +372,7 @@ def test_a_pin_says_what_it_costs_by_the_streams_own_curve(controller: Controlle
     recommended(controller)
     (body,) = pin(controller, STREAM_PIN, CEILING)["streams"]
     exact = controller.get("/curve", params={"bound_ms": [5_000, CEILING_MS]}).json()["points"]
-    assert (body["bound_ms"], body["in_use_bound_ms"]) == (CEILING_MS, 5_000)
+    assert (body["bound_ms"], body["from_bound_ms"]) == (CEILING_MS, 5_000)
     assert body["completeness_ppm"] == exact[1]["completeness_ppm"] == 1_000_000
     # Half a minute of reports closes no window at 30 min, and too few at 5 s: no latency is made of that.
     assert exact[1]["windows_emitted"] == 0
@@ -391,7 +391,7 @@ def test_taking_it_away_says_what_that_costs(controller: Controller) -> None:
     pin(controller, STREAM_PIN, CEILING)
     controller.report(replace(REPORTS[-1], batch_id=40, bound_ms=CEILING_MS, generation=3))
     (body,) = unpin(controller, STREAM_PIN)["streams"]
-    assert (body["bound_ms"], body["in_use_bound_ms"]) == (published_ms, CEILING_MS)
+    assert (body["bound_ms"], body["from_bound_ms"]) == (published_ms, CEILING_MS)
     assert "earlier than at 30 min" in body["text"]
 
 

@@ -104,7 +104,7 @@ def test_a_verified_narrowing_that_misses_its_target_is_rolled_back_and_remember
     assert undone["reason"].endswith("and than the target, 0.95; the previous bound is published again")
     assert job.published()["bound_ms"] is None
     body = conditions(job)
-    assert body["TargetMissed"] == f"rollout {undone['id']}: {undone['reason']}"
+    assert body["TargetMissed"].startswith(f"rollout {undone['id']}: {undone['reason']} (2026-")
     (event,) = job.events("RolloutRolledBack")
     assert (event["reason"], event["evidence"]["rollout"]) == (undone["reason"], undone["id"])
     job.run(2, 50.0)
@@ -132,7 +132,7 @@ def test_a_verified_widening_that_misses_its_target_stays_with_one_event(
     assert (stays["id"], stays["state"]) == (widened["id"], "Verified")
     assert stays["reason"].endswith("it stays: a narrower bound would lose more")
     assert job.published() == before
-    assert conditions(job)["TargetMissed"] == f"rollout {stays['id']}: {stays['reason']}"
+    assert conditions(job)["TargetMissed"].startswith(f"rollout {stays['id']}: {stays['reason']} (2026-")
     (event,) = job.events("RolloutMissed")
     assert (event["reason"], event["count"]) == (stays["reason"], 1)
     assert job.events("RolloutRolledBack") == []

@@ -30,7 +30,7 @@ def rolled_back(controller: Controller) -> RolledJob:
         answer = job.act(f"/rollouts/{number}:rollback", "INC-7")
         assert (answer.json()["state"], answer.json()["vetoed"]) == ("RolledBack", True)
     conditions = {each["type"]: each["detail"] for each in job.status()["conditions"]}
-    assert conditions["RolledBack"].endswith(": rolled back: INC-7")
+    assert ": rolled back: INC-7 (2026-" in conditions["RolledBack"], "with the time of what is past"
     job.run(2, 30.0)
     return job
 

@@ -27,6 +27,7 @@ STREAMS = (
     "payments/authorisations",
     "ads/impressions",
     "ads/conversions",
+    "ads/clicks",
 )
 
 

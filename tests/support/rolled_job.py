@@ -47,6 +47,7 @@ class RolledJob:
         self.own_ms = self.bound_ms = bound_ms
         self.generation: int | None = None
         self.live = live
+        self.live_reason = "live"
         self.chain: Chain | None = None
         self.batch_id = 0
         self.run_number = 0
@@ -85,7 +86,7 @@ class RolledJob:
             fields["live"] = LiveState(
                 ceiling_ms=self.bound_ms,
                 control_ms=None,
-                reason="live",
+                reason=self.live_reason,
                 last_contact_us=self.controller.clock.now_us,
             )
         report: Report = report_of(
@@ -111,7 +112,7 @@ class RolledJob:
     def restart(self, *, mode: str = "OnRestart") -> None:
         """Start again with what the controller says, and acknowledge it."""
         body = self.published()
-        given = body["bound_ms"] is not None
+        given = body["bound_ms"] is not None and not self.live
         self.bound_ms = body["bound_ms"] if given else self.own_ms
         self.generation = body["generation"] if given else None
         self.run_number += 1
@@ -125,6 +126,7 @@ class RolledJob:
             mode=mode,  # type: ignore[arg-type]  # a mode
             applied_us=self.at_us,
             chain=self.chain,
+            ceiling_ms=self.own_ms if self.live else None,
         )
         answer = self.controller.http.post(self.path + "/acks", json=to_json_object(acknowledgement))
         assert answer.status_code == 201, answer.text

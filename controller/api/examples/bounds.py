@@ -36,18 +36,23 @@ _TRANSITION = {
 
 STATUS_TRANSITION = {"kind": "widen", "at_us": STARTED_US + 400_840_000, **_TRANSITION, **MEASURED}
 
+_BECAUSE = (
+    "119,552 of 120,000 rows need at most 10 min, which certifies 99.5 % of the rows at 95 % confidence"
+)
+
 RECOMMENDED = {
     "bound_ms": 600_000,
     "generation": 3,
     "decided_us": STARTED_US,
     "current": True,
+    "because": _BECAUSE,
+    "decided_by": "Quantile",
     "steps": [
         {
             "kind": "Quantile",
             "name": "quantile",
             "bound_ms": 600_000,
-            "reason": "119,552 of 120,000 rows need at most 10 min, which certifies 99.5 % of the rows at "
-            "95 % confidence",
+            "reason": _BECAUSE,
         },
         {
             "kind": "Limits",
@@ -61,7 +66,8 @@ RECOMMENDED = {
 PUBLISHED = {
     "bound_ms": 600_000,
     "generation": 3,
-    "reason": "within the policy's limits",
+    "published_us": STARTED_US,
+    "reason": _BECAUSE,
     "envelope": None,
     "pin": None,
 }
@@ -96,7 +102,7 @@ EXAMPLES: dict[str, Example] = {
         "mode": "Live",
         "generation": 3,
         "bound_ms": 600_000,
-        "reason": "119,552 of 120,000 rows need at most 10 min, which certifies 99.5 % of the rows",
+        "reason": _BECAUSE,
         "envelope": {
             "target_ppm": 995_000,
             "latency_cap_ms": None,
@@ -105,7 +111,7 @@ EXAMPLES: dict[str, Example] = {
         },
         "pin": None,
     },
-    "BoundPage": page("bounds", {**PUBLISHED, "mode": "OnRestart", "published_us": STARTED_US}),
+    "BoundPage": page("bounds", {**PUBLISHED, "mode": "OnRestart"}),
     "PredictionPage": {
         **page(
             "predictions",

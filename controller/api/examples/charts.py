@@ -51,7 +51,7 @@ EXAMPLES: dict[str, Example] = {
         "target_ppm": 995_000,
         "latency_cap_ms": 900_000,
         "state_cap_rows": None,
-        "operating": {"bound_ms": 300_000, "effective_bound_ms": 301_000},
+        "operating": {"bound_ms": 300_000, "is_published": False, "effective_bound_ms": 301_000},
         "recommended_bound_ms": 600_000,
     },
     "Preview": {
@@ -142,7 +142,7 @@ EXAMPLES: dict[str, Example] = {
         "slot_us": 600_000_000,
         "slots": [STARTED_US, STARTED_US + 600_000_000],
         "share_ppm": 995_000,
-        "bound_ms": 600_000,
+        "effective_bound_ms": 600_000,
         "total": 64,
         "partitions": [
             {

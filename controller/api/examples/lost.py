@@ -32,6 +32,11 @@ EXAMPLES: dict[str, Example] = {
         "dimensions": ["partition", "region"],
         "from_us": STARTED_US,
         "to_us": STARTED_US + 3_600_000_000,
+        "counted": {
+            "last_batch": 37,
+            "newest_batch": 61,
+            "text": "counted up to batch 37 of 61; what was lost since then is not in it",
+        },
         "total": {
             "rows": 120_000,
             "lost": 1_820,

@@ -15,7 +15,7 @@ EXAMPLES: dict[str, Example] = {
             {
                 **JOB,
                 "bound_ms": 1_800_000,
-                "in_use_bound_ms": 10_000,
+                "from_bound_ms": 10_000,
                 "completeness_ppm": 999_900,
                 "latency_wall_ms": 1_802_000,
                 "text": "orders/clicks: windows close 29 min 50 s later than at 10 s; mean latency 12.04 s -> 30 min "

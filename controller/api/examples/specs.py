@@ -134,6 +134,7 @@ _SHADOW_ANSWER = {
     "since_us": STARTED_US - 86_400_000_000,
     "reason": "the finance team asks for 99.9 %",
     "decided_us": STARTED_US,
+    "because": RECOMMENDED["because"],
     "steps": RECOMMENDED["steps"],
     **_SHADOW_DAY,
     "days": [{"from_us": STARTED_US // 86_400_000_000 * 86_400_000_000, **_SHADOW_DAY}],

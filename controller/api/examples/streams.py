@@ -74,6 +74,7 @@ EXAMPLES: dict[str, Example] = {
     },
     "StreamStatus": {
         **JOB,
+        "summary": "widening to 10 min is under way: the job takes it when it next starts",
         "mode": "OnRestart",
         "registered_us": STARTED_US,
         "slo": SPECS["SloAnswer"],
@@ -91,6 +92,7 @@ EXAMPLES: dict[str, Example] = {
         "in_use_bound_ms": 300_000,
         "effective_bound_ms": 300_000,
         "pin": None,
+        "frozen_until_us": None,
         "live": None,
         "append_delay": {
             "rows": 1_200,

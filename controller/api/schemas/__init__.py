@@ -63,7 +63,7 @@ from tidemark.controller.api.schemas.joins import (
 )
 from tidemark.controller.api.schemas.late import LateStatus
 from tidemark.controller.api.schemas.live import AppendDelaySeen, Live
-from tidemark.controller.api.schemas.lost import LossTotals, LostAnswer, LostValue
+from tidemark.controller.api.schemas.lost import LossCounted, LossTotals, LostAnswer, LostValue
 from tidemark.controller.api.schemas.partitions import Partition, PartitionPage
 from tidemark.controller.api.schemas.pins import PinAnswer, PinInForce, PinnedStream, PinPage, PinSummary
 from tidemark.controller.api.schemas.predictions import (
@@ -156,6 +156,7 @@ __all__ = [
     "JoinStateAnswer",
     "LateStatus",
     "Live",
+    "LossCounted",
     "LossTotals",
     "LostAnswer",
     "LostValue",

@@ -13,8 +13,10 @@ class Published(Answer):
     """The bound in milliseconds; null: the job keeps its own."""
     generation: int
     """Grows with each change of mode, bound, envelope or pin; 0 before the first."""
+    published_us: int | None
+    """When it was published, in microseconds since the epoch; null before the first generation."""
     reason: str
-    """Why, in one sentence."""
+    """Why it was published then, in one sentence; what holds now is the status's ``summary``."""
     envelope: Envelope | None
     """In Live: what the job's fast policy has to do; null in every other mode."""
     pin: Pin | None
@@ -26,8 +28,6 @@ class PublishedBound(Published):
 
     mode: Mode
     """The stream's mode then."""
-    published_us: int
-    """When it was published, in microseconds since the epoch."""
 
 
 class BoundPage(Answer):

@@ -178,8 +178,9 @@ class Heatmap(Answer):
     """Starts of the slots, in microseconds since the epoch."""
     share_ppm: int
     """The share of pairs that the needs admit, in parts per million: the SLO's target, or 99 % without an SLO."""
-    bound_ms: int | None
-    """The bound in use, in milliseconds; in Live how far the watermark trails; null when it is not known."""
+    effective_bound_ms: int | None
+    """How far the watermark really trails the maximum event time, in milliseconds: what admits needs; null when
+    unknown."""
     total: int
     """How many partitions may have rows in the span."""
     partitions: list[HeatmapPartition]

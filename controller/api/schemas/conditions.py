@@ -26,6 +26,7 @@ ConditionType = Literal[
     "TargetMissed",
     "RolledBack",
     "Paused",
+    "NarrowingFrozen",
     "Pinned",
     "LiveWithoutCeiling",
     "SkewBeyondCeiling",

@@ -44,7 +44,9 @@ class Operating(Answer):
     """The stream's operating point."""
 
     bound_ms: int | None
-    """The bound in use, in milliseconds; in Live the one published; null when it is not known."""
+    """The bound that a change starts from, in milliseconds; null when it is not known."""
+    is_published: bool
+    """Whether that is the published bound, as in Live, where the plan has the ceiling; else it is the one in use."""
     effective_bound_ms: int | None
     """How far the watermark really trails the maximum event time, in milliseconds; null when it is not known."""
 

@@ -46,6 +46,17 @@ class LostValue(LossTotals):
     """Whether it loses rows more than twice as often as all other rows, with a confidence of 99 % for all values."""
 
 
+class LossCounted(Answer):
+    """How far the rows of the newest query are counted by dimension."""
+
+    last_batch: int | None
+    """The last batch of it that is counted; null while none is."""
+    newest_batch: int
+    """The newest batch of it that was reported, up to which the budget counts."""
+    text: str
+    """The same in words."""
+
+
 class LostAnswer(Answer):
     """The rows of a stream and those that are lost, by the values of a dimension."""
 
@@ -61,6 +72,8 @@ class LostAnswer(Answer):
     """Start of the first hour that counts, in microseconds since the epoch; null when nothing is counted."""
     to_us: int | None
     """End of the last one."""
+    counted: LossCounted | None
+    """How far they are counted; null when nothing is counted, and without reports."""
     total: LossTotals
     """The counts of all rows."""
     values: list[LostValue]

@@ -28,14 +28,14 @@ class PinnedStream(Answer):
     """Name of the stream."""
     bound_ms: int | None
     """The bound that the pin puts in force, in milliseconds; null when it is not known or the pin changes nothing."""
-    in_use_bound_ms: int | None
-    """The bound in use, in milliseconds; in Live how far the watermark trails; null without reports."""
+    from_bound_ms: int | None
+    """The bound that it replaces, in milliseconds: the one in use, in Live the effective one; null without reports."""
     completeness_ppm: int | None
     """Share that would be admitted under the pin's bound, in parts per million; null when it is not known."""
     latency_wall_ms: int | None
     """Mean wall latency of windows under it, in milliseconds; null when it is not known."""
     text: str
-    """What it costs against the bound in use, in words."""
+    """What it costs against the bound that it replaces, in words."""
 
 
 class PinSummary(Answer):

@@ -30,5 +30,9 @@ class RecommendationAnswer(Answer):
     """When it was made, in microseconds since the epoch."""
     current: bool
     """Whether it rests on the newest report, SLO and policy; if not, the next tick decides again."""
+    because: str
+    """What the rows need and what decides the bound, as one sentence."""
+    decided_by: StepKind
+    """The step that does: the last one that made the bound another."""
     steps: list[StepAnswer]
     """The chain of reasons, first step to last."""

@@ -59,6 +59,8 @@ class ShadowAnswer(ShadowSlo):
     """Why it was set."""
     decided_us: int | None
     """When its bound was last decided, in microseconds since the epoch; null before the first time."""
+    because: str | None
+    """What decided it, as one sentence; null before the first time."""
     steps: list[StepAnswer]
     """How that decision came about, first step to last."""
     in_use: ShadowOutcome

@@ -25,6 +25,8 @@ class StreamStatus(Answer):
     """Name of the job."""
     stream: str
     """Name of the stream."""
+    summary: str
+    """What holds now and what it waits for, in one sentence, made anew for each answer."""
     mode: Mode
     """Its mode."""
     registered_us: int | None
@@ -45,6 +47,9 @@ class StreamStatus(Answer):
     """How far the watermark really trails the maximum event time, in milliseconds; null when unknown."""
     pin: PinInForce | None
     """The kill switch that holds the stream; null for none."""
+    frozen_until_us: int | None
+    """When the freeze window of the policy ends that holds now, in microseconds since the epoch: until then nothing is
+    narrowed; null when none holds, and in mode Off."""
     live: Live | None
     """What the fast policy did; null unless the newest batch ran in Live."""
     append_delay: AppendDelaySeen | None

@@ -258,7 +258,7 @@ export class CurvePlots {
         const { operating, recommended_bound_ms: recommended } = this.#curve;
         return [
             { name: "without it", ms: this.#partition?.withoutMs ?? null, colour: "series-need", dash: [2, 3] },
-            { name: "in use", ms: operating.bound_ms, colour: "ink", dash: [] },
+            { name: operating.is_published ? "published" : "in use", ms: operating.bound_ms, colour: "ink", dash: [] },
             { name: "recommended", ms: recommended, colour: "accent", dash: [6, 3] },
             { name: "effective", ms: operating.effective_bound_ms, colour: "series-effective", dash: [2, 3] },
         ].flatMap(({ ms, ...mark }) => (ms !== null && ms >= 0 && ms <= this.#scale.maxMs ? [{ ...mark, ms }] : []));

@@ -228,7 +228,7 @@ export function day(at) {
  * @param {number} places
  */
 export function digits(number, places) {
-    return String(Number(number.toPrecision(places)));
+    return plain(Number(number.toPrecision(places)));
 }
 
 /**
@@ -237,7 +237,15 @@ export function digits(number, places) {
  * @param {number} places
  */
 export function trimmed(number, places) {
-    return String(Number(number.toFixed(places)));
+    return plain(Number(number.toFixed(places)));
+}
+
+/**
+ * A number with all its digits: `String` writes the smallest and the greatest in scientific notation.
+ * @param {number} number
+ */
+function plain(number) {
+    return number.toLocaleString("en", { maximumFractionDigits: 20, useGrouping: false });
 }
 
 /** @param {number} number */

@@ -17,7 +17,7 @@ const ROW_HEIGHT = 19;
 const CELL_HEIGHT = 17;
 const FEW_ROWS = 16;
 const MAX_SKEWS = 3;
-/** Upper edges of the colours as multiples of the bound in use: the first five are within it, the others beyond. */
+/** Upper edges of the colours as multiples of the effective bound: the first five are within it, the others beyond. */
 const EDGES = [0.125, 0.25, 0.5, 0.75, 1, 1.5, 3, Infinity];
 const AT_BOUND = EDGES.indexOf(1);
 /** @type {Record<string, [number, number]>} Columns and rows to move by. */
@@ -178,7 +178,7 @@ export class Heatmap {
         context.fillStyle = hatch(context);
         for (const y of rows.keys()) fill(0, slots.length, y);
         const needs = rows.flatMap((row) => row.cells.map((cell) => cell?.need_ms ?? 0));
-        const scale = this.#map?.bound_ms || Math.max(1, ...needs);
+        const scale = Math.max(this.#map?.effective_bound_ms ?? 0, 0) || Math.max(1, ...needs);
         const colours = EDGES.map((_, n) => colour(`heat-${n + 1}`));
         rows.forEach((row, y) => {
             row.cells.forEach((cell, x) => {
@@ -307,11 +307,11 @@ export class Heatmap {
 }
 
 /** @param {HeatmapAnswer} map */
-function legendOf({ bound_ms: bound, share_ppm: share, total, partitions }) {
+function legendOf({ effective_bound_ms: bound, share_ppm: share, total, partitions }) {
     const unseen = total - partitions.length;
     return [
         el("span", { class: "readout-entry", text: `need of ${target(share)} of a slot's rows:` }),
-        bound
+        bound !== null && bound > 0
             ? el(
                   "span",
                   { class: "heat-scale" },
@@ -326,7 +326,7 @@ function legendOf({ bound_ms: bound, share_ppm: share, total, partitions }) {
               )
             : el("span", {
                   class: "readout-entry dim",
-                  text: `darker is more; ${bound === 0 ? "the bound in use is 0" : "the bound in use is not known"}`,
+                  text: `darker is more; the effective bound is ${bound === null ? "not known" : duration(bound)}`,
               }),
         el("span", { class: "readout-entry" }, el("span", { class: "swatch swatch-gap" }), "nothing seen"),
         unseen > 0 &&
@@ -341,7 +341,7 @@ function legendOf({ bound_ms: bound, share_ppm: share, total, partitions }) {
  */
 function edgeText(n, bound) {
     const text = duration(EDGES[n] * bound);
-    if (n === AT_BOUND) return el("strong", { text: `${text} (bound in use)` });
+    if (n === AT_BOUND) return el("strong", { text: `${text} (effective bound)` });
     if (n === EDGES.length - 1) return `> ${duration(EDGES[n - 1] * bound)}`;
     return n % 2 ? text : null;
 }

@@ -3,6 +3,7 @@
 import { Card } from "./card.js";
 import { badge, el, figures, put } from "./dom.js";
 import { count, duration, share } from "./format.js";
+import { sentence } from "./words.js";
 
 /** @import { LostAnswer, LostValue } from "api" */
 
@@ -33,13 +34,14 @@ export class LostPanel {
 }
 
 /** @param {LostAnswer} answer */
-function partsOf({ dimension, total, values, more_values: more }) {
+function partsOf({ dimension, total, values, more_values: more, counted }) {
     const reasons = REASONS.filter(([name]) => total[name] > 0);
     const why = reasons.map(([name, text]) => `${count(total[name])} ${text}`).join(", ");
     const columns = ["Rows", "Lost", ...reasons.map(([, text]) => text), ...SHARES];
     const lost = `${count(total.lost)} of ${count(total.rows)} rows over the SLO's window (${share(total.lost_ppm)})`;
     return [
         el("p", { class: "hint", text: why ? `${lost}: ${why}` : lost }),
+        counted && el("p", { class: "hint", text: sentence(counted.text) }),
         el(
             "div",
             { class: "table-scroll", tabindex: "0", role: "region", "aria-label": `Who is lost by ${dimension}` },

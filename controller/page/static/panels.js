@@ -4,6 +4,7 @@ import { nowUs } from "./api.js";
 import { Card } from "./card.js";
 import { el, figures, icon, pairs, put } from "./dom.js";
 import { about, ago, count, duration, fullMoment, moment, share, shares, trimmed } from "./format.js";
+import { sentence } from "./words.js";
 
 /** @import { Prediction, PredictionPage, StepAnswer, StreamStatus } from "api" */
 
@@ -26,13 +27,15 @@ export class ReasonsPanel {
             );
             return;
         }
-        const { steps, bound_ms: boundMs, decided_us: decidedUs, current } = recommended;
+        const { steps, bound_ms: boundMs, decided_us: decidedUs, current, decided_by: decidedBy } = recommended;
         put(
             this.#card.body,
             el(
                 "ol",
                 { class: "chain" },
-                steps.map((step, n) => stepItem(step, step.bound_ms !== (steps[n - 1]?.bound_ms ?? null))),
+                steps.map((step, n) =>
+                    stepItem(step, step.bound_ms !== (steps[n - 1]?.bound_ms ?? null), step.kind === decidedBy),
+                ),
             ),
             el(
                 "p",
@@ -51,12 +54,13 @@ export class ReasonsPanel {
 /**
  * @param {StepAnswer} step
  * @param {boolean} changed Whether it changed the bound.
+ * @param {boolean} decides Whether no later step changed it but by rounding.
  */
-function stepItem(step, changed) {
+function stepItem(step, changed, decides) {
     return el(
         "li",
         { class: changed ? "changed" : null },
-        el("span", { class: "chain-name", text: step.name }),
+        el("span", { class: "chain-name", text: decides ? `${step.name} (decides)` : step.name }),
         el("span", { class: "chain-bound", text: changed ? duration(step.bound_ms) : "" }),
         el("span", { class: "chain-reason", text: step.reason }),
     );
@@ -129,14 +133,15 @@ export class LivePanel {
     node = this.#card.node;
 
     /** @param {StreamStatus} status */
-    show({ live }) {
+    show({ live, evidence }) {
         this.#card.loaded();
         this.node.hidden = live === null;
         if (live === null) return;
         put(
             this.#card.body,
-            el("p", { text: live.reason }),
+            el("p", { text: sentence(live.reason) }),
             pairs(
+                ["As of the newest batch", ago(evidence.to_us, nowUs())],
                 ["Watermark offered", live.control_ms === null ? "none yet" : moment(live.control_ms * 1_000)],
                 ["Ceiling", `${duration(live.ceiling_ms)}, ${Math.round(live.ceiling_used_ppm / 10_000)} % of it used`],
                 ["Behind", named(live.behind, live.behind_partitions)],
@@ -187,7 +192,9 @@ export class EvidencePanel {
                 ["Rows with an unknown need", count(evidence.unknown_rows)],
                 [
                     "Batches",
-                    `${count(evidence.batches)}${missing ? `, ${count(missing)} never reported` : ", none missing"}`,
+                    evidence.batches === 0
+                        ? "no report yet"
+                        : `${count(evidence.batches)}${missing ? `, ${count(missing)} never reported` : ", none missing"}`,
                 ],
                 ["Partitions", count(evidence.partitions)],
                 [

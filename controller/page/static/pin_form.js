@@ -65,7 +65,7 @@ export async function openPinForm(path, status, shell) {
         put(
             effect,
             el("p", { text: sentence(found.text.replace(/^[^:]*: /, "")) }),
-            await beforeAfter(path, found.in_use_bound_ms, found.bound_ms),
+            await beforeAfter(path, found.from_bound_ms, found.bound_ms),
         );
     };
     put(

@@ -3,7 +3,7 @@
 import { pauseButton } from "./actions.js";
 import { Card } from "./card.js";
 import { el, put } from "./dom.js";
-import { duration, target } from "./format.js";
+import { duration, moment, target } from "./format.js";
 import { pinButton } from "./pin_form.js";
 import { openPolicyForm } from "./policy_form.js";
 import { MODES, policyWord } from "./policy_fields.js";
@@ -47,6 +47,7 @@ export class SteeringPanel {
             status.shadow_since_us,
             status.pin,
             paused,
+            status.frozen_until_us,
             this.#shell.caller.whyNot,
         ]);
         if (drawn === this.#drawn) return;
@@ -71,7 +72,7 @@ export class SteeringPanel {
                     "",
                     this.#change("gates", "Change the outside gates …"),
                 ),
-                this.#row("Rollouts", paused ? "paused" : "on", "", pauseButton(this.#path, paused, this.#shell)),
+                this.#row("Rollouts", rolloutsText(paused, status), "", pauseButton(this.#path, paused, this.#shell)),
                 this.#row(
                     "Pin",
                     status.pin ? `to ${status.pin.to === "Off" ? "its own bound" : "its ceiling"}` : "none",
@@ -125,6 +126,15 @@ export class SteeringPanel {
 /** @param {StreamStatus} status */
 function sloText({ slo }) {
     return slo === null ? "none" : `${target(slo.target_ppm)} over ${duration(slo.window_ms)}`;
+}
+
+/**
+ * @param {boolean} paused
+ * @param {StreamStatus} status
+ */
+function rolloutsText(paused, { frozen_until_us: frozenUs }) {
+    if (paused) return "paused";
+    return frozenUs === null ? "on" : `no narrowing until ${moment(frozenUs)}`;
 }
 
 /** @param {PolicyAnswer} policy */

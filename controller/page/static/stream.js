@@ -19,7 +19,7 @@ import { SteeringPanel } from "./steering.js";
 import { conditionList, streamName } from "./stream_head.js";
 import { Tabs } from "./tabs.js";
 import { TimeRange } from "./time_range.js";
-import { nextBoundOf } from "./verdict.js";
+import { boundNowOf, nextBoundOf } from "./verdict.js";
 import { VerdictPanel } from "./verdict_panel.js";
 
 /** @import { History, LostAnswer, PolicyAnswer, Preview, RolloutPage, StreamStatus } from "api" */
@@ -173,7 +173,7 @@ export class Stream {
         const charted = answer("history", { ...span, points: POINTS });
         return [
             this.#part([], async () => {
-                const bounds = [status.in_use_bound_ms, nextBoundOf(status)];
+                const bounds = [boundNowOf(status), nextBoundOf(status)];
                 const [now, next] = await Promise.all(bounds.map(preview));
                 this.#verdict.showOutcomes({ now, next });
             }),

@@ -74,7 +74,7 @@ export function conditionList(conditions) {
 /**
  * Return the figures beside the verdict.
  * @param {StreamStatus} status
- * @param {Preview | null} now What the bound in use does; null before that is known.
+ * @param {Preview | null} now What the bound of now does; null before that is known.
  */
 export function keyFigures(status, now) {
     return [budgetFigure(status), ...(now === null ? unknownFigures() : figuresOf(status, now))];
@@ -100,10 +100,12 @@ function unknownFigures() {
  * @param {StreamStatus} status
  * @param {Preview} now
  */
-function figuresOf({ slo }, now) {
+function figuresOf({ slo, live }, now) {
     const { latency_unknown: unknown, state_rows: rows, state_bytes: size } = now;
     const [latencyCap, stateCap] = [slo?.latency_cap_ms, slo?.state_cap_rows];
-    const latencyMore = latencyCap ? `cap ${duration(latencyCap)}` : "at the bound in use";
+    const latencyMore = latencyCap
+        ? `cap ${duration(latencyCap)}`
+        : `at the ${live ? "effective bound" : "bound in use"}`;
     const stateMore = stateCap ? `cap ${about(stateCap)}` : size === null ? "not known" : bytes(size);
     return [
         figure("Mean latency", latency(now), unknown ? (latencyUnknown(unknown) ?? "not known") : latencyMore),

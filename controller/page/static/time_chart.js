@@ -173,7 +173,7 @@ export class TimeChart {
                         dash: one.dash,
                         fill: one.fill ? colour(one.fill) : undefined,
                         paths: one.path?.(uPlot),
-                        points: one.points ?? { show: false },
+                        points: one.points ?? alonePoints(one),
                         spanGaps: false,
                     })),
                 ],
@@ -285,4 +285,25 @@ export class TimeChart {
  */
 function legendEntry(sample, name, value) {
     return el("span", { class: "readout-entry" }, sample, el("span", { class: "readout-name", text: name }), value);
+}
+
+/**
+ * Return the points of a line: the values that stand alone.
+ * @param {{colour?: string, width?: number}} line Bars have no width, and show such a value by themselves.
+ * @returns {uPlot.Series.Points}
+ */
+function alonePoints({ colour: name, width }) {
+    if (!name || width === 0) return { show: false };
+    return { show: true, size: 6, fill: colour(name), filter: alone };
+}
+
+/**
+ * Return which values of a series stand alone: a line cannot show them, so that they are drawn as points.
+ * @param {uPlot} plot
+ * @param {number} series
+ */
+function alone(plot, series) {
+    const values = plot.data[series];
+    const known = (/** @type {number} */ n) => values[n] !== null && values[n] !== undefined;
+    return [...values.keys()].filter((n) => known(n) && !known(n - 1) && !known(n + 1));
 }

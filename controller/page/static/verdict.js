@@ -1,14 +1,14 @@
 // How a stream is, in one sentence, and the one thing to do about it: pure functions of its status.
 
 import { bound, duration, shares, target } from "./format.js";
-import { rolloutState, sentence } from "./words.js";
+import { sentence } from "./words.js";
 
 /** @import { Preview, RolloutAnswer, StreamStatus } from "api" */
 /** @import { Kind } from "./dom.js" */
 /** @typedef {"slo" | "review" | "unpin" | "resume" | "steer" | "try"} Action */
 /** @typedef {{kind: Kind, text: string, action: Action}} Verdict */
 /** @typedef {{text: string, action: Action, kind?: Kind}} Next What comes of it, and what to do */
-/** @typedef {{now: Preview | null, next: Preview | null}} Outcomes What the bound in use does, and the next one; null before that is known */
+/** @typedef {{now: Preview | null, next: Preview | null}} Outcomes What the bound of now does, and the next one; null before that is known */
 
 /**
  * Return the verdict on a stream.
@@ -27,6 +27,15 @@ export function verdictOf(status, outcomes) {
  */
 export function nextBoundOf({ rollout, recommended }) {
     return rollout?.may.includes("approve") ? rollout.to_bound_ms : (recommended?.bound_ms ?? null);
+}
+
+/**
+ * Return the bound whose figures hold now: the one in use, or in Live, where the plan has the ceiling, the effective one.
+ * @param {Pick<StreamStatus, "live" | "in_use_bound_ms" | "effective_bound_ms">} status
+ */
+export function boundNowOf({ live, in_use_bound_ms: inUseMs, effective_bound_ms: effectiveMs }) {
+    if (live === null || effectiveMs === null) return inUseMs;
+    return Math.max(effectiveMs, 0);
 }
 
 /**
@@ -68,101 +77,50 @@ function admits({ budget, slo, completeness, evidence }) {
  * @returns {Next}
  */
 function nextOf(status, outcomes) {
-    const { slo, evidence, pin, conditions, rollout } = status;
-    if (evidence.to_us === null) {
-        const text = "No report has come yet.";
-        return slo ? { text, action: "try", kind: "info" } : { text, action: "slo", kind: "info" };
-    }
-    if (slo === null) {
-        return { text: "No SLO is set, so nothing is recommended.", action: "slo", kind: "info" };
-    }
-    if (pin !== null) {
-        const held = `A pin holds it to ${pin.to === "Off" ? "its own bound" : "its ceiling"}: ${pin.reason}.`;
-        return { text: held, action: pin.scope === "stream" ? "unpin" : "try", kind: "pause" };
-    }
-    const conflict = conditions.find((one) => one.type === "ConstraintsConflict");
-    if (conflict) return { text: "No bound meets it within the caps.", action: "slo" };
-    if (rollout && rollout.may.includes("approve")) return candidate(status, rollout, outcomes);
-    const paused = conditions.find((one) => one.type === "Paused");
-    if (paused) return { text: `Paused: ${sentence(paused.detail)}`, action: "resume", kind: "pause" };
-    const worst = conditions[0];
-    if (worst?.severity === "critical" && worst.type !== "TargetMissed") {
-        return { text: `${worst.title}: ${sentence(worst.detail)}`, action: "try" };
-    }
-    return rollout && underWay(rollout) ? rolling(rollout) : steady(status, outcomes);
-}
-
-/** @param {RolloutAnswer} rollout */
-function underWay({ state }) {
-    return state === "Published" || state === "Acknowledged" || state === "Effective";
+    const { summary, mode, slo, evidence, pin, conditions, rollout, recommended, in_use_bound_ms: inUse } = status;
+    const text = sentence(summary);
+    if (slo === null) return { text, action: "slo", kind: "info" };
+    if (evidence.to_us === null) return { text, action: "try", kind: "info" };
+    if (pin !== null) return { text, action: pin.scope === "stream" ? "unpin" : "try", kind: "pause" };
+    const has = (/** @type {string} */ type) => conditions.some((one) => one.type === type);
+    if (has("ConstraintsConflict")) return { text, action: "slo" };
+    if (rollout && asksApproval(status)) return { text: candidate(status, rollout, outcomes), action: "review" };
+    if (has("Paused")) return { text, action: "resume", kind: "pause" };
+    const changes = recommended !== null && recommended.bound_ms !== null && recommended.bound_ms !== inUse;
+    return { text, action: mode === "Off" && changes ? "steer" : "try" };
 }
 
 /**
- * A rollout that a person may approve.
+ * Whether a person may approve a rollout now. In Live the driver decides each move: there only what waits for it asks.
+ * @param {StreamStatus} status
+ */
+function asksApproval({ mode, rollout }) {
+    if (!rollout?.may.includes("approve")) return false;
+    return mode !== "Live" || rollout.state === "AwaitingApproval";
+}
+
+/**
+ * Return what a rollout that a person may approve would do, and what it waits for.
  * @param {StreamStatus} status
  * @param {RolloutAnswer} rollout
  * @param {Outcomes} outcomes
- * @returns {Next}
  */
-function candidate(status, rollout, outcomes) {
+function candidate({ mode, summary }, rollout, outcomes) {
+    if (mode === "Live") return sentence(summary);
     const waits = rollout.state === "AwaitingApproval" || rollout.held_by === "Approval";
-    const change = changeText(status, rollout.to_bound_ms, outcomes);
-    return {
-        text: `${change}${waits ? " It waits for your approval." : ` ${sentence(rollout.reason)}`}`,
-        action: "review",
-    };
+    return `${changeText(rollout, outcomes)} ${waits ? "It waits for your approval." : sentence(rollout.reason)}`;
 }
 
 /**
  * What going to a bound costs or saves.
- * @param {StreamStatus} status
- * @param {number | null} toMs
+ * @param {RolloutAnswer} rollout
  * @param {Outcomes} outcomes
  */
-function changeText({ in_use_bound_ms: fromMs }, toMs, { now, next }) {
-    if (toMs === null || fromMs === null || toMs === fromMs) return `A change to ${bound(toMs)} is recommended.`;
-    const verb = toMs > fromMs ? "Widening" : "Narrowing";
+function changeText({ direction, to_bound_ms: toMs }, { now, next }) {
+    const change = `${direction === "Widen" ? "Widening" : "Narrowing"} to ${bound(toMs)}`;
     const beforeMs = now?.latency_wall_ms ?? null;
     const afterMs = next?.bound_ms === toMs ? next.latency_wall_ms : null;
-    if (beforeMs === null || afterMs === null) return `${verb} to ${duration(toMs)} is recommended.`;
-    const change = afterMs - beforeMs;
-    const cost = change > 0 ? `costs ${duration(change)}` : `saves ${duration(-change)}`;
-    return `${verb} to ${duration(toMs)} ${cost} of latency.`;
-}
-
-/**
- * @param {RolloutAnswer} rollout
- * @returns {Next}
- */
-function rolling(rollout) {
-    const to = bound(rollout.to_bound_ms);
-    if (rollout.state !== "Published") {
-        return {
-            text: `The job runs with ${to}; it is ${rolloutState(rollout.state).name} and is being verified.`,
-            action: "try",
-        };
-    }
-    const waits = rollout.mode === "OnRestart" ? "it waits for the next start of the job" : "the job is taking it";
-    return { text: `${to} is published; ${waits}.`, action: "try" };
-}
-
-/**
- * @param {StreamStatus} status
- * @param {Outcomes} outcomes
- * @returns {Next}
- */
-function steady(status, outcomes) {
-    const { recommended, in_use_bound_ms: inUse, mode } = status;
-    if (recommended === null) return { text: "Nothing is recommended yet.", action: "try" };
-    if (recommended.bound_ms === null) {
-        const why = recommended.steps.at(-1)?.reason;
-        return { text: `The bound in use stays${why ? `: ${sentence(why)}` : "."}`, action: "try" };
-    }
-    if (recommended.bound_ms === inUse) {
-        return { text: `The bound in use, ${duration(inUse)}, is the recommended one.`, action: "try" };
-    }
-    const change = changeText(status, recommended.bound_ms, outcomes);
-    return mode === "Off"
-        ? { text: `${change} In mode Off nothing is changed.`, action: "steer" }
-        : { text: change, action: "try" };
+    if (beforeMs === null || afterMs === null) return `${change} is recommended.`;
+    const more = afterMs - beforeMs;
+    return `${change} ${more > 0 ? `costs ${duration(more)}` : `saves ${duration(-more)}`} of latency.`;
 }

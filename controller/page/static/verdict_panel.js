@@ -6,7 +6,7 @@ import { openPinForm } from "./pin_form.js";
 import { openPolicyForm } from "./policy_form.js";
 import { openSloForm } from "./slo_form.js";
 import { keyFigures } from "./stream_head.js";
-import { verdictOf } from "./verdict.js";
+import { boundNowOf, verdictOf } from "./verdict.js";
 
 /** @import { StreamStatus } from "api" */
 /** @import { Shell } from "./stream.js" */
@@ -38,7 +38,7 @@ export class VerdictPanel {
     show(status) {
         this.#status = status;
         // What another bound did says nothing about this one.
-        if (this.#outcomes.now?.bound_ms !== status.in_use_bound_ms) this.#outcomes = { now: null, next: null };
+        if (this.#outcomes.now?.bound_ms !== boundNowOf(status)) this.#outcomes = { now: null, next: null };
         this.#fill();
     }
 

@@ -206,9 +206,9 @@ def test_only_as_many_partitions_as_are_asked_for_are_listed_and_how_many_there_
     assert heat["total"] == 4
 
 
-def test_the_bound_beside_the_cells_is_the_one_in_use(seen: Controller) -> None:
+def test_the_bound_beside_the_cells_is_the_effective_one_by_that_name(seen: Controller) -> None:
     """The rows need some 40 s, and the job runs with 20 s."""
-    assert answer(seen, "/heatmap")["bound_ms"] == answer(seen, "")["in_use_bound_ms"] == 20_000
+    assert answer(seen, "/heatmap")["effective_bound_ms"] == answer(seen, "")["effective_bound_ms"]
 
 
 @pytest.mark.slow
@@ -278,6 +278,7 @@ def test_the_curve_carries_what_a_chart_of_it_needs(seen: Controller) -> None:
     )
     assert curve["operating"] == {
         "bound_ms": status["in_use_bound_ms"],
+        "is_published": False,
         "effective_bound_ms": status["effective_bound_ms"],
     }
     assert curve["recommended_bound_ms"] == status["recommended"]["bound_ms"]
@@ -343,7 +344,7 @@ def test_a_stream_without_reports_has_slots_and_nothing_in_them(controller: Cont
     found = answer(controller, path)
     assert found["slots"]
     if path == "/heatmap":
-        assert (found["total"], found["partitions"], found["bound_ms"]) == (0, [], None)
+        assert (found["total"], found["partitions"], found["effective_bound_ms"]) == (0, [], None)
     else:
         assert {slot["rows"] for slot in found["slots"]} == {None}
 

@@ -244,3 +244,34 @@ def test_the_command_shows_who_is_lost(controller: Controller) -> None:
     assert [line.split()[0] for line in lines[3:]] == ["north", "south", "(null)", "(all"]
     assert "biased: at least" in lines[4]
     assert json.loads(as_json.output) == answer(controller, "shown")
+
+
+def test_what_the_job_has_not_counted_yet_is_said_because_the_budget_counts_it(
+    controller: Controller,
+) -> None:
+    """The job counts by a dimension some batches after it reported them."""
+    job = RolledJob(controller, job="lagging", stream="clicks")
+    job.at_us = controller.clock.now_us
+    job.run(6, 5.0, tick=False)
+    query = job.status()["coverage"][0]["query_id"]
+
+    def answer() -> Any:
+        return controller.http.get(f"{job.path}/lost").json()["counted"]
+
+    def send(first: int) -> None:
+        counts = replace(step(first, 0, north=(10, 1)), query_id=query)
+        assert controller.http.post(f"{job.path}/late-rows", json=counts.to_json_object()).status_code == 201
+
+    assert answer() is None, "nothing is counted by a dimension"
+    send(0)
+    assert answer() == {
+        "last_batch": 1,
+        "newest_batch": 5,
+        "text": "counted up to batch 1 of 5; what was lost since then is not in it",
+    }
+    with served(controller.app) as url:
+        result = CliRunner().invoke(app, ["lost", "lagging", "clicks"], env={"TIDEMARK_URL": url})
+        assert "counted up to batch 1 of 5; what was lost since then is not in it" in result.stdout
+    send(2)
+    send(4)
+    assert answer()["text"] == "counted up to batch 5, the newest one"

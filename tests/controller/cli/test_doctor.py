@@ -16,8 +16,10 @@ from tidemark.controller.api.schemas import ConditionType
 from tidemark.controller.cli import app
 from tidemark.controller.cli.checkup import STEPS, Place, checkup
 from tidemark.controller.cli.doctor import _reach
+from tidemark.controller.cli.show import moment
 from tidemark.controller.client import Client, UnreachableError
 from tidemark.models.granule_counts import GranuleCounts
+from tidemark.models.slo import Day
 from tidemark.models.wire import Acknowledgement, LiveState
 
 from support.controller_app import Controller
@@ -159,6 +161,33 @@ def test_programs_get_the_same_findings_as_people(controller: Controller, doctor
     assert [one["stream"] for one in found] == [None, *["stream"] * (len(found) - 1)]
 
 
+def test_nothing_is_called_ok_that_only_a_report_can_show(controller: Controller, doctor: Doctor) -> None:
+    """A stream that is expected: no batch was reported, so that not every batch was."""
+    controller.put("/slo", {"target_ppm": 990_000})
+    controller.put("/policy", at_once())
+    result = doctor()
+    assert "no report has come; the stream is expected" in missing(result)
+    about_reports = ("every batch was reported", "silent", "skewed", "future-dated", "reports come")
+    assert [line for line in fine(result) if any(word in line for word in about_reports)] == []
+
+
+def test_a_freeze_that_holds_is_said_with_its_end_and_asks_for_nothing(
+    controller: Controller, doctor: Doctor
+) -> None:
+    freeze = {"days": list(get_args(Day)), "from_minute": 0, "to_minute": 1_440}
+    controller.put("/slo", {"target_ppm": 990_000})
+    controller.put("/policy", at_once(freeze_windows=[freeze]))
+    controller.report_all(REPORTS)
+    controller.tick()
+    status = controller.status()
+    assert status["frozen_until_us"] > controller.clock.now_us
+    (said,) = [line for line in fine(doctor()) if "a freeze window of the policy holds" in line]
+    assert said.endswith(f": nothing is narrowed until {moment(status['frozen_until_us'])}")
+    with served(controller.app) as url:
+        shown = CliRunner().invoke(app, ["status", "job", "stream", "--url", url]).stdout
+    assert f"NarrowingFrozen: {said}" in shown
+
+
 def test_every_stream_of_a_job_is_checked(controller: Controller, doctor: Doctor) -> None:
     for job, stream in (("job", "b"), ("job", "a"), ("other", "c")):
         controller.http.put(f"/v1/jobs/{job}/streams/{stream}/slo", json={"target_ppm": 900_000})
@@ -274,9 +303,9 @@ def test_a_store_that_is_not_there_is_exit_code_2(
 
 def test_every_condition_has_a_next_step() -> None:
     modes = {f"BoundNotAcknowledged in {mode}" for mode in ("Restart", "Live")}
-    assert set(STEPS) == (set(get_args(ConditionType)) - {"BoundNotAcknowledged", "Rolling"}) | modes | {
-        "Off"
-    }
+    assert set(STEPS) == (
+        set(get_args(ConditionType)) - {"BoundNotAcknowledged", "Rolling", "NarrowingFrozen"}
+    ) | (modes | {"Off"})
 
 
 def test_a_condition_of_a_newer_controller_is_shown_too(controller: Controller) -> None:

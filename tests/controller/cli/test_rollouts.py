@@ -180,7 +180,9 @@ def test_a_stream_is_paused_and_resumed(tidemark: Tidemark) -> None:
 def test_the_reasons_of_one_recommendation_are_all_shown(controller: Controller, tidemark: Tidemark) -> None:
     lines = said(tidemark("recommendations", "shop", "clicks"))
     assert lines[0] == "shop/clicks: 60 s in use"
-    assert lines[1].startswith("  quantile: ")
+    assert lines[1].endswith(" is held: a person has to approve it; tidemark approve 1 --reason ...")
+    assert lines[2].startswith("  decided at ")
+    assert lines[3].startswith("  quantile: ")
     assert lines[-1].startswith("  rollout ")
     (found,) = document(tidemark("recommendations", "shop", "--json"))["streams"]
     assert found == controller.http.get("/v1/jobs/shop/streams/clicks").json()

@@ -120,3 +120,20 @@ test("a moment has its day only when that is not today", () => {
     assert.equal(ago(NOON_US, NOON_US + 1_000_000), "just now");
     assert.equal(ago(NOON_US, NOON_US + 61_000_000), "1 min ago");
 });
+
+test("no number is written in scientific notation", () => {
+    for (const size of [-24, -7, -3, 0, 3, 9, 21, 24]) {
+        for (const number of [1.234 * 10 ** size, -(10 ** size)]) {
+            for (const text of [
+                format.digits(number, 3),
+                format.trimmed(number, 3),
+                about(number),
+                duration(number),
+                bytes(number),
+            ]) {
+                assert.doesNotMatch(text, /\de/i, `${number}`);
+            }
+        }
+    }
+    assert.equal(format.digits(0.000000123, 2), "0.00000012");
+});

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
+
+from tidemark.models.slo import Day
 
 from support.browser import NARROW, Watched, watched_page
 from support.controller_app import Controller
@@ -175,7 +178,9 @@ def test_a_rollout_is_reviewed_with_the_figures_before_and_after_it(watched: Wat
     expect(dialog).to_have_count(0)
     job.controller.tick()
     page.keyboard.press("r")
-    expect(page.locator(".verdict-sentence")).to_contain_text("waits for the next start of the job")
+    expect(page.locator(".verdict-sentence")).to_contain_text(
+        "is under way: the job takes it when it next starts."
+    )
     expect(page.locator(".rollout .badge-info")).to_have_text("waits for the next start of the job")
     expect(page.locator(".condition-warning")).to_have_count(0)
     watched.assert_no_errors()
@@ -191,7 +196,9 @@ def test_a_stream_is_pinned_and_the_pin_is_taken_away(watched: Watched, job: Rol
     assert watched.faults_in_both_themes() == []
     dialog.get_by_label("Why").fill("INC-7")
     dialog.get_by_role("button", name="Pin it").click()
-    expect(page.locator(".verdict-sentence")).to_contain_text("A pin holds it to its own bound: INC-7")
+    expect(page.locator(".verdict-sentence")).to_contain_text(
+        "The job is held to its own bound by the pin on stream 'stream' of job 'job': INC-7."
+    )
     assert job.controller.http.get(job.pin_url).json()["reason"] == "INC-7"
     dialog = opened(page, "Take the pin away …")
     dialog.get_by_label("Why").fill("INC-7 is over")
@@ -222,3 +229,59 @@ def test_a_viewer_finds_every_change_switched_off_with_the_role_that_it_takes(
         page.get_by_role("button", name="Review …").click(force=True)
         expect(page.get_by_role("dialog")).to_have_count(0)
         assert not [one for one in watched.failed if ": 403" in one]
+
+
+def test_a_freeze_of_the_policy_is_seen_with_its_end(watched: Watched, job: RolledJob) -> None:
+    freeze = {"days": list(get_args(Day)), "from_minute": 0, "to_minute": 1_440}
+    job.put("policy", at_once(freeze_windows=[freeze]))
+    page = watched.page
+    page.reload()
+    steering = page.get_by_role("region", name="Steering", exact=True).first
+    expect(steering).to_contain_text("no narrowing until ")
+    expect(page.get_by_role("list", name="Conditions")).to_contain_text("Narrowing frozen: a freeze window")
+
+
+def test_in_live_the_headline_is_what_the_driver_waits_for(watched: Watched, job: RolledJob) -> None:
+    """The plan has the ceiling, so that every recommended bound would look like a narrowing."""
+    job.live, job.live_reason = True, "it waits for rows that come within 8 s of a window's end"
+    job.restart(mode="Live")
+    job.put("policy", at_once("Live"))
+    job.run(4, 5.0)
+    page = watched.page
+    page.reload()
+    verdict = page.get_by_role("region", name="Verdict", exact=True)
+    expect(verdict).to_contain_text("It waits for rows that come within 8 s of a window's end.")
+    expect(verdict).not_to_contain_text("arrowing")
+    expect(page.get_by_role("region", name="Live", exact=True)).to_contain_text("As of the newest batch")
+
+
+def test_one_point_of_the_budget_is_drawn(browser: Browser, controller: Controller) -> None:
+    """A line has no length between one point and itself."""
+    job = RolledJob(controller)
+    job.put("slo", {"target_ppm": 990_000})
+    job.run(1, 1.0, rows=2_000)
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        watched.open(STREAM)
+        card = watched.page.get_by_role("region", name="Budget over the SLO's window", exact=True).first
+        expect(card.locator("canvas")).to_be_visible()
+        card.get_by_role("button", name="As a table").click()
+        expect(card.locator("tbody tr")).to_have_count(1)
+        card.get_by_role("button", name="As a table").click()
+        drawn = card.locator("canvas").evaluate(
+            """canvas => {
+                // Above the line at 0, and away from the axes: all of the budget is left.
+                const [width, height] = [canvas.width, Math.round(canvas.height / 2)];
+                const from = Math.round(width / 4);
+                const pixels = canvas.getContext("2d").getImageData(from, 0, width - from, height).data;
+                const probe = document.createElement("span");
+                probe.style.color = "var(--series-curve)";
+                document.body.append(probe);
+                const [red, green, blue] = getComputedStyle(probe).color.match(/\\d+/g).map(Number);
+                let found = 0;
+                for (let n = 0; n < pixels.length; n += 4) {
+                    if (pixels[n] === red && pixels[n + 1] === green && pixels[n + 2] === blue) found += 1;
+                }
+                return found;
+            }"""
+        )
+        assert drawn > 10, "the point has the colour of the series"

@@ -63,6 +63,7 @@ def test_settings_and_people_are_no_problem_and_a_rollout_under_way_is_fine() ->
         "WaitsForStart",
         "RolloutHeld",
         "Paused",
+        "NarrowingFrozen",
         "Pinned",
         "NotEnoughEvidence",
         "NoReportYet",

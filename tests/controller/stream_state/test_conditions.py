@@ -12,6 +12,7 @@ from tidemark.controller.pins.store import PinScope, StoredPin
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.live import KeptLive, NewestState
 from tidemark.models.rollout.states import State
+from tidemark.models.slo import FreezeWindow
 
 from support.stream_states import NOW_US, stream_state
 
@@ -31,11 +32,11 @@ LIVE = KeptLive(
 
 
 def types(**changes: Any) -> list[str]:
-    return [found.type for found in conditions_of(stream_state(**changes), None)]
+    return [found.type for found in conditions_of(stream_state(**changes), None, NOW_US)]
 
 
 def rollout(state: State) -> RolloutRow:
-    return RolloutRow(id=7, state=state, reason="why", missed_us=None)
+    return RolloutRow(id=7, state=state, reason="why", missed_us=None, changed_us=NOW_US)
 
 
 @pytest.mark.parametrize(
@@ -74,3 +75,14 @@ def test_each_condition_follows_from_the_state(changes: dict[str, Any], expected
 def test_the_worst_condition_comes_first() -> None:
     many = {"target_ppm": None, "pin": PIN, "missed": rollout("Verified"), "rollout": rollout("RolledBack")}
     assert types(**many) == ["TargetMissed", "RolledBack", "Pinned", "NoSlo"]
+
+
+def test_a_freeze_that_holds_is_said_with_its_end_and_not_in_mode_off() -> None:
+    """2026-01-01 was a Thursday, and NOW_US is its first microsecond."""
+    freeze = (FreezeWindow(days=("Thu",), from_minute=0, to_minute=90),)
+    (found,) = conditions_of(stream_state(freeze_windows=freeze), None, NOW_US)
+    assert found.type == "NarrowingFrozen"
+    assert found.detail.endswith("nothing is narrowed until 2026-01-01 01:30:00 UTC")
+    over_us = NOW_US + 90 * 60_000_000
+    assert conditions_of(stream_state(freeze_windows=freeze), None, over_us) == []
+    assert types(freeze_windows=freeze, mode="Off") == []

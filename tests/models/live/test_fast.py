@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -286,10 +287,13 @@ def test_a_job_out_of_live_follows_the_maximum_event_time_as_without_tidemark() 
             Order(bound_us=90 * SECOND, max_bound_us=20 * SECOND),
             ["at most 20 s behind, the maximum bound allowed", "90 s behind partition slow"],
         ),
-        (Order(bound_us=0, target_ppm=990_000), ["target 0.99", "budget:", "rule:", "age:", "hold:"]),
+        (
+            Order(bound_us=0, target_ppm=990_000),
+            ["it waits for ", "window's end", " later still"],
+        ),
         (
             Order(bound_us=0, target_ppm=990_000, latency_cap_us=SECOND, min_bound_us=100 * SECOND),
-            ["at least 1", "target 0.99", "latency cap:"],
+            ["at least 1", "it waits for ", " later still"],
         ),
     ],
 )
@@ -300,6 +304,23 @@ def test_it_says_why_and_which_limit_was_met(order: Order, body: list[str]) -> N
     reason = stream.decide(order).reason
 
     assert [part for part in body if part not in reason] == []
+
+
+def test_a_person_is_told_in_one_sentence_what_it_waits_for_what_that_costs_and_what_it_loses() -> None:
+    """The figures that lead to it are for the log."""
+    stream, order = FastStream(TEN_SECONDS), Order(bound_us=0, target_ppm=990_000)
+    for _ in range(60):
+        stream.batch([("fast", stream.now_us), ("slow", stream.now_us - 20 * SECOND)], order)
+    wanted = stream.decide(order)
+    assert [word for word in ("price", "pairs", "half-life", "rule", "e+") if word in wanted.reason] == []
+    assert len(wanted.reason) < 250
+    assert re.fullmatch(
+        r"it waits for (no row after a window's end|rows that come within .+ of a window's end, so that results come "
+        r".+ later)(, and longer for rows that are missing)?; "
+        r"(no row has come later still|about [\d.,]+ rows of a window come later still and are lost)",
+        wanted.reason,
+    )
+    assert [name for name in ("budget: ", "rule: ", "age: ", "hold: ") if name not in wanted.details] == []
 
 
 def test_a_stream_that_is_idle_is_said_to_go_on_with_the_clock() -> None:

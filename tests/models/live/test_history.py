@@ -122,7 +122,7 @@ def test_a_policy_that_has_begun_anew_goes_on_with_what_the_reports_show_in_plac
     assert watermark_us is not None
     assert watermark_us > stream.now_us - 10 * SECOND, "it closes at once what the reports allow"
     pairs = int(learned.arrays["rules.pairs"])
-    reason = stream.decide(ORDER).reason
+    reason = stream.decide(ORDER).details
     assert re.search(
         rf" pairs were late since it began with {pairs:,} earlier ones and an even account", reason
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidemark.models.progress import UNKNOWN_PROGRESS
 from tidemark.models.recommend.chain import recommend
-from tidemark.models.recommend.steps import StepKind
+from tidemark.models.recommend.steps import StepKind, deciding_step
 from tidemark.models.slo import Policy, Slo
 
 from support.examples import examples
@@ -117,7 +117,11 @@ def test_unknown_rows_do_not_keep_a_bound_from_being_widened(in_use_bound_ms: in
 @pytest.mark.parametrize(
     ("name", "changes", "body"),
     [
-        ("no data", {"silent_us": 10_001 * MS}, "no report for 10 s, where 1 s between batches is typical"),
+        (
+            "no data",
+            {"silent_us": 10_001 * MS},
+            "no report for 10 s when this was decided, where 1 s between batches is typical",
+        ),
         ("catching up", {"recent_pace_ppm": 1_510_000}, "event time moves at 1.51 times the clock"),
         ("catching up", {"lag_us": 10_501 * MS}, "event time is 10 s further behind the clock than usual"),
         ("catching up", {"recent_pace_ppm": None}, "too few batches to tell whether the stream keeps up"),
@@ -322,3 +326,33 @@ def test_labels_are_plain_lower_case_words() -> None:
     """They are what people read."""
     assert StepKind.ROUND_UP.label == "round up"
     assert all(kind.label == kind.label.lower().strip() for kind in StepKind)
+
+
+@pytest.mark.parametrize(
+    ("given", "decider"),
+    [
+        ({"in_use_bound_ms": 996}, "quantile"),
+        ({"in_use_bound_ms": 5_000}, "quantile"),
+        ({"in_use_bound_ms": 5_000, "missing_batches": 1}, "unknown rows"),
+        ({"in_use_bound_ms": 5_000, "progress": replace(STEADY, silent_partitions=2)}, "silent partitions"),
+        ({"in_use_bound_ms": 5_000, "recent_bounds_ms": (1_200,)}, "narrow late"),
+        ({"in_use_bound_ms": 1_050}, "dead band"),
+        ({"in_use_bound_ms": 5_000, "missing_batches": 1, "policy": Policy(max_bound_ms=990)}, "limits"),
+    ],
+)
+def test_the_step_that_decides_is_named_and_a_bound_that_is_held_is_not_called_right(
+    given: dict[str, Any], decider: str
+) -> None:
+    found = recommend(inputs(THOUSAND, **given))
+    assert deciding_step(found.steps).kind.label == decider
+    needs = found.steps[0].reason
+    why = step(found, decider).reason
+    assert found.because == (needs if why == needs else f"{needs}; {why}")
+    assert "is right" not in found.reason
+
+
+def test_in_live_the_bound_that_is_held_is_called_the_published_one() -> None:
+    """The plan of a job in Live has the ceiling, so that the bound in use is another."""
+    held = replace(inputs(THOUSAND, in_use_bound_ms=5_000, missing_batches=1), bound_is_published=True)
+    assert recommend(held).because.endswith("the published bound, 5 s, is not narrowed")
+    assert "the bound in use" not in recommend(held).reason
