@@ -122,6 +122,7 @@ class _Checkup:
         yield from self._fine_unless(missing, "PartitionsSilent", "no partition has fallen silent")
         yield from self._fine_unless(missing, "PartitionSkewed", "no partition is skewed")
         yield from self._fine_unless(missing, "FutureRows", "no rows were future-dated")
+        yield from self._fine_unless(missing, "MisdatedRows", "no rows were misdated")
         yield from self._notified()
         # What is left: rarer conditions, and those of a newer controller.
         for kind, detail in missing.items():

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.bounds.chains import chain_of
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.tables import (
+    BY_BOUND,
     AcknowledgementRow,
     LedgerKeyRow,
     PredictionRow,
@@ -160,9 +161,7 @@ _NEW = (
         ReportRow.generation,
         ReportRow.watermark_ms,
         ReportRow.late_watermark_ms,
-        ReportRow.pairs,
-        ReportRow.late_min,
-        ReportRow.late_max,
+        *BY_BOUND,
     )
     .where(ReportRow.stream_id == bindparam("stream"), ReportRow.id > bindparam("after"))
     .order_by(ReportRow.id)
@@ -307,9 +306,7 @@ def _since(
     first_us, pairs, late_min, late_max = session.execute(
         select(
             func.min(ReportRow.seen_us),
-            func.sum(ReportRow.pairs),
-            func.sum(ReportRow.late_min),
-            func.sum(ReportRow.late_max),
+            *map(func.sum, BY_BOUND),
         ).where(*under)
     ).one()
     # PostgreSQL sums to an exact decimal, and nothing to null.

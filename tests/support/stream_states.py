@@ -116,6 +116,7 @@ def stream_state(**changes: Any) -> StreamState:
         policy=Spec(Policy(mode=facts["mode"], paused=facts["paused"]), 1, NOW_US),
         paused_why=None,
         future_rows=0,
+        misdated_rows=0,
         missing_batches=0,
         previous_bound_ms=None,
         unpinned=parts["published"],

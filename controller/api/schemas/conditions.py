@@ -30,6 +30,7 @@ ConditionType = Literal[
     "SkewBeyondCeiling",
     "CeilingNear",
     "FutureRows",
+    "MisdatedRows",
     "PartitionSkewed",
     "LossIsBiased",
     "LatePolicyNotFollowed",
