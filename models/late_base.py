@@ -114,9 +114,7 @@ def needs_against(report: Report, base_ms: int | None, pairs: KeyCounts | None =
     return replace(needs, misdated_rows=misdated_rows, misdated_late=late)
 
 
-def _plausible_needs(
-    report: Report, base_ms: int | None, pairs: KeyCounts | None, timed_rows: int
-) -> Needs:
+def _plausible_needs(report: Report, base_ms: int | None, pairs: KeyCounts | None, timed_rows: int) -> Needs:
     if base_ms is not None:
         pairs = key_counts(report) if pairs is None else pairs
         need_us = needs_us(pairs.first_us, base_ms * SPARK_TICK_US, SPARK_TICK_US)

@@ -14,7 +14,6 @@ Rows far in the future are kept away before they count: see ``quarantine``, and 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +41,7 @@ _TOO_LARGE = 500
 """How many times too large a time must be for its unit to be the reason: the factor is 1,000, but the tap reports no
 time beyond 36,000 years."""
 
-_YEAR_US = 31_556_952_000_000
+_EPOCH_YEAR = 1970
 _LAST_YEAR = 9_999
 
 
@@ -114,8 +113,7 @@ def explained(event_time_us: int, arrival_us: int) -> str:
 
 
 def _day(time_us: int) -> str:
-    """Return the day of a time, or its year where the calendar of ``datetime`` ends."""
-    year = 1970 + time_us // _YEAR_US
-    if 1 <= year <= _LAST_YEAR:
-        return f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us):%Y-%m-%d}"
-    return f"in the year {year:,}"
+    """Return the day of a time, or its year where that has more than four digits."""
+    day = np.datetime64(time_us, "us").astype("datetime64[D]")
+    year = int(day.astype("datetime64[Y]").astype(np.int64)) + _EPOCH_YEAR
+    return str(day) if 1 <= year <= _LAST_YEAR else f"in the year {year:,}"

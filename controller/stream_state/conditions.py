@@ -26,6 +26,9 @@ from tidemark.models.target import PPM
 _NAMES_SHOWN = 10
 """How many partitions a condition names; the list of partitions has all of them."""
 
+_REASONS_SHOWN = 3
+"""How many ways in which rows are misdated a condition names."""
+
 
 def conditions_of(state: StreamState, found: HorizonState | None) -> list[Condition]:
     """Return the conditions that hold for a stream, the worst first.
@@ -77,8 +80,8 @@ def _quarantined(state: StreamState) -> Iterator[Condition]:
     batches, were = plural(held.reports, "batch", "batches"), _were(held.reports)
     detail = (
         f"{batches} {were} stored and not counted, with event times up to {format_about(held.ahead_us)} ahead of this "
-        f"controller's clock{_dated(held)}: are the clocks of the driver, the senders and this controller right? They are counted "
-        "once the clock has come as far, or an hour of other batches agrees"
+        f"controller's clock{_dated(held)}: are the clocks of the driver, the senders and this controller right? They "
+        "are counted once the clock has come as far, or an hour of other batches agrees"
     )
     if held.late:
         detail += f". Spark dropped {plural(held.late, 'row')} of them as late"
@@ -166,7 +169,7 @@ def _future(future: FutureRows) -> Iterator[Condition]:
 def _misdated(misdated: MisdatedRows, facts: HorizonFacts) -> Iterator[Condition]:
     if misdated.rows:
         are = "is" if misdated.rows == 1 else "are"
-        dated = "; ".join(misdated.explained[:_NAMES_SHOWN]) or "misdated"
+        dated = "; ".join(misdated.explained[:_REASONS_SHOWN]) or "misdated"
         detail = (
             f"{plural(misdated.rows, 'row')} of {_named(misdated.partitions)}, "
             f"{percent_of(misdated.rows, facts.rows)} of all, {are} {dated}{'' if dated.endswith('?') else '.'} "

@@ -46,7 +46,9 @@ def test_one_producer_that_writes_seconds_never_steers(controller: Controller) -
     assert published < 10_000
 
 
-def test_such_rows_are_a_condition_with_partition_share_and_the_likely_mistake(controller: Controller) -> None:
+def test_such_rows_are_a_condition_with_partition_share_and_the_likely_mistake(
+    controller: Controller,
+) -> None:
     job = RolledJob(controller)
     job.put("slo", SLO)
     run_with_seconds(job, 40)

@@ -92,7 +92,9 @@ def test_the_unit_that_explains_a_date_is_named(event_us: int, text: str) -> Non
     assert explained(event_us, START_US) == text
 
 
-ROWS = [("0", START_US - 5 * SECOND)] * 40 + [("3", START_US // 1_000)] * 6 + [("4", START_US - 30 * DAY_US)] * 2
+ROWS = (
+    [("0", START_US - 5 * SECOND)] * 40 + [("3", START_US // 1_000)] * 6 + [("4", START_US - 30 * DAY_US)] * 2
+)
 REPORT = report_of(
     ROWS,
     TEN_SECONDS,

@@ -235,7 +235,7 @@ class PartitionRow(Base):
     """Batches that held a row of it since then."""
     behind_us: Mapped[Whole | None]
     """How far its maximum event time was behind the stream's in that newest batch; null when an earlier release wrote
-    the row, or when all of its rows were misdated. Unlike the distance now, it does not grow while the partition is idle."""
+    the row, or all of its rows were misdated. Unlike the distance now, it does not grow while the partition is idle."""
     future_rows: Mapped[Counter]
     """Its future-dated rows."""
     last_future_us: Mapped[Whole | None]
