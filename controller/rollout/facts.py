@@ -303,14 +303,11 @@ def _since(
     under: _Under,
 ) -> tuple[_Effect, _Under]:
     """Return what became of a rollout by the batches that ``under`` picks."""
-    first_us, pairs, late_min, late_max = session.execute(
-        select(
-            func.min(ReportRow.seen_us),
-            *map(func.sum, BY_BOUND),
-        ).where(*under)
+    first_us, *sums = session.execute(
+        select(func.min(ReportRow.seen_us), *map(func.sum, BY_BOUND)).where(*under)
     ).one()
     # PostgreSQL sums to an exact decimal, and nothing to null.
-    judged = Judged(int(pairs or 0), int(late_min or 0), int(late_max or 0))
+    judged = Judged(*(int(number or 0) for number in sums))
     rows = None if newest is None else newest.state_rows
     return _Effect(acknowledged_us, row.effective_us or first_us, judged, rows), under
 

@@ -173,9 +173,11 @@ def _misdated(misdated: MisdatedRows, facts: HorizonFacts) -> Iterator[Condition
         detail = (
             f"{plural(misdated.rows, 'row')} of {_named(misdated.partitions)}, "
             f"{percent_of(misdated.rows, facts.rows)} of all, {are} {dated}{'' if dated.endswith('?') else '.'} "
-            f"{facts.misdated_late:,} of the {plural(facts.completeness.late_max, 'late row')} are such; no bound is "
-            "meant for them, so they are lost and do not steer"
+            "No bound is meant for them, so they do not steer"
         )
+        if facts.misdated_late:
+            late = plural(facts.completeness.late_max, "late row")
+            detail += f"; they make up {facts.misdated_late:,} of the {late}"
         yield condition("MisdatedRows", detail)
 
 

@@ -42,7 +42,7 @@ class PartitionSummary:
 def load_partitions(session: Session) -> Mapping[int, list[PartitionSummary]]:
     """Return by stream its partitions in order of their names; those that are gone are left out."""
     found: defaultdict[int, list[PartitionSummary]] = defaultdict(list)
-    for stream_id, *columns in session.execute(
+    for stream_id, name, state, skewed, costs_ms, future_rows, misdated_rows in session.execute(
         select(
             PartitionRow.stream_id,
             PartitionRow.partition,
@@ -55,5 +55,5 @@ def load_partitions(session: Session) -> Mapping[int, list[PartitionSummary]]:
         .where(or_(PartitionRow.state.is_(None), PartitionRow.state != _GONE))
         .order_by(PartitionRow.stream_id, PartitionRow.partition)
     ):
-        found[stream_id].append(PartitionSummary(*columns))
+        found[stream_id].append(PartitionSummary(name, state, skewed, costs_ms, future_rows, misdated_rows))
     return found

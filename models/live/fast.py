@@ -243,7 +243,8 @@ class FastPolicy:
         known_us = max(self._partitions.stream_base_us, int(found_us.max(initial=NO_BASE_US)))
         wrong = misdated(found_us, known_us, started_us)
         stream_us = max(self._partitions.stream_base_us, int(found_us[~wrong].max(initial=NO_BASE_US)))
-        return dict(zip(names, np.where(wrong, stream_us, found_us).tolist(), strict=True))
+        passed = zip(names, np.where(wrong, stream_us, found_us).tolist(), strict=True)
+        return {name: base_us for name, base_us in passed if base_us != NO_BASE_US}
 
     def _unlimited(self, now_us: int, order: Order, activity: Activity) -> tuple[int, str]:
         by_bound_us = activity.base_us - order.bound_us

@@ -55,7 +55,7 @@ def test_such_rows_are_a_condition_with_partition_share_and_the_likely_mistake(
     controller.tick()
     assert conditions(controller)["MisdatedRows"] == (
         "120 rows of partition '3', 5.00 % of all, are dated 1970-01-21: seconds read as milliseconds? "
-        "114 of the 114 late rows are such; no bound is meant for them, so they are lost and do not steer"
+        "No bound is meant for them, so they do not steer; they make up 114 of the 114 late rows"
     )
     found = {each["partition"]: each for each in controller.get("/partitions").json()["partitions"]}
     assert [(found[name]["misdated_rows"], found[name]["misdated"]) for name in "03"] == [
