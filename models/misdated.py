@@ -107,6 +107,8 @@ def explained(event_time_us: int, arrival_us: int) -> str:
             return f"{dated}: {mistake}?"
     if event_time_us >= _TOO_LARGE * arrival_us > 0:
         return f"{dated}: microseconds read as milliseconds?"
+    if event_time_us > arrival_us:
+        return f"{dated}, in the future"
     if abs(event_time_us) <= DAY_US:
         return f"{dated}: is the time missing, or 0?"
     return f"{dated}, longer ago than any delay ({format_duration(LONGEST_DELAY_US)})"

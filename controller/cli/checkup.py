@@ -296,7 +296,8 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
         f"{place.tidemark('status', place.job, place.stream)}"
     ),
     **dict.fromkeys(
-        ("PartitionsSilent", "PartitionSkewed", "FutureRows"), lambda _, place: _partitions(place)
+        ("PartitionsSilent", "PartitionSkewed", "FutureRows", "MisdatedRows"),
+        lambda _, place: _partitions(place),
     ),
     "LossIsBiased": lambda _, place: place.tidemark("lost", place.job, place.stream),
     "LatePolicyNotFollowed": lambda _, place: (

@@ -1,6 +1,7 @@
 """What of a trace is evidence: misdated rows are left out of replays, counted and explained.
 
-Spark drops them under every bound and every policy (``models.misdated``), so they distinguish none.
+Spark drops them under every bound and every policy (``models.misdated``), so they distinguish none. Rows dated more
+than the longest delay after their arrival are left out too: a controller quarantines what is far ahead.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _NAMES_SHOWN = 10
 """How many partitions the note names."""
 
 _REASONS_SHOWN = 3
+"""How many ways in which rows are misdated it names."""
 
 
 class PlausibleRows:
@@ -87,7 +89,7 @@ class PlausibleRows:
             share, are = percent_of(wrong, self._rows), "is" if wrong == 1 else "are"
             found.append(
                 f"{what}: {plural(wrong, 'row')} of {which}, {share} of all, {are} {self._dated} "
-                "Spark loses them under any bound"
+                "No bound is meant for them"
             )
         last_us = self._last_arrival_us
         if last_us is not None and misdated(np.array([last_us]), None, self._now_us).any():

@@ -85,6 +85,7 @@ def test_any_time_can_be_asked_about(event_us: int, base_us: int, arrival_us: in
         (0, "dated 1970-01-01: is the time missing, or 0?"),
         (START_US - 2 * LONGEST_DELAY_US, "dated 2023-12-31, longer ago than any delay (366 d)"),
         (START_US * 1_000, "dated in the year 57,971: microseconds read as milliseconds?"),
+        (START_US + 2 * LONGEST_DELAY_US, "dated 2028-01-03, in the future"),
         (2**60, "dated in the year 38,504: microseconds read as milliseconds?"),
     ],
 )

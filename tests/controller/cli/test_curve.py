@@ -255,7 +255,7 @@ def test_rows_that_no_delay_explains_choose_no_bound(
     path = seconds_among(tmp_path / "a.parquet", 20, factor)
     text = said(path, "--engine", engine)
     assert text.startswith(
-        f"left out: 100 rows of partition 'p', 5.00 % of all, are dated {dated} Spark loses them under any bound\n"
+        f"left out: 100 rows of partition 'p', 5.00 % of all, are dated {dated} No bound is meant for them\n"
     )
     result = run(path, "--engine", engine, "--json")
     found = json.loads(result.stdout)
