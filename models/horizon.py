@@ -83,6 +83,10 @@ class ReportFacts:
     """Rows that arrived before the filter had a watermark: admitted under any bound, so without a need."""
     future_rows: int
     """Future-dated rows."""
+    misdated_rows: int
+    """Rows whose event time no delay explains."""
+    misdated_late: int
+    """(Row, key) pairs of them that were certainly late."""
 
 
 SUMMED = (
@@ -98,6 +102,8 @@ SUMMED = (
     "need_unknown_rows",
     "early_rows",
     "future_rows",
+    "misdated_rows",
+    "misdated_late",
 )
 """Fields of ``ReportFacts`` that add up over a horizon."""
 
@@ -123,6 +129,8 @@ def report_facts(
         need_unknown_rows=needs.unknown_rows,
         early_rows=needs.early_rows,
         future_rows=sum(report.counts.future_rows),
+        misdated_rows=needs.misdated_rows,
+        misdated_late=needs.misdated_late,
     )
 
 
@@ -168,6 +176,10 @@ class HorizonFacts:
     """Rows that were not counted by granule."""
     future_rows: int
     """Future-dated rows."""
+    misdated_rows: int
+    """Rows whose event time no delay explains."""
+    misdated_late: int
+    """(Row, key) pairs of them that were certainly late."""
     partitions: int
     """Partitions seen."""
     completeness: LedgerCompleteness
@@ -226,6 +238,8 @@ def facts_of(
         early_rows=sums["early_rows"],
         uncounted_rows=sums["uncounted_rows"],
         future_rows=sums["future_rows"],
+        misdated_rows=sums["misdated_rows"],
+        misdated_late=sums["misdated_late"],
         partitions=partitions,
         completeness=LedgerCompleteness(
             sums["pairs"],

@@ -15,7 +15,8 @@ import numpy as np
 
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.key_counts import key_counts
-from tidemark.models.late_base import needs_against
+from tidemark.models.misdated import split_misdated
+from tidemark.models.needs import needs_us
 from tidemark.models.operators import Int64s
 from tidemark.models.sketch import Sketch
 from tidemark.models.wire import Report
@@ -65,7 +66,7 @@ class JointNeeds:
         """Return the needs of the rows of one batch of a query.
 
         Without the base of every side the watermark has not begun, and no bound could make a row late: then there are
-        none. Rows whose needs are not known are left out.
+        none. Rows whose needs are not known, and misdated ones, are left out.
 
         Args:
             reports: the reports of the batch, one for each side.
@@ -79,12 +80,15 @@ class JointNeeds:
         sides = [report.stream for report in reports]
         found = [cls.nothing(sides)]
         for number, report in enumerate(reports):
-            pairs = key_counts(report)
-            against = [needs_against(report, base_ms, pairs) for base_ms in bases_ms]
-            if all(needs.base_ms is not None for needs in against):
-                needs_us = np.column_stack([needs.need_us for needs in against])
-                own = np.full(len(needs_us), number, np.int64)
-                found.append(cls.counted(sides, own, needs_us, against[0].counts))
+            known_ms = [base_ms for base_ms in bases_ms if base_ms is not None]
+            if report.contradiction is None and len(known_ms) == len(bases_ms):
+                split = split_misdated(report, known_ms[number])
+                pairs = key_counts(report, None if split is None else split[0])
+                against = [
+                    needs_us(pairs.first_us, base_ms * SPARK_TICK_US, SPARK_TICK_US) for base_ms in known_ms
+                ]
+                own = np.full(len(pairs.counts), number, np.int64)
+                found.append(cls.counted(sides, own, np.column_stack(against), pairs.counts))
         return cls.merged(found)
 
     @classmethod

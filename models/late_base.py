@@ -8,16 +8,20 @@ the base is the maximum of what the report and earlier reports say. There are th
 * it is unknown because there was none yet: the filter of a query's first batches has no watermark, so their
   rows are admitted under any bound. They have no need and are left out of the sketch, but not out of the ledger;
 * it is unknown although the filter had one: the needs of those rows are *unknown*, and are counted as such.
+
+Misdated rows (``tidemark.models.misdated``) have no need either: no bound is for them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.key_counts import KeyCounts, key_counts
+from tidemark.models.ledger import judge
+from tidemark.models.misdated import split_misdated
 from tidemark.models.needs import needs_us
 from tidemark.models.operators import Int64s
 from tidemark.models.wire import Report
@@ -48,6 +52,10 @@ class Needs:
     """Rows whose need is unknown: not counted by granule, or filtered against an unknown base."""
     early_rows: int = 0
     """Rows that arrived before the filter had a watermark: no bound could have made them late."""
+    misdated_rows: int = 0
+    """Rows whose event time no delay explains: they have no need."""
+    misdated_late: int = 0
+    """(Row, key) pairs of them that were certainly late."""
 
     @property
     def pairs(self) -> int:
@@ -96,6 +104,17 @@ def needs_against(report: Report, base_ms: int | None, pairs: KeyCounts | None =
     timed_rows = report.rows - report.null_rows
     if report.contradiction is not None:
         return Needs(None, unknown_rows=timed_rows)  # the keys of another operator would be wrong
+    split = split_misdated(report, base_ms)
+    if split is None:
+        return _plausible_needs(report, base_ms, pairs, timed_rows)
+    plausible, wrong = split
+    misdated_rows = int(wrong.counts.sum())
+    needs = _plausible_needs(report, base_ms, key_counts(report, plausible), timed_rows - misdated_rows)
+    late = judge(report, key_counts(report, wrong)).total.late_min
+    return replace(needs, misdated_rows=misdated_rows, misdated_late=late)
+
+
+def _plausible_needs(report: Report, base_ms: int | None, pairs: KeyCounts | None, timed_rows: int) -> Needs:
     if base_ms is not None:
         pairs = key_counts(report) if pairs is None else pairs
         need_us = needs_us(pairs.first_us, base_ms * SPARK_TICK_US, SPARK_TICK_US)

@@ -43,6 +43,11 @@ class Replay:
     tick_us: int
     """Bounds are multiples of this."""
 
+    @property
+    def any_judged(self) -> bool:
+        """Whether any pair met a base: without one, as in a single batch, no bound could make a row late."""
+        return bool((self.late_base_us[self.step] > _NO_BASE).any())
+
     def needs_us(self) -> Int64s:
         """Return each pair's need, shape (pairs,); very negative when there was no base yet."""
         return needs_us(self.key_us, self.late_base_us[self.step], self.tick_us)

@@ -127,7 +127,7 @@ class Policy:
     min_bound_ms: Annotated[int, Ge(0), Le(_MAX_BOUND_MS)] = 0
     """The minimum bound, in milliseconds."""
     max_bound_ms: Annotated[int, Ge(0), Le(_MAX_BOUND_MS)] | None = None
-    """The maximum bound, in milliseconds; null for no limit."""
+    """The maximum bound, in milliseconds; null: nothing wider than the SLO's window, unless it is in use already."""
     directions: Annotated[tuple[Direction, ...], MinLen(1), MaxLen(2)] = ("Widen", "Narrow")
     """Which ways the bound may be changed; at least one."""
     margin_ppm: Annotated[int, Ge(0), Le(10_000_000)] = 0

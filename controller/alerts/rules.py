@@ -18,7 +18,9 @@ from tidemark.controller.alerts.table import (
     LOSS_BIASED,
     MIN_FUTURE_ROWS,
     MIN_LATE_ROWS,
+    MIN_MISDATED_ROWS,
     MIN_SKEW_MS,
+    MISDATED_ROWS,
     NOT_ADOPTED,
     OVERFLOW,
     PARTITION_IDLE,
@@ -171,6 +173,8 @@ def _of_the_rows(state: StreamState, recent: RecentRows) -> Iterator[ActiveAlert
             yield _active(STANDS_STILL, state, f"{at:%Y-%m-%d %H:%M:%S} UTC")
     if recent.future_rows >= MIN_FUTURE_ROWS:
         yield _active(FUTURE_ROWS, state, f"{recent.future_rows:,}")
+    if recent.misdated_rows >= MIN_MISDATED_ROWS:
+        yield _active(MISDATED_ROWS, state, f"{recent.misdated_rows:,}")
     if recent.uncounted_rows:
         yield _active(OVERFLOW, state, f"{recent.uncounted_rows:,}")
 

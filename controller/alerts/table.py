@@ -23,6 +23,9 @@ MIN_LATE_ROWS = 10
 MIN_FUTURE_ROWS = 10
 """Minimum number of future-dated rows in a quarter of an hour for an alert on them."""
 
+MIN_MISDATED_ROWS = 10
+"""Minimum number of misdated rows in a quarter of an hour for an alert on them."""
+
 MIN_SKEW_MS = 5_000
 """Minimum that a skewed partition adds to the bound for an alert on it, in milliseconds."""
 
@@ -191,6 +194,17 @@ FUTURE_ROWS = Alert(
     meaning="ten future-dated rows or more came in a quarter of an hour",
 )
 
+MISDATED_ROWS = Alert(
+    name="TidemarkMisdatedRows",
+    hold_us=5 * _MINUTE_US,
+    summary="{spark_job}/{stream} gets misdated rows",
+    description=(
+        "{value} rows in a quarter of an hour have event times that no delay explains, such as those of 1970. They are "
+        "lost, and no bound admits them."
+    ),
+    meaning="ten rows or more came in a quarter of an hour whose event times no delay explains",
+)
+
 OVERFLOW = Alert(
     name="TidemarkTelemetryOverflow",
     hold_us=5 * _MINUTE_US,
@@ -255,6 +269,7 @@ ALERTS: tuple[Alert, ...] = (
     CONFLICT,
     STANDS_STILL,
     FUTURE_ROWS,
+    MISDATED_ROWS,
     OVERFLOW,
     LOSS_BIASED,
     APPROVAL_PENDING,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidemark.controller.traces.format import OpenTrace
+from tidemark.controller.traces.plausible import PlausibleRows
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.named import policy_for
@@ -85,18 +86,26 @@ def choose_policies(given: Sequence[str], setup: Setup) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def read(opened: OpenTrace, setup: Setup, on_rows: Callable[[int], object]) -> Arrivals:
+def read(
+    opened: OpenTrace, setup: Setup, plausible: PlausibleRows, on_rows: Callable[[int], object]
+) -> Arrivals:
     """Return what arrived; the trace is read in parts, and only what replays need stays in memory.
 
     Args:
         opened: the trace.
         setup: the question.
+        plausible: leaves out misdated rows.
         on_rows: called with the number of rows of each part.
+
+    Raises:
+        TraceError: when all rows are misdated.
     """
     builder = ArrivalsBuilder(setup)
-    for part in opened.batches():
+    for rows in opened.batches():
+        part = plausible.of(rows)
         builder.add(part.event_time_us, part.arrival_time_us, part.partition, len(part.partitions))
-        on_rows(len(part))
+        on_rows(len(rows))
+    plausible.reject_if_none(opened.path)
     return builder.build()
 
 

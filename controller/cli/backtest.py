@@ -20,7 +20,9 @@ from tidemark.controller.backtest.verdict import short_trace_warning, verdict
 from tidemark.controller.cli.options import duration_of, operator_of
 from tidemark.controller.cli.progress import progress_bar
 from tidemark.controller.cli.trace import input_errors_in_one_line
+from tidemark.controller.runtime.clock import system_clock
 from tidemark.controller.traces.format import OpenTrace, open_trace
+from tidemark.controller.traces.plausible import PlausibleRows
 from tidemark.models.policies.catalogue import policy_forms
 from tidemark.models.policies.setup import BacktestMode, Scope, Setup
 from tidemark.models.replay import Engine
@@ -130,13 +132,16 @@ def backtest(
         console = Console(highlight=False, markup=False)
         records: list[dict[str, Any]] = []
         for opened in _open(traces):
-            trial = _judge(opened, setup, policies)
+            plausible = PlausibleRows(system_clock())
+            trial = _judge(opened, setup, policies, plausible)
             records += [record_of(trial, outcome) for outcome in trial.outcomes]
             if timeline is not None:
                 write_timeline(timeline, trial.outcomes[0].run)
             if plot is not None:
                 _draw(plot, trial)
             warning = short_trace_warning(trial)
+            for note in plausible.notes():
+                typer.echo(note, err=json_to == _STDOUT)
             if json_to != _STDOUT:
                 _say_first(console, verdict(trial), warning)
                 show(trial, console)
@@ -159,10 +164,10 @@ def _open(traces: Sequence[Path]) -> list[OpenTrace]:
     return opened
 
 
-def _judge(opened: OpenTrace, setup: Setup, policies: Sequence[str]) -> Trial:
+def _judge(opened: OpenTrace, setup: Setup, policies: Sequence[str], plausible: PlausibleRows) -> Trial:
     with progress_bar() as progress:
         task = progress.add_task(f"reading {opened.path.name}", total=opened.rows)
-        arrivals = read(opened, setup, lambda rows: progress.advance(task, rows))
+        arrivals = read(opened, setup, plausible, lambda rows: progress.advance(task, rows))
     with progress_bar("slots") as progress:
         tasks: dict[str, TaskID] = {}
 

@@ -125,6 +125,7 @@ class _Checkup:
             yield from self._fine_unless(missing, "PartitionsSilent", "no partition has fallen silent")
             yield from self._fine_unless(missing, "PartitionSkewed", "no partition is skewed")
             yield from self._fine_unless(missing, "FutureRows", "no rows were future-dated")
+            yield from self._fine_unless(missing, "MisdatedRows", "no rows were misdated")
         yield from self._notified()
         # What is left: rarer conditions, and those of a newer controller.
         for kind, detail in missing.items():
@@ -303,7 +304,8 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
         f"{place.tidemark('status', place.job, place.stream)}"
     ),
     **dict.fromkeys(
-        ("PartitionsSilent", "PartitionSkewed", "FutureRows"), lambda _, place: _partitions(place)
+        ("PartitionsSilent", "PartitionSkewed", "FutureRows", "MisdatedRows"),
+        lambda _, place: _partitions(place),
     ),
     "LossIsBiased": lambda _, place: place.tidemark("lost", place.job, place.stream),
     "LatePolicyNotFollowed": lambda _, place: (

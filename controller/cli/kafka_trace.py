@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.controller.cli.options import duration_of
 from tidemark.controller.cli.progress import progress_bar
-from tidemark.controller.cli.trace import note_early_rows, show_trace
+from tidemark.controller.cli.trace import note_early_rows, note_misdated_rows, show_trace
 from tidemark.controller.traces.format import write_trace
 from tidemark.controller.traces.messages import TimeSources, TopicTraceBuilder
 from tidemark.models.duration import format_duration
@@ -91,6 +91,7 @@ def _show(made: TopicTrace, times: TimeSources, output: Path) -> None:
             f"count as arriving with it, at most {format_duration(made.held_back_max_us)} later than their own time"
         )
     note_early_rows(say, made.trace, _MILLISECOND_US if times.arrival is None else 1)
+    note_misdated_rows(say, made.trace)
     for name in made.without_zone:
         say(f"note: {name!r} has times without a zone; they were taken as UTC")
 

@@ -49,5 +49,5 @@ def _most_costly(row: Partition) -> tuple[bool, int, str]:
 
 
 def _state(row: Partition) -> str:
-    marks = [*(["skewed"] if row.skewed else []), *(["future-dated"] if row.future else [])]
-    return ", ".join([row.state, *marks])
+    marks = {"skewed": row.skewed, "future-dated": row.future, "misdated": row.misdated}
+    return ", ".join([row.state, *(mark for mark, holds in marks.items() if holds)])

@@ -9,7 +9,7 @@ from shlex import join
 from tidemark.controller.cli.options import duration_of
 from tidemark.controller.cli.progress import progress_bar
 from tidemark.controller.cli.remote import open_client
-from tidemark.controller.cli.trace import show_trace
+from tidemark.controller.cli.trace import note_misdated_rows, show_trace
 from tidemark.controller.traces.format import write_trace
 from tidemark.controller.traces.from_reports import StreamTrace, trace_of_reports
 from tidemark.models.duration import format_duration
@@ -77,6 +77,7 @@ def _show(made: StreamTrace, output: Path, target_ppm: int | None) -> None:
         say(f"left out: {plural(made.other_batches, 'batch', 'batches')} of another operator")
     if made.uncounted_rows:
         say(f"left out: {plural(made.uncounted_rows, 'row')} that were not counted by event time")
+    note_misdated_rows(say, made.trace)
     target = [] if target_ppm is None else ["--target", format_target(target_ppm)]
     options = ["--trigger", _option(made.trigger_us), *target]
     operator = made.operator

@@ -16,6 +16,7 @@ from tidemark.controller.cli.fail import fail_usage
 from tidemark.controller.cli.progress import progress_bar
 from tidemark.controller.cli.remote import TokenFileOption, UrlOption
 from tidemark.controller.client.address import DEFAULT_URL
+from tidemark.controller.runtime.clock import system_clock
 from tidemark.models.duration import format_duration
 from tidemark.models.operators import Int64s
 from tidemark.models.plural import plural
@@ -182,6 +183,7 @@ def _trace_files(
     if made.null_rows:
         say(f"left out: {plural(made.null_rows, 'row')} with a null")
     note_early_rows(say, made.trace)
+    note_misdated_rows(say, made.trace)
     for column in made.without_zone:
         say(f"note: column {column!r} has times without a zone; they were taken as UTC")
 
@@ -218,6 +220,16 @@ def note_early_rows(say: Callable[[str], None], trace: Trace, resolution_us: int
     early = int((trace.arrival_time_us + resolution_us <= trace.event_time_us).sum())
     if early:
         say(f"note: {plural(early, 'row')} arrived before the event: two clocks disagree")
+
+
+def note_misdated_rows(say: Callable[[str], None], trace: Trace) -> None:
+    """Print how many rows have event times that no delay explains, if any have; they stay in the trace."""
+    from tidemark.controller.traces.plausible import PlausibleRows  # noqa: PLC0415 - pyarrow only where it is needed
+
+    plausible = PlausibleRows(system_clock())
+    plausible.of(trace)
+    for note in plausible.notes("note"):
+        say(note)
 
 
 def _facts(trace: Trace) -> list[tuple[str, str]]:

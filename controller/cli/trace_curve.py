@@ -19,6 +19,7 @@ from tidemark.controller.cli.curve_chart import Marks, chart
 from tidemark.controller.cli.options import bounds_of, duration_of, operator_of, share_of
 from tidemark.controller.cli.progress import progress_bar
 from tidemark.controller.cli.trace import input_errors_in_one_line
+from tidemark.controller.runtime.clock import system_clock
 from tidemark.models.choice import BoundChoice, Latency, choose_bound, needed_rank, percent
 from tidemark.models.curve import Curve, CurvePoint, NeedDistribution
 from tidemark.models.duration import format_about, format_duration
@@ -35,6 +36,10 @@ _LADDER = (0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 1.0)
 """Shares of the rows whose needs are the candidate bounds by default, beside 0 and the need at the target."""
 
 
+_NONE_JUDGED = (
+    "no bound is chosen: every row came before a watermark could have moved, so any bound admits all of them; record "
+    "the stream for longer"
+)
 _UNLIMITED = 10_000
 """More characters than any table is wide."""
 _DRAWN_BOUNDS = 1_000
@@ -85,9 +90,10 @@ def show_trace_curve(path: Path, question: Question, *, json: bool, plot: bool) 
         cap_us = None if latency_cap is None else duration_of(latency_cap)
         tick_us = SPARK_TICK_US if engine == "spark" else 1
         given = None if bounds is None else bounds_of(bounds, tick_us)
-        recorded = _read(path)
+        recorded, notes = _read(path)
         graces = [] if grace is None else bounds_of(grace, tick_us)
-        replayed = Curve.of_replay(_replay(recorded, operator, engine, trigger_us), operator)
+        replay = _replay(recorded, operator, engine, trigger_us)
+        replayed = Curve.of_replay(replay, operator)
         points = [
             replayed.at(bound) for bound in given or _ladder(replayed.needs, target_ppm, confidence_ppm)
         ]
@@ -96,10 +102,14 @@ def show_trace_curve(path: Path, question: Question, *, json: bool, plot: bool) 
         choice = choose_bound(
             points, target_ppm, cap_us, latency=latency, confidence=confidence_ppm and confidence_ppm / PPM
         )
+        if not replay.any_judged:
+            choice = BoundChoice(None, (), _NONE_JUDGED)
     rows, partitions = plural(len(recorded), "row"), plural(len(recorded.partitions), "partition")
     how = f"{rows}, {partitions}; {operator}; {engine} engine"
     if engine == "spark":
         how += f", trigger {format_duration(trigger_us)}"
+    for note in notes:
+        typer.echo(note, err=json)
     if json:
         typer.echo(json_format.dumps(_document(how, points, corrected, choice), indent=2))
     else:
@@ -129,19 +139,22 @@ def _ladder(needs: NeedDistribution, target_ppm: int, confidence_ppm: int | None
     return sorted({0, *(math.ceil(value) for value in values if value is not None and value > 0)})
 
 
-def _read(path: Path) -> Trace:
+def _read(path: Path) -> tuple[Trace, list[str]]:
+    """Return the plausible rows of a trace, and what the user should know of the others."""
     from tidemark.controller.traces.format import join, open_trace  # noqa: PLC0415 - pyarrow only where it is needed
+    from tidemark.controller.traces.plausible import PlausibleRows  # noqa: PLC0415 - as above
 
-    opened = open_trace(path)
+    opened, plausible = open_trace(path), PlausibleRows(system_clock())
     with progress_bar() as progress:
         task = progress.add_task("reading", total=opened.rows)
         parts = []
         for part in opened.batches():
-            parts.append(part)
+            parts.append(plausible.of(part))
             progress.advance(task, len(part))
     if not opened.rows:
         raise ValueError(f"{path}: the trace has no rows")
-    return join(iter(parts))
+    plausible.reject_if_none(path)
+    return join(iter(parts)), plausible.notes()
 
 
 def _replay(trace: Trace, operator: Operator, engine: Engine, trigger_us: int) -> Replay:

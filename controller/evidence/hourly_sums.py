@@ -102,6 +102,8 @@ def move_in_hours(session: Session, report: ReportRow, before: Needs, after: Nee
     hour.need_pairs += after.pairs - before.pairs
     hour.need_unknown_rows += after.unknown_rows - before.unknown_rows
     hour.early_rows += after.early_rows - before.early_rows
+    hour.misdated_rows += after.misdated_rows - before.misdated_rows
+    hour.misdated_late += after.misdated_late - before.misdated_late
 
 
 def _ranges(hour: ReportHourRow) -> list[Range]:

@@ -52,3 +52,4 @@ def raise_later_bases(
             after.unknown_rows,
             after.early_rows,
         )
+        row.misdated_rows, row.misdated_late = after.misdated_rows, after.misdated_late

@@ -97,14 +97,15 @@ def _counted(new: NewReport, now_us: int) -> _Counted:
     cells = cells_of(report)
     pairs = key_counts(report, cells)
     judgement = judge(report, pairs)
-    needs = needs_against(report, late_base_ms(report.late_base_ms, known.late_max_us), pairs)
+    base_ms = late_base_ms(report.late_base_ms, known.late_max_us)
+    needs = needs_against(report, base_ms, pairs)
     facts = report_facts(report, pairs, judgement, needs, now_us)
     return _Counted(
         new,
         judgement,
         ReportCounts(needs.base_ms, PartitionNeeds.counted(needs)),
         facts,
-        arrived_in(report, cells),
+        arrived_in(report, cells, base_ms),
         base_after_us(report, late_base_ms(report.late_base_ms, known.before_max_us), facts.seen_us),
     )
 

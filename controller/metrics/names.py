@@ -43,6 +43,7 @@ _STREAMS: dict[str, str] = {
     "tidemark_rows_corrected_total": "Late (row, key) pairs that counted in a later version of their window for sure.",
     "tidemark_rows_unjudged_total": "Rows that arrived and of which it is unknown whether they were late.",
     "tidemark_rows_future_total": "Future-dated rows.",
+    "tidemark_rows_misdated_total": "Rows whose event time no delay explains, such as those of 1970.",
     "tidemark_missing_batches": "Batches that were never reported, between the first and the last of each query.",
     "tidemark_dropped_reports": "Reports that the stream's driver has dropped in its present run.",
     "tidemark_last_batch_timestamp_seconds": "Trigger time of the newest batch reported.",
@@ -92,6 +93,7 @@ _PARTITIONS: dict[str, str] = {
     "tidemark_partition_idle": "Whether this partition used to report and is silent: 1 or 0.",
     "tidemark_partition_behind": "Whether this partition trails the others and still delivers: 1 or 0.",
     "tidemark_partition_rows_future_total": "Future-dated rows of this partition.",
+    "tidemark_partition_rows_misdated_total": "Rows of this partition whose event time no delay explains.",
 }
 
 _VALUES: dict[str, str] = {

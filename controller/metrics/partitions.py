@@ -26,6 +26,7 @@ _VALUES: tuple[tuple[str, str, Callable[[PartitionSummary], int | float | None]]
     ("tidemark_partition_idle", "gauge", lambda each: _is(each, "Idle")),
     ("tidemark_partition_behind", "gauge", lambda each: _is(each, "Behind")),
     ("tidemark_partition_rows_future_total", "counter", lambda each: each.future_rows),
+    ("tidemark_partition_rows_misdated_total", "counter", lambda each: each.misdated_rows),
 )
 
 

@@ -84,6 +84,7 @@ def _values(state: StreamState) -> dict[str, float | None]:
         "tidemark_rows_corrected_total": row.corrected_min,
         "tidemark_rows_unjudged_total": row.unjudged_rows,
         "tidemark_rows_future_total": state.future_rows,
+        "tidemark_rows_misdated_total": state.misdated_rows,
         "tidemark_missing_batches": state.missing_batches,
         "tidemark_slo_target_ratio": None if slo is None else _ratio(slo.target_ppm),
         "tidemark_slo_window_seconds": None if slo is None else _seconds(slo.window_ms),

@@ -75,6 +75,7 @@ def _partition(row: PartitionRow, max_us: int | None, snapshot: PartitionSnapsho
         need_ms=None if snapshot is None else snapshot.need_ms,
         skew_ms=None if row.behind_us is None else row.behind_us // 1_000,
         future=snapshot is not None and snapshot.future,
+        misdated=snapshot is not None and snapshot.misdated,
         state="Gone" if snapshot is None else snapshot.state,
         without_bound_ms=without_ms,
         costs_ms=costs_ms,

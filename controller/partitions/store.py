@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 from sqlalchemy import ColumnElement, and_, case, delete, func, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from tidemark.controller.db.tables import PartitionRow, StreamRow
 from tidemark.controller.db.upsert import Excluded, greater, lesser, upsert_many
 from tidemark.models.cells import ReportCells
-from tidemark.models.granules import SPARK_TICK_US, granule_last_us
+from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_last_us
+from tidemark.models.misdated import split_misdated
 from tidemark.models.runs import run_starts
 from tidemark.models.wire import Report
 
@@ -39,6 +40,18 @@ class FutureRows:
 
 
 @dataclass(frozen=True, slots=True)
+class MisdatedRows:
+    """Rows over a horizon whose event time no delay explains."""
+
+    rows: int
+    """How many."""
+    partitions: tuple[str, ...]
+    """Their partitions, by name."""
+    explained: tuple[str, ...]
+    """How they are dated, and what explains that, each once."""
+
+
+@dataclass(frozen=True, slots=True)
 class Arrived:
     """What a batch held of each of its partitions, in the order of their names."""
 
@@ -50,26 +63,59 @@ class Arrived:
     """Maximum event time of each in microseconds, to the granule."""
     future_rows: list[int]
     """Future-dated rows of each."""
+    misdated_rows: list[int]
+    """Rows of each whose event time no delay explains."""
+    misdated_event_us: list[int | None]
+    """The newest event time of these in microseconds, to the granule; None without any."""
 
 
-def arrived_in(report: Report, cells: ReportCells) -> Arrived:
-    """Return what ``report``, whose counts are ``cells``, held of each partition."""
+def arrived_in(report: Report, cells: ReportCells, base_ms: int | None) -> Arrived:
+    """Return what ``report``, whose counts are ``cells``, held of each partition.
+
+    Args:
+        report: the report.
+        cells: its counts.
+        base_ms: the base of its late filter, in milliseconds; None when it is not known.
+    """
     if not len(cells.parts):
-        return Arrived([], [], [], [])
+        return Arrived([], [], [], [], [], [])
     starts = run_starts(cells.parts)
     present = cells.parts[starts]
     ends = np.append(starts[1:], len(cells.parts)) - 1
     last_us = granule_last_us(cells.granules[ends], report.granule_us, report.closed)
     if report.max_event_time_us is not None:
         last_us = np.minimum(last_us, report.max_event_time_us)
+    misdated = _misdated_in(report, cells, base_ms)
     found = zip(
         [cells.partitions[part] for part in present.tolist()],
         np.add.reduceat(cells.counts, starts).tolist(),
         last_us.tolist(),
         [report.counts.future_rows[part] for part in present.tolist()],
+        *zip(*(misdated.get(part, (0, None)) for part in present.tolist()), strict=True),
         strict=True,
     )
     return Arrived(*map(list, zip(*sorted(found), strict=True)))
+
+
+def _misdated_in(report: Report, cells: ReportCells, base_ms: int | None) -> dict[int, tuple[int, int]]:
+    """Return by position of a partition its misdated rows and their newest event time."""
+    split = split_misdated(report, base_ms, cells)
+    if split is None:
+        return {}
+    _, wrong = split
+    starts = run_starts(wrong.parts)
+    ends = np.append(starts[1:], len(wrong.parts)) - 1
+    return dict(
+        zip(
+            wrong.parts[starts].tolist(),
+            zip(
+                np.add.reduceat(wrong.counts, starts).tolist(),
+                granule_first_us(wrong.granules[ends], report.granule_us, report.closed).tolist(),
+                strict=True,
+            ),
+            strict=True,
+        )
+    )
 
 
 def add_partitions(session: Session, batches: Sequence[tuple[int, int, int, Arrived]]) -> None:
@@ -87,17 +133,26 @@ def add_partitions(session: Session, batches: Sequence[tuple[int, int, int, Arri
         columns["partition"] += arrived.names
         columns["rows"] += arrived.rows
         columns["last_event_time_us"] += arrived.last_event_time_us
-        columns["behind_us"] += [max(base_us - last_us, 0) for last_us in arrived.last_event_time_us]
+        # A partition with misdated rows alone does not show where it is.
+        columns["behind_us"] += [
+            None if wrong == rows else max(base_us - last_us, 0)
+            for rows, wrong, last_us in zip(
+                arrived.rows, arrived.misdated_rows, arrived.last_event_time_us, strict=True
+            )
+        ]
         columns["first_seen_us"] += [seen_us] * size
         columns["last_seen_us"] += [seen_us] * size
         columns["future_rows"] += arrived.future_rows
         columns["last_future_us"] += [seen_us if rows else None for rows in arrived.future_rows]
+        columns["misdated_rows"] += arrived.misdated_rows
+        columns["last_misdated_us"] += [seen_us if rows else None for rows in arrived.misdated_rows]
+        columns["misdated_event_us"] += arrived.misdated_event_us
     upsert_many(
         session,
         PartitionRow,
         columns,
         same={"batches": 1},
-        added=("rows", "batches", "future_rows"),
+        added=("rows", "batches", "future_rows", "misdated_rows"),
         changes=_changes,
     )
 
@@ -112,6 +167,9 @@ _COLUMNS = (
     "last_seen_us",
     "future_rows",
     "last_future_us",
+    "misdated_rows",
+    "last_misdated_us",
+    "misdated_event_us",
 )
 
 
@@ -119,26 +177,28 @@ def _changes(new: Excluded) -> dict[str, ColumnElement[Any]]:
     last = greater(PartitionRow.last_event_time_us, new.last_event_time_us)
     # Behind the same base as the new row, but by a later row that came before.
     behind = new.behind_us - (last - new.last_event_time_us)
+    misdated = _later(PartitionRow.last_misdated_us, new.last_misdated_us)
     return {
         "last_event_time_us": last,
         "last_seen_us": greater(PartitionRow.last_seen_us, new.last_seen_us),
         "first_seen_us": lesser(PartitionRow.first_seen_us, new.first_seen_us),
         # Reports may come late; the newest batch says how far behind it is.
         "behind_us": case(
-            (new.last_seen_us >= PartitionRow.last_seen_us, case((behind > 0, behind), else_=0)),
+            (new.last_seen_us >= PartitionRow.last_seen_us, case((behind < 0, 0), else_=behind)),
             else_=PartitionRow.behind_us,
         ),
         "last_future_us": case(
-            (
-                and_(
-                    new.last_future_us.is_not(None),
-                    func.coalesce(PartitionRow.last_future_us < new.last_future_us, True),
-                ),
-                new.last_future_us,
-            ),
+            (_later(PartitionRow.last_future_us, new.last_future_us), new.last_future_us),
             else_=PartitionRow.last_future_us,
         ),
+        "last_misdated_us": case((misdated, new.last_misdated_us), else_=PartitionRow.last_misdated_us),
+        "misdated_event_us": case((misdated, new.misdated_event_us), else_=PartitionRow.misdated_event_us),
     }
+
+
+def _later(old: InstrumentedAttribute[int | None], new: ColumnElement[int | None]) -> ColumnElement[bool]:
+    """Return the condition that a time is known and later than the one before, if there was one."""
+    return and_(new.is_not(None), func.coalesce(old < new, True))
 
 
 def forget_partitions(session: Session, stream_id: int, before_us: int, limit: int) -> int:
@@ -156,7 +216,7 @@ def forget_partitions(session: Session, stream_id: int, before_us: int, limit: i
         How many were deleted.
     """
     gone = session.execute(
-        select(PartitionRow.partition, PartitionRow.future_rows)
+        select(PartitionRow.partition, PartitionRow.future_rows, PartitionRow.misdated_rows)
         .where(PartitionRow.stream_id == stream_id, PartitionRow.last_seen_us < before_us)
         .limit(limit)
     ).all()
@@ -169,11 +229,13 @@ def forget_partitions(session: Session, stream_id: int, before_us: int, limit: i
         execution_options=unsynchronised,
     )
     # A metric counts them for good.
-    future_rows = sum(row.future_rows for row in gone)
     session.execute(
         update(StreamRow)
         .where(StreamRow.id == stream_id)
-        .values(gone_future_rows=StreamRow.gone_future_rows + future_rows),
+        .values(
+            gone_future_rows=StreamRow.gone_future_rows + sum(row.future_rows for row in gone),
+            gone_misdated_rows=StreamRow.gone_misdated_rows + sum(row.misdated_rows for row in gone),
+        ),
         execution_options=unsynchronised,
     )
     return len(gone)

@@ -12,7 +12,7 @@ import json
 from sqlalchemy import ColumnElement, and_, bindparam, false, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from tidemark.controller.db.tables import PredictionRow, ReportRow
+from tidemark.controller.db.tables import BY_BOUND, PredictionRow, ReportRow
 from tidemark.models.prediction import Judged, UnderBound, score
 
 
@@ -79,9 +79,7 @@ _NEW = (
         ReportRow.watermark_ms,
         ReportRow.late_watermark_ms,
         ReportRow.seen_us,
-        ReportRow.pairs,
-        ReportRow.late_min,
-        ReportRow.late_max,
+        *BY_BOUND,
     )
     .where(
         ReportRow.stream_id == bindparam("stream"),
@@ -106,9 +104,7 @@ def _counted_again(session: Session, prediction: PredictionRow, newest_report_id
     since_us: int | None = session.scalars(first).one()
     if since_us is None:
         return UnderBound(restored_ms)
-    sums = select(
-        func.sum(ReportRow.pairs), func.sum(ReportRow.late_min), func.sum(ReportRow.late_max)
-    ).where(
+    sums = select(*map(func.sum, BY_BOUND)).where(
         *under,
         _above(ReportRow.late_watermark_ms, restored_ms),
         ReportRow.seen_us <= since_us + prediction.horizon_ms * 1_000,

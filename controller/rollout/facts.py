@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.bounds.chains import chain_of
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.tables import (
+    BY_BOUND,
     AcknowledgementRow,
     LedgerKeyRow,
     PredictionRow,
@@ -159,9 +160,7 @@ _NEW = (
         ReportRow.generation,
         ReportRow.watermark_ms,
         ReportRow.late_watermark_ms,
-        ReportRow.pairs,
-        ReportRow.late_min,
-        ReportRow.late_max,
+        *BY_BOUND,
     )
     .where(ReportRow.stream_id == bindparam("stream"), ReportRow.id > bindparam("after"))
     .order_by(ReportRow.id)
@@ -303,16 +302,11 @@ def _since(
     under: _Under,
 ) -> tuple[_Effect, _Under]:
     """Return what became of a rollout by the batches that ``under`` picks."""
-    first_us, pairs, late_min, late_max = session.execute(
-        select(
-            func.min(ReportRow.seen_us),
-            func.sum(ReportRow.pairs),
-            func.sum(ReportRow.late_min),
-            func.sum(ReportRow.late_max),
-        ).where(*under)
+    first_us, *sums = session.execute(
+        select(func.min(ReportRow.seen_us), *map(func.sum, BY_BOUND)).where(*under)
     ).one()
     # PostgreSQL sums to an exact decimal, and nothing to null.
-    judged = Judged(int(pairs or 0), int(late_min or 0), int(late_max or 0))
+    judged = Judged(*(int(number or 0) for number in sums))
     rows = None if newest is None else newest.state_rows
     return _Effect(acknowledged_us, row.effective_us or first_us, judged, rows), under
 

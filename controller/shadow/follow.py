@@ -13,7 +13,7 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import QueryRow, ReportBodyRow, ReportRow, ShadowRow
+from tidemark.controller.db.tables import BY_BOUND, QueryRow, ReportBodyRow, ReportRow, ShadowRow
 from tidemark.controller.decide.load import Loaded
 from tidemark.controller.decide.stored_steps import steps_json
 from tidemark.controller.evidence.horizon import WINDOW, keys_in, max_up_to, with_gone
@@ -164,9 +164,7 @@ _NEW = (
         ReportRow.bound_ms,
         ReportRow.need_base_ms,
         ReportRow.rows,
-        ReportRow.pairs,
-        ReportRow.late_min,
-        ReportRow.late_max,
+        *BY_BOUND,
         ReportRow.unjudged_rows,
         ReportRow.keys_per_row,
         ReportBodyRow.body,

@@ -47,6 +47,7 @@ CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
     "RowsNotCounted": ConditionKind("warning", "Rows not counted", "TidemarkTelemetryOverflow"),
     "NeedsUnknown": ConditionKind("warning", "Needs unknown"),
     "FutureRows": ConditionKind("warning", "Future-dated rows", "TidemarkFutureDatedRows"),
+    "MisdatedRows": ConditionKind("warning", "Misdated rows", "TidemarkMisdatedRows"),
     "PartitionSkewed": ConditionKind("warning", "Skewed partition", "TidemarkPartitionSkewed"),
     "LossIsBiased": ConditionKind("warning", "Loss is biased", "TidemarkLossIsBiased"),
     "LatePolicyNotFollowed": ConditionKind("warning", "Late rows not as set"),

@@ -8,14 +8,17 @@ from typing import cast
 from tidemark.controller.api.schemas import Condition
 from tidemark.controller.db.tables import RolloutRow
 from tidemark.controller.decide.ceiling import NO_CEILING
+from tidemark.controller.intake.quarantine import Quarantine
 from tidemark.controller.intake.ran_again import is_ran_again
-from tidemark.controller.partitions.store import FutureRows
+from tidemark.controller.partitions.store import FutureRows, MisdatedRows
 from tidemark.controller.stream_state.condition_types import condition, place_of
 from tidemark.controller.stream_state.state import HorizonState, SkewCost, StreamState
+from tidemark.models.choice import percent_of
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.horizon import HorizonFacts
 from tidemark.models.late_policy import why_not_followed
 from tidemark.models.live_defaults import CEILING_ALARM_PPM
+from tidemark.models.misdated import LONGEST_DELAY_US, explained
 from tidemark.models.plural import plural
 from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.rollout.gate import when
@@ -24,6 +27,9 @@ from tidemark.models.target import PPM
 
 _NAMES_SHOWN = 10
 """How many partitions a condition names; the list of partitions has all of them."""
+
+_REASONS_SHOWN = 3
+"""How many ways in which rows are misdated a condition names."""
 
 
 def conditions_of(state: StreamState, found: HorizonState | None, now_us: int) -> list[Condition]:
@@ -50,7 +56,12 @@ def conditions_of(state: StreamState, found: HorizonState | None, now_us: int) -
         *_late_policy(state),
     ]
     if found is not None:
-        conditions += [*_observed(found.facts), *_future(found.future), *_skewed(found.skewed)]
+        conditions += [
+            *_observed(found.facts),
+            *_future(found.future),
+            *_misdated(found.misdated, found.facts),
+            *_skewed(found.skewed),
+        ]
         if found.join_miss is not None:
             conditions.append(condition("JoinMissesTarget", found.join_miss.text))
     return sorted(conditions, key=place_of)
@@ -73,12 +84,19 @@ def _quarantined(state: StreamState) -> Iterator[Condition]:
     batches, were = plural(held.reports, "batch", "batches"), _were(held.reports)
     detail = (
         f"{batches} {were} stored and not counted, with event times up to {format_about(held.ahead_us)} ahead of this "
-        "controller's clock: are the clocks of the driver, the senders and this controller right? They are counted "
-        "once the clock has come as far, or an hour of other batches agrees"
+        f"controller's clock{_dated(held)}: are the clocks of the driver, the senders and this controller right? They "
+        "are counted once the clock has come as far, or an hour of other batches agrees"
     )
     if held.late:
         detail += f". Spark dropped {plural(held.late, 'row')} of them as late"
     yield condition("BatchesQuarantined", detail)
+
+
+def _dated(held: Quarantine) -> str:
+    """Return how the batch furthest ahead is dated, if its unit explains that."""
+    if held.ahead_us <= LONGEST_DELAY_US:
+        return ""
+    return f" ({explained(held.newest_us + held.ahead_us, held.newest_us)})"
 
 
 def _recommended(state: StreamState) -> Iterator[Condition]:
@@ -159,6 +177,21 @@ def _future(future: FutureRows) -> Iterator[Condition]:
             f"in {_named(future.partitions)}: are the clocks of their senders right?"
         )
         yield condition("FutureRows", detail)
+
+
+def _misdated(misdated: MisdatedRows, facts: HorizonFacts) -> Iterator[Condition]:
+    if misdated.rows:
+        are = "is" if misdated.rows == 1 else "are"
+        dated = "; ".join(misdated.explained[:_REASONS_SHOWN]) or "misdated"
+        detail = (
+            f"{plural(misdated.rows, 'row')} of {_named(misdated.partitions)}, "
+            f"{percent_of(misdated.rows, facts.rows)} of all, {are} {dated}{'' if dated.endswith('?') else '.'} "
+            "No bound is meant for them, so they do not steer"
+        )
+        if facts.misdated_late:
+            late = plural(facts.completeness.late_max, "late row")
+            detail += f"; they make up {facts.misdated_late:,} of the {late}"
+        yield condition("MisdatedRows", detail)
 
 
 def _skewed(skewed: Sequence[SkewCost]) -> Iterator[Condition]:

@@ -44,6 +44,7 @@ from tidemark.controller.stream_state.live import state_in
 from tidemark.controller.stream_state.partition_rows import (
     PartitionFacts,
     future_rows_among,
+    misdated_rows_among,
     partitions_of,
     skew_among,
     times_in,
@@ -77,6 +78,7 @@ class _Row:
     first_us: int | None
     missing_batches: int | None
     future_rows: int | None
+    misdated_rows: int | None
     shadow_since_us: int | None
     shadow_bound_ms: int | None
 
@@ -131,6 +133,7 @@ def load_horizon(
         progress=progress,
         skew=skew_among(partitions, horizon, progress.batch_gap_us),
         future=future_rows_among(partitions, horizon, facts.future_rows),
+        misdated=misdated_rows_among(partitions, horizon, facts.misdated_rows),
         partitions=partitions,
         skewed=_skewed(partitions) if skewed is None else skewed,
         join_miss=miss_of(session, state.join_id),
@@ -167,6 +170,7 @@ def _state(row: _Row, pin: StoredPin | None, held: Quarantine | None) -> StreamS
         paused_why=None if row.policy is None else row.policy.paused_why,
         # PostgreSQL sums to an exact decimal.
         future_rows=row.stream.gone_future_rows + int(row.future_rows or 0),
+        misdated_rows=row.stream.gone_misdated_rows + int(row.misdated_rows or 0),
         missing_batches=None
         if row.report is None
         else row.stream.gone_missing_batches + int(row.missing_batches or 0),
@@ -256,7 +260,10 @@ def _statement() -> Select[*tuple[Any, ...]]:
     # Ids of batches may be anything below 2**63, so a difference plus one may not fit in PostgreSQL's bigint.
     batches = cast(query.last_batch, Numeric) - query.first_batch + 1
     missing = select(func.sum(batches - query.reports)).where(query.stream_id == of_stream)
-    future = select(func.sum(PartitionRow.future_rows)).where(PartitionRow.stream_id == of_stream)
+    future, misdated = (
+        select(func.sum(rows)).where(PartitionRow.stream_id == of_stream)
+        for rows in (PartitionRow.future_rows, PartitionRow.misdated_rows)
+    )
     return (
         select(
             StreamRow,
@@ -279,6 +286,7 @@ def _statement() -> Select[*tuple[Any, ...]]:
             _seen_us(-1),
             missing.correlate(StreamRow).scalar_subquery(),
             future.correlate(StreamRow).scalar_subquery(),
+            misdated.correlate(StreamRow).scalar_subquery(),
             ShadowRow.since_us,
             ShadowRow.bound_ms,
         )

@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import PartitionRow
 from tidemark.controller.evidence.horizon import Horizon
-from tidemark.controller.partitions.store import FutureRows, Skew
+from tidemark.controller.partitions.store import FutureRows, MisdatedRows, Skew
+from tidemark.models.misdated import explained
 from tidemark.models.progress import PartitionTimes
 
 
@@ -26,6 +27,10 @@ class PartitionFacts:
     """How far behind the stream's maximum event time it was when it was last seen; None when unknown."""
     last_future_us: int | None
     """When it last had a future-dated row; None without any."""
+    last_misdated_us: int | None
+    """When it last had a row whose event time no delay explains; None without any."""
+    misdated_event_us: int | None
+    """The event time of such a row then; None without any."""
     skewed: bool
     """Whether it was skewed in the newest snapshot."""
     costs_ms: int | None
@@ -43,6 +48,8 @@ _PARTITIONS = (
         PartitionRow.batches,
         PartitionRow.behind_us,
         PartitionRow.last_future_us,
+        PartitionRow.last_misdated_us,
+        PartitionRow.misdated_event_us,
         PartitionRow.skewed,
         PartitionRow.costs_ms,
         PartitionRow.without_bound_ms,
@@ -102,3 +109,16 @@ def future_rows_among(partitions: Sequence[PartitionFacts], horizon: Horizon, ro
             if each.last_future_us is not None and each.last_future_us >= horizon.from_us
         ),
     )
+
+
+def misdated_rows_among(partitions: Sequence[PartitionFacts], horizon: Horizon, rows: int) -> MisdatedRows:
+    """Return the rows over the horizon whose event time no delay explains, of which there are ``rows``."""
+    found = {
+        each.partition: explained(each.misdated_event_us, each.last_misdated_us)
+        for each in partitions
+        if rows
+        and each.misdated_event_us is not None
+        and each.last_misdated_us is not None
+        and each.last_misdated_us >= horizon.from_us
+    }
+    return MisdatedRows(rows, tuple(found), tuple(dict.fromkeys(found.values())))

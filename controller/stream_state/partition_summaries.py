@@ -29,6 +29,8 @@ class PartitionSummary:
     """By how much."""
     future_rows: int
     """Future-dated rows of it."""
+    misdated_rows: int
+    """Rows of it whose event time no delay explains."""
 
     @property
     def notable(self) -> tuple[bool, bool, bool, int, str]:
@@ -40,7 +42,7 @@ class PartitionSummary:
 def load_partitions(session: Session) -> Mapping[int, list[PartitionSummary]]:
     """Return by stream its partitions in order of their names; those that are gone are left out."""
     found: defaultdict[int, list[PartitionSummary]] = defaultdict(list)
-    for stream_id, name, state, skewed, costs_ms, future_rows in session.execute(
+    for stream_id, name, state, skewed, costs_ms, future_rows, misdated_rows in session.execute(
         select(
             PartitionRow.stream_id,
             PartitionRow.partition,
@@ -48,9 +50,10 @@ def load_partitions(session: Session) -> Mapping[int, list[PartitionSummary]]:
             PartitionRow.skewed,
             PartitionRow.costs_ms,
             PartitionRow.future_rows,
+            PartitionRow.misdated_rows,
         )
         .where(or_(PartitionRow.state.is_(None), PartitionRow.state != _GONE))
         .order_by(PartitionRow.stream_id, PartitionRow.partition)
     ):
-        found[stream_id].append(PartitionSummary(name, state, skewed, costs_ms, future_rows))
+        found[stream_id].append(PartitionSummary(name, state, skewed, costs_ms, future_rows, misdated_rows))
     return found

@@ -42,11 +42,15 @@ class RecentRows:
     """Pairs judged in the last quarter of an hour."""
     future_rows: int
     """Future-dated rows of it."""
+    misdated_rows: int
+    """Rows of it whose event time no delay explains."""
     uncounted_rows: int
     """Rows of it that could not be counted."""
 
 
-NO_RECENT_ROWS = RecentRows(by_window_s={}, watermark_then_ms=None, judged=0, future_rows=0, uncounted_rows=0)
+NO_RECENT_ROWS = RecentRows(
+    by_window_s={}, watermark_then_ms=None, judged=0, future_rows=0, misdated_rows=0, uncounted_rows=0
+)
 """Of a stream without reports."""
 
 
@@ -68,12 +72,13 @@ def load_recent_rows(session: Session, windows_s: Iterable[int], now_us: int) ->
     _add_waiting(session, sums, windows, now_us)
     then = _watermarks(session, now_us - QUARTER_US)
     found = {}
-    for stream_id, judged, future, uncounted in _of_a_quarter(session, now_us - QUARTER_US):
+    for stream_id, judged, future, misdated, uncounted in _of_a_quarter(session, now_us - QUARTER_US):
         found[stream_id] = RecentRows(
             by_window_s={window: JudgedRows(*counted) for window, counted in sums[stream_id].items()},
             watermark_then_ms=then.get(stream_id),
             judged=judged,
             future_rows=future,
+            misdated_rows=misdated,
             uncounted_rows=uncounted,
         )
     return found
@@ -137,8 +142,8 @@ def _watermarks(session: Session, until_us: int) -> dict[int, int | None]:
     return {stream_id: watermark_ms or None for stream_id, watermark_ms in rows}
 
 
-def _of_a_quarter(session: Session, from_us: int) -> list[tuple[int, int, int, int]]:
-    """Return by stream with reports the pairs judged, the future-dated rows and those not counted since then."""
+def _of_a_quarter(session: Session, from_us: int) -> list[tuple[int, ...]]:
+    """Return by stream with reports the pairs judged, and the rows future-dated, misdated and not counted since."""
 
     def since(column: InstrumentedAttribute[int]) -> ColumnElement[int]:
         # At the end of an index, stream by stream.
@@ -154,7 +159,8 @@ def _of_a_quarter(session: Session, from_us: int) -> list[tuple[int, int, int, i
             StreamRow.id,
             since(ReportRow.pairs),
             since(ReportRow.future_rows),
+            since(ReportRow.misdated_rows),
             since(ReportRow.uncounted_rows),
         ).where(StreamRow.reports > 0)
     )
-    return [(stream_id, int(judged), int(future), int(lost)) for stream_id, judged, future, lost in rows]
+    return [tuple(map(int, row)) for row in rows]

@@ -26,6 +26,8 @@ class PartitionSnapshot:
     """Its state."""
     future: bool
     """Whether future-dated rows of it came within the horizon."""
+    misdated: bool
+    """Whether rows of it came within the horizon whose event time no delay explains."""
     pairs: int
     """(Row, key) pairs of it with a known need over the horizon."""
     need_ms: int | None
@@ -100,6 +102,7 @@ def take_snapshot(
         found[row.partition] = PartitionSnapshot(
             state_of(row, horizon, live, batch_gap_us),
             row.last_future_us is not None and row.last_future_us >= horizon.from_us,
+            row.last_misdated_us is not None and row.last_misdated_us >= horizon.from_us,
             0 if effect is None else effect.pairs,
             None if need_us is None else int(np.ceil(need_us / 1_000)),
             effect,

@@ -25,7 +25,7 @@ from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.intake.quarantine import Quarantine
 from tidemark.controller.joins.lost import JoinMiss
 from tidemark.controller.lost.summary import LostSummary
-from tidemark.controller.partitions.store import FutureRows, Skew
+from tidemark.controller.partitions.store import FutureRows, MisdatedRows, Skew
 from tidemark.controller.pins.store import StoredPin
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, Spec
 from tidemark.controller.stream_state.live import KeptLive, NewestState
@@ -88,6 +88,8 @@ class StreamState:
     """Why it is paused; None when it is not, or when the policy was set so."""
     future_rows: int
     """Future-dated rows since it was first seen."""
+    misdated_rows: int
+    """Rows since then whose event time no delay explains."""
     missing_batches: int | None
     """Batches never reported; None before the first report."""
     newest: NewestBatch | None
@@ -171,7 +173,7 @@ class StreamState:
 
     @property
     def saturated(self) -> bool | None:
-        """Whether the rows require more than the policy's maximum bound or the ceiling allows; None when unknown."""
+        """Whether the rows require more than the limits of the bound or the ceiling allow; None when unknown."""
         near = self.live is not None and self.live.ceiling_used_ppm >= CEILING_ALARM_PPM
         if self.recommendation is None:
             return near if self.live is not None else None
@@ -220,7 +222,7 @@ class StreamState:
 
 
 def _limited(steps: Sequence[DecisionStep]) -> bool:
-    """Return whether the policy's limits made the bound narrower."""
+    """Return whether the policy's limits, or the SLO's window, made the bound narrower."""
     before_ms = None
     limited = False
     for step in steps:
@@ -261,6 +263,8 @@ class HorizonState:
     """How far apart its partitions are."""
     future: FutureRows
     """Future-dated rows."""
+    misdated: MisdatedRows
+    """Rows whose event time no delay explains."""
     partitions: Sequence[PartitionFacts]
     """All partitions, those that are gone too, by name."""
     skewed: Sequence[SkewCost]

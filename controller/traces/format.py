@@ -8,7 +8,7 @@ renamed, so that there is never half a trace.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,7 +69,7 @@ class OpenTrace:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = _open(path)
-        _check_columns(path, self._file.schema_arrow)
+        self._columns = _columns_of(path, self._file.schema_arrow)
 
     @property
     def rows(self) -> int:
@@ -85,7 +85,7 @@ class OpenTrace:
         names: dict[str, int] = {}
         seq_before, arrival_before, done = None, None, 0
         for batch in self._record_batches():
-            columns = {name: batch.column(name) for name in COLUMNS}
+            columns = {name: batch.column(found) for name, found in self._columns.items()}
             for name, column in columns.items():
                 if column.null_count:
                     where = done + int(column.is_null().index(pa.scalar(value=True)).as_py())
@@ -103,7 +103,7 @@ class OpenTrace:
 
     def _record_batches(self) -> Iterator[pa.RecordBatch]:
         try:
-            yield from self._file.iter_batches(_BATCH_ROWS, columns=list(COLUMNS))
+            yield from self._file.iter_batches(_BATCH_ROWS, columns=list(self._columns.values()))
         except (pa.ArrowException, OSError) as error:
             raise TraceError(f"{self.path}: the file is damaged: {one_line(error)}") from None
 
@@ -168,6 +168,23 @@ def index_of_names(column: pa.Array, names: dict[str, int]) -> NDArray[np.int32]
     return found
 
 
+def column_named(name: str, there: Sequence[str], path: Path) -> str:
+    """Return which of a file's columns is meant by a name: that name, or the only one that differs in case alone.
+
+    Raises:
+        TraceError: when there is none, or more than one.
+    """
+    found = [each for each in there if each == name] or [
+        each for each in there if each.casefold() == name.casefold()
+    ]
+    if not found:
+        raise TraceError(f"{path}: there is no column {name!r}; there are: {', '.join(there) or 'none'}")
+    if len(found) > 1:
+        named = " and ".join(map(repr, dict.fromkeys(found)))
+        raise TraceError(f"{path}: {len(found)} columns are named {named}: rename all but one")
+    return found[0]
+
+
 def one_line(error: Exception) -> str:
     """Return the first line of an error's message."""
     return str(error).strip().split("\n", 1)[0]
@@ -182,19 +199,23 @@ def _open(path: Path) -> pq.ParquetFile:
         raise TraceError(f"{path}: not a Parquet file: {one_line(error)}") from None
 
 
-def _check_columns(path: Path, schema: pa.Schema) -> None:
-    missing = [name for name in COLUMNS if name not in schema.names]
+def _columns_of(path: Path, schema: pa.Schema) -> dict[str, str]:
+    """Return by name of a trace's columns how the file names them."""
+    there = {name.casefold() for name in schema.names}
+    missing = [name for name in COLUMNS if name not in there]
     if missing:
         raise TraceError(
             f"{path}: a trace has the columns {', '.join(COLUMNS)}; {', '.join(missing)} is missing, "
             f"there are: {', '.join(schema.names)}"
         )
+    columns = {name: column_named(name, schema.names, path) for name in COLUMNS}
     for name, required in COLUMNS.items():
-        found = schema.field(name).type
+        found = schema.field(columns[name]).type
         inner = found.value_type if pa.types.is_dictionary(found) else found
         fits = any(is_text(inner) for is_text in _TEXT) if required == pa.string() else found == required
         if not fits:
             raise TraceError(f"{path}: column {name!r} is of type {found}, a trace has {required} there")
+    return columns
 
 
 def _check_order(

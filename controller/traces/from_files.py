@@ -10,16 +10,17 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from tidemark.controller.traces.format import Trace, TraceError, index_of_names, one_line
+from tidemark.controller.traces.format import Trace, TraceError, column_named, index_of_names, one_line
 from tidemark.controller.traces.times import Unit, times_us
 
 Format = Literal["parquet", "json", "csv"]
@@ -53,6 +54,20 @@ class Columns:
     def names(self) -> list[str]:
         """Return the names of the columns to read, each once."""
         return list(dict.fromkeys(name for name in (self.event_time, self.arrival, self.partition) if name))
+
+    def found_in(self, path: Path, there: Sequence[str]) -> Columns:
+        """Return them as a file with the columns ``there`` names them.
+
+        Raises:
+            TraceError: when one is missing, or there more than once.
+        """
+        found = {name: column_named(name, there, path) for name in self.names()}
+        return replace(
+            self,
+            event_time=found[self.event_time],
+            arrival=None if self.arrival is None else found[self.arrival],
+            partition=None if self.partition is None else found[self.partition],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,12 +191,6 @@ def _format_of(path: Path) -> Format | None:
 # -- readers -------------------------------------------------------------------------------------------------
 
 
-def _check_names(path: Path, columns: Columns, there: Sequence[str]) -> None:
-    for name in columns.names():
-        if name not in there:
-            raise TraceError(f"{path}: there is no column {name!r}; there are: {', '.join(there) or 'none'}")
-
-
 def _part(table: pa.RecordBatch, columns: Columns) -> _Part:
     partition = None
     if columns.partition is not None:
@@ -202,7 +211,7 @@ def _part(table: pa.RecordBatch, columns: Columns) -> _Part:
 def _read_parquet(path: Path, columns: Columns) -> Iterator[_Part]:
     try:
         file = pq.ParquetFile(path)
-        _check_names(path, columns, file.schema_arrow.names)
+        columns = columns.found_in(path, file.schema_arrow.names)
         for batch in file.iter_batches(columns=columns.names()):
             yield _part(batch, columns)
     except (pa.ArrowException, OSError) as error:
@@ -212,22 +221,29 @@ def _read_parquet(path: Path, columns: Columns) -> Iterator[_Part]:
 def _read_csv(path: Path, columns: Columns) -> Iterator[_Part]:
     try:
         with pacsv.open_csv(path) as header:
-            _check_names(path, columns, header.schema.names)
-        # All as text: this module decides what is a time, not a guess from the first rows.
+            columns = columns.found_in(path, header.schema.names)
+        # All as text: this module decides what is a time, not a guess from the first rows. NA may be a region.
         options = pacsv.ConvertOptions(
             include_columns=columns.names(),
             column_types=dict.fromkeys(columns.names(), pa.string()),
+            null_values=[""],
             strings_can_be_null=True,
         )
         with pacsv.open_csv(path, convert_options=options) as reader:
             for batch in reader:
-                yield _part(batch, columns)
+                event, arrival, partition = _part(batch, columns)
+                yield _known_times(event), None if arrival is None else _known_times(arrival), partition
     except (pa.ArrowException, OSError) as error:
         raise TraceError(f"{path}: not a readable CSV file: {one_line(error)}") from None
 
 
+def _known_times(column: pa.Array) -> pa.Array:
+    """Return times in CSV with null where they are spelled as missing, such as NaN."""
+    missing = pc.is_in(column, value_set=pa.array(pacsv.ConvertOptions().null_values))
+    return pc.if_else(missing, pa.scalar(None, pa.string()), column)
+
+
 def _read_json(path: Path, columns: Columns) -> Iterator[_Part]:
-    names = columns.names()
     seen: dict[str, None] = {}
     rows: list[dict[str, Any]] = []
     first = True
@@ -236,25 +252,27 @@ def _read_json(path: Path, columns: Columns) -> Iterator[_Part]:
             row = json.loads(line)
         except ValueError as error:
             raise TraceError(f"{path}: line {number} is not JSON: {error}") from None
+        except RecursionError:
+            raise TraceError(f"{path}: line {number} is nested too deeply to be read") from None
         if not isinstance(row, dict):
             raise TraceError(f"{path}: line {number} is not a JSON object")
         seen.update(dict.fromkeys(row))
         rows.append(row)
         if len(rows) == _JSON_LINES:
             if first:
-                _check_names(path, columns, list(seen))
+                columns = columns.found_in(path, list(seen))
                 first = False
-            yield _json_part(path, columns, names, rows)
+            yield _json_part(path, columns, rows)
             rows = []
     if first and rows:
-        _check_names(path, columns, list(seen))
+        columns = columns.found_in(path, list(seen))
     if rows:
-        yield _json_part(path, columns, names, rows)
+        yield _json_part(path, columns, rows)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
-        with pa.input_stream(path) as raw, io.TextIOWrapper(raw, encoding="utf-8") as text:
+        with pa.input_stream(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig") as text:
             for number, line in enumerate(text, start=1):
                 if line.strip():
                     yield number, line
@@ -262,9 +280,9 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         raise TraceError(f"{path}: not a readable JSON file: {one_line(error)}") from None
 
 
-def _json_part(path: Path, columns: Columns, names: list[str], rows: list[dict[str, Any]]) -> _Part:
+def _json_part(path: Path, columns: Columns, rows: list[dict[str, Any]]) -> _Part:
     arrays = []
-    for name in names:
+    for name in columns.names():
         values = [row.get(name) for row in rows]
         if name == columns.partition:
             values = [
@@ -276,7 +294,7 @@ def _json_part(path: Path, columns: Columns, names: list[str], rows: list[dict[s
             raise TraceError(
                 f"{path}: column {name!r} holds values of several types: {one_line(error)}"
             ) from None
-    return _part(pa.record_batch(arrays, names), columns)
+    return _part(pa.record_batch(arrays, columns.names()), columns)
 
 
 _READERS: dict[Format, Callable[[Path, Columns], Iterator[_Part]]] = {

@@ -20,6 +20,7 @@ from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_la
 from tidemark.models.live.open_keys import OpenKeys
 from tidemark.models.live.partitions import Activity, Partitions
 from tidemark.models.live.resumable import ResumablePolicy
+from tidemark.models.misdated import misdated
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow
 from tidemark.models.plural import plural
 from tidemark.models.policies.learned import Learned
@@ -171,7 +172,7 @@ class FastPolicy:
         """
         self._granule_us = report.granule_us
         self._last_us = report.started_us if due_us is None else due_us
-        bases_us = self._bases_us(report, newest_granules)
+        bases_us = self._passed_misdated(self._bases_us(report, newest_granules), report.started_us)
         self._partitions.observe(report.started_us, trigger_us, bases_us, backlog)
         if report.uncounted_rows:
             self._partitions.observe_uncounted(report.started_us)
@@ -237,6 +238,18 @@ class FastPolicy:
         if len(bases_us) == 1 and report.max_event_time_us is not None:
             bases_us = dict.fromkeys(bases_us, report.max_event_time_us)
         return {name: min(base_us, report.started_us) for name, base_us in bases_us.items()}
+
+    def _passed_misdated(self, bases_us: Mapping[str, int], started_us: int) -> dict[str, int]:
+        """Return the bases of a batch, with the stream's in place of those that a misdated row shows.
+
+        A partition with such rows alone would hold the watermark where they are dated, and no bound is meant for them.
+        """
+        names, found_us = list(bases_us), np.array(list(bases_us.values()), np.int64)
+        known_us = max(self._partitions.stream_base_us, int(found_us.max(initial=NO_BASE_US)))
+        wrong = misdated(found_us, known_us, started_us)
+        stream_us = max(self._partitions.stream_base_us, int(found_us[~wrong].max(initial=NO_BASE_US)))
+        passed = zip(names, np.where(wrong, stream_us, found_us).tolist(), strict=True)
+        return {name: base_us for name, base_us in passed if base_us != NO_BASE_US}
 
     def _unlimited(self, now_us: int, order: Order, activity: Activity) -> tuple[int, str]:
         by_bound_us = activity.base_us - order.bound_us

@@ -9,6 +9,7 @@ import numpy as np
 
 from tidemark.models.cells import cells_of
 from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_last_us
+from tidemark.models.misdated import split_misdated
 from tidemark.models.needs import needs_us
 from tidemark.models.operators import Int64s
 from tidemark.models.policies.policy import NO_BASE_US, Observation
@@ -69,8 +70,8 @@ class PartitionBases:
 def observation_of(report: Report, bases: PartitionBases, late_base_ms: int | None) -> Observation:
     """Return what a policy observes of ``report``, as of its trigger.
 
-    A partition's base, and with it the needs against it, is known to the granule. Rows without an event time, and rows
-    that were not counted by granule, are left out.
+    A partition's base, and with it the needs against it, is known to the granule. Rows without an event time, misdated
+    rows, and rows that were not counted by granule, are left out.
 
     Args:
         report: the report; those of a stream are given in order, each once.
@@ -79,7 +80,8 @@ def observation_of(report: Report, bases: PartitionBases, late_base_ms: int | No
             Then the needs are against ``NO_BASE_US``.
     """
     number, late_us = bases.take(report)
-    cells = cells_of(report)
+    split = split_misdated(report, late_base_ms)
+    cells = cells_of(report) if split is None else split[0]
     if not cells.partitions:
         return Observation(report.started_us)
     first_us = granule_first_us(cells.granules, report.granule_us, report.closed)

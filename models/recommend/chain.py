@@ -123,12 +123,30 @@ def _narrowing_step(inputs: Inputs, bound_ms: int) -> DecisionStep:
 
 def _limits(inputs: Inputs, bound_ms: int) -> DecisionStep:
     min_ms, max_ms = inputs.policy.min_bound_ms, inputs.policy.max_bound_ms
-    limited = max(bound_ms, min_ms) if max_ms is None else min(max(bound_ms, min_ms), max_ms)
+    widest_ms, why = _widest_unasked(inputs) if max_ms is None else (max_ms, "")
+    limited = min(max(bound_ms, min_ms), widest_ms)
+    found = format_duration(limited * 1_000)
     if limited == bound_ms:
-        return DecisionStep(StepKind.LIMITS, bound_ms, "within the policy's limits")
-    which = "minimum" if limited > bound_ms else "maximum"
-    reason = f"limited by the policy: the {which} bound is {format_duration(limited * 1_000)}"
+        reason = "within the policy's limits"
+    elif limited > bound_ms:
+        reason = f"limited by the policy: the minimum bound is {found}"
+    elif max_ms is not None:
+        reason = f"limited by the policy: the maximum bound is {found}"
+    else:
+        reason = f"limited to {found}, {why}: set max_bound_ms to allow more"
     return DecisionStep(StepKind.LIMITS, limited, reason)
+
+
+def _widest_unasked(inputs: Inputs) -> tuple[int, str]:
+    """Return the widest bound that is recommended where no person has set a maximum, and what it is.
+
+    A window that waits for longer than the SLO's own is of no use to it. What a person has chosen may be wider.
+    """
+    return max(
+        (inputs.slo.window_ms, "the SLO's window"),
+        (inputs.in_use_bound_ms or 0, "the bound in use"),
+        (inputs.policy.min_bound_ms, "the policy's minimum"),
+    )
 
 
 def _dead_band(inputs: Inputs, bound_ms: int) -> DecisionStep:

@@ -121,6 +121,7 @@ def stream_state(**changes: Any) -> StreamState:
         ),
         paused_why=None,
         future_rows=0,
+        misdated_rows=0,
         missing_batches=0,
         previous_bound_ms=None,
         unpinned=parts["published"],

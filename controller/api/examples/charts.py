@@ -173,6 +173,8 @@ EXAMPLES: dict[str, Example] = {
                 "skew_ms": 239_000,
                 "future_rows": 0,
                 "future": False,
+                "misdated_rows": 0,
+                "misdated": False,
                 "state": "Active",
                 "skewed": True,
                 "skewed_us": STARTED_US - 3_600_000_000,

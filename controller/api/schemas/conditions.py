@@ -32,6 +32,7 @@ ConditionType = Literal[
     "SkewBeyondCeiling",
     "CeilingNear",
     "FutureRows",
+    "MisdatedRows",
     "PartitionSkewed",
     "LossIsBiased",
     "LatePolicyNotFollowed",

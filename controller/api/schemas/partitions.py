@@ -30,6 +30,10 @@ class Partition(Answer):
     """Future-dated rows of it, set back to the clock."""
     future: bool
     """Whether such rows came within the horizon."""
+    misdated_rows: int
+    """Rows of it whose event time no delay explains, such as those of 1970."""
+    misdated: bool
+    """Whether such rows came within the horizon."""
     state: PartitionState
     """Active; Idle: it used to report and is silent; Behind: its rows trail by more than the bound, or the source has
     rows of it that are not read; Gone: no row of it within the horizon."""

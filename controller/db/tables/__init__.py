@@ -34,6 +34,7 @@ from tidemark.controller.db.tables.specs import (
     SloRow,
 )
 from tidemark.controller.db.tables.streams import (
+    BY_BOUND,
     KNOWN,
     LiveRow,
     OverviewRow,
@@ -46,6 +47,7 @@ from tidemark.controller.db.tables.streams import (
 )
 
 __all__ = [
+    "BY_BOUND",
     "KNOWN",
     "AcknowledgementRow",
     "Base",

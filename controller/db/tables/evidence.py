@@ -134,6 +134,8 @@ class ReportHourRow(Base):
     need_unknown_rows: Mapped[Whole]
     early_rows: Mapped[Whole]
     future_rows: Mapped[Whole]
+    misdated_rows: Mapped[Counter]
+    misdated_late: Mapped[Counter]
 
 
 class RollupRow(Base):

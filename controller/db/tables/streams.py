@@ -49,6 +49,8 @@ class StreamRow(Base):
     """Reports that were quarantined, whether or not they were counted later."""
     gone_future_rows: Mapped[Counter]
     """Future-dated rows of partitions that are aged out."""
+    gone_misdated_rows: Mapped[Counter]
+    """Rows whose event time no delay explains (``models.misdated``), of partitions that are aged out."""
     gone_missing_batches: Mapped[Counter]
     """Batches that were never reported, of queries that are aged out."""
     slo_generation: Mapped[Counter]
@@ -151,7 +153,18 @@ class ReportRow(Base):
     """Rows that came before the first watermark: admitted under any bound, so without a need."""
     future_rows: Mapped[Counter]
     """Future-dated rows."""
+    misdated_rows: Mapped[Counter]
+    """Rows whose event time no delay explains (``models.misdated``): they have no need."""
+    misdated_late: Mapped[Counter]
+    """(Row, key) pairs of them that were certainly late. No bound admits them, so none is judged by them."""
     fingerprint: Mapped[Identifier]
+
+
+BY_BOUND = tuple(
+    (column - ReportRow.misdated_late).label(column.key)
+    for column in (ReportRow.pairs, ReportRow.late_min, ReportRow.late_max)
+)
+"""The pairs, and the late ones of them, that a bound is judged by: without rows that no bound admits."""
 
 
 class ReportBodyRow(Base):
@@ -222,11 +235,17 @@ class PartitionRow(Base):
     """Batches that held a row of it since then."""
     behind_us: Mapped[Whole | None]
     """How far its maximum event time was behind the stream's in that newest batch; null when an earlier release wrote
-    the row. Unlike the distance now, it does not grow while the partition is idle."""
+    the row, or all of its rows were misdated. Unlike the distance now, it does not grow while the partition is idle."""
     future_rows: Mapped[Counter]
     """Its future-dated rows."""
     last_future_us: Mapped[Whole | None]
     """Trigger time of the newest batch that held such a row; null without any."""
+    misdated_rows: Mapped[Counter]
+    """Its rows whose event time no delay explains."""
+    last_misdated_us: Mapped[Whole | None]
+    """Trigger time of the newest batch that held such a row; null without any."""
+    misdated_event_us: Mapped[Whole | None]
+    """The newest event time of such a row in that batch, to the granule."""
     state: Mapped[Word | None]
     """Active, Idle, Behind or Gone at the newest snapshot of the stream; null before the first."""
     skewed: Mapped[bool] = mapped_column(server_default=text("false"))

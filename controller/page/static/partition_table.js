@@ -36,6 +36,7 @@ export function marksOf(row, known) {
     const state = STATES[known?.state ?? row.state ?? ""];
     if (state) marks.push(state);
     if (known?.future) marks.push({ kind: "warning", name: "future-dated" });
+    if (known?.misdated) marks.push({ kind: "warning", name: "misdated" });
     return marks;
 }
 

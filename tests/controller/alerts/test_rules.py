@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.controller.alerts.rules import ActiveAlert, active_alerts
-from tidemark.controller.alerts.table import ALERTS, MIN_FUTURE_ROWS, MIN_LATE_ROWS, MIN_SKEW_MS
+from tidemark.controller.alerts.table import (
+    ALERTS,
+    MIN_FUTURE_ROWS,
+    MIN_LATE_ROWS,
+    MIN_MISDATED_ROWS,
+    MIN_SKEW_MS,
+)
 from tidemark.controller.db.tables import PredictionRow, RolloutRow
 from tidemark.controller.lost.summary import LostOfValue, LostSummary
 from tidemark.controller.stream_state.partition_summaries import PartitionSummary
@@ -30,6 +36,7 @@ QUIET = RecentRows(
     watermark_then_ms=NOW_US // 1_000 - 900_000,
     judged=1_000,
     future_rows=0,
+    misdated_rows=0,
     uncounted_rows=0,
 )
 
@@ -118,11 +125,11 @@ def test_a_budget_is_spent_below_nothing_and_by_ten_rows() -> None:
 def test_alerts_on_partitions_name_them() -> None:
     active = found(
         WELL,
-        PartitionSummary("6", "Active", False, 90_000, 0),
-        PartitionSummary("7", "Active", True, 18_000, 0),
-        PartitionSummary("8", "Idle", False, None, 0),
-        PartitionSummary("9", "Behind", False, 400_000, 0),
-        PartitionSummary("new", None, False, None, 0),
+        PartitionSummary("6", "Active", False, 90_000, 0, 0),
+        PartitionSummary("7", "Active", True, 18_000, 0, 0),
+        PartitionSummary("8", "Idle", False, None, 0, 0),
+        PartitionSummary("9", "Behind", False, 400_000, 0, 0),
+        PartitionSummary("new", None, False, None, 0, 0),
     )
     assert [(each.alert.name, dict(each.labels)["partition"]) for each in active] == [
         ("TidemarkPartitionSkewed", "7"),
@@ -206,10 +213,11 @@ def test_a_watermark_stands_still_when_rows_come_and_no_wider_bound_explains_it(
     assert ("TidemarkWatermarkStandsStill ticket" in names(state, recent=recent)) == holds, why
 
 
-def test_a_few_future_dated_rows_and_a_small_skew_call_nobody() -> None:
+def test_a_few_future_dated_or_misdated_rows_and_a_small_skew_call_nobody() -> None:
+    assert names(recent=replace(QUIET, misdated_rows=MIN_MISDATED_ROWS - 1)) == []
     assert names(recent=replace(QUIET, future_rows=MIN_FUTURE_ROWS - 1)) == []
-    assert names(WELL, PartitionSummary("7", "Active", True, MIN_SKEW_MS - 1, 0)) == []
-    assert names(WELL, PartitionSummary("7", "Active", True, MIN_SKEW_MS, 0)) != []
+    assert names(WELL, PartitionSummary("7", "Active", True, MIN_SKEW_MS - 1, 0, 0)) == []
+    assert names(WELL, PartitionSummary("7", "Active", True, MIN_SKEW_MS, 0, 0)) != []
 
 
 def test_a_budget_alert_says_how_fast_it_burns_and_how_long_the_rest_lasts() -> None:
@@ -264,9 +272,10 @@ def test_a_prediction_is_wrong_when_fewer_rows_are_admitted_than_its_interval_al
 
 
 def test_future_dated_rows_and_uncounted_rows_are_given_in_numbers() -> None:
-    active = found(recent=replace(QUIET, future_rows=30, uncounted_rows=4_000))
+    active = found(recent=replace(QUIET, future_rows=30, misdated_rows=20, uncounted_rows=4_000))
     assert [(each.alert.name, each.value) for each in active] == [
         ("TidemarkFutureDatedRows", "30"),
+        ("TidemarkMisdatedRows", "20"),
         ("TidemarkTelemetryOverflow", "4,000"),
     ]
 
@@ -290,5 +299,5 @@ def test_a_stream_that_keeps_its_target_in_every_window_never_burns(
 @given(st.text(min_size=1), st.text(min_size=1), st.text(min_size=1))
 def test_names_with_braces_appear_as_they_are(job: str, stream: str, partition: str) -> None:
     named = stream_state(job=job, stream=stream)
-    (active,) = found(named, PartitionSummary(partition, "Idle", False, None, 0))
+    (active,) = found(named, PartitionSummary(partition, "Idle", False, None, 0, 0))
     assert active.summary == f"Partition {partition} of {job}/{stream} is silent"

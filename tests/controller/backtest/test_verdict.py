@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tidemark.controller.backtest.trial import choose_policies, judge, read
 from tidemark.controller.backtest.verdict import short_trace_warning, verdict
 from tidemark.controller.traces.format import Trace, open_trace, write_trace
+from tidemark.controller.traces.plausible import PlausibleRows
 from tidemark.models.operators import tumbling
 from tidemark.models.policies.setup import Setup
 from tidemark.models.slo import Objective
@@ -30,7 +31,7 @@ def said(path: Path, policy: str, **asked: Any) -> tuple[str, str | None]:
     """Return the sentence and the warning."""
     setup = replace(SETUP, **asked)
     opened = open_trace(path)
-    arrivals = read(opened, setup, lambda _: None)
+    arrivals = read(opened, setup, PlausibleRows(0), lambda _: None)
     trial = judge(path, arrivals, setup, choose_policies([policy], setup), lambda *_: None)
     return verdict(trial), short_trace_warning(trial)
 

@@ -226,6 +226,88 @@ def test_options_that_are_not_valid_are_rejected_in_one_line(
     assert message in refused(textbook, *arguments)
 
 
+# -- rows that are no evidence -----------------------------------------------------------------------------------
+
+NOON_S = 1_714_564_800
+
+
+def seconds_among(path: Path, share_of: int, factor: int = 1_000) -> Path:
+    """Write rows that are 1 s late, one of each ``share_of`` in a unit that makes it ``factor`` times too small."""
+    event = [NOON_S + at / 10 for at in range(2_000)]
+    wrong = [time / factor if at % share_of == share_of - 1 else time for at, time in enumerate(event)]
+    return save(path, wrong, [time + 1 for time in event])
+
+
+@pytest.mark.parametrize("engine", ["spark", "per-row"])
+@pytest.mark.parametrize(
+    ("factor", "dated"),
+    [
+        (1_000, "1970-01-20: seconds read as milliseconds?"),
+        (1_000_000, "1970-01-01: seconds read as microseconds?"),
+        (10**12, "1970-01-01: is the time missing, or 0?"),
+        (2, "1997-03-02, longer ago than any delay (366 d)."),
+    ],
+)
+def test_rows_that_no_delay_explains_choose_no_bound(
+    tmp_path: Path, engine: str, factor: int, dated: str
+) -> None:
+    """Of one producer that wrote seconds a bound of 86,775 days was made."""
+    path = seconds_among(tmp_path / "a.parquet", 20, factor)
+    text = said(path, "--engine", engine)
+    assert text.startswith(
+        f"left out: 100 rows of partition 'p', 5.00 % of all, are dated {dated} No bound is meant for them\n"
+    )
+    result = run(path, "--engine", engine, "--json")
+    found = json.loads(result.stdout)
+    assert found["chosen_bound_us"] < 60 * SECOND
+    assert {point["rows"] for point in found["points"]} == {1_900}
+    assert result.stderr.startswith("left out: 100 rows")
+
+
+def test_a_trace_of_such_rows_alone_is_rejected_with_the_reason(tmp_path: Path) -> None:
+    path = seconds_among(tmp_path / "a.parquet", 1)
+    assert refused(path) == (
+        f"tidemark: {path}: all 2,000 rows are dated 1970-01-20: seconds read as milliseconds? "
+        "Make the trace again with the right --unit"
+    )
+
+
+def test_rows_of_the_far_future_choose_no_bound_either(tmp_path: Path) -> None:
+    """All rows behind one of them would need 36,000 years; what Spark does with them is said."""
+    event = [NOON_S + at / 10 for at in range(2_000)]
+    arrival = [time + 1 for time in event]
+    event[1_000] = 2**60 / SECOND
+    path = save(tmp_path / "a.parquet", event, arrival)
+    assert "1 row of partition 'p', 0.05 % of all, is dated in the year 38,504" in said(path)
+    assert document(path)["chosen_bound_us"] < 60 * SECOND
+
+
+@pytest.mark.parametrize("days", [1, 21, 300])
+def test_rows_that_are_weeks_late_are_evidence(tmp_path: Path, days: int) -> None:
+    event = [NOON_S + at / 10 - (86_400 * days if at % 20 == 0 else 0) for at in range(2_000)]
+    path = save(tmp_path / "a.parquet", event, [NOON_S + at / 10 + 1 for at in range(2_000)])
+    assert document(path)["chosen_bound_us"] > (days - 1) * 86_400 * SECOND
+
+
+@pytest.mark.parametrize("rows", [1, 500])
+@pytest.mark.parametrize(
+    "options", [(), ("--window", "0"), ("--engine", "per-row"), ("--confidence", "none")]
+)
+def test_a_trace_of_one_instant_chooses_no_bound_and_says_why(
+    tmp_path: Path, rows: int, options: tuple[str, ...]
+) -> None:
+    """It was 0 s, certified, though none of its rows had met a watermark."""
+    path = save(tmp_path / "a.parquet", [NOON_S] * rows, [NOON_S + 1] * rows)
+    found = document(path, *options)
+    if rows > 1 and "per-row" in options:
+        assert found["chosen_bound_us"] is not None, "each row meets the watermark of the one before"
+    else:
+        assert found["chosen_bound_us"] is None
+        assert found["reason"].startswith(
+            "no bound is chosen: every row came before a watermark could have moved"
+        )
+
+
 def test_a_file_that_is_not_a_trace_is_rejected_in_one_line(tmp_path: Path) -> None:
     """With the reason that the format gives."""
     assert "there is no such file" in refused(tmp_path / "none.parquet")

@@ -337,6 +337,81 @@ def test_empty_cells_and_missing_keys_and_nan_are_nulls(output: Path, tmp_path: 
         )
 
 
+@pytest.mark.parametrize(
+    "name", ["NA", "N/A", "null", "NULL", "nan", "NaN", "None", "#N/A", "n/a", "-nan", " "]
+)
+def test_only_an_empty_field_of_csv_names_no_partition(output: Path, tmp_path: Path, name: str) -> None:
+    """NA is Namibia: with --skip-nulls all of its rows vanished, and with them how late they are."""
+    csv = tmp_path / "a.csv"
+    csv.write_text(f"t,region\n1,{name}\n2,\n3,DE\n")
+    options = ("--event-time", "t", "--arrival", "t", "--partition", "region", "--unit", "s")
+    assert "1 row without an event time, an arrival or a partition" in refused(output, csv, *options)
+    assert "left out: 1 row with a null" in made(output, csv, *options, "--skip-nulls")
+    assert read_trace(output).partitions == (name, "DE")
+
+
+def test_a_time_of_csv_that_is_spelled_as_missing_is_null(output: Path, tmp_path: Path) -> None:
+    """As pandas writes it; no time has such a name."""
+    csv = tmp_path / "a.csv"
+    csv.write_text("t,seen\n1,1\nNaN,2\n3,NULL\n")
+    options = ("--event-time", "t", "--arrival", "seen", "--unit", "s", "--skip-nulls")
+    assert "left out: 2 rows with a null" in made(output, csv, *options)
+
+
+@pytest.mark.parametrize(
+    ("write", "name"), [(write_json, "a.json"), (write_csv, "a.csv"), (write_parquet, "a.parquet")]
+)
+def test_a_column_is_found_whatever_its_case_as_in_spark(
+    output: Path, tmp_path: Path, write: Any, name: str
+) -> None:
+    path = write(
+        tmp_path / name, [{"TS": row["ts"], "Seen": row["seen"], "Device": row["device"]} for row in ROWS]
+    )
+    made(output, path, *NAMED)
+    assert rows_of(output) == BY_ARRIVAL
+
+
+def test_json_with_a_byte_order_mark_is_read(output: Path, tmp_path: Path) -> None:
+    """As PowerShell writes it."""
+    path = write_json(tmp_path / "a.json", ROWS)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    made(output, path, *NAMED)
+    assert rows_of(output) == BY_ARRIVAL
+
+
+# -- misdated rows -------------------------------------------------------------------------------------------
+
+
+def test_rows_in_a_unit_of_their_own_are_counted_aloud(output: Path, tmp_path: Path) -> None:
+    """They stay in the trace: it says what came."""
+    rows = [
+        {"t": NOON_US // 10**6, "seen": NOON_US, "device": "a"},
+        {"t": NOON_US, "seen": NOON_US, "device": "b"},
+    ]
+    said = made(
+        output,
+        write_json(tmp_path / "a.json", rows),
+        *("--event-time", "t", "--arrival", "seen", "--partition", "device", "--unit", "us"),
+    )
+    assert (
+        "note: 1 row of partition 'a', 50.00 % of all, is dated 1970-01-01: seconds read as microseconds? "
+        "No bound is meant for them" in said
+    )
+    assert len(read_trace(output)) == 2
+
+
+def test_a_trace_in_seconds_that_was_read_as_milliseconds_is_noted(output: Path, tmp_path: Path) -> None:
+    """Event times and arrivals alike: nothing is late among them, and every delay is 1,000 times too short."""
+    now_s = round(datetime.now(UTC).timestamp())
+    rows = [{"t": now_s - 10 * number, "seen": now_s - 9 * number} for number in range(9, 0, -1)]
+    options = ("--event-time", "t", "--arrival", "seen")
+    path = write_json(tmp_path / "a.json", rows)
+    said = made(output, path, *options, "--unit", "ms")
+    assert "note: arrivals are dated 1970-01-2" in said
+    assert "seconds read as milliseconds? Then all delays here are too short by the same factor" in said
+    assert "1970" not in made(output, path, *options, "--unit", "s")
+
+
 # -- bad input -----------------------------------------------------------------------------------------------
 
 
@@ -358,6 +433,7 @@ def test_a_missing_column_is_named_with_those_that_are_there(
     [
         ('{"ts": "2024-05-01T12:00:00Z"}\n{"ts": \n', "line 2 is not JSON"),
         ("[1, 2]\n", "line 1 is not a JSON object"),
+        ('{"ts": 1}\n' + "[" * 200_000 + "\n", "line 2 is nested too deeply to be read"),
         (
             '{"ts": "2024-05-01T12:00:00Z"}\n{"ts": "yesterday"}\n',
             "column 'ts': 'yesterday' at row 1 is not a time",
@@ -387,6 +463,29 @@ def test_csv_that_cannot_be_used_is_rejected(output: Path, tmp_path: Path, text:
     path = tmp_path / "a.csv"
     path.write_text(text)
     assert str(path) in refused(output, path, "--event-time", "a", "--arrival", "a", "--unit", "s")
+
+
+def test_two_columns_of_one_name_are_rejected(output: Path, tmp_path: Path) -> None:
+    """In CSV the first was taken in silence."""
+    csv, parquet = tmp_path / "a.csv", tmp_path / "b.parquet"
+    csv.write_text("ts,seen,device,ts\n1,1,a,9\n")
+    table = pa.Table.from_arrays(
+        [pa.array([1]), pa.array([1]), pa.array(["a"]), pa.array([9])], [*ROWS[0], "ts"]
+    )
+    pq.write_table(table, parquet)
+    for path in (csv, parquet):
+        line = refused(output, path, *NAMED, "--unit", "s")
+        assert line == f"tidemark: {path}: 2 columns are named 'ts': rename all but one"
+        made(output, path, "--event-time", "seen", "--arrival", "seen", "--unit", "s")
+        output.unlink()
+
+
+def test_two_columns_that_differ_in_case_must_be_named_exactly(output: Path, tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "a.csv", [{**row, "Device": "other"} for row in ROWS])
+    line = refused(output, path, *NAMED[:-1], "DEVICE")
+    assert line == f"tidemark: {path}: 2 columns are named 'device' and 'Device': rename all but one"
+    made(output, path, *NAMED)
+    assert rows_of(output) == BY_ARRIVAL
 
 
 def test_parquet_that_is_not_valid_is_rejected(output: Path, tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from tidemark.controller.db.tables import ReportRow
 from tidemark.controller.evidence.horizon import Horizon
-from tidemark.controller.partitions.store import FutureRows, Skew
+from tidemark.controller.partitions.store import FutureRows, MisdatedRows, Skew
 from tidemark.controller.stream_state.partition_rows import (
     PartitionFacts,
     future_rows_among,
+    misdated_rows_among,
     skew_among,
     times_in,
 )
@@ -34,6 +35,8 @@ def stored(draw: st.DrawFn) -> list[PartitionFacts]:
                 PartitionTimes(first_us, last_us, draw(st.integers(1, 200))),
                 draw(st.none() | st.integers(0, 3)),
                 draw(st.none() | SEEN),
+                misdated_us := draw(st.none() | SEEN),
+                None if misdated_us is None else 0,
                 skewed=False,
                 costs_ms=None,
                 without_bound_ms=None,
@@ -66,3 +69,7 @@ def test_only_what_came_within_the_horizon_counts(partitions: list[PartitionFact
     names = tuple(each.partition for each in partitions if (each.last_future_us or 0) >= from_us)
     assert future_rows_among(partitions, HORIZON, 5) == FutureRows(5, names)
     assert future_rows_among(partitions, HORIZON, 0) == FutureRows(0, ())
+    misdated = tuple(each.partition for each in partitions if (each.last_misdated_us or 0) >= from_us)
+    found = misdated_rows_among(partitions, HORIZON, 5)
+    assert (found.rows, found.partitions, bool(found.explained)) == (5, misdated, bool(misdated))
+    assert misdated_rows_among(partitions, HORIZON, 0) == MisdatedRows(0, (), ())

@@ -209,6 +209,29 @@ def test_the_policys_limits_hold(policy: Policy, bound_ms: int, reason: str) -> 
     assert step(found, "limits").reason == reason
 
 
+HALF_A_SECOND = Slo(target_ppm=990_000, window_ms=500)
+
+
+@pytest.mark.parametrize(
+    ("in_use_bound_ms", "policy", "bound_ms", "reason"),
+    [
+        (None, Policy(), 500, "limited to 500 ms, the SLO's window: set max_bound_ms to allow more"),
+        (400, Policy(), 500, "limited to 500 ms, the SLO's window: set max_bound_ms to allow more"),
+        (700, Policy(), 700, "limited to 700 ms, the bound in use: set max_bound_ms to allow more"),
+        (5_000, Policy(max_narrowing_ppm=None), 996, "within the policy's limits"),
+        (None, Policy(max_bound_ms=2_000), 996, "within the policy's limits"),
+    ],
+)
+def test_nothing_wider_than_the_slos_window_is_recommended_unless_a_person_allows_it(
+    in_use_bound_ms: int | None, policy: Policy, bound_ms: int, reason: str
+) -> None:
+    """By a maximum, or by a bound in use that is wider: what nobody chose narrows no bound."""
+    asked = inputs(THOUSAND, slo=HALF_A_SECOND, policy=policy, in_use_bound_ms=in_use_bound_ms)
+    found = recommend(asked)
+    assert found.bound_ms == bound_ms
+    assert step(found, "limits").reason == reason
+
+
 @pytest.mark.parametrize(
     ("in_use_bound_ms", "bound_ms"), [(1_106, 1_106), (1_107, 996), (996, 996), (995, 996)]
 )
