@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, cast
 
+from pydantic_core import from_json
 from sqlalchemy import Select, Table, bindparam, delete, select, update
 from sqlalchemy.orm import Session
 
@@ -26,7 +27,7 @@ from tidemark.controller.intake.limits import NO_LIMITS, Limits
 from tidemark.controller.intake.quarantine import quarantine
 from tidemark.controller.intake.report_counts import ReportCounts
 from tidemark.controller.intake.store_reports import NewReport, Stored, store_reports
-from tidemark.controller.intake.stored_bodies import digest_of, stored_report
+from tidemark.controller.intake.stored_bodies import digest_of, stored_json, stored_report
 from tidemark.controller.intake.stored_facts import stored_facts
 from tidemark.controller.streams.names import named_streams, names_given
 from tidemark.controller.streams.store import add_event, lock_or_make
@@ -240,7 +241,21 @@ def _stands_for(session: Session, stream_id: int, new: NewReport) -> bool:
     """Return whether the stored report of the same batch is the new one, or its batch read again."""
     which = {"which": stream_id, "query": new.report.query_id, "batch": new.report.batch_id}
     body = session.connection().scalar(_STORED, which)
-    return body is not None and (stored_report(body).reread or digest_of(body) == new.digest)
+    if body is None:
+        return False
+    # An earlier release stored it without the fields that it did not know.
+    return (
+        stored_report(body).reread
+        or digest_of(body) == new.digest
+        or _is_part(from_json(stored_json(body)), from_json(new.content))
+    )
+
+
+def _is_part(stored: Any, sent: Any) -> bool:
+    """Return whether JSON is the same but for fields that ``sent`` has besides."""
+    if isinstance(stored, dict) and isinstance(sent, dict):
+        return all(name in sent and _is_part(each, sent[name]) for name, each in stored.items())
+    return bool(stored == sent)
 
 
 def _receipt(

@@ -12,6 +12,7 @@ from tidemark.controller.db.tables import LiveRow, ReportRow, StreamRow
 from tidemark.controller.db.upsert import upsert_many
 from tidemark.controller.evidence.horizon import effective_bound_of
 from tidemark.controller.reports.store import newest_report_query
+from tidemark.models.read_json import read_object
 from tidemark.models.wire import AppendDelay, LiveState, Pin, Report
 
 _NAMES_KEPT = 100
@@ -87,8 +88,8 @@ def state_in(row: LiveRow | None) -> NewestState:
     if row is None:
         return NewestState()
     return NewestState(
-        None if row.live is None else _live_of(row.live),
-        None if row.append_delay is None else AppendDelay(**json.loads(row.append_delay)),
+        None if row.live is None else read_object(KeptLive, json.loads(row.live)),
+        None if row.append_delay is None else read_object(AppendDelay, json.loads(row.append_delay)),
         row.contradiction,
     )
 
@@ -106,12 +107,6 @@ def _kept(live: LiveState) -> KeptLive:
         last_contact_us=live.last_contact_us,
         pin=live.pin,
     )
-
-
-def _live_of(text: str) -> KeptLive:
-    """Return what was kept as JSON."""
-    found = json.loads(text)
-    return KeptLive(**{**found, "behind": tuple(found["behind"]), "idle": tuple(found["idle"])})
 
 
 def working_bound_ms(session: Session, newest: ReportRow) -> int:
