@@ -6,7 +6,7 @@ word to the earlier ones. A Spark driver has no validation library, so this read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from types import UnionType
@@ -33,7 +33,7 @@ def read_object(kind: type[T], value: object) -> T:
         return kind(
             **{
                 name: value[name] if read is None else read(value[name])
-                for name, read in _fields(kind)
+                for name, read in _fields(cast("Hashable", kind))
                 if name in value
             }
         )
@@ -42,7 +42,7 @@ def read_object(kind: type[T], value: object) -> T:
 
 
 @cache
-def _fields(kind: type[Any]) -> tuple[tuple[str, _Reader | None], ...]:
+def _fields(kind: Any) -> tuple[tuple[str, _Reader | None], ...]:
     """Return the names of the fields, each with what reads it; None reads a value as it is."""
     hints = get_type_hints(kind)
     return tuple((field.name, _reader(hints[field.name])) for field in fields(kind) if field.init)
@@ -65,7 +65,7 @@ def _reader_of_one(parts: list[Any]) -> _Reader | None:
     if len(parts) == 1:
         read = _reader(parts[0])
         return read and (lambda value: None if value is None else read(value))
-    kinds = {
+    kinds: dict[Any, Any] = {
         field.default: part
         for part in parts
         if is_dataclass(part)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from functools import cache
-from typing import Annotated, Any, ClassVar, Final, Literal, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, cast, get_args
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
@@ -288,21 +288,22 @@ def read_bound_answer(value: object) -> BoundAnswer:
     given = [answer.bound_ms, *(asdict(envelope).values() if envelope else ())]
     numbers = [answer.generation, *(number for number in given if number is not None)]
     usable = all(type(number) is int and 0 <= number <= _MAX_NUMBER for number in numbers)
-    if not usable or type(answer.mode) is not str or type(answer.pin) not in {str, type(None)}:
+    # Nobody has checked them.
+    mode, pin = cast("object", answer.mode), cast("object", answer.pin)
+    if not usable or not isinstance(mode, str) or not isinstance(pin, str | None):
         raise ValueError(f"not a usable bound: {value}")
     said = []
-    if answer.mode not in get_args(Mode):
-        said.append(f"mode {answer.mode!r} is of a later release: the job keeps its own bound")
+    if mode not in get_args(Mode):
+        said.append(f"mode {mode!r} is of a later release: the job keeps its own bound")
         answer = replace(answer, mode="Off", bound_ms=None, envelope=None)
-    if answer.pin not in {None, *get_args(Pin)}:
-        said.append(
-            f"pin {answer.pin!r} is of a later release: the job is held to its ceiling, or its own bound"
-        )
+    if pin not in {None, *get_args(Pin)}:
+        said.append(f"pin {pin!r} is of a later release: the job is held to its ceiling, or its own bound")
         answer = replace(answer, pin="Ceiling")
     return replace(answer, reason="; ".join(said)) if said else answer
 
 
-_LEFT_OUT: Final = ("final_watermark_ms", "late")
+LEFT_OUT: Final = ("final_watermark_ms", "late")
+"""Fields that are left out while they say nothing; a class has one of them at most."""
 
 
 def left_out(value: Report | Acknowledgement | BoundAnswer) -> tuple[str, ...]:
@@ -310,7 +311,7 @@ def left_out(value: Report | Acknowledgement | BoundAnswer) -> tuple[str, ...]:
 
     What an earlier release stored has a fingerprint without them.
     """
-    return tuple(name for name in _LEFT_OUT if getattr(value, name, _LEFT_OUT) is None)
+    return tuple(name for name in LEFT_OUT if getattr(value, name, LEFT_OUT) is None)
 
 
 def to_json_object(value: Report | Acknowledgement | BoundAnswer) -> dict[str, Any]:

@@ -54,3 +54,5 @@ def _fields(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
         match field, behind:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 yield name, inspect.cleandoc(text)
+            case _:
+                pass

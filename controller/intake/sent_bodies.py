@@ -36,9 +36,9 @@ def parse_sent(versions: Mapping[int, TypeAdapter[T]], body: bytes) -> T:
     except ValidationError as error:
         found = _errors(error)
     version = _other_version(found)
-    if version in versions:
-        return parse_sent({version: versions[version]}, body)
     if version is not None:
+        if version in versions:
+            return parse_sent({version: versions[version]}, body)
         known = tuple(sorted(versions))
         older = "this controller" if version > known[-1] else "the job"
         detail = f"schema_version {version} is unknown; this release reads {', '.join(map(str, known))}: update {older}"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -161,14 +163,14 @@ def test_a_driver_fails_open_for_a_mode_and_a_pin_that_it_does_not_know_and_says
     """From the wire, and from what a later driver left on disk."""
     answers = httpx.MockTransport(lambda _: httpx.Response(200, json={**to_json_object(ANSWER), **changes}))
     client = ControllerClient("http://controller", transport=answers)
-    own = {"job": "j", "stream": "s", "own_bound_ms": 60_000, "ceiling_ms": 90_000}
-    chosen = choose_bound_at_start(**own, client=client, cache=BoundCache(tmp_path))
+    start = partial(choose_bound_at_start, "j", "s", 60_000, cache=BoundCache(tmp_path), ceiling_ms=90_000)
+    chosen = start(client=client)
     assert (chosen.bound_ms, chosen.source) == (bound_ms, "job")
     assert [record.levelname for record in caplog.records if said in record.message] == ["WARNING"]
     (path,) = tmp_path.rglob("*.json")
     path.write_text(json.dumps({**to_json_object(ANSWER), **changes}))
     away = ControllerClient("http://controller", transport=httpx.MockTransport(lambda _: httpx.Response(502)))
-    chosen = choose_bound_at_start(**own, client=away, cache=BoundCache(tmp_path))
+    chosen = start(client=away)
     assert (chosen.bound_ms, chosen.source) == (bound_ms, "job")
 
 
@@ -181,14 +183,15 @@ def test_a_watch_goes_on_after_a_mode_that_it_does_not_know(tmp_path: Path) -> N
         lambda _: httpx.Response(200, json=given.pop(0)) if given else httpx.Response(502)
     )
     client = ControllerClient("http://controller", transport=transport)
-    watch = BoundWatch(client, "j", "s", BoundCache(tmp_path), sleep=lambda _: None)
-    seen = []
+    seen = threading.Event()
+    watch = BoundWatch(client, "j", "s", BoundCache(tmp_path), sleep=lambda _: seen.wait(PATIENCE_S))
     watch.start()
     first = watch.wait_for(None, PATIENCE_S)
-    assert first is not None
-    seen.append(first.mode)
+    seen.set()
     second = watch.wait_for(3, PATIENCE_S)
     watch.close()
+    assert first is not None
+    assert first.mode == "Off"
     assert second == dataclasses.replace(ANSWER, generation=4)
 
 
