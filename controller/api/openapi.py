@@ -98,15 +98,12 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
 
 
 def install(app: FastAPI) -> None:
-    """Have ``app`` serve the document, at the path that is FastAPI's own: as it is committed, since to make it takes a
-    second and every schema.
-    """
-    made: list[dict[str, Any]] = []
+    """Have ``app`` serve the document as it is committed, since to make it takes a second; at FastAPI's own path."""
 
     def document() -> dict[str, Any]:
-        if not made:
-            made.append(_document(app))
-        return made[0]
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
 
     def served(_: Request) -> Response:
         return FileResponse(COMMITTED, media_type="application/json")
