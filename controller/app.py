@@ -144,7 +144,14 @@ def create_app(
     _add_routes(app)
     problems.install(app)
     openapi.install(app)
+    _build_routes(app)
     return app
+
+
+def _build_routes(app: FastAPI) -> None:
+    """Build what FastAPI otherwise builds when it first looks for a route: nothing is built once requests come."""
+    for route in app.routes:
+        route.matches({"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []})
 
 
 def _add_routes(app: FastAPI) -> None:

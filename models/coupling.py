@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Le
 
 from tidemark.models.duration import format_duration
-from tidemark.models.strict import STRICT
+from tidemark.models.strict import WIRE
 
 CoupledOperator = Literal["windows", "sessions", "event time as a key", "deduplication"]
 
@@ -64,7 +64,7 @@ class Coupling:
 class Chain:
     """What a stream's bound decides behind its own operator, as the plan of its query has it."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    __pydantic_config__: ClassVar[dict[str, Any]] = WIRE
 
     retention_ms: _Milliseconds | None = None
     """How much further than the bound the watermark trails where the query's last windows close, in milliseconds: the

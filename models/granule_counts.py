@@ -11,14 +11,14 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Gt, Le, MaxLen
 
-from tidemark.models.strict import STRICT
+from tidemark.models.strict import WIRE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCounts:
     """One partition's rows in one batch, counted by event-time granule (its cohorts): a part of ``GranuleCounts``."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    __pydantic_config__: ClassVar[dict[str, Any]] = WIRE
 
     partition: Annotated[str, MaxLen(200)]
     """Name of the partition: the Kafka partition's number, or the value of the column the job named."""
@@ -52,7 +52,7 @@ class GranuleCounts:
     Columns are read several times faster than an object for each partition.
     """
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    __pydantic_config__: ClassVar[dict[str, Any]] = WIRE
 
     partitions: Annotated[tuple[Annotated[str, MaxLen(200)], ...], MaxLen(100_000)]
     """Names of the partitions: the Kafka partition's number, or the value of the column the job named."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from annotated_types import Ge, Le, MaxLen, MinLen
 
 from tidemark.models.need_slots import HOUR_US
-from tidemark.models.strict import STRICT
+from tidemark.models.strict import WIRE
 from tidemark.models.target import PPM
 
 LATE_COUNTS_SCHEMA: Final = 1
@@ -46,7 +46,7 @@ _Batch = Annotated[int, Ge(0), Le(2**63 - 1)]
 class LossCounts:
     """How many rows came, and what became of those that the query did not take. A row counts once."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    __pydantic_config__: ClassVar[dict[str, Any]] = WIRE
 
     rows: _Count
     """All rows."""
@@ -145,7 +145,7 @@ def merge(parts: Iterable[ByValue], limit: int = MAX_VALUES) -> ByValue:
 class LateCounts:
     """The counts of some batches of one stream, all of the same hour; idempotent by query id and first batch."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    __pydantic_config__: ClassVar[dict[str, Any]] = WIRE
 
     schema_version: Literal[1]
     """Version of this schema."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import MaxLen, MinLen
 
-from tidemark.models.strict import STRICT
+from tidemark.models.strict import WIRE
 
 LateRows = Literal["drop", "side", "revise"]
 """drop: they are counted and dropped; side: kept in a folder, too; revise: they correct windows that are out."""
@@ -20,7 +20,7 @@ LatePolicy = Literal["drop", "side"]
 class LateTreatment:
     """What a job does with late rows, as it acknowledges it."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    __pydantic_config__: ClassVar[dict[str, Any]] = WIRE
 
     in_force: LateRows | None
     """What becomes of them now; null while the run has not settled it."""

@@ -1,15 +1,19 @@
 """The wire types: what a job sends to the controller and what it receives.
 
 They are plain frozen dataclasses so that a Spark driver needs no validation library; the controller validates the
-same classes strictly (unknown fields are rejected) and generates its OpenAPI document from them. Times are integer
-microseconds or milliseconds with the unit in the name; there is no float.
+same classes strictly and generates its OpenAPI document from them. Times are integer microseconds or milliseconds with
+the unit in the name; there is no float.
+
+A driver and its controller may be of different releases. Readers ignore what they do not know, so a field that is added
+has a default, which says nothing; what an older reader would get wrong without it needs a new version of the schema.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from functools import cache
-from typing import Annotated, Any, ClassVar, Final, Literal, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, cast, get_args
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
@@ -17,7 +21,8 @@ from tidemark.models.coupling import Chain
 from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.late_policy import LateTreatment
 from tidemark.models.operators import Closed, Operator
-from tidemark.models.strict import STRICT
+from tidemark.models.read_json import read_object
+from tidemark.models.strict import WIRE
 
 REPORT_SCHEMA: Final = 2
 """The version of ``Report``. A controller rejects a version it does not know instead of misreading it."""
@@ -47,7 +52,7 @@ source has rows of it that are not read; Gone: no row of it within the horizon; 
 class AppendDelay:
     """How long after their event times the rows of a batch were appended to the source, by the source's timestamps."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    __pydantic_config__: ClassVar[dict[str, Any]] = WIRE
 
     rows: Annotated[int, Gt(0)]
     """Rows that have both an event time and a timestamp of the source."""
@@ -65,7 +70,7 @@ class AppendDelay:
 class LiveState:
     """What the fast policy in the driver did, as of the end of the batch."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    __pydantic_config__: ClassVar[dict[str, Any]] = WIRE
 
     ceiling_ms: _Count
     """The static bound that the job falls back to, in milliseconds."""
@@ -89,7 +94,7 @@ class LiveState:
 class ReportedBatch:
     """What every version of a report says of one micro-batch of one stream, beside its counts by granule."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    __pydantic_config__: ClassVar[dict[str, Any]] = WIRE
 
     job: Name
     """Name of the job, as in ``spark.tidemark.job``."""
@@ -193,7 +198,7 @@ class Report(ReportedBatch):
 class Acknowledgement:
     """What a run of a job actually applied."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    __pydantic_config__: ClassVar[dict[str, Any]] = WIRE
 
     query_id: _Identifier
     """Spark's persistent id of the query."""
@@ -221,7 +226,7 @@ class Acknowledgement:
 class Envelope:
     """The target and the limits that the controller sets for the fast policy of a live job."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    __pydantic_config__: ClassVar[dict[str, Any]] = WIRE
 
     target_ppm: Annotated[int, Gt(0), Lt(1_000_000)] | None = None
     """Share of (row, window) pairs to be admitted, in parts per million; null: each partition follows the bound."""
@@ -237,7 +242,7 @@ class Envelope:
 class BoundAnswer:
     """The bound that a job is to use, or the reason why there is none."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    __pydantic_config__: ClassVar[dict[str, Any]] = WIRE
 
     job: Name
     """Name of the job."""
@@ -257,6 +262,14 @@ class BoundAnswer:
     """What a pin holds the job to; null for none."""
 
 
+READ_AS: Final[Mapping[str, str | None]] = {
+    "mode": "Off",
+    "source": "job",
+    "pin": "Ceiling",
+    "in_force": None,
+}
+"""By field, as what a reader takes a value that only a later release knows: what moves no bound and claims nothing."""
+
 _MAX_NUMBER = 2**53
 """Maximum bound in milliseconds (and generation) that is accepted; Spark's interval holds hardly more."""
 
@@ -264,34 +277,41 @@ _MAX_NUMBER = 2**53
 def read_bound_answer(value: object) -> BoundAnswer:
     """Return the answer in a decoded JSON ``value`` from the wire or from disk, which may be anything.
 
+    With a mode that only a later release knows the job keeps its own bound, as in Off; a pin that only that one knows
+    holds it to its ceiling. The reason says so.
+
     Raises:
         ValueError: when this release cannot act on it.
     """
-    if not isinstance(value, dict):
-        raise ValueError(f"a bound is an object, not {type(value).__name__}")  # noqa: TRY004 - it is JSON, not a call
-    found = value.get("envelope")
-    try:
-        envelope = None if found is None else Envelope(**found)
-        answer = BoundAnswer(**{**value, "envelope": envelope})
-    except TypeError as error:
-        raise ValueError(f"a bound of another version: {error}") from None
+    answer = read_object(BoundAnswer, value)
+    envelope = answer.envelope
     given = [answer.bound_ms, *(asdict(envelope).values() if envelope else ())]
     numbers = [answer.generation, *(number for number in given if number is not None)]
     usable = all(type(number) is int and 0 <= number <= _MAX_NUMBER for number in numbers)
-    if not usable or answer.mode not in get_args(Mode) or answer.pin not in {None, *get_args(Pin)}:
+    # Nobody has checked them.
+    mode, pin = cast("object", answer.mode), cast("object", answer.pin)
+    if not usable or not isinstance(mode, str) or not isinstance(pin, str | None):
         raise ValueError(f"not a usable bound: {value}")
-    return answer
+    said = []
+    if mode not in get_args(Mode):
+        said.append(f"mode {mode!r} is of a later release: the job keeps its own bound")
+        answer = replace(answer, mode="Off", bound_ms=None, envelope=None)
+    if pin not in {None, *get_args(Pin)}:
+        said.append(f"pin {pin!r} is of a later release: the job is held to its ceiling, or its own bound")
+        answer = replace(answer, pin="Ceiling")
+    return replace(answer, reason="; ".join(said)) if said else answer
 
 
-_LEFT_OUT: Final = ("final_watermark_ms", "late")
+LEFT_OUT: Final = ("final_watermark_ms", "late")
+"""Fields that are left out while they say nothing; a class has one of them at most."""
 
 
 def left_out(value: Report | Acknowledgement | BoundAnswer) -> tuple[str, ...]:
     """Return the fields of ``value`` that are left out while they say nothing.
 
-    An older controller rejects fields that it does not know, and what it stored has a fingerprint without them.
+    What an earlier release stored has a fingerprint without them.
     """
-    return tuple(name for name in _LEFT_OUT if getattr(value, name, _LEFT_OUT) is None)
+    return tuple(name for name in LEFT_OUT if getattr(value, name, LEFT_OUT) is None)
 
 
 def to_json_object(value: Report | Acknowledgement | BoundAnswer) -> dict[str, Any]:

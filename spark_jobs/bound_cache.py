@@ -9,7 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import quote
 
-from tidemark.models.wire import BoundAnswer, read_bound_answer
+from tidemark.models.wire import BoundAnswer
+from tidemark.spark_jobs.answers import read_answer
 from tidemark.spark_jobs.whole_file import write_whole
 
 _log = logging.getLogger("tidemark.spark")
@@ -30,7 +31,7 @@ class BoundCache:
         """Return the last good answer; None when there is none or it cannot be read."""
         path = self._path(job, stream)
         try:
-            return read_bound_answer(json.loads(path.read_text()))
+            return read_answer(json.loads(path.read_text()), str(path))
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:

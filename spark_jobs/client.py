@@ -15,7 +15,8 @@ import httpx
 
 from tidemark.models.late_policy import LatePolicy
 from tidemark.models.report_json import read_report
-from tidemark.models.wire import Acknowledgement, BoundAnswer, Report, read_bound_answer, to_json_object
+from tidemark.models.wire import Acknowledgement, BoundAnswer, Report, to_json_object
+from tidemark.spark_jobs.answers import read_answer
 from tidemark.spark_jobs.bearer import TOKEN_FILE_KEY, TOKEN_VARIABLE, BearerToken, TokenUnreadable
 
 _NOT_MODIFIED = 304
@@ -151,7 +152,7 @@ class ControllerClient:
         response = self._send("GET", job, stream, which)
         try:
             found = response.json()
-            sent, next_cursor = list(found["reports"]), found["next_cursor"]
+            sent, next_cursor = list(found["reports"]), found.get("next_cursor")
         except (ValueError, KeyError, TypeError) as error:
             raise RequestRejected(
                 f"{self.url} sent an answer that this release cannot read: {error!r}"
@@ -168,7 +169,7 @@ class ControllerClient:
 
     def _answer(self, response: httpx.Response, job: str, stream: str) -> BoundAnswer:
         try:
-            answer = read_bound_answer(response.json())
+            answer = read_answer(response.json(), self.url)
         except ValueError as error:
             raise RequestRejected(
                 f"{self.url} sent an answer that this release cannot read: {error}"

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import is_dataclass
-from threading import Lock
+from pathlib import Path
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import JSONResponse
+from fastapi.responses import FileResponse
 from pydantic import TypeAdapter
 
 from tidemark.controller.api import schemas
 from tidemark.controller.api.bodies import PinBody, ReasonBody, RotationBody, TokenBody
 from tidemark.controller.api.examples import EXAMPLES
+from tidemark.controller.api.field_docs import DescribedFields
 from tidemark.controller.api.security import document_access
 from tidemark.controller.intake.report_body import ReportBody
 from tidemark.controller.reports.body_page import ReportBodyPage
@@ -25,6 +25,9 @@ from tidemark.models.wire import Acknowledgement, BoundAnswer
 
 API_VERSION = "1"
 """Version of the interface, not of the release: it grows when callers have to change."""
+
+COMMITTED = Path(__file__).parents[1] / "openapi.json"
+"""Where ``tidemark openapi`` has written the document."""
 
 _DESCRIPTION = """\
 Jobs report, per partition, how late their rows are; Tidemark recommends the lateness bound that meets a completeness
@@ -95,20 +98,17 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
 
 
 def install(app: FastAPI) -> None:
-    """Have ``app`` serve this document, at the path that is FastAPI's own."""
-    making = Lock()
+    """Have ``app`` serve the document as it is committed, since to make it takes a second; at FastAPI's own path."""
 
     def document() -> dict[str, Any]:
-        with making:
-            if app.openapi_schema is None:
-                app.openapi_schema = _document(app)
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
         return app.openapi_schema
 
     def served(_: Request) -> Response:
-        return JSONResponse(app.openapi())
+        return FileResponse(COMMITTED, media_type="application/json")
 
     app.openapi = document  # type: ignore[method-assign]  # FastAPI's documented way
-    # FastAPI would make it on the event loop, which would serve nobody for a second; this runs in a thread.
     app.add_route("/openapi.json", served, include_in_schema=False)
 
 
@@ -128,10 +128,10 @@ def _document(app: FastAPI) -> dict[str, Any]:
     inputs: list[tuple[str, Literal["validation", "serialization"], TypeAdapter[Any]]] = [
         (kind.__name__, mode, TypeAdapter(kind)) for kind, mode in _SCHEMAS
     ]
-    _, defined = TypeAdapter.json_schemas(inputs, ref_template="#/components/schemas/{model}")
+    _, defined = TypeAdapter.json_schemas(
+        inputs, ref_template="#/components/schemas/{model}", schema_generator=DescribedFields
+    )
     found = defined["$defs"]
-    for kind, _ in _SCHEMAS:
-        _describe_inherited(kind, found[kind.__name__]["properties"])
     document["components"] = {"schemas": dict(sorted(found.items()))}
     document_access(document)
     _mark_unstable(document)
@@ -157,12 +157,3 @@ def _restore_examples(part: Any) -> None:
             part["example"] = EXAMPLES[name]
     for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
         _restore_examples(inner)
-
-
-def _describe_inherited(kind: type, properties: dict[str, Any]) -> None:
-    """Describe the fields that a dataclass inherits: pydantic reads the docstrings of its own fields only."""
-    for base in kind.__mro__[1:]:
-        if is_dataclass(base):
-            for name, field in TypeAdapter(base).json_schema()["properties"].items():
-                if "description" in field:
-                    properties[name].setdefault("description", field["description"])

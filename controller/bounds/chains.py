@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.models.coupling import Chain
+from tidemark.models.read_json import read_object
 from tidemark.models.slo import Policy
 
 
@@ -30,7 +31,7 @@ def chain_of(session: Session, stream_id: int) -> Chain | None:
 
 @lru_cache(maxsize=4_096)
 def _chain(text: str) -> Chain:
-    return Chain(**json.loads(text))
+    return read_object(Chain, json.loads(text))
 
 
 def policy_in_force(session: Session, stream_id: int, policy: Policy) -> Policy:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from functools import lru_cache
 
 from tidemark.models.late_policy import LateTreatment
+from tidemark.models.read_json import read_object
 
 
 def late_json(late: LateTreatment | None) -> str | None:
@@ -17,7 +18,4 @@ def late_json(late: LateTreatment | None) -> str | None:
 @lru_cache(maxsize=256)
 def late_in(text: str | None) -> LateTreatment | None:
     """Return what ``late_json`` made JSON of; None when the job does not say."""
-    if text is None:
-        return None
-    found = json.loads(text)
-    return LateTreatment(in_force=found["in_force"], choices=tuple(found["choices"]))
+    return None if text is None else read_object(LateTreatment, json.loads(text))

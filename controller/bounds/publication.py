@@ -21,6 +21,7 @@ from tidemark.controller.streams.names import named_streams, names_given
 from tidemark.controller.streams.store import add_event
 from tidemark.models.coupling import Chain
 from tidemark.models.duration import format_duration
+from tidemark.models.read_json import read_object
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Envelope, Mode, Pin
 
@@ -196,7 +197,7 @@ def answer_of(row: PublishedRow) -> PublishedAnswer:
         cast("Mode", row.mode),
         row.bound_ms,
         row.reason,
-        None if row.envelope is None else Envelope(**json.loads(row.envelope)),
+        None if row.envelope is None else read_object(Envelope, json.loads(row.envelope)),
         cast("Pin | None", row.pin),
     )
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tidemark.controller.db.tables import RecommendationRow, ShadowRow
+from tidemark.models.read_json import read_object
 from tidemark.models.recommend.steps import Cap, Conflict, DecisionStep, StepKind, because
 
 _CAPS: dict[StepKind, Cap] = {StepKind.LATENCY_CAP: "latency", StepKind.STATE_CAP: "state"}
@@ -41,7 +42,7 @@ def _read(stored: Any) -> DecisionStep:
         exceeding_ms = more[1] if more else None
         conflict = None if exceeding_ms is None else Conflict(_CAPS[kind], exceeding_ms)
         return DecisionStep(kind, bound_ms, reason, conflict)
-    conflict = None if stored["conflict"] is None else Conflict(**stored["conflict"])
+    conflict = None if stored["conflict"] is None else read_object(Conflict, stored["conflict"])
     return DecisionStep(StepKind(stored["kind"]), stored["bound_ms"], stored["reason"], conflict)
 
 

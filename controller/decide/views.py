@@ -59,4 +59,4 @@ def transition_answer(row: RecommendationRow | None) -> schemas.TransitionAnswer
         found |= {"latency_wall_us": None, "latency_at_least_us": None, "latency_unknown": "NoWindows"}
     for name in ("from_bound", "bound", "stands_still", "latency_base", "latency_wall", "latency_at_least"):
         found[f"{name}_ms"] = milliseconds(found.pop(f"{name}_us"))
-    return schemas.TransitionAnswer(**found)
+    return schemas.TransitionAnswer.model_validate(found, extra="ignore")

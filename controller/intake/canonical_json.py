@@ -8,13 +8,13 @@ would cost three times as much as writing it.
 from __future__ import annotations
 
 import hashlib
-from functools import cache
+from dataclasses import fields
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic_core import SchemaSerializer
 
-from tidemark.models.wire import Acknowledgement, Report, left_out
+from tidemark.models.wire import LEFT_OUT, Acknowledgement, Report, left_out
 
 
 def _sorted_fields(schema: Any, without: tuple[str, ...]) -> Any:
@@ -26,20 +26,18 @@ def _sorted_fields(schema: Any, without: tuple[str, ...]) -> Any:
     return [_sorted_fields(part, without) for part in schema] if isinstance(schema, list) else schema
 
 
-@cache
-def _of_reports(without: tuple[str, ...]) -> SchemaSerializer:
-    return SchemaSerializer(_sorted_fields(TypeAdapter(Report).core_schema, without))
-
-
-@cache
-def _of_acknowledgements(without: tuple[str, ...]) -> SchemaSerializer:
-    return SchemaSerializer(_sorted_fields(TypeAdapter(Acknowledgement).core_schema, without))
+# Built before the first request.
+_SERIALIZERS = {
+    (kind, without): SchemaSerializer(_sorted_fields(TypeAdapter(kind).core_schema, without))
+    for kind in (Report, Acknowledgement)
+    for without in ((), tuple(field.name for field in fields(kind) if field.name in LEFT_OUT))
+}
 
 
 def canonical_json(value: Report | Acknowledgement) -> bytes:
     """Return the canonical JSON of ``value``."""
-    serializer_of = _of_reports if isinstance(value, Report) else _of_acknowledgements
-    return serializer_of(left_out(value)).to_json(value)
+    kind = Report if isinstance(value, Report) else Acknowledgement
+    return _SERIALIZERS[kind, left_out(value)].to_json(value)
 
 
 def fingerprint(content: bytes) -> str:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, FailFast, Field, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BeforeValidator, FailFast, Field, TypeAdapter
 
-from tidemark.controller.api.bodies import parse_body, problem_of
-from tidemark.controller.errors import ErrorItem, UnknownSchemaVersionError
 from tidemark.controller.intake.report_v1 import REPORT_V1
+from tidemark.controller.intake.sent_bodies import parse_sent
 from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.operators import Operator
 from tidemark.models.wire import REPORT_SCHEMA, Report
-
-KNOWN_SCHEMA_VERSIONS = (1, REPORT_SCHEMA)
-"""Versions of a report that this release reads."""
 
 
 def _whole_number(value: object) -> object:
@@ -67,40 +63,10 @@ class ReportBody(Report):
     """The stateful operator whose rows the bound is for; it decides what the watermark is compared with."""
 
 
-_CURRENT = TypeAdapter(ReportBody)
+VERSIONS: Mapping[int, TypeAdapter[Report]] = {REPORT_SCHEMA: TypeAdapter(ReportBody), 1: REPORT_V1}
+"""What validates a report, by the schema versions that this release reads."""
 
 
 def parse_report(body: bytes) -> Report:
-    """Parse and validate a report.
-
-    Raises:
-        MalformedBodyError: when it is not JSON.
-        UnknownSchemaVersionError: when its ``schema_version`` is one that this release does not read.
-        InvalidBodyError: when it is JSON but does not fit the schema of its version.
-    """
-    try:
-        return _CURRENT.validate_json(body)
-    except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False)
-    version = _other_version(found)
-    if version is None:
-        raise problem_of(found, body)
-    if version == 1:
-        return parse_body(REPORT_V1, body)
-    known = ", ".join(map(str, KNOWN_SCHEMA_VERSIONS))
-    detail = f"schema_version {version} is unknown; this release reads {known}"
-    raise UnknownSchemaVersionError(
-        detail, known=KNOWN_SCHEMA_VERSIONS, errors=(ErrorItem("/schema_version", detail),)
-    )
-
-
-def _other_version(found: list[ErrorDetails]) -> int | None:
-    """Return the version that a body has instead of the current one; None when that is not what is wrong."""
-    for error in found:
-        if (
-            error["loc"] == ("schema_version",)
-            and error["type"] == "literal_error"
-            and type(error["input"]) is int
-        ):
-            return error["input"]
-    return None
+    """Parse and validate a report of every version that this release reads. Raises as ``parse_sent`` does."""
+    return parse_sent(VERSIONS, body)

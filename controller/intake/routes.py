@@ -9,7 +9,6 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response, status
 from pydantic import TypeAdapter
 
-from tidemark.controller.api.bodies import parse_body
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.direct_route import DirectRoute, check_request
 from tidemark.controller.api.documented import answers, takes
@@ -20,6 +19,7 @@ from tidemark.controller.bounds.acknowledgements import take_acknowledgement
 from tidemark.controller.errors import TidemarkError
 from tidemark.controller.intake.checks import check_acknowledgement, check_report
 from tidemark.controller.intake.report_body import parse_report
+from tidemark.controller.intake.sent_bodies import parse_sent
 from tidemark.controller.rollout.republish import republish
 from tidemark.controller.service import Service
 from tidemark.controller.specs.store import get_policy
@@ -28,7 +28,7 @@ from tidemark.models.wire import Acknowledgement, Report
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["jobs"])
 
-_ACKNOWLEDGEMENT = TypeAdapter(Acknowledgement)
+_ACKNOWLEDGEMENT = {1: TypeAdapter(Acknowledgement)}
 
 
 def _checked_report(job: str, stream: str, body: bytes) -> Report:
@@ -78,7 +78,7 @@ async def _acknowledgement_of(body: JsonBody) -> Acknowledgement:
 
 
 def _checked_acknowledgement(body: bytes) -> Acknowledgement:
-    found = parse_body(_ACKNOWLEDGEMENT, body)
+    found = parse_sent(_ACKNOWLEDGEMENT, body)
     check_acknowledgement(found)
     return found
 

@@ -9,22 +9,29 @@ from fastapi import APIRouter, Depends, Query, Response, status
 from pydantic import TypeAdapter
 
 from tidemark.controller.api import schemas
-from tidemark.controller.api.bodies import parse_body
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.request_body import JsonBody, parse_aside
 from tidemark.controller.errors import ErrorItem, InvalidBodyError
+from tidemark.controller.intake.sent_bodies import parse_sent
 from tidemark.controller.lost.store import counted_up_to, dimensions_of, lost_in_window, take_counts
 from tidemark.controller.specs.store import window_ms_of
 from tidemark.controller.streams.store import get_stream, lock_stream
 from tidemark.models.bias import losses
-from tidemark.models.late_counts import MAX_VALUE_LENGTH, MAX_VALUES, ByValue, LateCounts, LossCounts
+from tidemark.models.late_counts import (
+    LATE_COUNTS_SCHEMA,
+    MAX_VALUE_LENGTH,
+    MAX_VALUES,
+    ByValue,
+    LateCounts,
+    LossCounts,
+)
 from tidemark.models.target import PPM
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}")
 
-_COUNTS = TypeAdapter(LateCounts)
+_COUNTS = {LATE_COUNTS_SCHEMA: TypeAdapter(LateCounts)}
 
 _Dimension = Annotated[
     str | None,
@@ -50,7 +57,7 @@ async def _counts_of(body: JsonBody) -> LateCounts:
 
 
 def _checked(body: bytes) -> LateCounts:
-    counts = parse_body(_COUNTS, body)
+    counts = parse_sent(_COUNTS, body)
     texts = {"/query_id": counts.query_id, "/source": counts.source, "/dimension": counts.dimension}
     for name, values in (("values", counts.values), ("partitions", counts.partitions)):
         texts |= {f"/{name}/{index}/value": each.value or "" for index, each in enumerate(values)}

@@ -12,6 +12,7 @@ from tidemark.controller.lost.store import lost_in_window
 from tidemark.models.bias import ValueLoss, losses
 from tidemark.models.late_counts import BY_PARTITION
 from tidemark.models.plural import plural
+from tidemark.models.read_json import read_object
 from tidemark.models.target import PPM, format_share
 
 MAX_SHOWN = 10
@@ -47,11 +48,7 @@ class LostSummary:
     @classmethod
     def from_json(cls, text: str) -> LostSummary:
         """Return what ``to_json`` made JSON of."""
-        found = json.loads(text)
-        values, partitions = (
-            tuple(LostOfValue(**each) for each in found.get(name, ())) for name in ("values", "partitions")
-        )
-        return cls(found["dimension"], values, found["bias"], partitions)
+        return read_object(cls, json.loads(text))
 
     @property
     def by_dimension(self) -> dict[str, tuple[LostOfValue, ...]]:

@@ -17,6 +17,7 @@ from tidemark.controller.rollout.publish import current_answer, republish_under
 from tidemark.controller.rollout.record import Proposal
 from tidemark.controller.rollout.rules import rules_of
 from tidemark.controller.specs.store import Spec, get_slo
+from tidemark.models.read_json import read_object
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.transition import Transition
 
@@ -71,8 +72,5 @@ def _begin(
 
 def _predicted(recommended: RecommendationRow) -> Transition | None:
     """Return what a stored recommendation will do; None when an earlier release stored it without."""
-    if recommended.transition is None:
-        return None
-    fields = json.loads(recommended.transition)
-    del fields["completeness_ppm"]
-    return Transition(**fields)
+    text = recommended.transition
+    return None if text is None else read_object(Transition, json.loads(text))

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session, aliased
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.locked_reads import read_once
 from tidemark.controller.db.tables import PolicyRow, PublishedRow, RolloutRow, StreamRow
+from tidemark.models.read_json import read_object
 from tidemark.models.rollout.facts import Cause, GateAnswer, Rollout
 from tidemark.models.rollout.states import OPEN, UNDER_WAY, State
 from tidemark.models.slo import Direction
@@ -33,7 +34,7 @@ def envelope_json(envelope: Envelope | None) -> str | None:
 
 def envelope_of(text: str | None) -> Envelope | None:
     """Return the envelope that is stored as ``text``; None for None."""
-    return None if text is None else Envelope(**json.loads(text))
+    return None if text is None else read_object(Envelope, json.loads(text))
 
 
 def gate_answers_json(answers: Iterable[GateAnswer]) -> str:
@@ -43,7 +44,7 @@ def gate_answers_json(answers: Iterable[GateAnswer]) -> str:
 
 def gate_answers_of(text: str | None) -> tuple[GateAnswer, ...]:
     """Return the answers of outside gates that are stored as ``text``; none for None."""
-    return () if text is None else tuple(GateAnswer(**fields) for fields in json.loads(text))
+    return () if text is None else tuple(read_object(GateAnswer, each) for each in json.loads(text))
 
 
 def model_of(row: RolloutRow) -> Rollout:

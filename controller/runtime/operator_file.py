@@ -35,7 +35,7 @@ _NAME = TypeAdapter(Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")])
 class Called(BaseModel):
     """What the controller may call."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     token_file: Path | None = None
     """File with a bearer token that is sent along, read each time; None for none."""

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.tables import LiveRow, ReportRow, StreamRow
 from tidemark.controller.db.upsert import upsert_many
 from tidemark.controller.reports.store import newest_report_query
+from tidemark.models.read_json import read_object
 from tidemark.models.wire import AppendDelay, LiveState, Pin, Report
 
 _NAMES_KEPT = 100
@@ -86,8 +87,8 @@ def state_in(row: LiveRow | None) -> NewestState:
     if row is None:
         return NewestState()
     return NewestState(
-        None if row.live is None else _live_of(row.live),
-        None if row.append_delay is None else AppendDelay(**json.loads(row.append_delay)),
+        None if row.live is None else read_object(KeptLive, json.loads(row.live)),
+        None if row.append_delay is None else read_object(AppendDelay, json.loads(row.append_delay)),
         row.contradiction,
     )
 
@@ -105,9 +106,3 @@ def _kept(live: LiveState) -> KeptLive:
         last_contact_us=live.last_contact_us,
         pin=live.pin,
     )
-
-
-def _live_of(text: str) -> KeptLive:
-    """Return what was kept as JSON."""
-    found = json.loads(text)
-    return KeptLive(**{**found, "behind": tuple(found["behind"]), "idle": tuple(found["idle"])})

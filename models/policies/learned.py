@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.models.read_json import read_object
+
 FORMAT = 1
 """Raised whenever a number in the arrays changes its meaning; what has another one is not read."""
 
@@ -61,7 +63,7 @@ def unpacked(data: bytes) -> Learned:
     """Return what ``Learned.packed`` returned the bytes of.
 
     Raises:
-        ValueError: when it is damaged, or of another format.
+        ValueError: when it is damaged, or this release cannot use it.
     """
     start = len(_checksum(b""))
     if data[:start] != _checksum(data[start:]):
@@ -75,13 +77,7 @@ def unpacked(data: bytes) -> Learned:
     for name, kind, shape in head["arrays"]:
         array = np.frombuffer(found, kind, math.prod(shape), at).reshape(shape)
         arrays[name], at = array, at + array.nbytes
-    return Learned(
-        operator=head["operator"],
-        target_ppm=head["target_ppm"],
-        trigger_us=head["trigger_us"],
-        partitions=tuple(head["partitions"]),
-        arrays=arrays,
-    )
+    return read_object(Learned, {**head, "arrays": arrays})
 
 
 def _checksum(data: bytes) -> bytes:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.operators import Closed, Operator, RowLevel, SessionWindow, TimeWindow
+from tidemark.models.read_json import read_object
 from tidemark.spark_jobs.late.due import DueBatch
 from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRowRule
 from tidemark.spark_jobs.tap import quoted
@@ -50,9 +51,9 @@ class FutureRowTreatment:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> FutureRowTreatment:
+    def from_json(cls, fields: object) -> FutureRowTreatment:
         """Return what ``to_json`` made JSON of."""
-        return cls(**{**fields, "rule": FutureRowRule(**fields["rule"])})
+        return read_object(cls, fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from tidemark.models.late_counts import LateCounts
+from tidemark.models.read_json import read_object
 from tidemark.models.wire import OutputMode
 from tidemark.spark_jobs.late.checkpoint import numbers_in
 from tidemark.spark_jobs.late.due import Unknown
@@ -87,7 +88,9 @@ def _spans_in(files: HadoopFiles, folder: str) -> list[tuple[int, int]]:
 
 def _gaps_in(files: HadoopFiles, folder: str) -> list[Unknown]:
     texts = (files.read(f"{folder}/{first}-{last}") for first, last in _spans_in(files, folder))
-    return sorted((Unknown(**json.loads(text)) for text in texts if text), key=lambda gap: gap.first)
+    return sorted(
+        (read_object(Unknown, json.loads(text)) for text in texts if text), key=lambda gap: gap.first
+    )
 
 
 class SideFolder:
@@ -115,7 +118,8 @@ class SideFolder:
         if text is None:
             return -1
         owner = json.loads(text)
-        if owner != self._owner:
+        # A later release may write more.
+        if not self._owner.items() <= owner.items():
             raise SideFolderError(
                 f"{self._files.uri} holds the late rows of {owner}, not of {self._owner}: a stream with a new "
                 "checkpoint needs a new folder"
@@ -224,7 +228,7 @@ class SideFolder:
     def run_of(self, batch: int) -> ReportedRun | None:
         """Return what reports say of the run that had a batch; None when it was not recorded."""
         found = self._recorded(_RUNS)(batch)
-        return None if found is None else ReportedRun(**found)
+        return None if found is None else read_object(ReportedRun, found)
 
     def _recorded(self, name: str) -> Callable[[int], Any]:
         """Return what gives the JSON that was recorded for a batch; None when none was."""

@@ -16,7 +16,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from tidemark.spark_jobs.late.mark import BoundInForce, Mark
+from tidemark.models.read_json import read_object
+from tidemark.spark_jobs.late.mark import Mark
 
 _FORMAT = 1
 _CHANGED, _OPEN = "changed", "open"
@@ -127,7 +128,4 @@ def _from_bytes(data: bytes) -> LoggedWindows:
         raise VersionLogError(
             f"the files of late=revise are of format {meta['format']}: a newer Tidemark wrote them"
         )
-    mark = meta["mark"]
-    return LoggedWindows(
-        Mark(**{**mark, "bound": BoundInForce(**mark["bound"])}), windows.replace_schema_metadata(metadata)
-    )
+    return LoggedWindows(read_object(Mark, meta["mark"]), windows.replace_schema_metadata(metadata))

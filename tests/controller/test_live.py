@@ -369,7 +369,6 @@ def test_the_evidence_says_how_many_rows_the_target_needs(controller: Controller
         ({"live": {**asdict(STATE), "ceiling_ms": 2**62}}, "/live/ceiling_ms"),
         ({"live": {**asdict(STATE), "control_ms": -(2**62)}}, "/live/control_ms"),
         ({"live": {**asdict(STATE), "last_contact_us": 2**62}}, "/live/last_contact_us"),
-        ({"live": {**asdict(STATE), "more": 1}}, "/live/more"),
         (
             {"append_delay": {"rows": 1, "min_us": 3, "mean_us": 2, "max_us": 4, "by_broker": False}},
             "/append_delay/mean_us",

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidemark.controller.intake.report_body import parse_report
 from tidemark.models.wire import to_json_object
 
 from support.controller_app import STREAM, Controller
@@ -150,13 +151,12 @@ def _at(document: Any, path: tuple[str | int, ...]) -> Any:
     ),
     st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12),
 )
-def test_a_report_with_a_field_too_many_is_refused_with_the_pointer_to_it(
-    refusing: Controller, path: tuple[str | int, ...], name: str
-) -> None:
+def test_a_report_with_a_field_too_many_is_the_one_without_it(path: tuple[str | int, ...], name: str) -> None:
+    """A later release may have it."""
     if name in _at(GOOD, path):
         return
-    body = name.replace("~", "~0").replace("/", "~1")
-    refused(refusing, retyped((*path, name), 1), pointer(path) + "/" + body)
+    body = json.dumps(retyped((*path, name), 1)).encode()
+    assert parse_report(body) == parse_report(json.dumps(GOOD).encode())
 
 
 @pytest.mark.parametrize("field", sorted(set(GOOD) - NULLABLE))
@@ -272,7 +272,6 @@ def test_of_thousands_of_errors_the_first_of_each_column_or_twenty_are_listed(co
     answer = controller.http.post(STREAM + "/reports", json=good | {"counts": columns})
     assert answer.status_code == 422
     assert "/counts/partitions/0: Input should be a valid string (and 4 more)" in answer.json()["detail"]
-    unknown = {f"field{number}": 1 for number in range(1_000)}
-    answer = controller.http.post(STREAM + "/reports", json=good | unknown)
+    answer = controller.http.post(STREAM + "/reports", json=dict.fromkeys(good, "x") | {"schema_version": 2})
     assert len(answer.json()["errors"]) == 20
     assert len(answer.content) < 4_000

@@ -14,7 +14,7 @@ from sqlalchemy import update
 from tidemark.controller.db.tables import ReportBodyRow, ReportRow
 from tidemark.controller.intake.canonical_json import fingerprint
 from tidemark.controller.intake.stored_bodies import packed
-from tidemark.models.wire import Report, to_json_object
+from tidemark.models.wire import AppendDelay, Report, to_json_object
 
 from support.controller_app import STREAM, Controller
 from support.reports import exponential_batches, query_reports
@@ -74,4 +74,23 @@ def test_a_report_that_an_older_release_stored_is_recognised_when_it_is_sent_aga
     sent = controller.get("/reports/bodies").json()["reports"]
     assert sent == json.loads(json.dumps([to_json_object(REPORTS[0])])), "a job reads one version alone"
     other = replace(REPORTS[0], state_rows=REPORTS[0].state_rows + 1)
+    assert controller.report(other).json()["type"] == "urn:tidemark:problem:report-conflict"
+
+
+def test_a_report_that_an_older_release_stored_without_a_new_field_is_recognised_when_it_is_sent_again(
+    controller: Controller,
+) -> None:
+    """The driver did not see the first answer, and meanwhile the controller was upgraded."""
+    report = replace(
+        REPORTS[0], append_delay=AppendDelay(rows=1, min_us=0, mean_us=1, max_us=2, by_broker=True)
+    )
+    controller.report(report)
+    known = to_json_object(report)
+    del known["append_delay"]
+    old = json.dumps(known, sort_keys=True, separators=(",", ":")).encode()
+    with controller.service.database.write() as session:
+        session.execute(update(ReportRow).values(fingerprint=fingerprint(old)))
+        session.execute(update(ReportBodyRow).values(body=packed(old)))
+    assert controller.report(report).json()["duplicate"]
+    other = replace(report, state_rows=report.state_rows + 1)
     assert controller.report(other).json()["type"] == "urn:tidemark:problem:report-conflict"

@@ -18,7 +18,12 @@ __all__ = ["serving"]
 
 @contextmanager
 def serving(
-    folder: Path, *arguments: str, under: Sequence[str] = (), tick_seconds: float = 0.2, **environment: str
+    folder: Path,
+    *arguments: str,
+    under: Sequence[str] = (),
+    tick_seconds: float = 0.2,
+    wait_ready: bool = True,
+    **environment: str,
 ) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
     """A controller in ``folder``, and a client at the address it printed; its log is printed when the block fails.
 
@@ -27,6 +32,7 @@ def serving(
         arguments: of `tidemark serve`.
         under: a command that runs it, such as one that limits it.
         tick_seconds: time between two ticks.
+        wait_ready: whether to wait until it is ready; else the first request is the caller's.
         environment: variables of its environment.
     """
     log = folder / "controller.log"
@@ -50,7 +56,8 @@ def serving(
         line = process.stdout.readline()
         assert line.startswith("tidemark: listening on http://"), line + log.read_text()
         url = line.split()[3].rstrip(",")
-        until_ready(f"{url}/readyz", process, log)
+        if wait_ready:
+            until_ready(f"{url}/readyz", process, log)
         with httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
             yield process, client
     except BaseException:

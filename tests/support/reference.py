@@ -28,9 +28,11 @@ from tidemark.controller.alerts.table import ALERTS
 from tidemark.controller.app import create_app
 from tidemark.controller.cli import app
 from tidemark.controller.cli.spark_programs import PROGRAMS
+from tidemark.controller.intake.report_body import VERSIONS
 from tidemark.controller.metrics.names import HELP, LABELS
 from tidemark.controller.settings import Settings
 from tidemark.models.duration import format_duration
+from tidemark.models.late_counts import LATE_COUNTS_SCHEMA
 from tidemark.spark_jobs.driver_metrics import GAUGES, gauge_name
 from tidemark.spark_jobs.settings import SETTINGS
 
@@ -170,7 +172,7 @@ def interface() -> dict[str, Any]:
 
 def _api() -> str:
     document = interface()
-    parts = [_API_HEAD]
+    parts = [_API_HEAD.format(reports=" and ".join(map(str, sorted(VERSIONS))), counts=LATE_COUNTS_SCHEMA)]
     by_tag: dict[str, list[tuple[str, ...]]] = {}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
@@ -203,6 +205,23 @@ _API_HEAD = """# The REST interface
 - `?reason=...` goes into the event that a change leaves.
 - Reports and acknowledgements are idempotent: sent again they answer 200 and change nothing.
 - `GET .../bound` with `If-None-Match` and `Prefer: wait=N` waits up to N (60) seconds for another answer.
+
+## Releases side by side
+
+A job and its controller may be of different releases, in either order.
+
+- Whoever reads what a job or a controller wrote ignores fields that it does not know, in every object: reports,
+  acknowledgements, counts of late rows, all answers, and the files that a job keeps in its cache and its checkpoint. A
+  field that is missing has its default.
+- A value that only a later release knows moves no bound and claims nothing. With such a mode the job keeps its own
+  bound, with such a pin it is held to its ceiling, or its own bound without one, and its log says so. In an
+  acknowledgement the controller takes such a mode for `Off`, such a source for `job`, and leaves out such a treatment
+  of late rows.
+- Refused, in words, is only a new major version: another `schema_version` of a report (this release reads {reports})
+  or of counts of late rows ({counts}). For all other bodies the version is the one in the path, `/v1`. What an earlier
+  reader would count wrongly, such as another kind of operator, comes with a new version.
+- What people write is different: an SLO, a policy, a pin, a join, a token or a reason with an unknown field is refused,
+  and the problem names the field. It is a slip of the pen.
 
 ## Operations
 """

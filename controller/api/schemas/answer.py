@@ -1,4 +1,4 @@
-"""What every answer is: a closed object."""
+"""What every answer is: an object that is made with the fields it has, and no others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 class Answer(BaseModel):
     """Base of all answers."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
     def of(cls, source: object, **given: Any) -> Self:

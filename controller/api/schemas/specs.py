@@ -9,9 +9,9 @@ from tidemark.controller.api.schemas.bounds import Published
 from tidemark.controller.api.schemas.predictions import TransitionAnswer
 from tidemark.controller.api.schemas.recommended import RecommendationAnswer
 from tidemark.models.slo import Policy, Slo
-from tidemark.models.strict import STRICT
+from tidemark.models.strict import WIRE
 
-ANSWERED: dict[str, Any] = {**STRICT, "json_schema_serialization_defaults_required": True}
+ANSWERED: dict[str, Any] = {**WIRE, "json_schema_serialization_defaults_required": True}
 """How the document describes these classes: an answer has every field."""
 
 

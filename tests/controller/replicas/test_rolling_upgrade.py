@@ -1,4 +1,7 @@
-"""A release takes over from another one while drivers report: nothing is lost, doubled or counted wrong."""
+"""A release takes over from another one while drivers report: nothing is lost, doubled or counted wrong.
+
+The drivers are of neither release: of each two, one is later and adds fields, and one is earlier and lacks some.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -19,6 +23,7 @@ from tidemark.spark_jobs.client import ControllerClient
 from tidemark.spark_jobs.sender import Sender
 
 from support.balancer import balanced
+from support.other_releases import OtherRelease, with_unknown, without_optional
 from support.patience import PATIENCE_S, until
 from support.policies import at_once
 from support.postgres import lock_waits
@@ -40,11 +45,16 @@ class Driver:
     url: str
     """The one address that it knows."""
     reports: list[Report]
+    later: bool
+    """Whether it is of a later release than the controllers, else of an earlier one."""
     sent: int = 0
 
     def __post_init__(self) -> None:
         self.path = f"/v1/jobs/job/streams/{self.reports[0].stream}"
-        self.sender = Sender(ControllerClient(self.url), queue=BATCHES, longest_wait_s=0.5)
+        change = with_unknown if self.later else without_optional_of_a_report
+        transport = OtherRelease(httpx.HTTPTransport(), sent=change)
+        self.client = ControllerClient(self.url, transport=transport)
+        self.sender = Sender(self.client, queue=BATCHES, longest_wait_s=0.5)
 
     def report(self, batches: int) -> None:
         """Hand the next reports to the sender."""
@@ -61,7 +71,12 @@ def drivers(url: str, first: int) -> Iterator[Driver]:
     """Yield drivers that know an address, of streams from a number on."""
     for number in range(first, first + STREAMS // 2):
         batches = exponential_batches(BATCHES, 30, seed=number)
-        yield Driver(url, query_reports(batches, stream=f"s{number}"))
+        yield Driver(url, query_reports(batches, stream=f"s{number}"), later=number % 2 == 0)
+
+
+def without_optional_of_a_report(document: Any) -> Any:
+    """Return a report as a release sends it that knows only what must be in it."""
+    return without_optional(document, {"$ref": "ReportBody"})
 
 
 def check_it_writes_nothing(old: Replica, report: Report) -> None:
@@ -131,6 +146,7 @@ def test_nothing_is_lost_or_doubled_while_a_release_takes_over_from_another_one(
         until(lambda: new.metric("tidemark_leases_held") == SHARDS, "the new release to decide every stream")
         for driver in by_service:
             until(partial(is_decided, new, driver), f"a decision about {driver.path}")
+            assert driver.client.bound("job", driver.reports[0].stream).mode == "Off"
 
         for driver in every:
             driver.report(10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import cache
 
@@ -92,6 +93,12 @@ def test_what_is_cut_off_or_damaged_is_refused(data: st.DataObject) -> None:
     packed[data.draw(st.integers(0, len(packed) - 1), "place")] ^= data.draw(st.integers(1, 255), "by")
     with pytest.raises(ValueError, match="damaged"):
         unpacked(bytes(packed))
+
+
+def test_what_a_later_release_says_besides_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = json.dumps
+    monkeypatch.setattr(json, "dumps", lambda head: write({**head, "of_a_later_release": {"deep": [1]}}))
+    assert replace(unpacked(learned().packed()), arrays={}) == replace(learned(), arrays={})
 
 
 def test_another_format_is_refused_with_both_formats_in_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
