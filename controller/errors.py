@@ -208,6 +208,12 @@ class TooManyPartitionsError(
     """The stream takes no more partitions."""
 
 
+class TooManyPairsError(
+    TidemarkError, status=422, kind="too-many-pairs", title="More than can be counted exactly"
+):
+    """With this report the stream would count more (row, window) pairs than are exact."""
+
+
 class InvalidParameterError(
     TidemarkError, status=422, kind="invalid-parameter", title="A parameter is not valid"
 ):
