@@ -260,6 +260,10 @@ class NotReadyError(TidemarkError, status=503, kind="not-ready", title="The serv
     """The store cannot be reached, or its schema is not this release's."""
 
 
+class StreamBusyError(TidemarkError, status=503, kind="stream-busy", title="The stream is being computed"):
+    """What is known of the stream takes long to compute; the request may be sent again."""
+
+
 class StoreUnavailableError(
     TidemarkError, status=503, kind="store-unavailable", title="The store does not answer"
 ):
