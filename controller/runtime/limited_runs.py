@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, wait
 from contextvars import copy_context
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tidemark.controller.runtime.clock import SteadyClock
 
@@ -50,7 +50,7 @@ class LimitedRuns:
         self._steady = steady
         self._max_seconds = max_seconds
         self._given_up: dict[Hashable, tuple[int, float]] = {}
-        self._left: dict[Hashable, Future[None]] = {}
+        self._left: dict[Hashable, Future[Any]] = {}
 
     def is_due(self, key: Hashable) -> bool:
         """Return whether work may be tried: it was not given up, or long enough ago, and has ended."""
@@ -75,7 +75,6 @@ class LimitedRuns:
             self._left = {each: left for each, left in self._left.items() if not left.done()}
         given_up = threading.Event()
         outcome: Future[T] = Future()
-        ended: Future[None] = Future()
 
         def go_on() -> None:
             if given_up.is_set():
@@ -86,7 +85,6 @@ class LimitedRuns:
                 outcome.set_result(work(go_on))
             except BaseException as error:  # noqa: BLE001 - whoever waits raises it
                 outcome.set_exception(error)
-            ended.set_result(None)
 
         # A thread of its own: one that does not end takes no other's place, and none keeps the process from ending.
         threading.Thread(
@@ -95,17 +93,14 @@ class LimitedRuns:
         wait([outcome], self._max_seconds)
         if not outcome.done():
             given_up.set()
-            self._left[key] = ended
+            self._left[key] = outcome
             raise GivenUpError(self._leave_alone(key))
         self._given_up.pop(key, None)
         return outcome.result()
 
-    def forget(self, key: Hashable) -> None:
-        """Forget that work was given up."""
-        self._given_up.pop(key, None)
-
     def _leave_alone(self, key: Hashable) -> str:
         times = self._given_up.get(key, (0, 0.0))[0] + 1
-        pause_s = min(FIRST_PAUSE_SECONDS * 2.0 ** (times - 1), MAX_PAUSE_SECONDS)
+        # No power of a number that grows for months.
+        pause_s = min(FIRST_PAUSE_SECONDS * 2 ** min(times - 1, 10), MAX_PAUSE_SECONDS)
         self._given_up[key] = times, self._steady() + pause_s
         return f"given up after {self._max_seconds:g} s; tried again in {pause_s:g} s"

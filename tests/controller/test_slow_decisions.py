@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import wait
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,7 @@ def test_what_was_given_up_writes_nothing_and_is_tried_again_after_a_pause(stuck
     assert stuck.tried == 1
     (left,) = stuck.app.state.service.ticker._runs._left.values()
     stuck.let_go.set()
-    left.result(PATIENCE_S)
+    wait([left], PATIENCE_S)
     assert not stuck.decided(STREAM)
     stuck.steady.seconds += FIRST_PAUSE_SECONDS
     until(lambda: stuck.decided(STREAM), "the decision that is in time")
@@ -139,7 +140,7 @@ def test_the_pause_after_each_time_is_twice_as_long_up_to_a_limit() -> None:
         with pytest.raises(GivenUpError, match=f"given up after 0.001 s; tried again in {pause_s:g} s"):
             runs.run("it", hanging)
         hanging.let_go.set()
-        runs._left["it"].result(PATIENCE_S)
+        wait([runs._left["it"]], PATIENCE_S)
         steady.seconds += pause_s - 1
         assert not runs.is_due("it")
         steady.seconds += 1
@@ -169,7 +170,7 @@ def test_what_still_runs_is_not_begun_again_however_long_it_takes() -> None:
     assert not runs.is_due("it")
     assert runs.is_due("another")
     hanging.let_go.set()
-    runs._left["it"].result(PATIENCE_S)
+    wait([runs._left["it"]], PATIENCE_S)
     assert runs.is_due("it")
 
 
