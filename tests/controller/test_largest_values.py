@@ -13,10 +13,15 @@ from annotated_types import Ge, Gt, Le, Lt
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tidemark.controller.alerts.notifier import WINDOWS_S
+from tidemark.controller.alerts.rules import active_alerts
 from tidemark.controller.errors import TidemarkError
 from tidemark.controller.intake.checks import check_report
 from tidemark.controller.intake.report_body import parse_report
 from tidemark.controller.intake.take_reports import take_report
+from tidemark.controller.stream_state.load import load_states
+from tidemark.controller.stream_state.partition_summaries import load_partitions
+from tidemark.controller.stream_state.recent_rows import NO_RECENT_ROWS, load_recent_rows
 from tidemark.models.coupling import Chain
 from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
 from tidemark.models.late_counts import LateCounts, LossCounts
@@ -33,6 +38,7 @@ from tidemark.models.wire import (
 )
 
 from support.controller_app import STREAM, Controller
+from support.examples import examples
 from support.reports import START_US, exponential_batches, query_reports
 
 SECOND_US = 1_000_000
@@ -100,9 +106,25 @@ def all_answer(controller: Controller) -> None:
     assert controller.tick().failed == 0
     controller.snapshot()
     controller.service.ticker._upkeep.tick(controller.clock())
+    alerts(controller)
     for path in views(controller):
         answer = controller.http.get(path)
         assert answer.status_code < 500, (path, answer.text)
+
+
+def alerts(controller: Controller) -> list[str]:
+    """Return the names of the alerts that are active, found as the notifier does: of all streams in one go."""
+    now_us = controller.clock()
+    with controller.service.database.read() as session:
+        states, partitions = load_states(session), load_partitions(session)
+        recent = load_recent_rows(session, WINDOWS_S, now_us)
+    return [
+        alert.alert.name
+        for state in states
+        for alert in active_alerts(
+            state, partitions.get(state.id, ()), recent.get(state.id, NO_RECENT_ROWS), now_us
+        )
+    ]
 
 
 @pytest.fixture
@@ -231,7 +253,7 @@ REPORT = {name: ends for name, ends in ranges(Report).items() if name not in {"s
 ACKNOWLEDGEMENT = ranges(Acknowledgement)
 
 
-def largest(kind: type[Any], of: Mapping[str, tuple[int, int]]) -> dict[str, int]:
+def largest(kind: type[Any], of: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
     return {name: greatest for name, (_, greatest) in of.items() if name in ranges(kind)}
 
 
@@ -280,12 +302,25 @@ def test_the_largest_values_of_all_fields_at_once_leave_the_stream_decided_and_e
     all_answer(stream)
 
 
+def test_a_watermark_of_the_year_38000_keeps_no_other_streams_alert_from_being_notified(
+    stream: Controller,
+) -> None:
+    """Dates end with the year 9999, and the alerts of all streams are found in one go."""
+    marked = {"watermark_ms": MAX_TIME_US // 1_000, "late_base_ms": MAX_TIME_US // 1_000, "bound_ms": 0}
+    for batch in range(2):
+        count(stream, report(batch, 10, RowLevel(), **marked))
+        stream.clock.now_us += 20 * 60 * SECOND_US
+    later = {"started_us": stream.clock() - SECOND_US, "late_watermark_ms": 0}
+    count(stream, report(2, 10, RowLevel(), **marked | later))
+    assert "TidemarkWatermarkStandsStill" in alerts(stream)
+
+
 OPERATORS = [RowLevel(), SessionWindow(MAX_TIME_US), SessionWindow(1), sliding("1 hour", "1 second")]
 OPERATORS += [TimeWindow(MAX_TIME_US // SECOND_US * SECOND_US, MAX_TIME_US // SECOND_US * SECOND_US)]
 
 
 @pytest.mark.slow
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(

@@ -119,7 +119,10 @@ def test_a_client_that_leaves_in_mid_body_is_one_line_and_no_failure(controller:
         "client": ("testclient", 50_000),
         "server": ("testserver", 80),
     }
-    messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"{", "more_body": True}]
+    messages: list[dict[str, Any]] = [
+        {"type": "http.disconnect"},
+        {"type": "http.request", "body": b"{", "more_body": True},
+    ]
 
     async def receive() -> dict[str, Any]:
         return messages.pop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from pathlib import Path
 
@@ -61,9 +61,10 @@ class Stuck:
             assert self.let_go.wait(PATIENCE_S)
         return decide(loaded)
 
-    def wait(self) -> None:
-        """Let the time pass after which a stream with new reports is decided."""
+    def after_a_pause(self, happened: Callable[[], object]) -> bool:
+        """Let the time pass after which a stream with new reports is decided, and return whether it has happened."""
         self.steady.seconds += PAUSE_SECONDS
+        return bool(happened())
 
     def decided(self, path: str) -> bool:
         return self.http.get(path).json()["recommended"] is not None
@@ -87,7 +88,7 @@ def stuck(
         for path in (STREAM, OTHER):
             for report in query_reports(exponential_batches(20, 20), stream=path.rpartition("/")[2]):
                 assert found.http.post(path + "/reports", json=to_json_object(report)).is_success
-        until(lambda: found.tried or found.wait(), "the first stream to be tried")
+        until(lambda: found.tried or found.after_a_pause(lambda: found.tried), "the first stream to be tried")
         yield found
         found.let_go.set()
 
@@ -95,7 +96,7 @@ def stuck(
 def test_a_decision_that_takes_too_long_is_given_up_and_other_streams_are_decided_meanwhile(
     stuck: Stuck, caplog: pytest.LogCaptureFixture
 ) -> None:
-    until(lambda: stuck.wait() or stuck.decided(OTHER), "the other stream's decision")
+    until(lambda: stuck.after_a_pause(lambda: stuck.decided(OTHER)), "the other stream's decision")
     until(stuck.given_up, "the stuck one to be given up")
     assert stuck.http.get("/livez").status_code == 200
     assert (
