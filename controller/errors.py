@@ -208,6 +208,12 @@ class TooManyPartitionsError(
     """The stream takes no more partitions."""
 
 
+class TooManyPairsError(
+    TidemarkError, status=422, kind="too-many-pairs", title="More than can be counted exactly"
+):
+    """With this report the stream would count more (row, window) pairs than are exact."""
+
+
 class InvalidParameterError(
     TidemarkError, status=422, kind="invalid-parameter", title="A parameter is not valid"
 ):
@@ -252,6 +258,10 @@ class NotAliveError(TidemarkError, status=503, kind="not-alive", title="The deci
 
 class NotReadyError(TidemarkError, status=503, kind="not-ready", title="The service is not ready"):
     """The store cannot be reached, or its schema is not this release's."""
+
+
+class StreamBusyError(TidemarkError, status=503, kind="stream-busy", title="The stream is being computed"):
+    """What is known of the stream takes long to compute; the request may be sent again."""
 
 
 class StoreUnavailableError(

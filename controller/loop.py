@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 
 from structlog.contextvars import bind_contextvars, unbind_contextvars
 
-from tidemark.controller.db.database import Database
+from tidemark.controller.db.database import STORE_ERRORS, Database
 from tidemark.controller.decide.decider import Decider
 from tidemark.controller.decide.pace import Pace, versions_of
 from tidemark.controller.errors import LeaseLostError
@@ -16,6 +18,7 @@ from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.metrics.process import LoopCounters
 from tidemark.controller.pins.apply import publish_missing_pins
 from tidemark.controller.runtime.clock import Clock
+from tidemark.controller.runtime.limited_runs import GivenUpError, LimitedRuns
 from tidemark.controller.runtime.priority import Pause, no_pause
 from tidemark.controller.runtime.ticking_thread import TickingThread
 from tidemark.controller.runtime.watchdog import Watchdog
@@ -39,7 +42,7 @@ class Tick:
     unchanged: int
     """Streams that are not due, without anything new, or decided by another process."""
     failed: int
-    """Streams that could not be decided; they keep their last decision."""
+    """Streams that could not be decided, or not in time; they keep their last decision."""
 
 
 def run_once(
@@ -50,10 +53,12 @@ def run_once(
     pause: Pause = no_pause,
     *,
     pace: Pace | None = None,
+    runs: LimitedRuns | None = None,
 ) -> Tick:
     """Decide the streams that have an SLO, whose lease this process holds and that are due.
 
-    Pins that are not published yet are published first. A stream that fails is logged and counted; the others go on.
+    Pins that are not published yet are published first. A stream that fails, or takes too long, is logged and counted;
+    the others go on.
 
     Args:
         database: the store.
@@ -62,6 +67,7 @@ def run_once(
         now_us: the wall time in microseconds.
         pause: called before each stream is decided.
         pace: says which streams are due; by default, all are.
+        runs: limits how long each decision may take.
 
     Raises:
         sqlalchemy.exc.SQLAlchemyError: when the store cannot even list the streams.
@@ -76,22 +82,30 @@ def run_once(
         counters.failures.inc()
     decided = failed = 0
     pace = Pace(perf_counter) if pace is None else pace
+    runs = LimitedRuns(perf_counter) if runs is None else runs
     for version in versions:
         stream_id = version.stream_id
         if decider.leases.lease_of(stream_id) is None:
             pace.forget(stream_id)
             continue
-        if not pace.is_due(version):
+        if not (pace.is_due(version) and runs.is_due(("decision", stream_id))):
             continue
         # Every line logged meanwhile names the stream.
         bind_contextvars(job=version.job, stream=version.stream)
         pause()
         begun = perf_counter()
         try:
-            worked = decider.decide(stream_id, now_us)
+            worked = runs.run(("decision", stream_id), partial(decider.decide, stream_id, now_us))
         except LeaseLostError as error:
             _log.warning("%s", error.detail)
             counters.refused.inc()
+            continue
+        except GivenUpError as error:
+            _log.warning(
+                "the decision on stream %d takes too long: %s; it keeps its last one", stream_id, error
+            )
+            counters.given_up.inc()
+            failed += 1
             continue
         except Exception:  # noqa: BLE001 - the other streams go on
             _log.exception("stream %d could not be decided; it keeps its last decision", stream_id)
@@ -130,6 +144,7 @@ class Ticker:
         tick_seconds: time between two ticks, in seconds.
         pause: called before each stream is decided.
         pace: says which streams are due.
+        runs: limits how long each decision may take.
         watchdog: watches the loop's progress.
     """
 
@@ -145,6 +160,7 @@ class Ticker:
         tick_seconds: float,
         pause: Pause,
         pace: Pace,
+        runs: LimitedRuns,
         watchdog: Watchdog,
     ) -> None:
         self._database = database
@@ -156,6 +172,7 @@ class Ticker:
         self._tick_seconds = tick_seconds
         self._pause = pause
         self._pace = pace
+        self._runs = runs
         self.watchdog = watchdog
         """Watches the loop's progress."""
         self._thread = TickingThread(
@@ -181,8 +198,18 @@ class Ticker:
     def _tick(self) -> None:
         begun = perf_counter()
         try:
+            if not self._database.writable:
+                # No small write proves that a full store has room again, and nobody may ask whether it is ready.
+                with suppress(*STORE_ERRORS):
+                    self._database.prove_writable()
             run_once(
-                self._database, self._decider, self._counters, self._clock(), self._pause, pace=self._pace
+                self._database,
+                self._decider,
+                self._counters,
+                self._clock(),
+                self._pause,
+                pace=self._pace,
+                runs=self._runs,
             )
             with self._counters.upkeep_seconds.time():
                 self._upkeep.tick(self._clock())

@@ -29,6 +29,7 @@ from tidemark.controller.metrics.process import GateCounters, IntakeCounters, Lo
 from tidemark.controller.metrics.scrape import Scrape
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.runtime.clock import Clock, SteadyClock
+from tidemark.controller.runtime.limited_runs import LimitedRuns
 from tidemark.controller.runtime.shared_reads import SharedReads
 from tidemark.controller.runtime.watchdog import Watchdog
 from tidemark.controller.settings import Settings
@@ -105,7 +106,18 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
 
     upkeep = Upkeep(database, leases, settings.retention, step)
     rule = SkewRule(settings.skew_share_ppm, settings.skew_amount_ms)
-    overviews = Overviews(database, leases, kept, settings.retention, rule, steady=steady, give_way=step)
+    runs = LimitedRuns(steady)
+    overviews = Overviews(
+        database,
+        leases,
+        kept,
+        settings.retention,
+        rule,
+        runs=runs,
+        counters=loop,
+        steady=steady,
+        give_way=step,
+    )
     ticker = Ticker(
         database,
         decider,
@@ -116,6 +128,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
         tick_seconds=settings.tick_seconds,
         pause=step,
         pace=Pace(steady),
+        runs=runs,
         watchdog=watchdog,
     )
     watch = Watch(database, settings.max_open_polls)

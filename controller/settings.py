@@ -65,8 +65,8 @@ class Settings(BaseSettings):
     )
 
     database_url: str = "sqlite:///tidemark.db"
-    """SQLAlchemy URL of the store: a SQLite file (a relative path is under the working directory), or
-    PostgreSQL 15 or newer as postgresql+psycopg://user@host/name."""
+    """URL of the store: a SQLite file (a relative path is under the working directory), or PostgreSQL 15 or newer as
+    postgresql://user@host/name."""
     host: str = "127.0.0.1"
     """Address to listen on; one that other machines reach needs a token in the store or an authenticating proxy."""
     port: int = Field(default=8642, ge=0, le=65_535)

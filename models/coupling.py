@@ -8,11 +8,10 @@ partner (Spark 4.2, ``StreamingSymmetricHashJoinExec.produceOutputWatermark``). 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
-
-from annotated_types import Ge, Le
+from typing import Any, ClassVar, Literal
 
 from tidemark.models.duration import format_duration
+from tidemark.models.ranges import DurationMs
 from tidemark.models.strict import WIRE
 
 CoupledOperator = Literal["windows", "sessions", "event time as a key", "deduplication"]
@@ -22,8 +21,6 @@ UNSAFE = (
     "rows may end the query"
 )
 """Why the bound of an unsafe chain is not narrowed, and why it does not run in Live."""
-
-_Milliseconds = Annotated[int, Ge(0), Le(2**63 - 1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,15 +63,15 @@ class Chain:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = WIRE
 
-    retention_ms: _Milliseconds | None = None
+    retention_ms: DurationMs | None = None
     """How much further than the bound the watermark trails where the query's last windows close, in milliseconds: the
     retention of the joins before them; null when no windows close behind another operator."""
-    horizon_ms: _Milliseconds | None = None
+    horizon_ms: DurationMs | None = None
     """How far the watermark must come beyond an event's time until deduplication forgets it, in milliseconds; null
     without deduplication."""
     horizon_moves: bool = False
     """Whether the stream's own bound is to be added to ``horizon_ms``."""
-    others_ms: _Milliseconds = 0
+    others_ms: DurationMs = 0
     """Widest bound of the query's other inputs that are not in Live, in milliseconds; 0 without any."""
     unsafe: bool = False
     """Whether a narrower bound, or Live, may end the query: a transformWithState gives its rows an event time of their

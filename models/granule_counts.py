@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Gt, Le, MaxLen
 
+from tidemark.models.ranges import MAX_ROWS, TimeUs
 from tidemark.models.strict import WIRE
 
 
@@ -22,11 +23,11 @@ class PartitionCounts:
 
     partition: Annotated[str, MaxLen(200)]
     """Name of the partition: the Kafka partition's number, or the value of the column the job named."""
-    granules: Annotated[tuple[Annotated[int, Ge(-(2**63)), Le(2**63 - 1)], ...], MaxLen(100_000)]
+    granules: Annotated[tuple[TimeUs, ...], MaxLen(100_000)]
     """Indexes of the event-time granules that rows fell into, ascending and distinct."""
-    counts: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(100_000)]
+    counts: Annotated[tuple[Annotated[int, Gt(0), Le(MAX_ROWS)], ...], MaxLen(100_000)]
     """Rows in each of ``granules``, in the same order."""
-    future_rows: Annotated[int, Ge(0), Le(2**63 - 1)] = 0
+    future_rows: Annotated[int, Ge(0), Le(MAX_ROWS)] = 0
     """Rows among them that were future-dated and set back to the clock before they could move the watermark."""
 
     def __post_init__(self) -> None:

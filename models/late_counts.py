@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from annotated_types import Ge, Le, MaxLen, MinLen
 
 from tidemark.models.need_slots import HOUR_US
+from tidemark.models.ranges import MAX_ROWS, Count, TimeUs
 from tidemark.models.strict import WIRE
 from tidemark.models.target import PPM
 
@@ -38,8 +39,7 @@ AGE_LIMITS_MS: Final = tuple(
 AGES: Final = len(AGE_LIMITS_MS) + 1
 """Number of these classes."""
 
-_Count = Annotated[int, Ge(0), Le(2**40)]
-_Batch = Annotated[int, Ge(0), Le(2**63 - 1)]
+_Count = Annotated[int, Ge(0), Le(MAX_ROWS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class LossCounts:
     """Rows that windows dropped because they have no event time."""
     set_aside: _Count = 0
     """Future-dated rows that ``future_rows="aside"`` took out; they are not lost."""
-    max_late_ms: Annotated[int, Ge(0), Le(2**63 - 1)] | None = None
+    max_late_ms: Count | None = None
     """How far below the watermark the lowest key was, in milliseconds; null without a late row."""
     late_by_age: Annotated[tuple[_Count, ...], MaxLen(AGES)] = ()
     """Late rows by how far their lowest key was below the watermark, in classes up to 1 s, 2 s, 5 s, 10 s, 30 s, 1 min,
@@ -153,11 +153,11 @@ class LateCounts:
     """Spark's persistent id of the query."""
     source: Annotated[str, MaxLen(200)]
     """The source of the stream, as the query's offset log names it."""
-    first_batch: _Batch
+    first_batch: Count
     """The first batch that is counted."""
-    last_batch: _Batch
+    last_batch: Count
     """The last one; batches in between without rows, or whose rows can no longer be read, are not counted."""
-    hour_us: Annotated[int, Ge(-(2**60)), Le(2**60)]
+    hour_us: TimeUs
     """The hour in which they were triggered, in microseconds since the epoch."""
     dimension: Annotated[str, MinLen(1), MaxLen(MAX_VALUE_LENGTH)]
     """Name of the column."""

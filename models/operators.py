@@ -16,9 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Le
 
 from tidemark.models.duration import format_duration, parse_duration
+from tidemark.models.ranges import MAX_TIME_US, LengthUs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,11 +35,11 @@ Int64s: TypeAlias = "NDArray[np.int64]"
 class TimeWindow:
     """A tumbling (``slide_us == size_us``) or sliding window over event time, as ``pyspark.sql.functions.window``."""
 
-    size_us: Annotated[int, Gt(0)]
+    size_us: LengthUs
     """Length of a window in microseconds."""
-    slide_us: Annotated[int, Gt(0)]
+    slide_us: LengthUs
     """Distance between the starts of two windows in microseconds; at most ``size_us``."""
-    start_us: Annotated[int, Ge(0)] = 0
+    start_us: Annotated[int, Ge(0), Le(MAX_TIME_US)] = 0
     """Offset of the window grid from the epoch in microseconds, ``startTime`` in Spark."""
     kind: Literal["window"] = "window"
 
@@ -91,7 +92,7 @@ class TimeWindow:
 class SessionWindow:
     """A session window with a fixed gap, as ``pyspark.sql.functions.session_window``."""
 
-    gap_us: Annotated[int, Gt(0)]
+    gap_us: LengthUs
     """The gap that ends a session, in microseconds."""
     kind: Literal["session"] = "session"
 

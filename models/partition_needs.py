@@ -139,7 +139,9 @@ class PartitionNeeds:
         if not self.names:
             return np.empty(0)
         pairs = self.pairs
-        ranks = np.maximum(-(-share_ppm * pairs // PPM), 1)
+        # As -(-share_ppm * pairs // PPM), whose product may not fit in 64 bits.
+        whole, rest = np.divmod(pairs, PPM)
+        ranks = np.maximum(share_ppm * whole - (-share_ppm * rest // PPM), 1)
         position = np.searchsorted(np.cumsum(self._weights), np.cumsum(pairs) - pairs + ranks, side="left")
         buckets, where = np.unique(self._buckets[position], return_inverse=True)
         edges = Sketch.of_counts(buckets, np.ones(len(buckets))).upper_edges

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, ClassVar
 
-from annotated_types import Ge, Gt, Le, Lt
+from annotated_types import Gt, Lt
 
+from tidemark.models.ranges import Count
 from tidemark.models.slo import OnConflict, Slo
 from tidemark.models.strict import STRICT
 
@@ -19,11 +20,11 @@ class ShadowSlo:
 
     target_ppm: Annotated[int, Gt(0), Lt(1_000_000)]
     """Share of (row, window) pairs to admit, in parts per million."""
-    latency_cap_ms: Annotated[int, Ge(0), Le(2**53)] | None = None
+    latency_cap_ms: Count | None = None
     """Maximum mean emit latency (wall time of emission minus window end), in milliseconds; null for no cap."""
     on_conflict: OnConflict | None = None
     """Which constraint is broken when no bound meets all; null: none, the bound in use is held."""
-    state_cap_rows: Annotated[int, Ge(0), Le(2**53)] | None = None
+    state_cap_rows: Count | None = None
     """Maximum rows of state; null for no cap."""
 
     def beside(self, slo: Slo) -> Slo:

@@ -9,6 +9,7 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
 from tidemark.models.labels import MAX_LABELS, check_labels
 from tidemark.models.late_policy import LatePolicy
+from tidemark.models.ranges import Count, DurationMs
 from tidemark.models.strict import STRICT
 from tidemark.models.wire import Mode, Name
 
@@ -36,9 +37,6 @@ MAX_SIDES = 4
 MAX_GATES = 10
 """Maximum number of outside gates of one policy."""
 
-_MAX_BOUND_MS = 2**60 // 1_000
-"""Maximum bound in milliseconds: as microseconds, sums of a few still fit in 64 bits."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slo:
@@ -48,7 +46,7 @@ class Slo:
 
     target_ppm: Annotated[int, Gt(0), Lt(1_000_000)]
     """Share of (row, window) pairs to admit, in parts per million."""
-    latency_cap_ms: Annotated[int, Ge(0), Le(2**53)] | None = None
+    latency_cap_ms: Count | None = None
     """Maximum mean emit latency (wall time of emission minus window end), in milliseconds; null for no cap."""
     on_conflict: OnConflict | None = None
     """Which constraint is broken when no bound meets all; null: none, the bound in use is held."""
@@ -62,7 +60,7 @@ class Slo:
     """Under timeslices: share of the windows that must reach the target, in parts per million."""
     window_ms: Annotated[int, Gt(0), Le(31 * 86_400_000)] = 30 * 86_400_000
     """Rolling window over which the budget counts, in milliseconds."""
-    state_cap_rows: Annotated[int, Ge(0), Le(2**53)] | None = None
+    state_cap_rows: Count | None = None
     """Maximum rows of state; null for no cap."""
     worst_window_ppm: Annotated[int, Ge(0), Lt(1_000_000)] | None = None
     """Minimum completeness of every single window, in parts per million; null for no floor."""
@@ -124,9 +122,9 @@ class Policy:
     mode: Mode = "Off"
     """Off only observes; OnRestart gives the job its bound at its next start; Restart makes the runner restart it; Live
     steers it without a restart."""
-    min_bound_ms: Annotated[int, Ge(0), Le(_MAX_BOUND_MS)] = 0
+    min_bound_ms: DurationMs = 0
     """The minimum bound, in milliseconds."""
-    max_bound_ms: Annotated[int, Ge(0), Le(_MAX_BOUND_MS)] | None = None
+    max_bound_ms: DurationMs | None = None
     """The maximum bound, in milliseconds; null: nothing wider than the SLO's window, unless it is in use already."""
     directions: Annotated[tuple[Direction, ...], MinLen(1), MaxLen(2)] = ("Widen", "Narrow")
     """Which ways the bound may be changed; at least one."""

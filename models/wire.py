@@ -21,6 +21,7 @@ from tidemark.models.coupling import Chain
 from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.late_policy import LateTreatment
 from tidemark.models.operators import Closed, Operator
+from tidemark.models.ranges import MAX_COUNT, MAX_ROWS, MAX_TIME_US, Count, DurationMs, TimeMs, TimeUs
 from tidemark.models.read_json import read_object
 from tidemark.models.strict import WIRE
 
@@ -29,8 +30,6 @@ REPORT_SCHEMA: Final = 2
 
 Name = Annotated[str, MinLen(1), MaxLen(200)]
 _Identifier = Annotated[str, MinLen(1), MaxLen(64)]
-_Count = Annotated[int, Ge(0), Le(2**63 - 1)]
-_Time = Annotated[int, Ge(-(2**63)), Le(2**63 - 1)]
 Mode = Literal["Off", "OnRestart", "Restart", "Live"]
 OutputMode = Literal["append", "update", "complete"]
 BoundSource = Literal["controller", "disk", "job"]
@@ -54,13 +53,13 @@ class AppendDelay:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = WIRE
 
-    rows: Annotated[int, Gt(0)]
+    rows: Annotated[int, Gt(0), Le(MAX_ROWS)]
     """Rows that have both an event time and a timestamp of the source."""
-    min_us: _Time
+    min_us: TimeUs
     """Minimum difference, timestamp minus event time, in microseconds; negative for a future-dated event."""
-    mean_us: _Time
+    mean_us: TimeUs
     """Mean difference in microseconds, rounded down."""
-    max_us: _Time
+    max_us: TimeUs
     """Maximum difference in microseconds."""
     by_broker: bool
     """Whether every timestamp is the broker's (Kafka's LogAppendTime), not the producer's (CreateTime)."""
@@ -72,9 +71,9 @@ class LiveState:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = WIRE
 
-    ceiling_ms: _Count
+    ceiling_ms: DurationMs
     """The static bound that the job falls back to, in milliseconds."""
-    control_ms: _Time | None
+    control_ms: TimeMs | None
     """The newest watermark that the control stream offered, in milliseconds; null before the first."""
     reason: str
     """Why this watermark, in one sentence."""
@@ -82,9 +81,9 @@ class LiveState:
     """Partitions with a backlog: rows in the source that the query has not read yet."""
     idle: Annotated[tuple[Annotated[str, MaxLen(200)], ...], MaxLen(100_000)] = ()
     """Partitions that are idle, without a backlog, and do not hold the watermark back."""
-    ceiling_used_ppm: _Count = 0
+    ceiling_used_ppm: Count = 0
     """Distance of the watermark from the stream's base as a share of the ceiling, in parts per million."""
-    last_contact_us: _Time | None = None
+    last_contact_us: TimeUs | None = None
     """Wall time of the controller's last answer, in microseconds since the epoch; null before the first."""
     pin: Pin | None = None
     """What a pin holds the job to."""
@@ -104,45 +103,45 @@ class ReportedBatch:
     """Spark's persistent id of the query; it survives restarts from the same checkpoint."""
     run_id: _Identifier
     """Spark's id of this run of the query."""
-    batch_id: _Count
+    batch_id: Count
     """Spark's batch id, which counts no-data batches too."""
-    started_us: _Time
+    started_us: TimeUs
     """Wall time at which the batch was triggered, in microseconds since the epoch."""
-    duration_ms: _Count
+    duration_ms: DurationMs
     """How long the batch took, in milliseconds."""
     operator: Operator
     """The stateful operator; it determines what the watermark is compared with."""
     output_mode: OutputMode
     """Spark's output mode. In complete mode nothing is ever late."""
-    bound_ms: Annotated[int, Ge(0)]
+    bound_ms: DurationMs
     """The lateness bound in milliseconds: Spark's delayThreshold in the plan of this run, or that of first versions."""
-    generation: _Count | None
+    generation: Count | None
     """Generation of the bound that was applied; null when the bound is the job's own."""
-    late_watermark_ms: _Time | None
+    late_watermark_ms: TimeMs | None
     """The watermark the late filter used in this batch, W(n-1), in milliseconds; null when it is unknown."""
-    watermark_ms: _Time
+    watermark_ms: TimeMs
     """The watermark in force in this batch, W(n), in milliseconds: it evicts state, or puts out first versions."""
-    late_base_ms: _Time | None
+    late_base_ms: TimeMs | None
     """Maximum event time of this run's batches that the late filter's watermark covers, floored to milliseconds."""
-    granule_us: Annotated[int, Ge(1_000)]
+    granule_us: Annotated[int, Ge(1_000), Le(MAX_TIME_US)]
     """Width of an event-time granule in microseconds."""
     closed: Closed
     """Which edge belongs to a granule: left is [i*g, (i+1)*g), right is (i*g, (i+1)*g]."""
-    rows: _Count
+    rows: Annotated[int, Ge(0), Le(MAX_ROWS)]
     """Rows that reached the tap in this batch, counted by Spark."""
-    null_rows: _Count
+    null_rows: Annotated[int, Ge(0), Le(MAX_ROWS)]
     """Rows without an event time among them; they are never late."""
-    min_event_time_us: _Time | None
+    min_event_time_us: TimeUs | None
     """Minimum event time of the batch in microseconds, to the granule, without future-dated rows; null without any."""
-    max_event_time_us: _Time | None
+    max_event_time_us: TimeUs | None
     """Maximum event time of the batch in microseconds, to the granule if rows were future-dated; null without any."""
-    state_rows: _Count
+    state_rows: Count
     """Rows in the query's state stores after the batch."""
-    state_bytes: _Count
+    state_bytes: Count
     """Memory of the query's state stores after the batch, in bytes."""
-    dropped_by_spark: _Count
+    dropped_by_spark: Count
     """Spark's numRowsDroppedByWatermark, which counts partial aggregates, not rows; for comparison only."""
-    dropped_reports: _Count = 0
+    dropped_reports: Count = 0
     """Reports that this driver has dropped so far: its queue was full, or they were rejected."""
     append_delay: AppendDelay | None = None
     """How late rows were appended to the source; null when the job names no column for it."""
@@ -152,7 +151,7 @@ class ReportedBatch:
     """Why no row is judged: the plan contradicts the call, or shows no operator; null when rows are judged."""
     reread: bool = False
     """Whether the first report was lost and the job read the batch again: its state is not known then, and reads 0."""
-    final_watermark_ms: _Time | None = None
+    final_watermark_ms: TimeMs | None = None
     """With ``late=revise(...)`` the watermark at or below which Spark dropped rows, W(n-1) of the plan, in
     milliseconds: late rows above it corrected a window, and ``late_watermark_ms`` is that of first versions. Null when
     windows come out once."""
@@ -204,17 +203,17 @@ class Acknowledgement:
     """Spark's persistent id of the query."""
     run_id: _Identifier
     """Spark's id of the run that applied the bound."""
-    bound_ms: Annotated[int, Ge(0)]
+    bound_ms: DurationMs
     """The bound in the plan, in milliseconds."""
-    generation: _Count | None
+    generation: Count | None
     """Generation of the bound; null when it is the job's own."""
     source: BoundSource
     """Where the bound came from: the controller, the last good one on disk, or the job's own default."""
     mode: Mode
     """The mode the job believes it is in."""
-    applied_us: _Time
+    applied_us: TimeUs
     """Wall time at which the run first used the bound, in microseconds since the epoch."""
-    ceiling_ms: _Count | None = None
+    ceiling_ms: DurationMs | None = None
     """The ceiling in the plan, in milliseconds; null when the job cannot run in Live."""
     chain: Chain | None = None
     """What the bound decides behind the stream's own operator; null when nothing, or when it is not known."""
@@ -230,11 +229,11 @@ class Envelope:
 
     target_ppm: Annotated[int, Gt(0), Lt(1_000_000)] | None = None
     """Share of (row, window) pairs to be admitted, in parts per million; null: each partition follows the bound."""
-    latency_cap_ms: _Count | None = None
+    latency_cap_ms: Count | None = None
     """Maximum time that a window may wait for its rows, in milliseconds; null for no cap."""
-    min_bound_ms: _Count | None = None
+    min_bound_ms: DurationMs | None = None
     """The watermark stays at least this far behind every active partition, in milliseconds; null for no limit."""
-    max_bound_ms: _Count | None = None
+    max_bound_ms: DurationMs | None = None
     """The watermark stays at most this far behind every active partition, in milliseconds; null: the ceiling."""
 
 
@@ -250,9 +249,9 @@ class BoundAnswer:
     """Name of the stream."""
     mode: Mode
     """The stream's mode; in Off there is never a bound."""
-    generation: _Count
+    generation: Count
     """Increases with each change of this answer; 0 before the first."""
-    bound_ms: Annotated[int, Ge(0)] | None
+    bound_ms: DurationMs | None
     """The bound to apply in milliseconds; null when the job is to keep its own."""
     reason: str
     """Why this bound, or why none, in one sentence."""
@@ -270,9 +269,6 @@ READ_AS: Final[Mapping[str, str | None]] = {
 }
 """By field, as what a reader takes a value that only a later release knows: what moves no bound and claims nothing."""
 
-_MAX_NUMBER = 2**53
-"""Maximum bound in milliseconds (and generation) that is accepted; Spark's interval holds hardly more."""
-
 
 def read_bound_answer(value: object) -> BoundAnswer:
     """Return the answer in a decoded JSON ``value`` from the wire or from disk, which may be anything.
@@ -287,7 +283,7 @@ def read_bound_answer(value: object) -> BoundAnswer:
     envelope = answer.envelope
     given = [answer.bound_ms, *(asdict(envelope).values() if envelope else ())]
     numbers = [answer.generation, *(number for number in given if number is not None)]
-    usable = all(type(number) is int and 0 <= number <= _MAX_NUMBER for number in numbers)
+    usable = all(type(number) is int and 0 <= number <= MAX_COUNT for number in numbers)
     # Nobody has checked them.
     mode, pin = cast("object", answer.mode), cast("object", answer.pin)
     if not usable or not isinstance(mode, str) or not isinstance(pin, str | None):

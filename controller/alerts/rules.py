@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from tidemark.controller.alerts.table import (
     APPROVAL_PENDING,
@@ -35,6 +34,7 @@ from tidemark.controller.alerts.table import (
     Alert,
     Burn,
 )
+from tidemark.controller.runtime.moments import utc_text
 from tidemark.controller.stream_state.partition_summaries import PartitionSummary
 from tidemark.controller.stream_state.recent_rows import JudgedRows, RecentRows
 from tidemark.controller.stream_state.state import StreamState
@@ -169,8 +169,7 @@ def _of_the_rows(state: StreamState, recent: RecentRows) -> Iterator[ActiveAlert
             and effective_ms < newest.report.bound_ms - _STANDSTILL_TOLERANCE_MS
         )
         if stood and not explained:
-            at = datetime.fromtimestamp(newest.watermark_ms / 1_000, UTC)
-            yield _active(STANDS_STILL, state, f"{at:%Y-%m-%d %H:%M:%S} UTC")
+            yield _active(STANDS_STILL, state, utc_text(newest.watermark_ms * 1_000))
     if recent.future_rows >= MIN_FUTURE_ROWS:
         yield _active(FUTURE_ROWS, state, f"{recent.future_rows:,}")
     if recent.misdated_rows >= MIN_MISDATED_ROWS:

@@ -82,12 +82,12 @@ def decode_cursor(cursor: str | None, length: int) -> tuple[str, ...] | None:
         return None
     try:
         position = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    except ValueError:
+    except (ValueError, RecursionError):
         position = None
     if (
         not isinstance(position, list)
         or len(position) != length
-        or not all(isinstance(part, str) and "\0" not in part for part in position)
+        or not all(isinstance(part, str) and _can_be_stored(part) for part in position)
     ):
         raise _not_ours()
     return tuple(position)
@@ -119,6 +119,11 @@ def decode_numbers_cursor(cursor: str | None, length: int) -> tuple[int, ...] | 
     if not all(_NUMBER.fullmatch(part) and abs(int(part)) <= _MAX_NUMBER for part in position):
         raise _not_ours()
     return tuple(map(int, position))
+
+
+def _can_be_stored(text: str) -> bool:
+    """Return whether a database can hold a text: JSON can name characters that are none."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _not_ours() -> InvalidParameterError:

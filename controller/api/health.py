@@ -32,8 +32,9 @@ _Verbose = Annotated[str | None, Query(description="List what was checked; any v
 
 
 @router.get("/livez", operation_id="getLiveness", summary="Liveness", responses=answers("Health", 422, 503))
-def livez(service: TheService, verbose: _Verbose = None) -> Health:
+async def livez(service: TheService, verbose: _Verbose = None) -> Health:
     """Report whether the decision loop makes progress; if not, restart the process."""
+    # Asynchronous: it needs no thread, of which slow requests may take all.
     return _health([_loop(service)], NotAliveError, verbose)
 
 

@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
 from tidemark.controller.api.request_log import REQUEST_ID_HEADER
@@ -26,6 +27,9 @@ _log = logging.getLogger(__name__)
 PROBLEM_JSON = "application/problem+json"
 """Media type of a problem document."""
 
+_CLIENT_LEFT = 499
+"""Status in the log of a request whose client left before it was read; nobody receives it."""
+
 _RETRY_AFTER_SECONDS = "5"
 """How long a caller should wait when the store does not answer."""
 
@@ -40,6 +44,7 @@ def install(app: FastAPI) -> None:
     # These are ours: a value that the store cannot hold, or one that is there already.
     app.add_exception_handler(DataError, _defect)
     app.add_exception_handler(IntegrityError, _defect)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -132,6 +137,11 @@ def _store_error(request: Request, error: Exception) -> Response:
 def _defect(request: Request, error: Exception) -> Response:
     _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return _unexpected(request, error)
+
+
+def _gone(request: Request, _: Exception) -> Response:
+    """Answer nobody: the log has one line with the status that proxies use for a client that has left."""
+    return Response(status_code=_CLIENT_LEFT, headers={REQUEST_ID_HEADER: request.state.request_id})
 
 
 def _unexpected(request: Request, _: Exception) -> Response:

@@ -20,11 +20,11 @@ from tidemark.controller.db.tables import RecommendationRow
 from tidemark.controller.decide.load import HorizonEvidence, bound_held
 from tidemark.controller.evidence.horizon import Horizon, effective_bound_of, horizon_of
 from tidemark.controller.evidence.past import past_of
-from tidemark.controller.intake.checks import MAX_DURATION_MS, MAX_TIME_US
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.choice import needed_rank
 from tidemark.models.curve import Curve
+from tidemark.models.ranges import MAX_TIME_MS, MAX_TIME_US
 from tidemark.models.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
 from tidemark.models.target import PPM
 from tidemark.models.transition import admission_at
@@ -38,7 +38,7 @@ _EVEN_STEPS = 24
 """Number of even steps that the default bounds add, beside those where the curve bends."""
 
 _Bounds = Annotated[
-    list[Annotated[int, Query(ge=0, le=MAX_DURATION_MS)]],
+    list[Annotated[int, Query(ge=0, le=MAX_TIME_MS)]],
     Query(
         max_length=1_000,
         description="Bounds in milliseconds; by default, a ladder over the needs.",

@@ -14,7 +14,6 @@ from tidemark.controller.api.units import milliseconds, share_ppm
 from tidemark.controller.bounds.acknowledgements import last_acknowledgement
 from tidemark.controller.charts.latency import latency_answer
 from tidemark.controller.charts.what_if import BoundOutcome, WhatIf, outcome_at
-from tidemark.controller.intake.checks import MAX_DURATION_MS
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.choice import percent_of
@@ -22,6 +21,7 @@ from tidemark.models.curve import Curve
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.figures import format_number
 from tidemark.models.plural import plural
+from tidemark.models.ranges import MAX_TIME_MS
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.target import PPM
 from tidemark.models.transition import transition_to
@@ -33,9 +33,7 @@ _DAY_US = 86_400_000_000
 _MIN_SPAN_US = 60_000_000
 """Minimum reported time from which late rows a day are estimated, in microseconds."""
 
-_BoundMs = Annotated[
-    int, Query(ge=0, le=MAX_DURATION_MS, description="The bound to preview, in milliseconds.")
-]
+_BoundMs = Annotated[int, Query(ge=0, le=MAX_TIME_MS, description="The bound to preview, in milliseconds.")]
 
 
 @router.get(

@@ -47,7 +47,7 @@ def register(app: typer.Typer) -> None:
             typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one (TIDEMARK_PORT)."),
         ] = None,
         database_url: Annotated[
-            str | None, typer.Option(help="SQLAlchemy URL of the store (TIDEMARK_DATABASE_URL).")
+            str | None, typer.Option(help="URL of the store (TIDEMARK_DATABASE_URL).")
         ] = None,
         config: ConfigOption = None,
         *,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from decimal import Decimal
 from shlex import quote
 from textwrap import shorten
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from tidemark.controller.runtime.moments import utc_text
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.rollout.states import rollout_text
 from tidemark.models.target import PPM
@@ -107,9 +107,7 @@ def measured(duration_ms: int | None) -> str:
 
 def moment(time_us: int | None) -> str:
     """Return a time to the second, in UTC."""
-    if time_us is None:
-        return _UNKNOWN
-    return f"{datetime.fromtimestamp(time_us // 1_000_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return _UNKNOWN if time_us is None else utc_text(time_us)
 
 
 def percent(share_ppm: int | None) -> str:

@@ -7,6 +7,7 @@ to the store creates it there; that also helps when the last admin's token is lo
 from __future__ import annotations
 
 import json
+import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ from tidemark.controller.cli.remote import (
     open_client,
 )
 from tidemark.controller.cli.show import plain, say
-from tidemark.controller.client.address import DEFAULT_URL
+from tidemark.controller.client.address import DEFAULT_URL, TOKEN_VARIABLE
 
 if TYPE_CHECKING:
     from tidemark.controller.client.client import Client
@@ -40,7 +41,9 @@ _PAGE = 1_000
 _DatabaseOption = Annotated[
     str | None,
     typer.Option(
-        "--database-url", help="Work in the store itself, without a controller: for the first token."
+        "--database-url",
+        help="Work in the store itself, without a controller: for the first token. Default: the store that "
+        "TIDEMARK_DATABASE_URL or TIDEMARK_CONFIG names, if neither an address nor a token is given.",
     ),
 ]
 _NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the holder of the token.")]
@@ -223,6 +226,9 @@ def _revoke(
 @contextmanager
 def _open_tokens(url: str, token_file: Path | None, database_url: str | None) -> Iterator[_Tokens]:
     """Open the tokens of the controller or of the store; a failure ends the command with one line."""
+    named = url != DEFAULT_URL or token_file is not None or os.environ.get(TOKEN_VARIABLE)
+    if database_url is None and not named:
+        database_url = _named_store()
     if database_url is None:
         with open_client(url, token_file) as remote:
             yield _RemoteTokens(remote)
@@ -236,6 +242,18 @@ def _open_tokens(url: str, token_file: Path | None, database_url: str | None) ->
             yield tokens
     except TidemarkError as error:
         fail_usage(error.detail)
+
+
+def _named_store() -> str | None:
+    """Return the URL of the store that the surroundings name, as they do where the controller runs."""
+    if not {"TIDEMARK_DATABASE_URL", "TIDEMARK_CONFIG"} & os.environ.keys():
+        return None  # without loading what reads settings
+    from tidemark.controller.runtime.settings_file import ConfigurationError, named_store  # noqa: PLC0415
+
+    try:
+        return named_store()
+    except ConfigurationError as error:
+        fail_usage(str(error))
 
 
 def _live(tokens: _Tokens, name: str) -> list[dict[str, Any]]:

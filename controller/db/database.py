@@ -27,7 +27,6 @@ from sqlalchemy import (
     create_engine,
     event,
     inspect,
-    make_url,
     select,
     table,
     text,
@@ -39,7 +38,9 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from tidemark.controller.db.checkpoints import MAX_PAGES, Checkpoints
-from tidemark.controller.db.url import shown_url
+from tidemark.controller.db.room import found_no_room, prove_room
+from tidemark.controller.db.tables import StreamRow
+from tidemark.controller.db.url import shown_url, url_of
 from tidemark.controller.errors import StoreUnavailableError, StoreUnusableError
 from tidemark.controller.intake.limits import NO_LIMITS, Limits
 from tidemark.controller.intake.report_counts import ReportCountsCache
@@ -94,11 +95,14 @@ class Database:
         self.counted = ReportCountsCache()
         """What the newest reports add by partition, until they are counted."""
         try:
-            parsed = make_url(url)
+            parsed = url_of(url)
             self.name = shown_url(parsed)
             self.dialect = parsed.get_backend_name()
             if self.dialect not in {"sqlite", "postgresql"}:
-                raise StoreUnusableError(f"database {self.name}: only SQLite and PostgreSQL are supported")
+                raise StoreUnusableError(
+                    f"database {self.name}: only SQLite (sqlite:///tidemark.db) and PostgreSQL "
+                    "(postgresql://user@host/name) are supported"
+                )
             if self.dialect == "sqlite" and parsed.database in {None, "", ":memory:"}:
                 raise StoreUnusableError(
                     f"database {self.name}: SQLite needs a file, as in sqlite:///tidemark.db"
@@ -113,7 +117,7 @@ class Database:
             # The URL is not repeated: one that cannot be parsed may hold a password anywhere.
             raise StoreUnusableError(
                 "the database URL cannot be understood; write sqlite:///tidemark.db or "
-                "postgresql+psycopg://user@host/name (TIDEMARK_DATABASE_URL)"
+                "postgresql://user@host/name (TIDEMARK_DATABASE_URL)"
             ) from None
         except ModuleNotFoundError as error:
             raise StoreUnusableError(
@@ -143,6 +147,8 @@ class Database:
         """Whether no attempt to write has failed on the store itself since something was last written."""
         self._written_s = -math.inf
         """When a write last succeeded, by a steady clock, in seconds."""
+        self._full = False
+        """Whether a write found no room: then a small one that succeeds, in a page that was free, proves nothing."""
 
     def when_answers_change(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` whenever this process has committed a change of what is published to a job."""
@@ -182,14 +188,15 @@ class Database:
                     changed = before < 0 or _changes(session) > before
             if changed:
                 # A transaction without changes succeeds on a full disk too, and proves nothing.
-                self.writable, self._written_s = True, time.monotonic()
+                self.writable, self._written_s = not self._full, time.monotonic()
             if self.checkpoints is not None:
                 self.checkpoints.due()
 
     def prove_writable(self) -> None:
         """Write and commit something that changes nothing, unless a write has succeeded just before.
 
-        A probe must not wait behind the writes of a busy controller to find that it can write.
+        A probe must not wait behind the writes of a busy controller to find that it can write. After a write that found
+        no room it writes as much as a large report needs, and deletes that again.
 
         Raises:
             sqlalchemy.exc.SQLAlchemyError: when the database cannot be reached, or takes no writes.
@@ -198,6 +205,9 @@ class Database:
         if self.writable and time.monotonic() - self._written_s < _PROOF_SECONDS:
             self._check_file()
             return
+        if self._full:
+            prove_room(self.write, self.dialect)
+            self._full = False
         with self.write() as session:
             session.execute(update(_VERSION).values(version_num=_VERSION.c.version_num))
 
@@ -209,8 +219,9 @@ class Database:
             yield
         except (IntegrityError, DataError):
             raise
-        except (DBAPIError, StoreUnavailableError):
+        except (DBAPIError, StoreUnavailableError) as error:
             self.writable = False
+            self._full = self._full or (isinstance(error, DBAPIError) and found_no_room(error))
             raise
 
     def _check_file(self) -> None:
@@ -251,7 +262,13 @@ class Database:
                 if self.dialect == "postgresql":
                     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
                 version = select(_VERSION.c.version_num)
-                if inspect(connection).has_table(_VERSION.name):
+                tables = inspect(connection)
+                if not tables.has_table(_VERSION.name) and tables.has_table(StreamRow.__tablename__):
+                    raise StoreUnusableError(
+                        f"database {self.name}: it has a table {StreamRow.__tablename__!r} but no {_VERSION.name!r}, "
+                        "so its schema is not known; restore a whole backup, or name another database"
+                    )
+                if tables.has_table(_VERSION.name):
                     if connection.scalar(version) == self.release_version:
                         return  # also on a standby, which takes no lock
                     if self.dialect == "postgresql":

@@ -1,11 +1,21 @@
-"""The database's URL as people may see it."""
+"""The database's URL: as people write it, and as they may see it."""
 
 from __future__ import annotations
 
-from sqlalchemy import URL
+from sqlalchemy import URL, make_url
 
 _SECRET = ("password", "passwd", "secret", "token")
 """Parts of the names of query parameters whose values are secrets."""
+
+
+def url_of(text: str) -> URL:
+    """Return the URL that a text says, with our driver of PostgreSQL where it names none, as other programs write it.
+
+    Raises:
+        sqlalchemy.exc.ArgumentError: when it is none.
+    """
+    url = make_url(text)
+    return url.set(drivername="postgresql+psycopg") if url.drivername in {"postgres", "postgresql"} else url
 
 
 def shown_url(url: URL) -> str:

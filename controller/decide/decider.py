@@ -29,6 +29,7 @@ from tidemark.controller.rollout.propose import changes_published, propose
 from tidemark.controller.rollout.record import Proposal
 from tidemark.controller.rollout.rules import RolloutRules, rules_of
 from tidemark.controller.rollout.store import open_rollout
+from tidemark.controller.runtime.limited_runs import GoOn
 from tidemark.controller.shadow.follow import decide_shadow, follow_shadow, why_not_shadowed
 from tidemark.controller.shadow.store import StoredShadow, has_shadow
 from tidemark.controller.streams.store import lock_by_id
@@ -63,10 +64,15 @@ class Decider:
         """Return the evidence on a stream over ``horizon_ms``; None without reports."""
         return evidence_over(session, stream_id, horizon_ms, self.kept)
 
-    def decide(self, stream_id: int, now_us: int) -> bool:
+    def decide(self, stream_id: int, now_us: int, go_on: GoOn = lambda: None) -> bool:
         """Decide one stream; return False when nothing it depends on has changed, or another process decides it.
 
         An open rollout is advanced in both cases where this process decides. The stream's shadow follows the decision.
+
+        Args:
+            stream_id: the stream.
+            now_us: the wall time in microseconds.
+            go_on: called between the steps; what it raises ends the decision, and nothing is written.
 
         Raises:
             LeaseLostError: when another process has taken the stream over; nothing was written.
@@ -81,7 +87,9 @@ class Decider:
             if loaded is None and not self._is_due(session, stream_id, now_us):
                 return False
             shadowed = loaded is not None and has_shadow(session, stream_id)
+        go_on()
         decision = None if loaded is None else decide(loaded)
+        go_on()
         with self._database.write() as session:
             if decision is None:
                 written = False
@@ -90,6 +98,7 @@ class Decider:
                 written = write(session, decision, now_us, self.fleet)
             confirm(session, stream_id, lease)
             published = has_published(session)
+            go_on()
         if published:
             self._database.answers_changed()
         if written and loaded is not None:

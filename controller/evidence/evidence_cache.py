@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
+from tidemark.controller.errors import StreamBusyError
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.kept_evidence import KeptEvidence, marker_of
 from tidemark.controller.evidence.kept_joins import KeptJoins
@@ -24,6 +26,28 @@ T = TypeVar("T")
 
 MAX_BYTES = 384 * 1024 * 1024
 """Size of the cache: some 1,300 streams with a horizon of a day and a batch every three seconds."""
+
+
+_MAX_WAIT_SECONDS = 20.0
+"""How long a reader waits for another one of the same stream, in seconds."""
+
+
+@contextmanager
+def _held(lock: threading.Lock) -> Iterator[None]:
+    """Hold a lock; waiting without an end would take the threads of all requests, one after the other.
+
+    Raises:
+        StreamBusyError: when another reader holds it too long.
+    """
+    if not lock.acquire(timeout=_MAX_WAIT_SECONDS):
+        raise StreamBusyError(
+            "the evidence on this stream is still being computed for another request; ask again",
+            headers={"Retry-After": "30"},
+        )
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class _Entry:
@@ -93,7 +117,7 @@ class EvidenceCache:
         key = horizon.stream_id, horizon.length_ms
         with self._lock:
             entry = self._entries.setdefault(key, _Entry())
-        with entry.lock:
+        with _held(entry.lock):
             marker = marker_of(session, horizon.stream_id)
             kept, entry.kept = entry.kept, None
             if kept is not None and kept.is_ahead_of(marker):

@@ -161,7 +161,6 @@ def _forget_queries(session: Session, rollup: RollupRow, now_us: int, retention:
         return False
     missing = sum(row.last_batch - row.first_batch + 1 - row.reports for row in rows)
     stream = session.get_one(StreamRow, stream_id)
-    # Ids of batches may be anything below 2**63.
     stream.gone_missing_batches = min(stream.gone_missing_batches + missing, 2**62)
     for row in rows:
         session.delete(row)

@@ -80,7 +80,7 @@ def _of_prometheus(gate: PrometheusGate, status: int, body: bytes) -> Reply:
         if answer["status"] != "success":
             return Reply("unknown", _shown(f"{status}: {answer['error']}"))
         values = _values(answer["data"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return Reply("unknown", f"{status}, and not the values of an instant query")
     if not values or any(math.isnan(value) for value in values):
         return Reply("unknown", f"the query returns {'NaN' if values else 'nothing'}")

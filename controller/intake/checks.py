@@ -1,4 +1,4 @@
-"""Checks of a report beyond its schema: arithmetic and store can hold it, and it fits its address.
+"""Checks of a report beyond the ranges of its fields: what they make together is in range too, and fits its address.
 
 A report that passes can be judged, summed and stored without overflow and in bounded time. Any other is rejected
 whole: a half-read report is worse than none.
@@ -10,22 +10,10 @@ from collections.abc import Iterator
 
 from tidemark.controller.errors import MAX_ERRORS, ErrorItem, InvalidBodyError
 from tidemark.models.cells import cells_of
-from tidemark.models.coupling import Chain
 from tidemark.models.key_counts import table_size
-from tidemark.models.operators import Operator, SessionWindow, TimeWindow
+from tidemark.models.operators import TimeWindow
+from tidemark.models.ranges import MAX_COUNT, MAX_KEYS_PER_ROW, MAX_TIME_US
 from tidemark.models.wire import Acknowledgement, Report
-
-MAX_TIME_US = 2**60
-"""Maximum distance of a time from the epoch in microseconds, some 36,000 years; sums of a few still fit in 64 bits."""
-
-MAX_DURATION_MS = MAX_TIME_US // 1_000
-"""Maximum duration in milliseconds."""
-
-_MAX_ROWS = 2**40
-"""Maximum number of rows in a batch: a million such batches can be summed in 64 bits."""
-
-_MAX_WINDOWS = 50_000
-"""Maximum number of windows that the rows of a report are in: each is a row of the ledger."""
 
 _MAX_SUMS = 4_000_000
 """Maximum number of sums by partition and sliding window in a report, which limits its cost in time and memory."""
@@ -42,7 +30,7 @@ def check_report(report: Report, job: str, stream: str) -> None:
             *_address(report, job, stream),
             *_sizes(report),
             *_future_rows(report),
-            *_live(report),
+            *_append_delay(report),
             *_names({"query_id": report.query_id, "run_id": report.run_id}),
             *_names({"contradiction": report.contradiction or ""}),
             *(
@@ -65,24 +53,7 @@ def check_acknowledgement(acknowledgement: Acknowledgement) -> None:
     Raises:
         InvalidBodyError: when it cannot be accepted; it names every reason.
     """
-    chain = acknowledgement.chain or Chain()
-    _reject(
-        [
-            *_times({"applied_us": acknowledgement.applied_us}, MAX_TIME_US, "microseconds"),
-            *_times(
-                {
-                    "bound_ms": acknowledgement.bound_ms,
-                    "ceiling_ms": acknowledgement.ceiling_ms,
-                    "chain/retention_ms": chain.retention_ms,
-                    "chain/horizon_ms": chain.horizon_ms,
-                    "chain/others_ms": chain.others_ms,
-                },
-                MAX_DURATION_MS,
-                "milliseconds",
-            ),
-            *_names({"query_id": acknowledgement.query_id, "run_id": acknowledgement.run_id}),
-        ]
-    )
+    _reject([*_names({"query_id": acknowledgement.query_id, "run_id": acknowledgement.run_id})])
 
 
 def _reject(errors: list[ErrorItem]) -> None:
@@ -107,34 +78,20 @@ def _names(names: dict[str, str]) -> Iterator[ErrorItem]:
             yield ErrorItem(f"/{field}", f"{field} has printable characters only")
 
 
-def _times(values: dict[str, int | None], limit: int, unit: str) -> Iterator[ErrorItem]:
-    for field, value in values.items():
-        if value is not None and abs(value) > limit:
-            yield ErrorItem(f"/{field}", f"{value} {unit} is further from 0 than the limit of {limit}")
-
-
 def _sizes(report: Report) -> Iterator[ErrorItem]:
-    us = {
-        name: getattr(report, name)
-        for name in ("started_us", "granule_us", "min_event_time_us", "max_event_time_us")
-    }
-    ms = {
-        name: getattr(report, name)
-        for name in (
-            "duration_ms",
-            "bound_ms",
-            "late_watermark_ms",
-            "watermark_ms",
-            "final_watermark_ms",
-            "late_base_ms",
+    keys = report.operator.max_keys
+    if keys > MAX_KEYS_PER_ROW:
+        yield ErrorItem(
+            "/operator",
+            f"a row is in up to {keys:,} windows, more than the {MAX_KEYS_PER_ROW:,} that it may be in; a longer slide "
+            "makes fewer",
         )
-    }
-    yield from _times(us, MAX_TIME_US, "microseconds")
-    yield from _times(ms, MAX_DURATION_MS, "milliseconds")
-    if max(_operator_times(report.operator)) > MAX_TIME_US:
-        yield ErrorItem("/operator", f"its times exceed the limit of {MAX_TIME_US} microseconds")
-    if report.rows > _MAX_ROWS:
-        yield ErrorItem("/rows", f"{report.rows} rows in a batch are more than the limit of {_MAX_ROWS}")
+    elif report.rows * keys > MAX_COUNT:
+        yield ErrorItem(
+            "/rows",
+            f"{report.rows:,} rows in {keys:,} windows each are more than the {MAX_COUNT:,} (row, window) pairs that "
+            "can be counted exactly",
+        )
     if (report.min_event_time_us is None) != (report.max_event_time_us is None):
         yield ErrorItem(
             "/min_event_time_us", "the minimum and the maximum event time are both known or both null"
@@ -158,23 +115,10 @@ def _future_rows(report: Report) -> Iterator[ErrorItem]:
             )
 
 
-def _live(report: Report) -> Iterator[ErrorItem]:
-    live, delay = report.live, report.append_delay
-    if live is not None:
-        ms = {"live/ceiling_ms": live.ceiling_ms, "live/control_ms": live.control_ms}
-        yield from _times(ms, MAX_DURATION_MS, "milliseconds")
-        yield from _times({"live/last_contact_us": live.last_contact_us}, MAX_TIME_US, "microseconds")
-    if delay is not None:
-        us = {f"append_delay/{name}_us": getattr(delay, f"{name}_us") for name in ("min", "mean", "max")}
-        yield from _times(us, MAX_TIME_US, "microseconds")
-        if not delay.min_us <= delay.mean_us <= delay.max_us:
-            yield ErrorItem("/append_delay/mean_us", "the mean is not between the minimum and the maximum")
-
-
-def _operator_times(operator: Operator) -> tuple[int, ...]:
-    if isinstance(operator, TimeWindow):
-        return operator.size_us, operator.slide_us, operator.start_us
-    return (operator.gap_us if isinstance(operator, SessionWindow) else 0,)
+def _append_delay(report: Report) -> Iterator[ErrorItem]:
+    delay = report.append_delay
+    if delay is not None and not delay.min_us <= delay.mean_us <= delay.max_us:
+        yield ErrorItem("/append_delay/mean_us", "the mean is not between the minimum and the maximum")
 
 
 def _granules(report: Report) -> Iterator[ErrorItem]:
@@ -193,11 +137,11 @@ def _windows(report: Report) -> Iterator[ErrorItem]:
     if not isinstance(operator, TimeWindow) or operator.max_keys == 1:
         return
     windows, sums = table_size(operator, cells_of(report), report.granule_us)
-    if windows > _MAX_WINDOWS:
+    if windows > MAX_KEYS_PER_ROW:
         yield ErrorItem(
             "/operator",
-            f"the report's rows are in {windows:,} windows, more than the {_MAX_WINDOWS:,} that it may have; a longer "
-            "slide makes fewer",
+            f"the report's rows are in {windows:,} windows, more than the {MAX_KEYS_PER_ROW:,} that it may have; a "
+            "longer slide makes fewer",
         )
     elif sums > _MAX_SUMS:
         yield ErrorItem(

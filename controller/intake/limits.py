@@ -9,7 +9,13 @@ from sqlalchemy import ColumnElement, ScalarSelect, func, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import KNOWN, PartitionRow, StreamRow
-from tidemark.controller.errors import ErrorItem, TooManyPartitionsError, TooManyStreamsError
+from tidemark.controller.errors import (
+    ErrorItem,
+    TooManyPairsError,
+    TooManyPartitionsError,
+    TooManyStreamsError,
+)
+from tidemark.models.ranges import MAX_COUNT
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,27 @@ def check_room_for_stream(session: Session, limits: Limits) -> None:
             f"this store has its maximum of {limit:,} streams; does a job take a new name at each start? If not, raise "
             "TIDEMARK_MAX_STREAMS"
         )
+
+
+def check_room_for_pairs(counted: int, new: int) -> None:
+    """Check that what a stream counts stays exact.
+
+    A sum over a horizon, a window, a partition or a key is part of what the stream counts, so that one limit on it
+    bounds them all.
+
+    Args:
+        counted: (row, key) pairs that it has counted, an unjudged row as its maximum number of pairs.
+        new: those of the report.
+
+    Raises:
+        TooManyPairsError: when it would not.
+    """
+    if counted + new > MAX_COUNT:
+        reason = (
+            f"{new:,} (row, window) pairs beside the {counted:,} counted are more than the {MAX_COUNT:,} that a stream "
+            "can count exactly; is rows right? To begin anew: tidemark forget"
+        )
+        raise TooManyPairsError(f"/rows: {reason}", errors=(ErrorItem("/rows", reason),))
 
 
 def count_of_partitions(stream_id: ColumnElement[int]) -> ScalarSelect[int]:

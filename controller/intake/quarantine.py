@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import QuarantinedRow, ReportRow, StreamRow
 from tidemark.controller.errors import ReportConflictError
+from tidemark.controller.intake.limits import check_room_for_pairs
 from tidemark.controller.intake.stored_bodies import digest_of, packed
 from tidemark.models.ledger import judge
 from tidemark.models.quarantine import AGREED_US, KEPT_US, MAX_AHEAD_US, Reached, limit_us, reached_us
@@ -45,6 +46,7 @@ def quarantine(
 
     Raises:
         ReportConflictError: when the batch is in quarantine with other content.
+        TooManyPairsError: when the reports in quarantine would hold more late pairs than can be counted exactly.
     """
     event_time_us = reached_us(report.max_event_time_us, report.late_base_ms, report.watermark_ms)
     # Nearly every report ends here.
@@ -78,6 +80,9 @@ def quarantine(
             QuarantinedRow.stream_id == stream_id, QuarantinedRow.received_us < now_us - KEPT_US
         )
     )
+    late = judge(report).total.late_min
+    held = quarantines(session, [stream_id]).get(stream_id)
+    check_room_for_pairs(0 if held is None else held.late, late)
     session.execute(
         insert(QuarantinedRow).values(
             stream_id=stream_id,
@@ -87,7 +92,7 @@ def quarantine(
             event_time_us=event_time_us,
             after_report_id=after_id,
             agreed_from_us=agreed_from_us,
-            late=judge(report).total.late_min,
+            late=late,
             fingerprint=digest,
             body=packed(content),
         )

@@ -15,7 +15,7 @@ from tidemark.controller.errors import TidemarkError
 from tidemark.controller.evidence.hourly_sums import add_to_hours
 from tidemark.controller.evidence.ledger import NewKeys, add_to_ledger
 from tidemark.controller.evidence.needs import BatchSlot, add_needs
-from tidemark.controller.intake.limits import Limits, make_room_for_partitions
+from tidemark.controller.intake.limits import Limits, check_room_for_pairs, make_room_for_partitions
 from tidemark.controller.intake.raise_bases import raise_later_bases
 from tidemark.controller.intake.report_counts import ReportCounts
 from tidemark.controller.intake.stored_bodies import packed
@@ -112,6 +112,11 @@ def _counted(new: NewReport, now_us: int) -> _Counted:
 
 def _make_room(session: Session, counted: _Counted, limits: Limits) -> None:
     stream_id, seen_us = counted.new.stream_id, counted.facts.seen_us
+    facts, known = counted.facts, counted.new.known
+    check_room_for_pairs(
+        known.pairs + known.unjudged_rows * facts.keys_per_row,
+        facts.pairs + facts.unjudged_rows * facts.keys_per_row,
+    )
 
     def forget_gone() -> int:
         """Forget the partitions without a row over the horizon of the batch."""
@@ -122,7 +127,7 @@ def _make_room(session: Session, counted: _Counted, limits: Limits) -> None:
         session,
         stream_id,
         counted.arrived.names,
-        known=counted.new.known.partitions,
+        known=known.partitions,
         limits=limits,
         forget=forget_gone,
     )

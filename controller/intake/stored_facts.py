@@ -14,7 +14,7 @@ from sqlalchemy import BigInteger, Row, Select, String, and_, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.given_rows import given, given_rows
-from tidemark.controller.db.tables import QueryRow, ReportRow, RollupRow
+from tidemark.controller.db.tables import QueryRow, ReportRow, RollupRow, StreamRow
 from tidemark.controller.evidence.horizon import max_up_to, with_gone
 from tidemark.controller.intake.limits import count_of_partitions
 from tidemark.models.need_slots import Levels
@@ -45,6 +45,10 @@ class StoredFacts:
     """Greatest event time of all batches before it."""
     partitions: int
     """Number of the stream's partitions."""
+    pairs: int
+    """(Row, key) pairs that the stream has counted since it was first seen."""
+    unjudged_rows: int
+    """Rows of unknown fate since then."""
 
 
 @cache
@@ -67,7 +71,10 @@ def _facts(dialect: str) -> Select[Any]:
             max_up_to(asked.stream_id, asked.query_id, asked.batch_id - 2).label("late_max_us"),
             max_up_to(asked.stream_id, asked.query_id, asked.batch_id - 1).label("before_max_us"),
             count_of_partitions(asked.stream_id).label("partitions"),
+            StreamRow.pairs,
+            StreamRow.unjudged_rows,
         )
+        .join(StreamRow, StreamRow.id == asked.stream_id)
         .outerjoin(
             ReportRow,
             and_(
@@ -111,4 +118,6 @@ def _facts_of(row: Row[Any], batch_id: int) -> StoredFacts:
         late_max_us=with_gone(row.late_max_us, *gone, batch_id - 2),
         before_max_us=with_gone(row.before_max_us, *gone, batch_id - 1),
         partitions=row.partitions,
+        pairs=row.pairs,
+        unjudged_rows=row.unjudged_rows,
     )

@@ -74,6 +74,7 @@ def take_report(
         ReportTooOldError: when later reports of its query are deleted, so that it might be counted twice.
         TooManyStreamsError: when the store has no room for another stream.
         TooManyPartitionsError: when the stream has no room for its partitions.
+        TooManyPairsError: when what the stream counts would not be exact.
     """
     (taken,) = take_reports(session, [report], now_us, limits, believed=believed)
     if isinstance(taken, TidemarkError):

@@ -17,6 +17,7 @@ _PROCESS: dict[str, str] = {
     "tidemark_commit_duration_seconds": "Time that one commit of reports took, up to 32 of them.",
     "tidemark_decisions_total": "Decisions made since this process started.",
     "tidemark_decision_failures_total": "Decisions, or whole ticks of the loop, that failed in this process.",
+    "tidemark_decisions_given_up_total": "Decisions, and snapshots of streams, that took too long and were given up.",
     "tidemark_decisions_refused_total": "Decisions that this process did not write: another one had taken the lease.",
     "tidemark_decision_duration_seconds": "Time that one decision of one stream took.",
     "tidemark_tick_duration_seconds": "Time that one tick of the loop took, upkeep included.",

@@ -52,6 +52,8 @@ class LoopCounters:
         """Decisions made."""
         self.failures = _counter("tidemark_decision_failures_total", registry)
         """Decisions or ticks that failed."""
+        self.given_up = _counter("tidemark_decisions_given_up_total", registry)
+        """Decisions and snapshots that took too long."""
         self.refused = _counter("tidemark_decisions_refused_total", registry)
         """Decisions that were not written because another process had taken over the stream."""
         self.seconds = _durations("tidemark_decision_duration_seconds", registry)

@@ -12,17 +12,17 @@ from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.evidence.needs import partition_needs
-from tidemark.controller.intake.checks import MAX_DURATION_MS
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.curve import Curve
+from tidemark.models.ranges import MAX_TIME_MS
 from tidemark.models.target import PPM
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
 _Partition = Annotated[str, Query(max_length=200, description="Name of the partition.")]
 _Bounds = Annotated[
-    list[Annotated[int, Query(ge=0, le=MAX_DURATION_MS)]],
+    list[Annotated[int, Query(ge=0, le=MAX_TIME_MS)]],
     Query(min_length=1, max_length=1_000, description="Bounds in milliseconds."),
 ]
 

@@ -58,6 +58,8 @@ def read_tables(file: Path | None, what: str, read: Callable[[Mapping[str, Any]]
         tables = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"it cannot be read: {error.strerror}") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"it is not TOML: {error}") from None
     return {name: _read(what, name, table, read) for name, table in tables.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,14 +12,23 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ValidationError
-from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
-from tidemark.controller.db.url import shown_url
+from tidemark.controller.db.url import shown_url, url_of
 from tidemark.controller.settings import SECRETS, Settings
 
 CONFIG_VARIABLE = "TIDEMARK_CONFIG"
 """Environment variable that names the file."""
+
+_OTHERS = re.compile(
+    # Of clients and jobs, and of the project's own tools and tests.
+    r"TIDEMARK_(CONFIG|URL|TOKEN|JARS|TOOLS|TRACES|TEST_.*|BENCH_.*"
+    # What Kubernetes sets in every pod for each service whose name begins with tidemark.
+    r"|(.*_)?SERVICE_HOST|(.*_)?SERVICE_PORT(_.*)?|(.*_)?PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)=.*"
+    r"|TIDEMARK_.*_PORT=(tcp|udp|sctp)://.*",
+    re.DOTALL,
+)
+"""Variables with our prefix that are no settings of the controller, each with its value."""
 
 _MASK = "***"
 """Replaces a value that is not shown."""
@@ -63,9 +73,11 @@ def load_settings(given: Mapping[str, Any] | None = None, file: Path | None = No
         file: TOML file of settings, which the environment overrides; by default the one that ``TIDEMARK_CONFIG`` names.
 
     Raises:
-        ConfigurationError: when the file cannot be read or has unknown keys, or a value is not valid.
+        ConfigurationError: when the file or the environment has unknown names, the file cannot be read, or a value is
+            not valid.
     """
     given = given or {}
+    _check_names()
     named = os.environ.get(CONFIG_VARIABLE)
     path = file or (Path(named) if named else None)
     written = {} if path is None else _read(path)
@@ -85,11 +97,33 @@ def load_settings(given: Mapping[str, Any] | None = None, file: Path | None = No
         raise ConfigurationError(_problem(error, sources, path)) from None
 
 
+def named_store() -> str | None:
+    """Return the URL of the store that the environment, or the file that it names, gives; None when neither does.
+
+    Raises:
+        ConfigurationError: as ``load_settings`` does.
+    """
+    found = load_settings()
+    return None if found.sources["database_url"] == "default" else found.settings.database_url
+
+
+def _check_names() -> None:
+    """Check that no variable is misspelt: the setting that was meant would silently have its default."""
+    known = {_PREFIX + name.upper() for name in Settings.model_fields}
+    for variable, value in sorted((name.upper(), value) for name, value in os.environ.items()):
+        ours = variable.startswith(_PREFIX) and not _OTHERS.fullmatch(f"{variable}={value}")
+        if ours and variable not in known:
+            near = difflib.get_close_matches(variable, known, 1, 0)
+            raise ConfigurationError(f"{variable} is not a setting; did you mean {near[0]}?")
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(f"settings file {path}: {error.strerror}") from None
+    except RecursionError:
+        raise ConfigurationError(f"settings file {path} is nested too deeply") from None
     except ValueError as error:
         raise ConfigurationError(f"settings file {path} is not TOML: {error}") from None
     for key in found:
@@ -120,7 +154,7 @@ def _shown(name: str, value: object) -> str:
     if name != "database_url":
         return _MASK
     try:
-        return shown_url(make_url(str(value)))
+        return shown_url(url_of(str(value)))
     except ArgumentError:
         # A URL that cannot be parsed may hold a password anywhere.
         return _MASK

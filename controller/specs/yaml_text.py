@@ -16,7 +16,7 @@ def yaml_documents(text: str) -> list[Any]:
     Unlike in YAML 1.1, ``Off`` is a text: only ``true`` and ``false`` are booleans. Decimal fractions are ``Decimal``.
 
     Raises:
-        ValueError: when it is not YAML, or a key stands twice in one mapping.
+        ValueError: when it is not YAML, nested too deeply, or a key stands twice in one mapping.
     """
     try:
         return [found for found in yaml.load_all(text, Loader=_Loader) if found is not None]
@@ -24,6 +24,8 @@ def yaml_documents(text: str) -> list[Any]:
         mark = error.problem_mark
         where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
         raise ValueError(f"{where}{error.problem or 'this is not YAML'}") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     except yaml.YAMLError as error:
         raise ValueError(f"this is not YAML: {' '.join(str(error).split())}") from None
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Numeric, ScalarSelect, Select, and_, bindparam, cast, func, select
+from sqlalchemy import Double, ScalarSelect, Select, and_, bindparam, cast, func, select
 from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.bounds.acknowledgements import newest_acknowledgement_query
@@ -257,8 +257,8 @@ def _statement() -> Select[*tuple[Any, ...]]:
     )
     other_prediction = aliased(PredictionRow)
     predicted = select(func.max(other_prediction.generation)).where(other_prediction.stream_id == of_stream)
-    # Ids of batches may be anything below 2**63, so a difference plus one may not fit in PostgreSQL's bigint.
-    batches = cast(query.last_batch, Numeric) - query.first_batch + 1
+    # As floating point: SQLite fails where a sum of integers overflows, as that over many queries may.
+    batches = cast(query.last_batch - query.first_batch + 1, Double)
     missing = select(func.sum(batches - query.reports)).where(query.stream_id == of_stream)
     future, misdated = (
         select(func.sum(rows)).where(PartitionRow.stream_id == of_stream)

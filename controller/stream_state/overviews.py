@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -25,10 +25,12 @@ from tidemark.controller.evidence.horizon import Horizon, open_keys
 from tidemark.controller.evidence.rollups import locked_rollup, move_horizon
 from tidemark.controller.intake.count_waiting import count_waiting
 from tidemark.controller.lost.summary import lost_summary
+from tidemark.controller.metrics.process import LoopCounters
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
-from tidemark.controller.replicas.lease_store import confirm
+from tidemark.controller.replicas.lease_store import Lease, confirm
 from tidemark.controller.runtime.clock import SteadyClock
-from tidemark.controller.runtime.priority import Pause, no_pause
+from tidemark.controller.runtime.limited_runs import GivenUpError, GoOn, LimitedRuns
+from tidemark.controller.runtime.priority import Pause
 from tidemark.controller.specs.store import DEFAULT_WINDOW_MS
 from tidemark.controller.stream_state.budget import spent_in
 from tidemark.controller.stream_state.budget_course import BudgetCourse, next_course
@@ -72,6 +74,8 @@ class Overviews:
         rule: when a partition is skewed.
         steady: a clock that never jumps, in seconds.
         give_way: called before each piece of work.
+        runs: limits how long a tick waits for each snapshot.
+        counters: counts those that took too long.
     """
 
     def __init__(
@@ -82,8 +86,10 @@ class Overviews:
         retention: Retention,
         rule: SkewRule,
         *,
-        steady: SteadyClock = time.monotonic,
-        give_way: Pause = no_pause,
+        runs: LimitedRuns,
+        counters: LoopCounters,
+        steady: SteadyClock,
+        give_way: Pause,
     ) -> None:
         self._database = database
         self._leases = leases
@@ -93,6 +99,8 @@ class Overviews:
         """When a partition is skewed."""
         self._steady = steady
         self._give_way = give_way
+        self._runs = runs
+        self._counters = counters
         self._done: dict[int, tuple[int, tuple[object, ...]]] = {}
 
     def tick(self, now_us: int, max_seconds: float = inf) -> int:
@@ -115,7 +123,8 @@ class Overviews:
                 continue
             at_us, before = self._done.get(stream_id, (None, None))
             pause_us = SOON_US if version != before else QUIET_US
-            if at_us is None or not 0 <= now_us - at_us < pause_us:
+            waited = at_us is None or not 0 <= now_us - at_us < pause_us
+            if waited and self._runs.is_due(("snapshot", stream_id)):
                 due.append((-1 if at_us is None else at_us, stream_id))
         taken = 0
         for _, stream_id in sorted(due):
@@ -124,6 +133,9 @@ class Overviews:
             try:
                 self.snapshot(stream_id, now_us)
                 taken += 1
+            except GivenUpError as error:
+                _log.warning("the snapshot of stream %d takes too long: %s", stream_id, error)
+                self._counters.given_up.inc()
             except LeaseLostError as error:
                 _log.warning("%s", error.detail)
             except Exception:  # noqa: BLE001 - the other streams go on whatever happens
@@ -135,6 +147,7 @@ class Overviews:
         """Take a snapshot of one stream and write it, unless the stream is deleted meanwhile.
 
         Raises:
+            GivenUpError: when it takes too long.
             LeaseLostError: when another process took the stream over meanwhile; nothing was written.
         """
         lease = self._leases.lease_of(stream_id)
@@ -142,11 +155,15 @@ class Overviews:
             return
         self._count(stream_id)
         self._give_way()
+        self._runs.run(("snapshot", stream_id), partial(self._take, stream_id, lease, now_us))
+
+    def _take(self, stream_id: int, lease: Lease, now_us: int, go_on: GoOn) -> None:
         with self._database.read() as session:
             states = load_states(session, [stream_id])
             if not states:
                 return
             snapshot = self._snapshot(session, states[0], now_us)
+        go_on()
         self._give_way()
         with self._database.write() as session:
             if lock_by_id(session, stream_id) is None:
@@ -156,6 +173,7 @@ class Overviews:
             write_overview(session, snapshot.overview)
             session.flush()
             confirm(session, stream_id, lease)
+            go_on()
 
     def _count(self, stream_id: int) -> None:
         """Count by partition what waits: what is left costs each reader as much as storing it did."""

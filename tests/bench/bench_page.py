@@ -15,11 +15,15 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 
 from tidemark.controller.db.database import Database
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.upkeep import Upkeep
+from tidemark.controller.metrics.process import LoopCounters
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
+from tidemark.controller.runtime.limited_runs import LimitedRuns
+from tidemark.controller.runtime.priority import no_pause
 from tidemark.controller.stream_state.overviews import Overviews
 from tidemark.models.need_slots import DAY_US, HOUR_US
 from tidemark.models.retention import Retention
@@ -62,7 +66,17 @@ def as_after_a_day(url: str) -> tuple[float, float]:
     leases = LeaseKeeper(database, 15)
     leases.keep(now=True)
     upkeep = Upkeep(database, leases, Retention())
-    overviews = Overviews(database, leases, EvidenceCache(), Retention(), SkewRule())
+    overviews = Overviews(
+        database,
+        leases,
+        EvidenceCache(),
+        Retention(),
+        SkewRule(),
+        runs=LimitedRuns(time.monotonic),
+        counters=LoopCounters(CollectorRegistry()),
+        steady=time.monotonic,
+        give_way=no_pause,
+    )
     for stream_id in range(1, FILLING.streams + 1):
         upkeep.run_upkeep(stream_id, 10_000)
     leases.keep(now=True)

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tidemark.controller.cli import app
+from tidemark.controller.db.database import Database
 from tidemark.controller.runtime.settings_file import ConfigurationError, load_settings
 from tidemark.controller.settings import Settings
 
@@ -86,6 +87,55 @@ def test_a_file_that_cannot_be_used_is_named_with_the_key(tmp_path: Path, text: 
         load_settings(file=file)
     assert body in str(raised.value)
     assert str(file) in str(raised.value) or "needs" in body
+
+
+def test_a_file_that_is_nested_too_deeply_is_one_line(tmp_path: Path) -> None:
+    file = written(tmp_path, "port = " + "[" * 20_000)
+    done = run("settings", "--config", str(file))
+    assert (done.exit_code, done.stderr) == (2, f"tidemark: settings file {file} is nested too deeply\n")
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("TIDEMARK_DATABASE_URI", "TIDEMARK_DATABASE_URL"),
+        ("TIDEMARK_DB_URL", "TIDEMARK_DATABASE_URL"),
+        ("TIDEMARK_TICK_SECOND", "TIDEMARK_TICK_SECONDS"),
+        ("tidemark_hosts", "TIDEMARK_HOST"),
+        ("TIDEMARK_LISTEN_PORT", "TIDEMARK_PORT"),
+    ],
+)
+def test_a_misspelt_variable_is_refused_with_the_nearest_name(
+    variable: str, meant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller that silently used a file of its own beside the database would look healthy."""
+    monkeypatch.setenv(variable, "postgresql://db/tidemark")
+    done = run("settings")
+    assert done.exit_code == 2
+    assert done.stderr == f"tidemark: {variable.upper()} is not a setting; did you mean {meant}?\n"
+
+
+def test_variables_of_clients_of_tools_and_of_kubernetes_are_not_mistaken_for_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Kubernetes names those of a service after it, and both services of a release begin with tidemark."""
+    for name in ("TIDEMARK", "TIDEMARK_POSTGRES"):
+        monkeypatch.setenv(f"{name}_SERVICE_HOST", "10.0.0.1")
+        monkeypatch.setenv(f"{name}_SERVICE_PORT", "8642")
+        monkeypatch.setenv(f"{name}_SERVICE_PORT_HTTP", "8642")
+        monkeypatch.setenv(f"{name}_PORT_8642_TCP", "tcp://10.0.0.1:8642")
+        for part in ("PROTO", "PORT", "ADDR"):
+            monkeypatch.setenv(f"{name}_PORT_8642_TCP_{part}", "x")
+    monkeypatch.setenv("TIDEMARK_POSTGRES_PORT", "tcp://10.0.0.2:5432")
+    for name in ("URL", "TOKEN", "JARS", "TOOLS", "TRACES", "TEST_PICTURES", "BENCH_STREAMS"):
+        monkeypatch.setenv(f"TIDEMARK_{name}", "x")
+    monkeypatch.setenv("_TIDEMARK_COMPLETE", "x")
+    assert load_settings().settings.port == 8642
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
+def test_the_url_of_postgresql_may_be_written_as_other_programs_have_it(scheme: str) -> None:
+    assert Database(f"{scheme}://kim:secret@db/name").name == "postgresql+psycopg://kim:***@db/name"
 
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tidemark.controller.decide.decider import Decider
 from tidemark.controller.decide.pace import SWEEP_SECONDS
+from tidemark.controller.runtime.limited_runs import GoOn
 from tidemark.controller.settings import Settings
 
 from support.controller_app import STREAM, ManualClock, make_app
@@ -64,9 +65,9 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     found = Served(tmp_path)
     decide = Decider.decide
 
-    def after_a_step(decider: Decider, stream_id: int, now_us: int) -> bool:
+    def after_a_step(decider: Decider, stream_id: int, now_us: int, go_on: GoOn) -> bool:
         found.step(stream_id)
-        return decide(decider, stream_id, now_us)
+        return decide(decider, stream_id, now_us, go_on)
 
     monkeypatch.setattr(Decider, "decide", after_a_step)
     with found.http:
@@ -90,19 +91,21 @@ def test_a_tick_of_ten_minutes_over_many_streams_is_alive_throughout(served: Ser
     assert seen == dict.fromkeys(range(1, STREAMS + 1), True)
 
 
-def test_a_loop_that_hangs_in_one_stream_is_not_alive_until_it_goes_on(served: Served) -> None:
+def test_a_loop_that_hangs_in_its_upkeep_is_not_alive_until_it_goes_on(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decision that hangs is given up instead: ``test_slow_decisions``."""
     hangs, goes_on = threading.Event(), threading.Event()
 
     def hang(_: int) -> None:
         hangs.set()
         assert goes_on.wait(PATIENCE_S)
 
-    served.do(hang)
+    monkeypatch.setattr(served.service.ticker._upkeep, "tick", hang)
     assert hangs.wait(PATIENCE_S)
     assert served.alive()
     served.steady.seconds += 61
     assert not served.alive()
-    served.step = lambda _: None
     goes_on.set()
     served.wait_for_ticks(2)
     assert served.alive()

@@ -104,6 +104,42 @@ def test_a_failure_inside_has_an_id_too_and_its_traceback_is_found_by_it(
     assert (line["status"], line["level"], line["request_id"]) == (500, "warning", "find-me")
 
 
+def test_a_client_that_leaves_in_mid_body_is_one_line_and_no_failure(controller: Controller) -> None:
+    """Jobs are killed, and networks fail: a traceback as a 500 would page somebody for that."""
+    scope: dict[str, Any] = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "path": f"{STREAM}/reports",
+        "raw_path": f"{STREAM}/reports".encode(),
+        "root_path": "",
+        "scheme": "http",
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json"), (b"content-length", b"1000")],
+        "client": ("testclient", 50_000),
+        "server": ("testserver", 80),
+    }
+    messages: list[dict[str, Any]] = [
+        {"type": "http.disconnect"},
+        {"type": "http.request", "body": b"{", "more_body": True},
+    ]
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop()
+
+    async def send(_: Any) -> None:
+        pass
+
+    async def leave() -> None:
+        await controller.app(scope, receive, send)
+
+    assert controller.http.portal is not None
+    with captured() as log:
+        controller.http.portal.call(leave)
+    (line,) = lines(log)
+    assert (line["event"], line["status"], line["level"]) == ("request", 499, "info")
+
+
 def test_every_line_of_a_request_carries_its_id_and_stream(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,7 +99,7 @@ def test_a_port_in_use_is_one_clear_line(database_url: str) -> None:
     ("url", "sentence"),
     [
         ("nonsense with a secret", "cannot be understood"),
-        ("mysql://somebody:secret@host/name", "only SQLite and PostgreSQL are supported"),
+        ("mysql://somebody:secret@host/name", "(postgresql://user@host/name) are supported"),
         ("sqlite:////no/such/folder/t.db", "unable to open database file"),
         ("sqlite://", "SQLite needs a file"),
     ],

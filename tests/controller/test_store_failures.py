@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from alembic import command
 from prometheus_client.parser import text_string_to_metric_families
-from sqlalchemy import create_engine, event, make_url, text
+from sqlalchemy import create_engine, event, inspect, make_url, text
 
 from tidemark.controller.db.database import Database, _migrations
-from tidemark.controller.errors import StoreUnavailableError
+from tidemark.controller.errors import StoreUnavailableError, StoreUnusableError
 
 from support.controller_app import Controller
 from support.patience import until
@@ -153,14 +153,62 @@ def test_a_full_disk_costs_no_report_that_was_acknowledged(database_url: str) ->
             with controller.service.database.write():
                 pass
             assert writable(controller) == 0
-            assert controller.http.get("/readyz").status_code in {
-                200,
-                503,
-            }  # a page may be free for what it writes
-            assert writable(controller) == (controller.http.get("/readyz").status_code == 200)
+            assert controller.http.get("/readyz").status_code == 503
             assert controller.status()["evidence"]["batches"] == stored
         controller.report_all(REPORTS[stored:-1])
         works(controller)
+
+
+def test_a_controller_whose_disk_is_full_is_not_ready_until_there_is_room_for_a_report(
+    database_url: str,
+) -> None:
+    """A small write that fits in a page that was free would prove nothing: every report is still refused."""
+    with Controller(database_url) as controller:
+        with full_disk(controller):
+            next(report for report in REPORTS if not controller.report(report).is_success)
+            for _ in range(3):
+                assert controller.put("/policy", {"mode": "Off"}).status_code in {200, 201, 503}
+                controller.service.decider.leases.keep(now=True)
+                answer = controller.http.get("/readyz")
+                assert answer.status_code == 503
+                assert "full" in answer.json()["detail"]
+                assert writable(controller) == 0
+        assert controller.http.get("/readyz").status_code == 200
+        assert writable(controller) == 1
+        with controller.service.database.connect() as connection:
+            assert not inspect(connection).has_table("tidemark_proof_of_room")
+
+
+def test_proving_that_there_is_room_leaves_nothing_behind(url: str) -> None:
+    database = Database(url)
+    database.migrate()
+    database._full = True
+    database.prove_writable()
+    assert database.writable
+    with database.connect() as connection:
+        assert not inspect(connection).has_table("tidemark_proof_of_room")
+    database.close()
+
+
+def test_without_a_probe_the_loop_finds_that_a_full_disk_has_room_again(database_url: str) -> None:
+    with Controller(database_url) as controller:
+        with full_disk(controller):
+            next(report for report in REPORTS if not controller.report(report).is_success)
+        controller.service.ticker._tick()
+        assert writable(controller) == 1
+
+
+def test_a_database_without_its_marker_is_said_and_left_as_it_is(database_url: str) -> None:
+    """``table streams already exists`` told nobody what to do."""
+    Database(database_url).migrate()
+    engine = create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE alembic_version"))
+    with pytest.raises(StoreUnusableError) as raised:
+        Database(database_url).migrate()
+    assert "it has a table 'streams' but no 'alembic_version'" in raised.value.detail
+    assert "restore a whole backup, or name another database" in raised.value.detail
+    assert not inspect(engine).has_table("alembic_version")
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidemark.models.need_slots import merge_all
@@ -63,6 +63,18 @@ def test_a_need_at_a_share_is_that_of_the_partitions_own_sketch(
         for name in together.names
     ]
     assert together.needs_at(share_ppm).tolist() == wanted
+
+
+@given(st.integers(1, 2**52), st.integers(1, 2**52), st.integers(1, 1_000_000))
+@example(small=2**52, large=2**52, share_ppm=999_999)
+def test_a_need_at_a_share_of_as_many_pairs_as_can_be_counted_is_right(
+    small: int, large: int, share_ppm: int
+) -> None:
+    """A million times as many do not fit in 64 bits."""
+    sketch = Sketch()
+    sketch.add([1_000, 10**9], [small, large])
+    wanted = sketch.value_at_rank(-(-share_ppm * (small + large) // 1_000_000))
+    assert PartitionNeeds.of({"0": sketch}).needs_at(share_ppm).tolist() == [wanted]
 
 
 @given(BY_NAME)

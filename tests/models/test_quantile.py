@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from math import comb
+from statistics import NormalDist
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.quantile import certified_rank, min_samples
+from tidemark.models.quantile import certified_rank, certified_ranks, certified_share, min_samples
 
 
 @pytest.mark.parametrize(
@@ -54,6 +56,69 @@ def test_the_rank_is_the_least_that_the_definition_allows(share: str, confidence
     for samples in (*range(1, 40), 60, 90, 299, 300):
         expected = slow_rank(samples, Fraction(share), Fraction(confidence))
         assert certified_rank(samples, float(share), float(confidence)) == expected, samples
+
+
+MOST = 2**53
+"""The most (row, key) pairs that a stream counts."""
+
+
+@pytest.mark.parametrize("power", range(50, 54))
+def test_every_number_of_samples_up_to_the_most_has_its_rank_at_once_or_none(power: int) -> None:
+    """scipy's binomial quantile gives NaN for 2^52 samples, and does not return for 10^16."""
+    for samples in (2**power - 1, 2**power):
+        rank = certified_rank(samples, 0.99)
+        assert rank is not None
+        # Of so many samples the plain share is right to one in ten million.
+        assert samples * 0.99 < rank < samples * 0.9900001
+        assert certified_rank(samples, 0.999_999_999_999_999_9) is None
+
+
+@given(st.integers(1, 300), st.integers(1, 99), st.sampled_from(["0.3", "0.9", "0.95", "0.999"]))
+def test_the_rank_is_the_least_that_the_definition_allows_for_any_share(
+    samples: int, percent: int, confidence: str
+) -> None:
+    """Whatever is asked, in exact fractions."""
+    share = Fraction(percent, 100)
+    assert certified_rank(samples, float(share), float(confidence)) == slow_rank(
+        samples, share, Fraction(confidence)
+    )
+
+
+@given(st.integers(300, 2**40), st.sampled_from([0.5, 0.9, 0.99, 0.999]), st.sampled_from([0.9, 0.95, 0.999]))
+def test_the_rank_of_many_samples_certifies_the_share_and_the_one_before_does_not(
+    samples: int, share: float, confidence: float
+) -> None:
+    """By the inverse, the quantile of the beta distribution; it is right to some nine digits."""
+    rank = certified_rank(samples, share, confidence)
+    if rank is None:
+        assert samples < min_samples(share, confidence)
+        return
+    assert certified_share(rank, samples, confidence) >= share * (1 - 1e-9)
+    assert certified_share(rank - 1, samples, confidence) < share * (1 + 1e-9)
+
+
+@given(
+    st.integers(2**36, MOST), st.sampled_from([0.5, 0.9, 0.99, 0.999]), st.sampled_from([0.9, 0.95, 0.999])
+)
+def test_the_rank_of_very_many_samples_is_that_of_the_normal_distribution(
+    samples: int, share: float, confidence: float
+) -> None:
+    """To which the binomial one tends: its skewness is below 0.0002 here."""
+    rank = certified_rank(samples, share, confidence)
+    assert rank is not None
+    deviation = math.sqrt(samples * share * (1 - share))
+    expected = NormalDist().inv_cdf(confidence)
+    assert (rank - samples * share) / deviation == pytest.approx(expected, abs=1e-3)
+
+
+@given(st.lists(st.integers(0, MOST), min_size=2, max_size=50), st.sampled_from([0.5, 0.99, 0.999_999]))
+def test_more_samples_never_lower_the_rank(samples: list[int], share: float) -> None:
+    """And the ranks of many numbers are those of each."""
+    numbers = np.array(sorted(samples), np.int64)
+    ranks = certified_ranks(numbers, share)
+    assert ranks.tolist() == [certified_rank(number, share) or 0 for number in numbers.tolist()]
+    assert (np.diff(ranks) >= 0).all()
+    assert ((ranks >= 0) & (ranks <= numbers)).all()
 
 
 @given(st.integers(500_000, 999_999), st.integers(500_000, 999_000))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 
 from support.controller_app import Controller
@@ -32,7 +34,17 @@ def test_lists_are_paged_by_opaque_cursors(controller: Controller) -> None:
     assert rest["next_cursor"] is None
 
 
-@pytest.mark.parametrize("cursor", ["x", "!!!", "WyJhIl0", "eyJhIjoxfQ", "é"])
+def cursor_of(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+LONE_SURROGATE = cursor_of(r'["5", "job", "\ud800"]')
+NESTED = cursor_of("[" * 1_400)
+
+
+@pytest.mark.parametrize(
+    "cursor", ["x", "!!!", "WyJhIl0", "eyJhIjoxfQ", "é", LONE_SURROGATE, NESTED], ids=lambda text: text[:12]
+)
 def test_a_cursor_that_is_not_ours_is_refused(controller: Controller, cursor: str) -> None:
     answer = controller.http.get("/v1/fleet", params={"cursor": cursor})
     assert answer.status_code == 422

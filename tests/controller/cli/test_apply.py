@@ -177,6 +177,14 @@ def test_one_wrong_file_changes_nothing_and_every_mistake_is_named(
     assert "nowhere.yaml: No such file or directory" in tidemark("apply", "-f", "nowhere.yaml").stderr
 
 
+def test_a_file_that_is_nested_too_deeply_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "deep.yaml"
+    file.write_text("[" * 20_000)
+    done = CliRunner().invoke(app, ["apply", "--validate-only", "-f", str(file)])
+    assert done.exit_code == 2
+    assert done.stderr == f"tidemark: {file}: it is nested too deeply\n"
+
+
 def test_files_are_validated_without_a_controller(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(yaml.safe_dump_all([slo("stream"), policy("stream")]), encoding="utf-8")

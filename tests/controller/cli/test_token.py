@@ -71,6 +71,38 @@ def test_the_first_of_all_in_a_store_must_be_an_admins_too(tmp_path: Path) -> No
     assert "the first token must be an admin's" in line
 
 
+@pytest.mark.parametrize("by", ["variable", "file"])
+def test_where_the_surroundings_name_a_store_tokens_are_made_there(
+    database_url: str, tmp_path: Path, by: str
+) -> None:
+    """As in the container of the controller."""
+    file = tmp_path / "tidemark.toml"
+    file.write_text(f"database_url = '{database_url}'\n")
+    named = {"TIDEMARK_DATABASE_URL": database_url} if by == "variable" else {"TIDEMARK_CONFIG": str(file)}
+    said(run("token", "create", "root", "--role", "admin", **named))
+    (line,) = said(run("token", "list", "--database-url", database_url))
+    assert line.startswith("1: root, admin of *")
+    assert said(run("token", "list", **named)) == [line]
+    said(run("token", "rotate", "root", **named))
+    said(run("token", "revoke", "root", **named))
+
+
+def test_an_address_or_a_token_goes_before_the_store_that_the_surroundings_name(
+    database_url: str, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("x")
+    for given in (["--url", "http://127.0.0.1:1"], ["--token-file", str(token)]):
+        done = run("token", "list", *given, TIDEMARK_DATABASE_URL=database_url)
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert "http://127.0.0.1" in done.stderr
+
+
+def test_a_misspelt_variable_is_said_before_a_token_is_made_in_another_store(database_url: str) -> None:
+    named = {"TIDEMARK_DATABASE_URL": database_url, "TIDEMARK_DATABASE_URI": "x"}
+    assert "did you mean TIDEMARK_DATABASE_URL?" in refusal(run("token", "list", **named))
+
+
 @pytest.mark.parametrize("where", ["controller", "store"])
 def test_create_list_rotate_and_revoke(
     controller: Controller, url: str, database_url: str, tmp_path: Path, where: str
