@@ -56,6 +56,16 @@ class PublishedAnswer:
     """What a pin holds the job to; None without one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """Where what is published comes from; publishing the same again does not change it."""
+
+    rollout_id: int | None = None
+    """The rollout whose bound (or envelope) it is; None for none."""
+    rolled_back_id: int | None = None
+    """The rollout whose rollback published it; None for none."""
+
+
 _NOTHING_YET = PublishedAnswer("Off", None, NO_REPORT)
 """The answer before the first generation."""
 
@@ -165,6 +175,15 @@ _LAST = (
     .limit(1)
 )
 _LAST_UNPINNED = _LAST.where(PublishedRow.pin.is_(None))
+_EARLIER = (
+    select(PublishedRow)
+    .where(
+        PublishedRow.stream_id == bindparam("stream"),
+        PublishedRow.generation < bindparam("before"),
+        PublishedRow.pin.is_(None),
+    )
+    .order_by(PublishedRow.generation.desc())
+)
 
 
 def newest_generation_query(*, pinned: bool = True) -> ScalarSelect[int | None]:
@@ -201,13 +220,42 @@ def answer_of(row: PublishedRow) -> PublishedAnswer:
     )
 
 
+def carried_before(
+    session: Session, stream_id: int, answer: PublishedAnswer, before: int | None = None
+) -> Carried:
+    """Return what the newest publication of the same bound and envelope carries, pins aside.
+
+    Args:
+        session: the session.
+        stream_id: the stream.
+        answer: what is to be published again.
+        before: only what was published before this generation; None: whatever was.
+    """
+    newest = last_published(session, stream_id, pinned=False)
+    if newest is None:
+        return Carried()
+    if before is None and _same_bound(newest, answer):
+        return Carried(newest.rollout_id, newest.rolled_back_id)
+    if answer.bound_ms is None:
+        # The job's own bound is nobody's: it comes back whenever there is no other.
+        return Carried()
+    earlier = {"stream": stream_id, "before": newest.generation if before is None else before}
+    found = next((row for row in session.scalars(_EARLIER, earlier) if _same_bound(row, answer)), None)
+    return Carried() if found is None else Carried(found.rollout_id, found.rolled_back_id)
+
+
+def _same_bound(row: PublishedRow, answer: PublishedAnswer) -> bool:
+    held = answer_of(row)
+    return held.mode != "Off" and (held.bound_ms, held.envelope) == (answer.bound_ms, answer.envelope)
+
+
 def publish(
     session: Session,
     stream_id: int,
     answer: PublishedAnswer,
     now_us: int,
     *,
-    rollout_id: int | None = None,
+    carried: Carried | None = None,
 ) -> int:
     """Publish ``answer`` unless it is published already; return its generation. The stream must be locked.
 
@@ -216,13 +264,16 @@ def publish(
         stream_id: the stream.
         answer: what to publish.
         now_us: when, in microseconds.
-        rollout_id: the rollout that is published or rolled back; None for none.
+        carried: what it carries; None for nothing, or for what the same answer carries already.
     """
     row = last_published(session, stream_id)
     before = _NOTHING_YET if row is None else answer_of(row)
     generation = row.generation if row else 0
     if _same(before, answer):
+        if row is not None and carried is not None:
+            row.rollout_id, row.rolled_back_id = carried.rollout_id, carried.rolled_back_id
         return generation
+    carried = carried or Carried()
     session.add(
         PublishedRow(
             stream_id=stream_id,
@@ -233,7 +284,8 @@ def publish(
             published_us=now_us,
             envelope=None if answer.envelope is None else json.dumps(asdict(answer.envelope)),
             pin=answer.pin,
-            rollout_id=rollout_id,
+            rollout_id=carried.rollout_id,
+            rolled_back_id=carried.rolled_back_id,
         )
     )
     add_event(
