@@ -7,7 +7,7 @@ always names the same answer.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -15,9 +15,9 @@ from sqlalchemy import ScalarSelect, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.db.locked_reads import read_again, read_once
-from tidemark.controller.db.tables import PublishedRow, StreamRow
-from tidemark.controller.pins.store import StoredPin, pins_in_force
-from tidemark.controller.streams.names import named_streams, names_given
+from tidemark.controller.db.tables import AcknowledgementRow, PublishedRow, ReportRow, StreamRow
+from tidemark.controller.pins.store import StoredPin
+from tidemark.controller.reports.store import newest_report
 from tidemark.controller.streams.store import add_event
 from tidemark.models.coupling import Chain
 from tidemark.models.duration import format_duration
@@ -33,11 +33,11 @@ OFF = "the stream's mode is Off: Tidemark only watches and the job keeps its own
 _PUBLISHED = "published"
 """Key of a session's information: present once a generation was published in it."""
 
+MAX_GENERATION = 2**52
+"""No store counts this far: a higher generation is a mistake of whoever names it, and jobs could not take the next."""
+
 _NEWEST, _NEWEST_UNPINNED = "published", "published without a pin"
 """Names of what is read once of a locked stream."""
-
-_UNREPORTED = "unreported"
-"""Version of the answer for a stream that has not reported; once it has, generation 0 has another reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +259,9 @@ def publish(
 ) -> int:
     """Publish ``answer`` unless it is published already; return its generation. The stream must be locked.
 
+    A store that was restored from a backup gives no generation out again that a job shows to have: the next one is
+    higher, and what is published is published again under it when the job took another bound under its generation.
+
     Args:
         session: the session.
         stream_id: the stream.
@@ -269,15 +272,20 @@ def publish(
     row = last_published(session, stream_id)
     before = _NOTHING_YET if row is None else answer_of(row)
     generation = row.generation if row else 0
+    again = None
     if _same(before, answer):
-        if row is not None and carried is not None:
+        again = None if row is None else _taken_elsewhere(session, row)
+        if row is not None:
+            carried = carried or Carried(row.rollout_id, row.rolled_back_id)
             row.rollout_id, row.rolled_back_id = carried.rollout_id, carried.rolled_back_id
-        return generation
+        if again is None:
+            return generation
     carried = carried or Carried()
+    generation = 1 + max(generation, _highest_shown(session, stream_id))
     session.add(
         PublishedRow(
             stream_id=stream_id,
-            generation=generation + 1,
+            generation=generation,
             mode=answer.mode,
             bound_ms=answer.bound_ms,
             reason=answer.reason,
@@ -293,13 +301,43 @@ def publish(
         stream_id,
         now_us,
         kind="BoundPublished",
-        reason=answer.reason,
+        reason=answer.reason if again is None else f"{again} (was it restored from a backup?)",
         before=json.dumps(_content(before)),
         after=json.dumps(_content(answer)),
     )
     session.info[_PUBLISHED] = True
     read_again(session, stream_id, _NEWEST, _NEWEST_UNPINNED)
-    return generation + 1
+    return generation
+
+
+def _taken_elsewhere(session: Session, published: PublishedRow) -> str | None:
+    """Return what the newest batch ran with if this store never gave that out under its generation; None if it did."""
+    ran = newest_report(session, published.stream_id)
+    if ran is None or ran.generation is None or not published.generation <= ran.generation <= MAX_GENERATION:
+        return None
+    # In Live the bound of a plan is the job's ceiling, and each answer is applied whatever its generation is.
+    compared = published.mode != "Live" and published.pin is None
+    if ran.generation == published.generation and (not compared or ran.bound_ms == published.bound_ms):
+        return None
+    took = format_duration(ran.bound_ms * 1_000)
+    return f"published again: the job runs with generation {ran.generation}, {took}, which this store never gave out"
+
+
+def _highest_shown(session: Session, stream_id: int) -> int:
+    """Return the highest generation that a report or an acknowledgement of the stream names; 0 without any."""
+    return max(
+        session.scalars(each, {"stream": stream_id, "most": MAX_GENERATION}).one() or 0
+        for each in (_HIGHEST_REPORTED, _HIGHEST_ACKNOWLEDGED)
+    )
+
+
+# Built once: building them takes longer than running them.
+_HIGHEST_REPORTED = select(func.max(ReportRow.generation)).where(
+    ReportRow.stream_id == bindparam("stream"), ReportRow.generation <= bindparam("most")
+)
+_HIGHEST_ACKNOWLEDGED = select(func.max(AcknowledgementRow.generation)).where(
+    AcknowledgementRow.stream_id == bindparam("stream"), AcknowledgementRow.generation <= bindparam("most")
+)
 
 
 def has_published(session: Session) -> bool:
@@ -315,36 +353,4 @@ def _same(before: PublishedAnswer, after: PublishedAnswer) -> bool:
 def _content(answer: PublishedAnswer) -> dict[str, Any]:
     found = asdict(answer)
     del found["reason"]
-    return found
-
-
-def version_of(generation: int, *, reported: bool, pin: Pin | None) -> str:
-    """Return the version of an answer; it changes whenever the answer does.
-
-    Args:
-        generation: its generation.
-        reported: whether the stream has reported.
-        pin: the pin in force; before the first generation, no generation names it.
-    """
-    if generation:
-        return str(generation)
-    base = "0" if reported else _UNREPORTED
-    return base if pin is None else f"{base}-{pin}"
-
-
-def versions(session: Session, streams: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Return the version of the answer of each of ``streams``, by job and stream; unknown streams have one too."""
-    newest = newest_generation_query()
-    dialect = session.get_bind().dialect.name
-    query = named_streams(dialect, StreamRow.job, StreamRow.stream, StreamRow.registered_us, newest)
-    known = {
-        (job, stream): (generation or 0, registered_us is not None)
-        for job, stream, registered_us, generation in session.execute(query, names_given(dialect, streams))
-    }
-    pins = pins_in_force(session, [name for name in streams if not known.get(name, (0, False))[0]])
-    found = {}
-    for name in streams:
-        generation, reported = known.get(name, (0, False))
-        pin = pins.get(name)
-        found[name] = version_of(generation, reported=reported, pin=None if pin is None else pin.to)
     return found

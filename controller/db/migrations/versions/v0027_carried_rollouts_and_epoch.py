@@ -1,6 +1,8 @@
-"""A publication says which rollout it carries, and which one was rolled back to it."""
+"""A publication says which rollout it carries, and which one was rolled back to it; the store has an epoch."""
 
 from __future__ import annotations
+
+import secrets
 
 import sqlalchemy as sa
 from alembic import op
@@ -18,7 +20,14 @@ _ROLLOUTS = sa.table("rollouts", *(sa.column(name) for name in ("id", "stream_id
 
 
 def upgrade() -> None:
-    """A publication says which rollout it carries, and which one was rolled back to it."""
+    """A publication says which rollout it carries, and which one was rolled back to it; the store has an epoch."""
+    epoch = op.create_table(
+        "store_epoch",
+        sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("epoch", sa.String(length=64), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_store_epoch")),
+    )
+    op.bulk_insert(epoch, [{"id": 1, "epoch": secrets.token_hex(8)}])
     op.add_column("published_bounds", sa.Column("rolled_back_id", sa.BigInteger(), nullable=True))
     here, rollout = _PUBLISHED.c, _ROLLOUTS.c
     same_stream = rollout.stream_id == here.stream_id
@@ -41,6 +50,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Undo it."""
+    op.drop_table("store_epoch")
     here = _PUBLISHED.c
     op.execute(
         sa.update(_PUBLISHED)
