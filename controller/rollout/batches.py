@@ -15,6 +15,10 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import AcknowledgementRow, PublishedRow, ReportRow, RolloutRow
 
+_MOST_AWAY = 200
+"""Maximum number of times at which batches do not count that are told apart; what was before the newest of them does
+not count at all. Databases limit how many conditions a statement may have."""
+
 
 class _Ran(Protocol):
     """What a report says a batch ran with."""
@@ -103,6 +107,8 @@ def batches_of(session: Session, row: RolloutRow) -> RolloutBatches:
         if each.pin is not None or (timed and not carried):
             away.append((each.published_us, until_us))
     generations = tuple(each.generation for each in published if each.rollout_id == row.id)
+    if len(away) > _MOST_AWAY:
+        away = [(0, away[-_MOST_AWAY][1]), *away[1 - _MOST_AWAY :]]
     return RolloutBatches(row.stream_id, generations, row.to_bound_ms, live, tuple(away))
 
 

@@ -18,7 +18,11 @@ PUBLISHED_US = 1_000
             AppliedState(7, 5_000, "OnRestart"), "OnRestart", 5_000, True, id="it acknowledged the generation"
         ),
         pytest.param(
-            AppliedState(7, 9_000, "OnRestart"), "OnRestart", 5_000, False, id="a bound of a store that is lost"
+            AppliedState(7, 9_000, "OnRestart"),
+            "OnRestart",
+            5_000,
+            False,
+            id="a bound of a store that is lost",
         ),
         pytest.param(
             AppliedState(6, 5_000, "OnRestart"), "Restart", 5_000, True, id="an older one of the same bound"
