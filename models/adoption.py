@@ -25,11 +25,10 @@ def has_applied(
     applied: AppliedState, *, generation: int, mode: Mode, bound_ms: int | None, published_us: int
 ) -> bool:
     """Return whether a job applies what is published: ``generation``, with this mode and bound (None: its own)."""
-    current = applied.generation is not None and applied.generation == generation
     if mode == "Live":
         # A live run acknowledges once, and applies every later answer as soon as it receives it.
         return (applied.last_contact_us is not None and applied.last_contact_us >= published_us) or (
-            current and applied.mode == "Live"
+            applied.generation == generation and applied.mode == "Live"
         )
-    # A job that has the same bound by an earlier generation need not do anything.
-    return bound_ms is None or current or (applied.generation is not None and applied.bound_ms == bound_ms)
+    # Whatever its generation: who has the bound need not do anything, and a restored store may give a number out again.
+    return bound_ms is None or (applied.generation is not None and applied.bound_ms == bound_ms)

@@ -17,7 +17,7 @@ class ProvenBounds:
 
     def __init__(self) -> None:
         self._worked: dict[_Key, ChosenBound] = {}
-        self._failed: dict[_Key, tuple[int, Pin | None]] = {}
+        self._failed: dict[_Key, tuple[int, Pin | None, int | None]] = {}
 
     def work(self, bounds: Mapping[_Key, ChosenBound]) -> bool:
         """Note that the query works with ``bounds``; return whether they are not the ones that worked before."""
@@ -36,7 +36,7 @@ class ProvenBounds:
             good = self._worked.get(key)
             if chosen.answer is None or good is None or chosen.bound_ms == good.bound_ms:
                 continue
-            self._failed[key] = chosen.answer.generation, chosen.answer.pin
+            self._failed[key] = chosen.answer.generation, chosen.answer.pin, chosen.answer.bound_ms
             failed_for, worked = (format_duration(one.bound_ms * 1_000) for one in (chosen, good))
             found.append(
                 f"{'/'.join(key)}: generation {chosen.answer.generation}, {failed_for}, failed and is not tried again; "
@@ -46,7 +46,7 @@ class ProvenBounds:
 
     def has_failed(self, key: _Key, answer: BoundAnswer) -> bool:
         """Return whether ``answer`` is one that the query failed with."""
-        return self._failed.get(key) == (answer.generation, answer.pin)
+        return self._failed.get(key) == (answer.generation, answer.pin, answer.bound_ms)
 
     def held(self, newest: Callable[[_Key], BoundAnswer | None]) -> dict[_Key, ChosenBound]:
         """Return the bounds to hold at the next start: where the newest answer is one that failed.
@@ -58,7 +58,7 @@ class ProvenBounds:
             key: replace(
                 self._worked[key], reason=f"generation {generation} failed, and there is no newer one"
             )
-            for key, (generation, _) in self._failed.items()
+            for key, (generation, *_) in self._failed.items()
             if key in self._worked and (answer := newest(key)) is not None and self.has_failed(key, answer)
         }
 

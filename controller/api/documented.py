@@ -12,7 +12,11 @@ _Described = dict[int | str, dict[str, Any]]
 """Answers by status, as FastAPI's ``responses`` takes them."""
 
 _ETAG = {
-    "ETag": {"description": "Version of the resource.", "schema": {"type": "string"}, "example": '"3"'},
+    "ETag": {
+        "description": "Version of the resource, opaque.",
+        "schema": {"type": "string"},
+        "example": '"3-5d41402abc4b2a76"',
+    },
 }
 _APPLIED = {
     "Preference-Applied": {

@@ -1,4 +1,4 @@
-"""ETags of generations, and the two conditional headers."""
+"""ETags of versions, and the two conditional headers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 IfMatch = Annotated[
     str | None,
     Header(
-        description='ETag of the version to be replaced, as in "3". A stale one is rejected with 412, a missing one '
-        "with 428 where there is something to replace; a write that changes nothing needs none.",
+        description="ETag of the version to be replaced, as it was read. A stale one is rejected with 412, a missing "
+        "one with 428 where there is something to replace; a write that changes nothing needs none.",
     ),
 ]
 """The If-Match header."""
@@ -30,12 +30,12 @@ IfNoneMatch = Annotated[
 """The If-None-Match header."""
 
 
-def etag(version: int | str) -> str:
+def etag(version: str) -> str:
     """Return the strong ETag of a version."""
     return f'"{version}"'
 
 
-def answered(answer: object, if_none_match: str | None, version: int | str | None = None) -> Response:
+def answered(answer: object, if_none_match: str | None, version: str | None = None) -> Response:
     """Return an answer with its ETag, or 304 without a body when the caller has it.
 
     Args:
@@ -58,7 +58,7 @@ def is_current(header: str | None, current: str) -> bool:
     return "*" in names or current in names
 
 
-def precondition(if_match: str | None, *, default: bool = False) -> Precondition:
+def precondition(if_match: str | None) -> Precondition:
     """Return the check that If-Match asks for.
 
     The check raises ``PreconditionFailedError`` when the store holds another generation, or none at all, and
@@ -66,17 +66,12 @@ def precondition(if_match: str | None, *, default: bool = False) -> Precondition
 
     Args:
         if_match: the header.
-        default: whether there is something to read, with generation 0, before anything was set.
     """
 
-    def check(generation: int) -> None:
+    def check(generation: int, version: str | None) -> None:
         held = f"generation {generation}" if generation else "no generation yet"
-        check_match(
-            if_match,
-            etag(generation) if generation or default else None,
-            held,
-            required=generation > 0,
-        )
+        current = None if version is None else etag(version)
+        check_match(if_match, current, held, required=generation > 0)
 
     return check
 

@@ -13,7 +13,7 @@ from tidemark.controller.api.documented import answers
 from tidemark.controller.api.etags import IfNoneMatch, etag, is_current
 from tidemark.controller.api.names import StreamPath, WhichStream
 from tidemark.controller.api.prefer import Prefer, wait_seconds
-from tidemark.controller.bounds.publication import version_of
+from tidemark.controller.bounds.versions import versions
 from tidemark.controller.bounds.views import bound_answer
 from tidemark.controller.service import Service
 from tidemark.controller.streams.store import find_stream
@@ -82,5 +82,5 @@ def _read(service: Service, which: StreamPath) -> tuple[BoundAnswer, str]:
     with service.database.read() as session:
         row = find_stream(session, which.job, which.stream)
         answer = bound_answer(session, which.job, which.stream, row)
-    reported = row is not None and row.registered_us is not None
-    return answer, version_of(answer.generation, reported=reported, pin=answer.pin)
+        name = which.job, which.stream
+        return answer, versions(session, [name])[name]

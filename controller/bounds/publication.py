@@ -7,7 +7,7 @@ always names the same answer.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -15,9 +15,9 @@ from sqlalchemy import ScalarSelect, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.db.locked_reads import read_again, read_once
-from tidemark.controller.db.tables import PublishedRow, StreamRow
-from tidemark.controller.pins.store import StoredPin, pins_in_force
-from tidemark.controller.streams.names import named_streams, names_given
+from tidemark.controller.db.tables import AcknowledgementRow, PublishedRow, ReportRow, StreamRow
+from tidemark.controller.pins.store import StoredPin
+from tidemark.controller.reports.store import newest_report
 from tidemark.controller.streams.store import add_event
 from tidemark.models.coupling import Chain
 from tidemark.models.duration import format_duration
@@ -34,11 +34,11 @@ OFF = "the stream's mode is Off: Tidemark only watches and the job keeps its own
 _PUBLISHED = "published"
 """Key of a session's information: present once a generation was published in it."""
 
+MAX_GENERATION = 2**52
+"""No store counts this far: a higher generation is a mistake of whoever names it, and jobs could not take the next."""
+
 _NEWEST, _NEWEST_UNPINNED = "published", "published without a pin"
 """Names of what is read once of a locked stream."""
-
-_UNREPORTED = "unreported"
-"""Version of the answer for a stream that has not reported; once it has, generation 0 has another reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,16 @@ class PublishedAnswer:
     """In Live: what the fast policy has to do; None in every other mode."""
     pin: Pin | None = None
     """What a pin holds the job to; None without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """Where what is published comes from; publishing the same again does not change it."""
+
+    rollout_id: int | None = None
+    """The rollout whose bound (or envelope) it is; None for none."""
+    rolled_back_id: int | None = None
+    """The rollout whose rollback published it; None for none."""
 
 
 _NOTHING_YET = PublishedAnswer("Off", None, NO_REPORT)
@@ -166,6 +176,15 @@ _LAST = (
     .limit(1)
 )
 _LAST_UNPINNED = _LAST.where(PublishedRow.pin.is_(None))
+_EARLIER = (
+    select(PublishedRow)
+    .where(
+        PublishedRow.stream_id == bindparam("stream"),
+        PublishedRow.generation < bindparam("before"),
+        PublishedRow.pin.is_(None),
+    )
+    .order_by(PublishedRow.generation.desc())
+)
 
 
 def newest_generation_query(*, pinned: bool = True) -> ScalarSelect[int | None]:
@@ -202,39 +221,80 @@ def answer_of(row: PublishedRow) -> PublishedAnswer:
     )
 
 
+def carried_before(
+    session: Session, stream_id: int, answer: PublishedAnswer, before: int | None = None
+) -> Carried:
+    """Return what the newest publication of the same bound and envelope carries, pins aside.
+
+    Args:
+        session: the session.
+        stream_id: the stream.
+        answer: what is to be published again.
+        before: only what was published before this generation; None: whatever was.
+    """
+    newest = last_published(session, stream_id, pinned=False)
+    if newest is None:
+        return Carried()
+    if before is None and _same_bound(newest, answer):
+        return Carried(newest.rollout_id, newest.rolled_back_id)
+    if answer.bound_ms is None:
+        # The job's own bound is nobody's: it comes back whenever there is no other.
+        return Carried()
+    earlier = {"stream": stream_id, "before": newest.generation if before is None else before}
+    found = next((row for row in session.scalars(_EARLIER, earlier) if _same_bound(row, answer)), None)
+    return Carried() if found is None else Carried(found.rollout_id, found.rolled_back_id)
+
+
+def _same_bound(row: PublishedRow, answer: PublishedAnswer) -> bool:
+    held = answer_of(row)
+    return held.mode != "Off" and (held.bound_ms, held.envelope) == (answer.bound_ms, answer.envelope)
+
+
 def publish(
     session: Session,
     stream_id: int,
     answer: PublishedAnswer,
     now_us: int,
     *,
-    rollout_id: int | None = None,
+    carried: Carried | None = None,
 ) -> int:
     """Publish ``answer`` unless it is published already; return its generation. The stream must be locked.
+
+    A store that was restored from a backup gives no generation out again that a job shows to have: the next one is
+    higher, and what is published is published again under it when the job took another bound under its generation.
 
     Args:
         session: the session.
         stream_id: the stream.
         answer: what to publish.
         now_us: when, in microseconds.
-        rollout_id: the rollout that is published or rolled back; None for none.
+        carried: what it carries; None for nothing, or for what the same answer carries already.
     """
     row = last_published(session, stream_id)
     before = _NOTHING_YET if row is None else answer_of(row)
     generation = row.generation if row else 0
+    again = None
     if _same(before, answer):
-        return generation
+        again = None if row is None else _taken_elsewhere(session, row)
+        if row is not None:
+            carried = carried or Carried(row.rollout_id, row.rolled_back_id)
+            row.rollout_id, row.rolled_back_id = carried.rollout_id, carried.rolled_back_id
+        if again is None:
+            return generation
+    carried = carried or Carried()
+    generation = 1 + max(generation, _highest_shown(session, stream_id))
     session.add(
         PublishedRow(
             stream_id=stream_id,
-            generation=generation + 1,
+            generation=generation,
             mode=answer.mode,
             bound_ms=answer.bound_ms,
             reason=answer.reason,
             published_us=now_us,
             envelope=None if answer.envelope is None else json.dumps(asdict(answer.envelope)),
             pin=answer.pin,
-            rollout_id=rollout_id,
+            rollout_id=carried.rollout_id,
+            rolled_back_id=carried.rolled_back_id,
         )
     )
     add_event(
@@ -242,13 +302,43 @@ def publish(
         stream_id,
         now_us,
         kind="BoundPublished",
-        reason=answer.reason,
+        reason=answer.reason if again is None else f"{again} (was it restored from a backup?)",
         before=json.dumps(_content(before)),
         after=json.dumps(_content(answer)),
     )
     session.info[_PUBLISHED] = True
     read_again(session, stream_id, _NEWEST, _NEWEST_UNPINNED)
-    return generation + 1
+    return generation
+
+
+def _taken_elsewhere(session: Session, published: PublishedRow) -> str | None:
+    """Return what the newest batch ran with if this store never gave that out under its generation; None if it did."""
+    ran = newest_report(session, published.stream_id)
+    if ran is None or ran.generation is None or not published.generation <= ran.generation <= MAX_GENERATION:
+        return None
+    # In Live the bound of a plan is the job's ceiling, and each answer is applied whatever its generation is.
+    compared = published.mode != "Live" and published.pin is None
+    if ran.generation == published.generation and (not compared or ran.bound_ms == published.bound_ms):
+        return None
+    took = format_duration(ran.bound_ms * 1_000)
+    return f"published again: the job runs with generation {ran.generation}, {took}, which this store never gave out"
+
+
+def _highest_shown(session: Session, stream_id: int) -> int:
+    """Return the highest generation that a report or an acknowledgement of the stream names; 0 without any."""
+    return max(
+        session.scalars(each, {"stream": stream_id, "most": MAX_GENERATION}).one() or 0
+        for each in (_HIGHEST_REPORTED, _HIGHEST_ACKNOWLEDGED)
+    )
+
+
+# Built once: building them takes longer than running them.
+_HIGHEST_REPORTED = select(func.max(ReportRow.generation)).where(
+    ReportRow.stream_id == bindparam("stream"), ReportRow.generation <= bindparam("most")
+)
+_HIGHEST_ACKNOWLEDGED = select(func.max(AcknowledgementRow.generation)).where(
+    AcknowledgementRow.stream_id == bindparam("stream"), AcknowledgementRow.generation <= bindparam("most")
+)
 
 
 def has_published(session: Session) -> bool:
@@ -264,36 +354,4 @@ def _same(before: PublishedAnswer, after: PublishedAnswer) -> bool:
 def _content(answer: PublishedAnswer) -> dict[str, Any]:
     found = asdict(answer)
     del found["reason"]
-    return found
-
-
-def version_of(generation: int, *, reported: bool, pin: Pin | None) -> str:
-    """Return the version of an answer; it changes whenever the answer does.
-
-    Args:
-        generation: its generation.
-        reported: whether the stream has reported.
-        pin: the pin in force; before the first generation, no generation names it.
-    """
-    if generation:
-        return str(generation)
-    base = "0" if reported else _UNREPORTED
-    return base if pin is None else f"{base}-{pin}"
-
-
-def versions(session: Session, streams: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Return the version of the answer of each of ``streams``, by job and stream; unknown streams have one too."""
-    newest = newest_generation_query()
-    dialect = session.get_bind().dialect.name
-    query = named_streams(dialect, StreamRow.job, StreamRow.stream, StreamRow.registered_us, newest)
-    known = {
-        (job, stream): (generation or 0, registered_us is not None)
-        for job, stream, registered_us, generation in session.execute(query, names_given(dialect, streams))
-    }
-    pins = pins_in_force(session, [name for name in streams if not known.get(name, (0, False))[0]])
-    found = {}
-    for name in streams:
-        generation, reported = known.get(name, (0, False))
-        pin = pins.get(name)
-        found[name] = version_of(generation, reported=reported, pin=None if pin is None else pin.to)
     return found

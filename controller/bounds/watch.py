@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 
-from tidemark.controller.bounds.publication import versions
+from tidemark.controller.bounds.versions import versions
 from tidemark.controller.db.database import Database
 from tidemark.controller.errors import TooManyPollsError
 

@@ -94,6 +94,9 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
         "settings": Entry(
             "settings", "Show the settings in force and where each comes from; passwords are masked."
         ),
+        "restored": Entry(
+            "restored", "Renew the epoch of a store that was restored from a backup or copied."
+        ),
         "forget": Entry("forget", "Delete a stream with all of its data; it cannot be undone."),
         "side": Entry("spark_programs", "Keep the rows that Spark dropped as late."),
         "reconcile": Entry("spark_programs", "Put late rows into the finished windows that they belong to."),

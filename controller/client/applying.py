@@ -30,8 +30,8 @@ _ORDER: dict[tuple[bool, Kind], int] = {
 }
 """In which order changes are made, by whether something is deleted."""
 
-_DEFAULT = '"0"'
-"""ETag of a policy that nobody set."""
+_DEFAULT = ('"0"', '"0-')
+"""How the ETag of a policy begins that nobody set, or that was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def in_force(client: Client, job: str) -> Iterator[tuple[Kind, str, dict[str, An
 def _all_set(client: Client, job: str) -> Iterator[tuple[Kind, str, _Found]]:
     for kind, name in _names(client, job):
         found = _read(client, kind, job, name)
-        if found is not None and found.version != _DEFAULT:
+        if found is not None and not found.version.startswith(_DEFAULT):
             yield kind, name, found
 
 
@@ -166,7 +166,13 @@ def _change(wanted: WantedSpec, found: _Found | None) -> SpecChange:
     before, version = (None, None) if found is None else (found.fields, found.version)
     # A field that this release does not know, and a pause that the document does not name, stay.
     after = {**(before or {}), **wanted.fields}
-    action: Action = "keep" if after == before else "create" if version in {None, _DEFAULT} else "change"
+    action: Action = (
+        "keep"
+        if after == before
+        else "create"
+        if version is None or version.startswith(_DEFAULT)
+        else "change"
+    )
     return SpecChange(action, wanted.kind, wanted.job, wanted.name, before, after, wanted.where, version)
 
 

@@ -136,7 +136,7 @@ def _predict_published(session: Session, decision: StreamDecision, now_us: int) 
     keep_prediction(session, published, predicted, loaded.inputs.slo.horizon_ms, now_us)
     # A bound has one prediction, the one that is scored, whether a recommendation or an operator led to the bound.
     row = newest_rollout(session, stream_id)
-    if row is not None and row.generation == published.generation:
+    if row is not None and row.state != "Verified" and row.id == published.rollout_id:
         set_predicted(row, predicted)
     session.flush()
 

@@ -14,6 +14,7 @@ from sqlalchemy import Table, delete, func, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.acknowledgements import last_acknowledgement
+from tidemark.controller.db.epoch import stored_version
 from tidemark.controller.db.tables import (
     AcknowledgementRow,
     Base,
@@ -38,7 +39,7 @@ from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.forgetting.bounded import delete_some
 from tidemark.controller.pins.store import PinScope, delete_pin, get_pin
-from tidemark.controller.specs.store import get_policy, get_slo, horizon_ms_of
+from tidemark.controller.specs.store import get_policy, get_slo, horizon_ms_of, policy_version, slo_version
 from tidemark.controller.streams.store import add_event
 from tidemark.models.duration import format_about
 
@@ -95,7 +96,9 @@ def held_of(session: Session, stream: StreamRow) -> dict[str, int]:
 def version_of(session: Session, stream: StreamRow) -> str:
     """Return what tells a stream from another one of its name, and from itself under another SLO or policy."""
     slo = get_slo(session, stream.id)
-    return f"{stream.id}-{0 if slo is None else slo.generation}-{get_policy(session, stream.id).generation}"
+    beside = None if slo is None else slo_version(session, stream.id, slo)
+    policy = policy_version(session, stream.id, get_policy(session, stream.id))
+    return stored_version(session, "stream", stream.id, beside, policy)
 
 
 def check_quiet(session: Session, stream: StreamRow, now_us: int, cache: EvidenceCache) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter, Response
 from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
 
 from tidemark.controller.api import schemas
 from tidemark.controller.api.bodies import parse_body
@@ -47,7 +48,7 @@ def read(which: WhichJoin, service: TheService, if_none_match: IfNoneMatch = Non
     """
     with service.database.read() as session:
         join = get_join(session, which.job, which.join)
-        return answered(join_answer(session, join, service.kept.joins), if_none_match, join.version)
+        return answered(join_answer(session, join, service.kept.joins), if_none_match, join.version(session))
 
 
 @router.put(
@@ -78,8 +79,8 @@ def write(
     _check_names(slo)
     with service.database.write(keep=not dry_run) as session:
         new = StoredJoin(which.job, which.join, slo, service.clock())
-        join, changed = put_join(session, new, _replaces(if_match), reason=reason)
-    response.headers["ETag"] = etag(join.version)
+        join, changed = put_join(session, new, _replaces(session, if_match), reason=reason)
+        response.headers["ETag"] = etag(join.version(session))
     _decide(service, () if dry_run else changed)
     with service.database.read() as session:
         # The decisions have stored the bounds that they rest on.
@@ -104,7 +105,7 @@ def remove(
     """Delete the SLO on a join's output and return it as it was. Its streams go by their own SLOs from then on."""
     with service.database.write(keep=not dry_run) as session:
         join, changed = delete_join(
-            session, which.job, which.join, _replaces(if_match), service.clock(), reason=reason
+            session, which.job, which.join, _replaces(session, if_match), service.clock(), reason=reason
         )
     _decide(service, () if dry_run else changed)
     with service.database.read() as session:
@@ -120,9 +121,9 @@ def _check_names(slo: JoinSlo) -> None:
         raise InvalidBodyError(f"{errors[0].pointer}: {errors[0].detail}", errors=errors)
 
 
-def _replaces(if_match: str | None) -> Precondition:
+def _replaces(session: Session, if_match: str | None) -> Precondition:
     def check(before: StoredJoin | None) -> None:
-        current = None if before is None else etag(before.version)
+        current = None if before is None else etag(before.version(session))
         held = "no such join yet" if before is None else f"a join of {', '.join(before.slo.streams)}"
         check_match(if_match, current, held, required=before is not None)
 

@@ -6,7 +6,6 @@ join it is a side of: of at most one, and every decision reads that row anyway.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +15,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import Select, delete, select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.epoch import stored_version
 from tidemark.controller.db.tables import JoinRow, SloRow, StreamRow
 from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import JoinNotFoundError, JoinRefusedError
@@ -46,10 +46,9 @@ class StoredJoin:
     choice: JointChoice | None = None
     """The bounds chosen last under it; None before the first choice."""
 
-    @property
-    def version(self) -> str:
+    def version(self, session: Session) -> str:
         """What tells it from any other join of its name, before and after it."""
-        return hashlib.sha256(f"{self.updated_us} {stored_specification(self.slo)}".encode()).hexdigest()[:32]
+        return stored_version(session, "join", self.updated_us, stored_specification(self.slo))
 
     def event(self) -> str:
         """Return it as events have it."""

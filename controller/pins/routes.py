@@ -22,6 +22,7 @@ from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas import PinAnswer, PinnedStream, PinPage, PinSummary
 from tidemark.controller.api.units import milliseconds
 from tidemark.controller.api.writes import DryRun, Reason
+from tidemark.controller.db.epoch import epoch_of
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 from tidemark.controller.pins.apply import Precondition, existing_pin, remove_pin, set_pin
@@ -109,7 +110,9 @@ def read(
     """
     with service.database.read() as session:
         pin = existing_pin(session, scope)
-        return answered(_answer(service, session, pin, principal), if_none_match, pin.version)
+        return answered(
+            _answer(service, session, pin, principal), if_none_match, pin.version(epoch_of(session))
+        )
 
 
 @router.put(
@@ -138,8 +141,8 @@ def write(
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
         new_pin = StoredPin(scope, new.to, new.reason, now_us)
-        pin = set_pin(session, new_pin, now_us, _replaces(if_match), service.database.limits)
-        response.headers["ETag"] = etag(pin.version)
+        pin = set_pin(session, new_pin, now_us, _replaces(session, if_match), service.database.limits)
+        response.headers["ETag"] = etag(pin.version(epoch_of(session)))
         if dry_run:
             return _answer(service, session, pin, principal, dry_run=True)
     return _written(service, pin, principal)
@@ -165,15 +168,17 @@ def delete(
     If-Match may be left out: then whatever pin is there is taken away.
     """
     with service.database.write(keep=not dry_run) as session:
-        pin = remove_pin(session, scope, reason, service.clock(), _replaces(if_match, required=False))
+        pin = remove_pin(
+            session, scope, reason, service.clock(), _replaces(session, if_match, required=False)
+        )
         if dry_run:
             return _answer(service, session, pin, principal, dry_run=True)
     return _written(service, pin, principal)
 
 
-def _replaces(if_match: str | None, *, required: bool = True) -> Precondition:
+def _replaces(session: Session, if_match: str | None, *, required: bool = True) -> Precondition:
     def check(before: StoredPin | None) -> None:
-        current = None if before is None else etag(before.version)
+        current = None if before is None else etag(before.version(epoch_of(session)))
         held = "no pin there" if before is None else f"a pin to {before.to}: {before.reason}"
         check_match(if_match, current, held, required=required and before is not None)
 

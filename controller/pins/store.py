@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -10,6 +9,7 @@ from typing import cast
 from sqlalchemy import bindparam, or_, select, tuple_
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.epoch import version_in
 from tidemark.controller.db.tables import KNOWN, PinRow, StreamRow
 from tidemark.controller.db.upsert import insert_into
 from tidemark.models.wire import Pin, ScopeKind
@@ -65,10 +65,9 @@ class StoredPin:
     since_us: int
     """When it was set, in microseconds since the epoch."""
 
-    @property
-    def version(self) -> str:
+    def version(self, epoch: str) -> str:
         """What tells it from any other pin on its scope, before and after it."""
-        return hashlib.sha256(f"{self.since_us} {self.to} {self.reason}".encode()).hexdigest()[:32]
+        return version_in(epoch, "pin", self.since_us, self.to, self.reason)
 
     @property
     def why(self) -> str:

@@ -102,17 +102,18 @@ def roll_back(
 
     Raises:
         RolloutNotFoundError: when the stream has none with this id.
-        RolloutStateError: when it was never published, has ended otherwise, or a newer generation is published.
+        RolloutStateError: when it was never published, has ended otherwise, or is not in force any more.
     """
     row = get_rollout(session, stream_id, rollout_id)
     if row.state == "RolledBack":
         return row
     rules = _checked(session, row, "rollback", fleet)
     found = last_published(session, stream_id, pinned=False)
-    if found is None or found.generation != row.generation:
+    if found is None or found.rollout_id != row.id:
         now = "nothing is published" if found is None else f"generation {found.generation} is published now"
         raise RolloutStateError(
-            f"rollout {row.id} cannot be rolled back: {now}; roll back the newest rollout, or set the policy"
+            f"rollout {row.id} cannot be rolled back: {now}, which does not carry it; roll back the rollout "
+            "that is in force, or set the policy"
         )
     apply_move(session, row, Move("RolledBack", f"rolled back: {reason}", failure="ByHand"), rules, now_us)
     return row

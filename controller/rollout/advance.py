@@ -33,7 +33,7 @@ def advance_rollout(session: Session, stream_id: int, rules: RolloutRules, now_u
         and verified.cause != "NoData"
         and verified.slo_generation == rules.slo.generation
     ):
-        count_at_risk(session, verified, rules)
+        count_at_risk(session, verified)
         facts = facts_of(session, verified, rules, now_us, lock=True)
         missed = _next_move(session, verified, facts, rules, now_us, lock=True)
         if missed is not None:
@@ -42,7 +42,7 @@ def advance_rollout(session: Session, stream_id: int, rules: RolloutRules, now_u
     row = open_rollout(session, stream_id)
     while row is not None:
         if row.state == "Effective":
-            count_at_risk(session, row, rules)
+            count_at_risk(session, row)
         facts = facts_of(session, row, rules, now_us, lock=True)
         row.judged_rows = facts.judged.rows
         row.judged_late_min = facts.judged.late_min

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from sqlalchemy import ColumnElement, bindparam, func, or_, select, true
+from sqlalchemy import ColumnElement, and_, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.chains import chain_of
@@ -23,6 +22,7 @@ from tidemark.controller.db.tables import (
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.evidence.needs import Span
 from tidemark.controller.intake.stored_bodies import stored_report
+from tidemark.controller.rollout.batches import RolloutBatches, batches_of
 from tidemark.controller.rollout.failed_bounds import failures_of
 from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import (
@@ -132,7 +132,7 @@ def _at_risk(row: RolloutRow) -> Judged:
     return Judged(row.at_risk_rows, row.at_risk_late_min, row.at_risk_late_max)
 
 
-def count_at_risk(session: Session, row: RolloutRow, rules: RolloutRules) -> None:
+def count_at_risk(session: Session, row: RolloutRow) -> None:
     """Add the reports since the last count to a rollout's rows at risk; the stream is locked."""
     if row.at_risk_from_ms is None:
         _begin_to_count(session, row)
@@ -142,8 +142,8 @@ def count_at_risk(session: Session, row: RolloutRow, rules: RolloutRules) -> Non
     if not new:
         return
     row.counted_report_id = new[-1].id
-    under = _ran_under(row)
-    ran = [report for report in new if rules.pin is None and under(report.generation)]
+    batches = batches_of(session, row)
+    ran = [report for report in new if batches.have(report)]
     at_risk = [
         each for each in ran if each.late_watermark_ms is not None and each.late_watermark_ms > from_ms
     ]
@@ -158,6 +158,8 @@ _NEW = (
     select(
         ReportRow.id,
         ReportRow.generation,
+        ReportRow.bound_ms,
+        ReportRow.seen_us,
         ReportRow.watermark_ms,
         ReportRow.late_watermark_ms,
         *BY_BOUND,
@@ -171,7 +173,7 @@ def _begin_to_count(session: Session, row: RolloutRow) -> None:
     """Set the watermark from which on rows are at risk under a rollout that has taken effect."""
     newest = _newest(session, row.stream_id)
     assert newest is not None, "a rollout takes effect by a report"
-    since = (ReportRow.stream_id == row.stream_id, ReportRow.seen_us >= row.effective_us, *_ran_with(row))
+    since = (ReportRow.seen_us >= row.effective_us, *batches_of(session, row).reports)
     in_order = select(ReportRow).where(*since).order_by(ReportRow.seen_us, ReportRow.batch_id)
     first = session.scalars(in_order.limit(1)).one_or_none() or newest
     span_us = _span_us(session, newest)
@@ -186,23 +188,6 @@ def _span_us(session: Session, newest: ReportRow) -> int:
     """Return the length of the operator's windows, in microseconds; 0 when the report itself is aged out."""
     stored = session.get(ReportBodyRow, newest.id)
     return 0 if stored is None else stored_report(stored.body).operator.span_us
-
-
-def _ran_under(row: RolloutRow) -> Callable[[int | None], bool]:
-    """Return whether a batch that ran with a generation ran with a rollout's bound, once it is in effect."""
-    if row.mode == "Live":
-        return lambda _: True
-    own = None if row.to_bound_ms is None else row.generation
-    return lambda generation: generation == own
-
-
-def _ran_with(row: RolloutRow) -> tuple[ColumnElement[bool], ...]:
-    """Return the same as conditions that pick such batches of a stream."""
-    if row.mode == "Live":
-        return (true(),)
-    if row.to_bound_ms is None:
-        return (ReportRow.generation.is_(None),)
-    return (ReportRow.generation == row.generation,)
 
 
 def _evidence(
@@ -252,28 +237,30 @@ def _last_acknowledged_us(session: Session, stream_id: int) -> int | None:
 
 def _effect(session: Session, row: RolloutRow, newest: ReportRow | None) -> tuple[_Effect, _Under]:
     """Return what became of a rollout where a bound is taken at a start."""
-    assert row.generation is not None
-    acknowledged_us = row.acknowledged_us or _acknowledged_us(session, row)
+    batches = batches_of(session, row)
+    acknowledged_us = row.acknowledged_us or _acknowledged_us(session, row, batches)
     if acknowledged_us is None:
         return _Effect(), ()
     if row.to_bound_ms is None:
-        own = (
-            ReportRow.stream_id == row.stream_id,
-            ReportRow.generation.is_(None),
-            ReportRow.seen_us >= (row.published_us or 0),
+        return _since(session, row, newest, acknowledged_us, batches.reports)
+    found = session.scalars(
+        select(PredictionRow).where(
+            PredictionRow.stream_id == row.stream_id,
+            PredictionRow.generation.in_(batches.generations),
+            PredictionRow.became_effective_us.is_not(None),
         )
-        return _since(session, row, newest, acknowledged_us, own)
-    prediction = session.get(PredictionRow, (row.stream_id, row.generation))
-    since_us = None if prediction is None else prediction.became_effective_us
-    if prediction is None or since_us is None:
+    ).all()
+    if not found:
         return _Effect(acknowledged_us, row.effective_us), ()
-    under = (
-        ReportRow.stream_id == row.stream_id,
-        ReportRow.generation == row.generation,
-        ReportRow.seen_us >= since_us,
+    since_us = min(each.became_effective_us or 0 for each in found)
+    judged = Judged(
+        sum(each.judged_rows for each in found),
+        sum(each.judged_late_min for each in found),
+        sum(each.judged_late_max for each in found),
     )
-    judged = Judged(prediction.judged_rows, prediction.judged_late_min, prediction.judged_late_max)
-    return _Effect(acknowledged_us, since_us, judged, _state(newest, row)), under
+    state_rows = newest.state_rows if newest is not None and batches.have(newest) else None
+    under = (*batches.reports, ReportRow.seen_us >= since_us)
+    return _Effect(acknowledged_us, since_us, judged, state_rows), under
 
 
 def _live_effect(
@@ -281,7 +268,8 @@ def _live_effect(
 ) -> tuple[_Effect, _Under]:
     """Return what became of a rollout in Live, where a job applies each answer and reports its last contact."""
     published_us = row.published_us or 0
-    acknowledged_us = row.acknowledged_us or _acknowledged_us(session, row)
+    batches = batches_of(session, row)
+    acknowledged_us = row.acknowledged_us or _acknowledged_us(session, row, batches)
     if acknowledged_us is None and last_contact_us is not None and last_contact_us >= published_us:
         acknowledged_us = last_contact_us
     if acknowledged_us is None or newest is None:
@@ -290,7 +278,7 @@ def _live_effect(
         # The batch that acknowledged it still ran with the bound before.
         later = newest.seen_us > acknowledged_us
         return _Effect(acknowledged_us, newest.seen_us if later else None), ()
-    under = (ReportRow.stream_id == row.stream_id, ReportRow.seen_us > row.effective_us)
+    under = (*batches.reports, ReportRow.seen_us > row.effective_us)
     return _since(session, row, newest, acknowledged_us, under)
 
 
@@ -311,27 +299,23 @@ def _since(
     return _Effect(acknowledged_us, row.effective_us or first_us, judged, rows), under
 
 
-def _acknowledged_us(session: Session, row: RolloutRow) -> int | None:
+def _acknowledged_us(session: Session, row: RolloutRow, batches: RolloutBatches) -> int | None:
     """Return when an acknowledgement or a report first showed that the job has a rollout's bound."""
     ack, report = AcknowledgementRow, ReportRow
     since_us = row.published_us or 0
-    acknowledged: ColumnElement[bool] = ack.generation == row.generation
-    reported: ColumnElement[bool] = report.generation == row.generation
+    acknowledged, reported = and_(*batches.acknowledgements), and_(*batches.given_in_reports)
     if row.to_bound_ms is None:
-        acknowledged = ack.generation.is_(None) & (ack.received_us >= since_us)
-        reported = report.generation.is_(None) & (report.seen_us >= since_us)
+        acknowledged &= ack.received_us >= since_us
+        reported &= report.seen_us >= since_us
     elif row.mode != "Live":
-        # The same bound may have another generation by now. In Live, equal bounds may have different envelopes.
+        # The job may have the same bound by an earlier generation. In Live, equal bounds may have different envelopes.
         same = ack.generation.is_not(None) & (ack.bound_ms == row.to_bound_ms) & (ack.received_us >= since_us)
-        acknowledged = or_(acknowledged, same)
-    first_ack = select(func.min(ack.received_us)).where(ack.stream_id == row.stream_id, acknowledged)
-    first_report = select(func.min(report.received_us)).where(report.stream_id == row.stream_id, reported)
-    found: list[int | None] = [session.scalars(first_ack).one(), session.scalars(first_report).one()]
+        acknowledged |= (ack.stream_id == row.stream_id) & same
+    found: list[int | None] = [
+        session.scalars(select(func.min(ack.received_us)).where(acknowledged)).one(),
+        session.scalars(select(func.min(report.received_us)).where(reported)).one(),
+    ]
     return min((at_us for at_us in found if at_us is not None), default=None)
-
-
-def _state(newest: ReportRow | None, row: RolloutRow) -> int | None:
-    return newest.state_rows if newest is not None and newest.generation == row.generation else None
 
 
 def _latency_us(session: Session, stream_id: int, under: _Under) -> float | None:

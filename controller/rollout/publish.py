@@ -11,9 +11,11 @@ from sqlalchemy.orm import Session
 from tidemark.controller.bounds.acknowledgements import last_acknowledgement
 from tidemark.controller.bounds.chains import chain_of, policy_in_force
 from tidemark.controller.bounds.publication import (
+    Carried,
     PublishedAnswer,
     answer_for,
     answer_of,
+    carried_before,
     envelope_for,
     last_published,
     pinned_answer,
@@ -71,13 +73,16 @@ def republish_under(
         applied = last_acknowledgement(session, stream_id)
         ceiling_ms = None if applied is None else applied.ceiling_ms
         return publish(session, stream_id, pinned_answer(policy, pin, ceiling_ms, answer.envelope), now_us)
-    if row is not None and row.state in UNDER_WAY and not _publishes(row, answer):
+    carried = carried_before(session, stream_id, answer)
+    if row is not None and row.state in UNDER_WAY and carried.rollout_id != row.id:
         end_rollout(session, row, "Superseded", _ENDED_BY_WRITE, now_us)
         row = None
-    generation = publish(session, stream_id, answer, now_us)
-    if row is not None and row.state in UNDER_WAY and row.generation != generation:
-        # The same bound again, under another mode or after a pin: from now on jobs acknowledge this generation.
-        row.generation, row.published_us, row.mode = generation, now_us, policy.mode
+    published_before = last_published(session, stream_id) if row is not None else None
+    generation = publish(session, stream_id, answer, now_us, carried=carried)
+    renewed = published_before is not None and published_before.generation != generation
+    if row is not None and row.state in UNDER_WAY and renewed:
+        # The same bound again, under another mode or after a pin: from now on it waits for the job.
+        row.published_us, row.mode = now_us, policy.mode
     if row is None and before is not None and slo is not None:
         session.flush()
         published = last_published(session, stream_id)
@@ -107,7 +112,7 @@ def publish_rollout(session: Session, row: RolloutRow, rules: RolloutRules, now_
     answer = answer_for(policy, row.to_bound_ms, _reason_to_publish(session, row), envelope)
     # The policy's limits may have changed since the proposal.
     row.to_bound_ms, row.to_envelope, row.mode = answer.bound_ms, envelope_json(envelope), policy.mode
-    row.generation = publish(session, row.stream_id, answer, now_us, rollout_id=row.id)
+    row.generation = publish(session, row.stream_id, answer, now_us, carried=Carried(row.id))
     row.published_us = now_us
 
 
@@ -125,7 +130,9 @@ def publish_previous(session: Session, row: RolloutRow, rules: RolloutRules, now
         # The bound in use; the job's own may be narrower.
         bound_ms, reason = policy.min_bound_ms, f"{reason}; the bound in use is not narrowed: {UNSAFE}"
     answer = answer_for(policy, bound_ms, reason, envelope)
-    publish(session, row.stream_id, answer, now_us, rollout_id=row.id)
+    # What was in force before is in force again, and is watched again.
+    again = carried_before(session, row.stream_id, answer, row.generation or 0)
+    publish(session, row.stream_id, answer, now_us, carried=Carried(again.rollout_id, row.id))
     if rules.pin is not None:
         session.flush()
         republish_under(session, row.stream_id, policy, rules.slo, rules.pin, now_us=now_us)
@@ -167,11 +174,6 @@ def _live_before(session: Session, stream_id: int, policy: Policy) -> PublishedA
     return None if held is None or held.envelope is None else answer_of(held)
 
 
-def _publishes(row: RolloutRow, answer: PublishedAnswer) -> bool:
-    """Return whether ``answer`` is what a rollout under way publishes."""
-    return row.to_bound_ms == answer.bound_ms and row.to_envelope == envelope_json(answer.envelope)
-
-
 def _open_envelope_rollout(
     session: Session, published: PublishedRow, before: PublishedAnswer, slo: Spec[Slo], now_us: int
 ) -> None:
@@ -200,3 +202,4 @@ def _open_envelope_rollout(
     row = new_rollout(session, stream_id, rules, proposal, change=change, now_us=now_us)
     row.state, row.generation, row.published_us = "Published", published.generation, now_us
     open_rollout_row(session, row, now_us)
+    published.rollout_id, published.rolled_back_id = row.id, None

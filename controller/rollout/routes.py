@@ -28,7 +28,7 @@ from tidemark.controller.rollout.store import list_rollouts
 from tidemark.controller.rollout.views import rollout_answer
 from tidemark.controller.service import Service
 from tidemark.controller.specs.consequences import decide_now
-from tidemark.controller.specs.store import set_paused
+from tidemark.controller.specs.store import policy_version, set_paused
 from tidemark.controller.specs.views import policy_answer
 from tidemark.controller.streams.store import get_stream, lock_known_stream
 from tidemark.models.rollout.restarts import FleetLimits
@@ -261,7 +261,7 @@ def _set_paused(
     with service.database.write(keep=not dry_run) as session:
         stream_id = lock_known_stream(session, which.job, which.stream).id
         stored = set_paused(session, stream_id, paused=paused, reason=reason, now_us=now_us)
+        response.headers["ETag"] = etag(policy_version(session, stream_id, stored))
     if not dry_run:
         decide_now(service, stream_id)
-    response.headers["ETag"] = etag(stored.generation)
     return policy_answer(stored)

@@ -102,22 +102,8 @@ _NEWEST = (
 def rollout_in_force(session: Session, stream_id: int) -> RolloutRow | None:
     """Return the verified rollout whose bound is published, whether or not a pin overrides it; None without one."""
     found = last_published(session, stream_id, pinned=False)
-    if found is None:
-        return None
-    return session.scalars(_VERIFIED, {"stream": stream_id, "generation": found.generation}).one_or_none()
-
-
-# Built once: building it takes longer than running it.
-_VERIFIED = (
-    select(RolloutRow)
-    .where(
-        RolloutRow.stream_id == bindparam("stream"),
-        RolloutRow.state == "Verified",
-        RolloutRow.generation == bindparam("generation"),
-    )
-    .order_by(RolloutRow.id.desc())
-    .limit(1)
-)
+    row = None if found is None or found.rollout_id is None else session.get(RolloutRow, found.rollout_id)
+    return row if row is not None and row.state == "Verified" else None
 
 
 def newest_rollout_query() -> ScalarSelect[int | None]:
@@ -134,8 +120,8 @@ def missed_rollout_query(published: type[PublishedRow]) -> ScalarSelect[int | No
         published: what is published but for a pin, in the statement that the query becomes a part of.
     """
     row = aliased(RolloutRow)
-    stands = and_(row.state == "Verified", row.generation == published.generation)
-    undone = and_(row.state == "RolledBack", row.id == published.rollout_id)
+    stands = and_(row.state == "Verified", row.id == published.rollout_id)
+    undone = and_(row.state == "RolledBack", row.id == published.rolled_back_id)
     return (
         select(func.max(row.id))
         .where(row.stream_id == published.stream_id, row.missed_us.is_not(None), or_(stands, undone))

@@ -26,7 +26,7 @@ from tidemark.controller.shadow.store import (
 )
 from tidemark.controller.shadow.views import shadow_answer
 from tidemark.controller.specs.consequences import consequences, decide_now
-from tidemark.controller.specs.store import Spec, fields_of, get_policy, get_slo, put_slo
+from tidemark.controller.specs.store import Spec, fields_of, get_policy, get_slo, put_slo, slo_version
 from tidemark.controller.specs.views import slo_answer
 from tidemark.controller.streams.store import get_stream, lock_known_stream
 from tidemark.models.shadow_slo import ShadowSlo
@@ -54,7 +54,7 @@ def read_shadow(which: WhichStream, service: TheService, if_none_match: IfNoneMa
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
         shadow, slo = get_shadow(session, stream_id), get_slo(session, stream_id)
-        return answered(shadow_answer(session, shadow, slo), if_none_match, shadow.version(slo))
+        return answered(shadow_answer(session, shadow, slo), if_none_match, shadow.version(session, slo))
 
 
 @router.put(
@@ -89,12 +89,12 @@ def write_shadow(
         slo = _slo_of(session, stream_id)
         shadow = find_shadow(session, stream_id)
         if shadow is None or shadow.tried != tried:
-            _check(if_match, shadow, slo)
+            _check(session, if_match, shadow, slo)
             check_tried(tried, slo)
             shadow = put_shadow(session, stream_id, tried, shadow, now_us, reason=reason)
         if dry_run:
             service.decider.try_shadow(session, shadow, now_us)
-        version = shadow.version(slo)
+        version = shadow.version(session, slo)
         answer = shadow_answer(session, shadow, slo, dry_run=dry_run)
     response.headers["ETag"] = etag(version)
     if dry_run:
@@ -125,7 +125,7 @@ def remove_shadow(
     with service.database.write(keep=not dry_run) as session:
         stream_id = lock_known_stream(session, which.job, which.stream).id
         shadow, slo = get_shadow(session, stream_id), get_slo(session, stream_id)
-        _check(if_match, shadow, slo)
+        _check(session, if_match, shadow, slo)
         answer = shadow_answer(session, shadow, slo, dry_run=dry_run)
         end_shadow(session, stream_id, now_us, kind="ShadowRemoved", reason=reason)
     return answer
@@ -154,13 +154,19 @@ def promote(
     with service.database.write(keep=not dry_run) as session:
         stream_id = lock_known_stream(session, which.job, which.stream).id
         shadow, slo = get_shadow(session, stream_id), _slo_of(session, stream_id)
-        _check(if_match, shadow, slo)
+        _check(session, if_match, shadow, slo)
         end_shadow(session, stream_id, now_us, kind="ShadowPromoted", reason=reason)
         stored = put_slo(
-            session, stream_id, shadow.tried.beside(slo.value), lambda _: None, now_us, reason=reason
+            session,
+            stream_id,
+            shadow.tried.beside(slo.value),
+            lambda *_: None,
+            now_us,
+            reason=reason,
         )
         session.flush()
         republish(session, stream_id, get_policy(session, stream_id).value, now_us)
+        response.headers["ETag"] = etag(slo_version(session, stream_id, stored))
         follows = None
         if dry_run:
             session.flush()
@@ -171,7 +177,6 @@ def promote(
         decide_now(service, stream_id)
         with service.database.read() as session:
             follows = consequences(session, stream_id, dry_run=False)
-    response.headers["ETag"] = etag(stored.generation)
     return schemas.SloSet(**fields_of(slo_answer(stored)), **vars(follows))
 
 
@@ -182,9 +187,11 @@ def _slo_of(session: Session, stream_id: int) -> Spec[Slo]:
     return slo
 
 
-def _check(if_match: str | None, shadow: StoredShadow | None, slo: Spec[Slo] | None) -> None:
+def _check(
+    session: Session, if_match: str | None, shadow: StoredShadow | None, slo: Spec[Slo] | None
+) -> None:
     """Check the If-Match header against the shadow and the SLO that it is beside."""
-    current = None if shadow is None else etag(shadow.version(slo))
+    current = None if shadow is None else etag(shadow.version(session, slo))
     held = "no shadow"
     if shadow is not None:
         beside = 0 if slo is None else slo.generation

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
 
@@ -10,11 +9,12 @@ from pydantic import TypeAdapter
 from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.epoch import stored_version
 from tidemark.controller.db.tables import ShadowDayRow, ShadowRow
 from tidemark.controller.db.upsert import upsert_many
 from tidemark.controller.errors import ShadowNotSetError, ShadowRefusedError
 from tidemark.controller.evidence.horizon import newest_report_id
-from tidemark.controller.specs.store import Spec, loaded_specification, stored_specification
+from tidemark.controller.specs.store import Spec, loaded_specification, slo_version, stored_specification
 from tidemark.controller.streams.store import add_event
 from tidemark.models.shadow import ClosedUntil, ShadowTally
 from tidemark.models.shadow_slo import ShadowSlo, why_not_tried
@@ -35,11 +35,11 @@ class StoredShadow:
     tried: ShadowSlo
     """What is tried."""
 
-    def version(self, slo: Spec[Slo] | None) -> str:
+    def version(self, session: Session, slo: Spec[Slo] | None) -> str:
         """Return what tells it from any other shadow of its stream, and from itself beside another SLO."""
-        beside = 0 if slo is None else slo.generation
-        text = f"{self.row.since_us} {self.row.specification} {beside}"
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        row = self.row
+        beside = None if slo is None else slo_version(session, row.stream_id, slo)
+        return stored_version(session, "shadow", row.since_us, row.specification, beside)
 
     @property
     def closed(self) -> ClosedUntil | None:

@@ -29,8 +29,10 @@ from tidemark.controller.specs.store import (
     fields_of,
     get_policy,
     get_slo,
+    policy_version,
     put_policy,
     put_slo,
+    slo_version,
 )
 from tidemark.controller.specs.views import policy_answer, slo_answer
 from tidemark.controller.stream_state.load import load_room, load_state
@@ -56,10 +58,12 @@ _POLICY = TypeAdapter(Policy)
 def read_slo(which: WhichStream, service: TheService, if_none_match: IfNoneMatch = None) -> Response:
     """Return the stream's SLO."""
     with service.database.read() as session:
-        slo = get_slo(session, get_stream(session, which.job, which.stream).id)
-    if slo is None:
-        raise SloNotSetError(f"stream {which.stream!r} of job {which.job!r} has no SLO; PUT one here")
-    return answered(slo_answer(slo), if_none_match, slo.generation)
+        stream_id = get_stream(session, which.job, which.stream).id
+        slo = get_slo(session, stream_id)
+        if slo is None:
+            raise SloNotSetError(f"stream {which.stream!r} of job {which.job!r} has no SLO; PUT one here")
+        version = slo_version(session, stream_id, slo)
+    return answered(slo_answer(slo), if_none_match, version)
 
 
 @router.put(
@@ -91,9 +95,9 @@ def write_slo(
         session.flush()
         # In Live the published envelope holds the SLO, whether or not there is evidence.
         republish(session, stream_id, get_policy(session, stream_id).value, now_us)
+        response.headers["ETag"] = etag(slo_version(session, stream_id, stored))
         follows = _tried(service, session, stream_id, now_us) if dry_run else None
     follows = follows or _done(service, stream_id)
-    response.headers["ETag"] = etag(stored.generation)
     return SloSet(**fields_of(slo_answer(stored)), **vars(follows))
 
 
@@ -142,8 +146,10 @@ def remove_slo(
 def read_policy(which: WhichStream, service: TheService, if_none_match: IfNoneMatch = None) -> Response:
     """Return the stream's policy, the default one when none was set."""
     with service.database.read() as session:
-        policy = get_policy(session, get_stream(session, which.job, which.stream).id)
-    return answered(policy_answer(policy), if_none_match, policy.generation)
+        stream_id = get_stream(session, which.job, which.stream).id
+        policy = get_policy(session, stream_id)
+        version = policy_version(session, stream_id, policy)
+    return answered(policy_answer(policy), if_none_match, version)
 
 
 @router.put(
@@ -175,18 +181,16 @@ def write_policy(
     with service.database.write(keep=not dry_run) as session:
         stream_id = lock_stream(session, which.job, which.stream, service.database.limits).id
         _check_gates(service, policy, get_policy(session, stream_id).value)
-        stored = put_policy(
-            session, stream_id, policy, precondition(if_match, default=True), now_us, reason=reason
-        )
+        stored = put_policy(session, stream_id, policy, precondition(if_match), now_us, reason=reason)
         session.flush()
         if policy.mode == "Live":
             _check_join(session, stream_id)
             _check_chain(session, stream_id)
             _check_ceiling(service, session, stream_id, now_us)
         republish(session, stream_id, policy, now_us)
+        response.headers["ETag"] = etag(policy_version(session, stream_id, stored))
         follows = _tried(service, session, stream_id, now_us) if dry_run else None
     follows = follows or _done(service, stream_id)
-    response.headers["ETag"] = etag(stored.generation)
     return PolicySet(**fields_of(policy_answer(stored)), **vars(follows))
 
 

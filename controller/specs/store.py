@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.epoch import stored_version
 from tidemark.controller.db.tables import JoinRow, PolicyRow, RecommendationRow, SloRow, StreamRow
 from tidemark.controller.errors import PolicyNotSetError, SloNotSetError, StreamJoinedError
 from tidemark.controller.rollout.failed_bounds import carry_failures
@@ -46,8 +47,9 @@ _MAX_READ = 4_096
 
 _SLO, _POLICY = TypeAdapter(Slo), TypeAdapter(Policy)
 
-Precondition = Callable[[int], None]
-"""Takes the generation in the store, 0 for none, and raises when the caller expected another."""
+Precondition = Callable[[int, str | None], None]
+"""Takes the generation in the store, 0 for none, and its version, None for nothing to read; raises when the caller
+expected another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,9 @@ def put_slo(
     before = get_slo(session, stream_id)
     if before is not None and before.value == slo:
         return before
-    precondition(before.generation if before else 0)
+    precondition(
+        before.generation if before else 0, slo_version(session, stream_id, before) if before else None
+    )
     generation = 1 + (before.generation if before else session.get_one(StreamRow, stream_id).slo_generation)
     session.merge(
         SloRow(stream_id=stream_id, generation=generation, updated_us=now_us, **slo_values(slo)),
@@ -175,7 +179,7 @@ def put_policy(
     before = get_policy(session, stream_id)
     if before.generation and before.value == policy:
         return before
-    precondition(before.generation)
+    precondition(before.generation, policy_version(session, stream_id, before))
     generation = _next_policy(session, stream_id, before)
     session.merge(_policy_row(stream_id, generation, policy, now_us, None))
     if replace(before.value, labels=policy.labels) == policy:
@@ -206,7 +210,7 @@ def delete_slo(
     if before is None:
         raise SloNotSetError("the stream has no SLO that could be deleted")
     check_not_joined(session, before)
-    precondition(before.generation)
+    precondition(before.generation, slo_version(session, stream_id, before))
     # A later one must not be taken for this one.
     session.get_one(StreamRow, stream_id).slo_generation = before.generation
     for table in (SloRow, RecommendationRow):
@@ -242,7 +246,7 @@ def delete_policy(
     before = get_policy(session, stream_id)
     if not before.generation:
         raise PolicyNotSetError("the stream has the default policy, which cannot be deleted")
-    precondition(before.generation)
+    precondition(before.generation, policy_version(session, stream_id, before))
     session.get_one(StreamRow, stream_id).policy_generation = before.generation
     session.execute(delete(PolicyRow).where(PolicyRow.stream_id == stream_id))
     add_event(
@@ -268,6 +272,24 @@ def set_paused(session: Session, stream_id: int, *, paused: bool, reason: str, n
     carry_failures(session, stream_id, before.generation, generation)
     add_event(session, stream_id, now_us, kind="Paused" if paused else "Resumed", reason=reason)
     return Spec(policy, generation, now_us)
+
+
+def slo_version(session: Session, stream_id: int, slo: Spec[Slo]) -> str:
+    """Return what tells an SLO of a stream from every other one it ever had."""
+    text = stored_specification(slo.value)
+    return stored_version(session, slo.generation, stream_id, slo.updated_us, text)
+
+
+def policy_version(session: Session, stream_id: int, policy: Spec[Policy]) -> str:
+    """Return what tells a policy of a stream from every other one it ever had.
+
+    It is 0 for the default one as long as none was ever set.
+    """
+    text = stored_specification(policy.value)
+    if policy.generation:
+        return stored_version(session, policy.generation, stream_id, policy.updated_us, text)
+    deleted = session.get_one(StreamRow, stream_id).policy_generation
+    return stored_version(session, 0, stream_id, deleted, text) if deleted else "0"
 
 
 def fields_of(value: Slo | Policy | JoinSlo | ShadowSlo) -> dict[str, Any]:

@@ -165,9 +165,10 @@ class Rollouts(RuleBasedStateMachine):
         for row in self.published():
             if row.rollout_id is not None:
                 assert row.pin is None
-                rollout = rollouts[row.rollout_id]
-                rolled_back = rollout["state"] in {"RolledBack", "Expired"}
-                assert rolled_back or rollout["to_bound_ms"] == row.bound_ms
+                assert rollouts[row.rollout_id]["to_bound_ms"] == row.bound_ms
+            if row.rolled_back_id is not None:
+                assert row.pin is None
+                assert rollouts[row.rolled_back_id]["state"] in {"RolledBack", "Expired"}
             assert (before, pinned_before) != ((row.mode, row.bound_ms), row.pin)
             before, pinned_before = (row.mode, row.bound_ms), row.pin
 

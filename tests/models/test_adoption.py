@@ -15,7 +15,14 @@ PUBLISHED_US = 1_000
     [
         pytest.param(AppliedState(), "OnRestart", 5_000, False, id="it reported nothing"),
         pytest.param(
-            AppliedState(7, 9_000, "OnRestart"), "OnRestart", 5_000, True, id="it acknowledged the generation"
+            AppliedState(7, 5_000, "OnRestart"), "OnRestart", 5_000, True, id="it acknowledged the generation"
+        ),
+        pytest.param(
+            AppliedState(7, 9_000, "OnRestart"),
+            "OnRestart",
+            5_000,
+            False,
+            id="a bound of a store that is lost",
         ),
         pytest.param(
             AppliedState(6, 5_000, "OnRestart"), "Restart", 5_000, True, id="an older one of the same bound"

@@ -47,7 +47,7 @@ PROBLEM_EXAMPLES: dict[int, Example] = {
         412,
         "precondition-failed",
         "The resource has changed",
-        'If-Match is "2", but the store has generation 3',
+        'If-Match is "2-7d793037a0760186", but the store has generation 3',
     ),
     408: _problem(
         408, "request-too-slow", "The request comes too slowly", "the body did not arrive within 30 seconds"
@@ -72,7 +72,7 @@ PROBLEM_EXAMPLES: dict[int, Example] = {
         428,
         "precondition-required",
         "If-Match is needed",
-        'this replaces generation 3: read it, and send If-Match: "3" to replace it',
+        'this replaces generation 3: read it, and send If-Match: "3-5d41402abc4b2a76" to replace it',
     ),
     429: _problem(
         429,

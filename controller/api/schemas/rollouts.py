@@ -110,7 +110,7 @@ class RolloutAnswer(Answer):
     in_use_bound_ms: int | None
     """The bound in the plan of the newest batch when it was proposed, in milliseconds; null when it is not known."""
     generation: int | None
-    """Generation under which it was published; null before."""
+    """Generation that published it first; null before."""
     newest_report: int | None
     """Number of the newest report that it rests on; null without any."""
     predicted: Promise

@@ -22,7 +22,7 @@ class SloAnswer(Slo):
     __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
 
     generation: int
-    """How often the SLO was changed; also its ETag."""
+    """How often the SLO was changed."""
     updated_us: int | None
     """When it was last changed, in microseconds since the epoch."""
 
@@ -34,7 +34,7 @@ class PolicyAnswer(Policy):
     __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
 
     generation: int
-    """How often the policy was changed, 0 for the default; also its ETag."""
+    """How often the policy was changed, 0 for the default."""
     updated_us: int | None
     """When it was last changed, in microseconds since the epoch; null for the default."""
 

@@ -23,7 +23,7 @@ from tidemark.controller.db.tables.evidence import (
     SeriesRow,
 )
 from tidemark.controller.db.tables.lost import LateSlotRow, LateStepRow
-from tidemark.controller.db.tables.replicas import LeaseRow, ReplicaRow
+from tidemark.controller.db.tables.replicas import EpochRow, LeaseRow, ReplicaRow
 from tidemark.controller.db.tables.rollouts import FailedBoundRow, RolloutRow
 from tidemark.controller.db.tables.specs import (
     JoinRow,
@@ -51,6 +51,7 @@ __all__ = [
     "KNOWN",
     "AcknowledgementRow",
     "Base",
+    "EpochRow",
     "EventRow",
     "FailedBoundRow",
     "JoinRow",

@@ -68,7 +68,9 @@ class PublishedRow(Base):
     pin: Mapped[Word | None]
     """What a pin held the job to; null without one."""
     rollout_id: Mapped[Whole | None]
-    """The rollout that was published or rolled back; null for none."""
+    """The rollout that it carries: the one whose bound (or envelope) it is; null for none, and under a pin."""
+    rolled_back_id: Mapped[Whole | None]
+    """The rollout whose rollback published it; null for none, and under a pin."""
 
 
 class PredictionRow(Base):

@@ -1,10 +1,21 @@
-"""Replicas and their leases."""
+"""The store itself, and the replicas that share it with their leases."""
 
 from __future__ import annotations
 
 from sqlalchemy.orm import Mapped
 
 from tidemark.controller.db.tables.columns import Base, Counter, Identifier, KeyIdentifier, KeyNumber
+
+
+class EpochRow(Base):
+    """Which history the store is of: there is one row."""
+
+    __tablename__ = "store_epoch"
+
+    id: Mapped[KeyNumber]
+    """Always 1."""
+    epoch: Mapped[Identifier]
+    """A random name, made with the store and renewed after a restore: ``tidemark restored``."""
 
 
 class ReplicaRow(Base):

@@ -33,7 +33,7 @@ class RolloutRow(Base):
     in_use_bound_ms: Mapped[Whole | None]
     """The bound in the plan of the newest batch when it was proposed."""
     generation: Mapped[Whole | None]
-    """Generation that published it; null before."""
+    """Generation that published it first; null before. Which generations carry it, ``PublishedRow`` says."""
     slo_generation: Mapped[Whole]
     policy_generation: Mapped[Whole]
     report_id: Mapped[Whole]

@@ -49,13 +49,14 @@ def test_without_its_slo_nothing_is_recommended_and_the_published_bound_stays(jo
 
 def test_a_later_slo_has_a_later_generation_so_that_it_is_decided_without_a_report(job: RolledJob) -> None:
     http, path = job.controller.http, f"{job.path}/slo"
-    before = http.get(path).json()
+    held = http.get(path)
+    before = held.json()
     strict_ms = job.status()["recommended"]["bound_ms"]
     assert http.delete(path, headers={"If-Match": "*"}).status_code == 200
     answer = http.put(path, json=LOOSE).json()
     assert answer["generation"] == before["generation"] + 1
     assert answer["recommended"]["bound_ms"] < strict_ms
-    stale = http.put(path, json=STRICT, headers={"If-Match": f'"{before["generation"]}"'})
+    stale = http.put(path, json=STRICT, headers={"If-Match": held.headers["etag"]})
     assert stale.status_code == 412
 
 
