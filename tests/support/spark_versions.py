@@ -47,6 +47,7 @@ _FILES = tuple(
         "test_connect",
         "test_driver_metrics",
         "test_plan_check",
+        "test_missed_starts",
         "test_real_time_mode",
         "test_operators_over_restarts",
         "live/test_operators",
