@@ -19,7 +19,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ByteType, IntegerType, ShortType, TimestampType
+from pyspark.sql.types import ByteType, IntegerType, ShortType
 
 from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.granules import Granules, granule_last_us
@@ -156,21 +156,6 @@ class Tap:
             F.max(delay).alias("max_delay"),
             F.min(kind).alias("append_type"),
         ]
-
-    def check(self, df: DataFrame) -> None:
-        """Raise if ``df`` lacks what the tap reads.
-
-        Raises:
-            ValueError: when a column is missing or the event time is no timestamp.
-        """
-        for name in filter(None, (self.event_time, self.partition)):
-            if name.lower() not in (column.lower() for column in df.columns):
-                raise ValueError(f"there is no column {name!r}; the columns are {', '.join(df.columns)}")
-        kind = df.select(quoted(self.event_time)).schema[0].dataType
-        if not isinstance(kind, TimestampType):
-            raise ValueError(  # noqa: TRY004 - one error for every fault of a frame
-                f"event-time column {self.event_time!r} is a {kind.simpleString()}; cast it to timestamp"
-            )
 
     def can_name_partitions(self, df: DataFrame) -> bool:
         """Return whether the rows of ``df`` can be counted by partition: not every counter takes names."""
