@@ -48,6 +48,7 @@ _FILES = tuple(
         "test_driver_metrics",
         "test_plan_check",
         "test_missed_starts",
+        "test_repeated_rows",
         "test_event_time",
         "test_real_time_mode",
         "test_operators_over_restarts",
