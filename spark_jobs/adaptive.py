@@ -152,10 +152,13 @@ def adaptive_watermark(
     def transform(df: DataFrame) -> DataFrame:
         spark = df.sparkSession
         kind = _kind_of(spark, late)
-        time, own_bound_ms = read_event_time(df, event_time, durations.bound)
+        event = read_event_time(df, event_time, durations.bound)
+        if event is None:  # Spark leaves a watermark out, too
+            return df
+        time, own_bound_ms = event
         named_ceiling_ms = None
-        if durations.ceiling is not None:
-            _, named_ceiling_ms = read_event_time(df, event_time, durations.ceiling)
+        if durations.ceiling is not None and (fallback := read_event_time(df, event_time, durations.ceiling)):
+            named_ceiling_ms = fallback.delay_ms
             check_ceiling(named_ceiling_ms, own_bound_ms)
         arrival, arrival_type = _arrival(df, time, arrival_time)
         # Kafka's source has the column by default; another name was meant, and must be there.

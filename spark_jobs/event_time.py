@@ -7,6 +7,7 @@ schema shows in the driver and over Spark Connect. So Spark itself is asked, and
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from pyspark.errors import AnalysisException, IllegalArgumentException
@@ -30,8 +31,8 @@ class EventTime(NamedTuple):
     """The delay in milliseconds."""
 
 
-def read_event_time(df: DataFrame, event_time: str, delay: str) -> EventTime:
-    """Return what ``df.withWatermark(event_time, delay)`` is by.
+def read_event_time(df: DataFrame, event_time: str, delay: str) -> EventTime | None:
+    """Return what ``df.withWatermark(event_time, delay)`` is by; None of a frame that does not stream, which has none.
 
     Raises:
         ValueError: when Spark refuses it, in Spark's words; when it takes a window, which it reads as one and the same
@@ -45,7 +46,9 @@ def read_event_time(df: DataFrame, event_time: str, delay: str) -> EventTime:
         raise ValueError(
             f"Spark refuses withWatermark({event_time!r}, ...): {said}{_hint(df, event_time)}"
         ) from error
-    (field,) = [field for field in schema if DELAY in field.metadata]
+    field = next((field for field in schema if DELAY in field.metadata), None)
+    if field is None:
+        return None
     if isinstance(field.dataType, StructType):
         raise ValueError(  # noqa: TRY004 - one error for every fault of a frame
             f"event-time column {field.name!r} is a window. Spark takes it, but reads the same time of 1970 from every "
@@ -53,7 +56,8 @@ def read_event_time(df: DataFrame, event_time: str, delay: str) -> EventTime:
             "this line out: its windows carry the watermark on, as in groupBy(window(window, ...)). Else take a "
             f"timestamp: .withColumn('time', window_time({field.name!r}))"
         )
-    same = [name for name in df.columns if _is_same(df, name, field.name)]
+    case = _case_of(df)
+    same = [name for name in df.columns if case(name) == case(field.name)]
     if len(same) > 1:
         raise ValueError(
             f"there are {len(same)} columns {field.name!r}, and rows are counted by the name: rename the others, or "
@@ -70,10 +74,10 @@ def column_named(df: DataFrame, name: str) -> str | None:
     ticked = _IN_BACK_TICKS.fullmatch(name)
     names = [name] if ticked is None else [name, ticked[1].replace("``", "`")]
     exact = [column for column in df.columns if column in names]
-    return next(
-        iter(exact or [column for column in df.columns if any(_is_same(df, column, each) for each in names)]),
-        None,
-    )
+    if exact:
+        return exact[0]
+    case = _case_of(df)
+    return next((column for column in df.columns if case(column) in map(case, names)), None)
 
 
 def column_of(df: DataFrame, name: str) -> str:
@@ -88,10 +92,10 @@ def column_of(df: DataFrame, name: str) -> str:
     return found
 
 
-def _is_same(df: DataFrame, one: str, other: str) -> bool:
-    if (df.sparkSession.conf.get(_CASE_SENSITIVE, "false") or "").strip().lower() == "true":
-        return one == other
-    return one.lower() == other.lower()
+def _case_of(df: DataFrame) -> Callable[[str], str]:
+    """Return what makes names equal that Spark takes for one."""
+    sensitive = (df.sparkSession.conf.get(_CASE_SENSITIVE, "false") or "").strip().lower() == "true"
+    return str if sensitive else str.lower
 
 
 def _hint(df: DataFrame, event_time: str) -> str:

@@ -141,6 +141,13 @@ def test_spark_reads_one_time_of_1970_from_every_row_of_a_window_column_and_puts
     assert max(row.event_time_us for batch in BATCHES for row in batch) > EPOCH_US
 
 
+def test_a_frame_that_does_not_stream_stays_as_it_is(spark: SparkSession) -> None:
+    """As with ``withWatermark``: a job may run its transformations over a batch."""
+    batch = spark.range(3).selectExpr("timestamp_seconds(id) as ts")
+
+    assert batch.transform(adaptive_watermark("ts", "3 s", ceiling="1 hour")) is batch
+
+
 def test_a_window_is_refused_with_what_to_write(spark: SparkSession, tmp_path: Path) -> None:
     counts = _source(spark, tmp_path).transform(adaptive_watermark("ts", "3 s", stream="first"))
     counts = counts.groupBy(F.window("ts", "5 seconds")).count()
