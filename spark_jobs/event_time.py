@@ -105,7 +105,7 @@ def _hint(df: DataFrame, event_time: str) -> str:
         if "." in event_time and _is_field(df, event_time):
             return f"; put the field into a column of its own: .withColumn('time', col({event_time!r}))"
         return f"; the columns are {', '.join(df.columns)}"
-    kind = df.select(quoted(column)).schema[0].dataType.simpleString()
+    kind = df.schema[df.columns.index(column)].dataType.simpleString()
     if kind != "timestamp":
         return f"; {column!r} is a {kind}: cast it to timestamp"
     return "" if column.isidentifier() or event_time == quoted(column) else f"; write {quoted(column)!r}"
