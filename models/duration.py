@@ -1,13 +1,14 @@
 """Durations as people and Spark write them, turned into whole microseconds and back.
 
-Accepted are Spark's interval strings of fixed length ("10 minutes", "1 hour 30 minutes", "interval 5 seconds")
-and the short forms of a command line ("5s", "250ms", "1h30m"). Months and years have no fixed length and are
-rejected, because a lateness bound must mean the same in February as in March.
+Accepted are Spark's interval strings of fixed length ("10 minutes", "1 hour 30 minutes", "INTERVAL '5' SECONDS")
+and the short forms of a command line ("5s", "250ms", "1h30m"). Months and years have no fixed length: only what goes
+to ``withWatermark`` may have them (``parse_delay``), which counts 31 days for a month.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 
 MICROSECONDS: dict[str, int] = {
@@ -43,8 +44,17 @@ _ALIASES = {
     "week": "w",
     "weeks": "w",
 }
-_PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
-_VARIABLE = {"month", "months", "mon", "year", "years"}
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)"
+_PART = re.compile(rf"\s*([+-]?)\s*(?:'\s*([+-]?{_NUMBER})\s*'|({_NUMBER}))\s*([a-z]+)\s*")
+"""A number, which may be quoted as SQL has it, and its unit."""
+_LITERAL = re.compile(r"interval\s*'([^']*)'")
+"""Numbers and units in one pair of quotes."""
+_MONTH_US = 31 * MICROSECONDS["d"]
+"""A month to Spark (4.2, ``IntervalUtils.getDuration``)."""
+_VARIABLE_US = dict.fromkeys(("month", "months"), _MONTH_US) | dict.fromkeys(
+    ("year", "years"), 12 * _MONTH_US
+)
+"""What has no fixed length."""
 _COMPOUND_FROM_US = 2 * MICROSECONDS["m"]
 """From two minutes on, minutes read better than seconds."""
 
@@ -55,32 +65,57 @@ def parse_duration(text: str) -> int:
     A bare ``"0"`` is zero. Parts add up, so ``"1h30m"`` is 90 minutes.
 
     Raises:
-        ValueError: for an empty text, an unknown or variable unit, or a part finer than a microsecond.
+        ValueError: for what is no text, an empty text, an unknown or variable unit, or a part finer than a microsecond.
     """
-    rest = text.strip().lower().removeprefix("interval").strip()
+    total_us = _total_us(text, {})
+    if total_us != total_us.to_integral_value():
+        raise ValueError(f"duration {text!r} is finer than one microsecond")
+    return int(total_us)
+
+
+def parse_delay(text: str) -> int:
+    """Return the delay of a watermark in ``text``, in milliseconds, as Spark's ``withWatermark`` has it.
+
+    A month has 31 days and a year 12 months, and what is finer than a millisecond is cut off.
+
+    Raises:
+        ValueError: for what is no text, an empty text, an unknown unit, or a delay below 0.
+    """
+    total_us = _total_us(text, _VARIABLE_US)
+    if total_us < 0:
+        raise ValueError(f"{text!r} must be at least 0, as Spark's delay is")
+    return int(total_us // MICROSECONDS["ms"])
+
+
+def _total_us(text: str, variable_us: Mapping[str, int]) -> Decimal:
+    """Return the sum of the parts of a duration; units of ``variable_us`` are known, too."""
+    if not isinstance(text, str):
+        raise ValueError(f"duration {text!r} must be text with a unit, such as '10 minutes'")  # noqa: TRY004
+    rest = text.strip().lower()
+    literal = _LITERAL.fullmatch(rest)
+    rest = (literal[1] if literal else rest.removeprefix("interval")).strip()
     if rest == "0":
-        return 0
+        return Decimal(0)
     total = Decimal(0)
     position = 0
     while position < len(rest):
         match = _PART.match(rest, position)
         if match is None:
             break
-        number, name = match.groups()
-        if name in _VARIABLE:
-            raise ValueError(f"duration {text!r}: a {name} has no fixed length; write days instead")
+        sign, in_quotes, plain, name = match.groups()
         unit = _ALIASES.get(name, name)
-        if unit not in MICROSECONDS:
+        size_us = MICROSECONDS.get(unit, variable_us.get(unit))
+        if size_us is None:
+            if unit in _VARIABLE_US:
+                raise ValueError(f"duration {text!r}: a {name} has no fixed length; write days instead")
             raise ValueError(
                 f"duration {text!r}: unknown unit {name!r}; use one of {', '.join(MICROSECONDS)}"
             )
-        total += Decimal(number) * MICROSECONDS[unit]
+        total += Decimal(in_quotes or plain) * size_us * (-1 if sign == "-" else 1)
         position = match.end()
     if not rest or position != len(rest):
         raise ValueError(f"duration {text!r}: expected something like '10 minutes', '5s' or '250ms'")
-    if total != total.to_integral_value():
-        raise ValueError(f"duration {text!r} is finer than one microsecond")
-    return int(total)
+    return total
 
 
 def format_duration(duration_us: int) -> str:

@@ -21,19 +21,25 @@ from dataclasses import replace
 from functools import cache, partial
 from shlex import quote
 from textwrap import shorten
-from typing import get_args
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidemark.models.duration import format_duration, parse_duration
-from tidemark.models.granules import default_granule_us
+from tidemark.models.duration import format_duration
 from tidemark.models.operators import Operator
 from tidemark.models.wire import Mode
+from tidemark.spark_jobs.arguments import (
+    check_ceiling,
+    checked,
+    durations_of,
+    instance,
+    one_of,
+)
 from tidemark.spark_jobs.binding import Binding, ReportSink
 from tidemark.spark_jobs.bound import ChosenBound, choose_bound_at_start
 from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.client import ControllerClient
 from tidemark.spark_jobs.connections import NoSink, connection_to, listener_of
+from tidemark.spark_jobs.event_time import column_named, column_of, read_event_time
 from tidemark.spark_jobs.java_classes import JavaClasses
 from tidemark.spark_jobs.key_counts import key_counter
 from tidemark.spark_jobs.late.missing_reports import RemoteLedger
@@ -48,14 +54,12 @@ from tidemark.spark_jobs.query_plan import TAP_PREFIX
 from tidemark.spark_jobs.session_kinds import SessionKind, kind_of
 from tidemark.spark_jobs.settings import JobSettings
 from tidemark.spark_jobs.stage_functions.counting import classes_for, with_tap
-from tidemark.spark_jobs.tap import DEFAULT_MAX_KEYS, MAX_KEYS, Tap
+from tidemark.spark_jobs.tap import DEFAULT_MAX_KEYS, Tap, quoted
 from tidemark.spark_jobs.watch import BoundWatch
 
 _KAFKAS = "partition"
 _KAFKAS_TIME, _KAFKAS_TIME_TYPE = "timestamp", "timestampType"
 _ALLOW_MULTIPLE = "spark.sql.streaming.statefulOperator.allowMultiple"
-_GRANULE_US = 1_000_000
-"""Granule of a stream whose operator is read from the plan: it divides every window of whole seconds."""
 _REASON_LENGTH = 200
 """Characters of the reason in the line that a job logs at its start; the status has all of it."""
 _NO_CONTROL = "its control stream is a source in Java that Spark compiles, and that does not work here"
@@ -63,6 +67,12 @@ _log = logging.getLogger("tidemark.spark")
 _numbers = itertools.count()
 
 
+@checked(
+    late=instance(
+        (Side, Revise), 'what side("folder", parse=...) or revise(grace="1 hour") returns, or None'
+    ).or_none(),
+    future_rows=one_of(Treatment),
+)
 def adaptive_watermark(
     event_time: str,
     bound: str,
@@ -87,8 +97,9 @@ def adaptive_watermark(
     """Return the transformation that replaces ``withWatermark(event_time, bound)``.
 
     Args:
-        event_time: the event-time column, of type timestamp.
-        bound: the job's own bound, used when the controller gives none; a Spark interval such as ``"10 minutes"``.
+        event_time: the event-time column, of type timestamp, by a name as ``withWatermark`` takes it.
+        bound: the job's own bound, used when the controller gives none; a Spark interval such as ``"10 minutes"``, in
+            any form that ``withWatermark`` takes, or a short one such as ``"10m"``.
         operator: the stateful operator the watermark is for: ``tumbling``, ``sliding``, ``session`` or ``row_level``;
             read from the query's plan unless given. A query whose plan contradicts the call ends before its first
             batch: ``awaitTermination`` raises what to write.
@@ -125,37 +136,43 @@ def adaptive_watermark(
             ceiling is below the bound, or ``revise(...)`` is given with a ceiling, mode Live, or no windows.
         NotImplementedError: over Spark Connect with ``late``, or before PySpark 4.0.
     """
-    own_bound_ms = _whole_ms("bound", bound)
-    named_ceiling_ms = None if ceiling is None else _whole_ms("ceiling", ceiling)
+    durations = durations_of(
+        bound=bound,
+        ceiling=ceiling,
+        mode=mode,
+        operator=operator,
+        granule=granule,
+        future_allowance=future_allowance,
+        idle_timeout=idle_timeout,
+    )
     revised = late if isinstance(late, Revise) else None
     if revised is not None:
-        revised.check(operator, named_ceiling_ms, mode)
-    _check_ceiling(named_ceiling_ms, own_bound_ms, mode)
-    granule_us = _granule_us(granule, operator)
-    if not 1 <= max_keys <= MAX_KEYS:
-        raise ValueError(f"max_keys must be at least 1 and at most {MAX_KEYS}, not {max_keys}")
-    if future_rows not in get_args(Treatment):
-        raise ValueError(f"future_rows is {future_rows!r}; it must be {' or '.join(get_args(Treatment))}")
-    allowance_us = _whole_ms("future_allowance", future_allowance) * 1_000
-    idle_timeout_us = None if idle_timeout is None else _whole_ms("idle_timeout", idle_timeout) * 1_000
+        revised.check(operator, ceiling, mode)
 
     def transform(df: DataFrame) -> DataFrame:
         spark = df.sparkSession
         kind = _kind_of(spark, late)
-        arrival, arrival_type = _arrival(df, event_time, arrival_time)
+        event = read_event_time(df, event_time, durations.bound)
+        if event is None:  # Spark leaves a watermark out, too
+            return df
+        time, own_bound_ms = event
+        named_ceiling_ms = None
+        if durations.ceiling is not None and (fallback := read_event_time(df, event_time, durations.ceiling)):
+            named_ceiling_ms = fallback.delay_ms
+            check_ceiling(named_ceiling_ms, own_bound_ms)
+        arrival, arrival_type = _arrival(df, time, arrival_time)
         # Kafka's source has the column by default; another name was meant, and must be there.
-        absent = partition == _KAFKAS and partition not in df.columns
+        find = column_named if partition == _KAFKAS else column_of
         tap = Tap(
-            event_time,
-            None if absent else partition,
-            granule_us,
+            time,
+            None if partition is None else find(df, partition),
+            durations.granule_us,
             None if operator is None else operator.closed,
             max_keys,
             arrival_time=arrival,
             arrival_type=arrival_type,
             counter=key_counter(),
         )
-        tap.check(df)
         settings = JobSettings.read(
             spark.conf.get,
             job=job,
@@ -208,7 +225,7 @@ def adaptive_watermark(
             versions = RevisedStream(revised, chosen, orders)
             binding = replace(binding, orders=orders, revised=versions)
             return _bound(df, metric, listener, binding, versions.delay_ms, classes=tap_classes)
-        future = FutureRowRule(event_time, allowance_us, future_rows, arrival, arrival_type)
+        future = FutureRowRule(time, durations.allowance_us, future_rows, arrival, arrival_type)
         if isinstance(late, Side):
             switch = late.follow(
                 df,
@@ -231,7 +248,7 @@ def adaptive_watermark(
             return _bound(df, metric, listener, binding, chosen.bound_ms, classes=tap_classes)
         live = LivePlan(
             ceiling_ms,
-            idle_timeout_us,
+            durations.idle_timeout_us,
             future,
             orders,
             classes,
@@ -264,7 +281,7 @@ def _bound(
     """Return ``df`` with tap and Spark's own watermark."""
     tapped, counts = with_tap(df, binding.tap, metric, classes)
     listener.bind(metric, replace(binding, stage_counts=counts))
-    return tapped.withWatermark(binding.tap.event_time, f"{delay_ms} milliseconds")
+    return tapped.withWatermark(quoted(binding.tap.event_time), f"{delay_ms} milliseconds")
 
 
 def _observable(tap: Tap, df: DataFrame, stream: str) -> Tap:
@@ -281,56 +298,15 @@ def _observable(tap: Tap, df: DataFrame, stream: str) -> Tap:
     return replace(tap, partition=None)
 
 
-def _whole_ms(what: str, text: str) -> int:
-    given_us = parse_duration(text)
-    if given_us < 0 or given_us % 1_000:
-        raise ValueError(f"{what} {text!r} must be at least 0 and in whole milliseconds, as Spark's delay is")
-    return given_us // 1_000
-
-
-def _check_ceiling(ceiling_ms: int | None, bound_ms: int, mode: Mode) -> None:
-    if ceiling_ms is None:
-        if mode == "Live":
-            raise ValueError(
-                "mode Live needs a ceiling: the bound to fall back to when nothing steers the watermark; "
-                'give one that no row is expected to exceed, such as ceiling="2 hours"'
-            )
-        return
-    if ceiling_ms < bound_ms:
-        raise ValueError(
-            f"ceiling {format_duration(ceiling_ms * 1_000)} is below the bound {format_duration(bound_ms * 1_000)}: "
-            "it would close windows before the bound does; it must exceed the bound by as much as partitions are apart"
-        )
-
-
 def _arrival(df: DataFrame, event_time: str, arrival_time: str | None) -> tuple[str | None, str | None]:
     """Return the columns with a row's arrival and with whose clock that is, None for what is not there."""
-    if arrival_time is None or arrival_time == event_time:
+    if arrival_time is None or column_named(df, arrival_time) == event_time:
         return None, None
     kafkas = arrival_time == _KAFKAS_TIME
-    kind = _KAFKAS_TIME_TYPE if kafkas and _KAFKAS_TIME_TYPE in df.columns else None
+    kind = column_named(df, _KAFKAS_TIME_TYPE) if kafkas else None
     if kafkas and kind is None:
         return None, None  # a column that happens to have the name
-    if arrival_time not in df.columns:
-        raise ValueError(f"there is no column {arrival_time!r}; the columns are {', '.join(df.columns)}")
-    return arrival_time, kind
-
-
-def _granule_us(granule: str | None, operator: Operator | None) -> int:
-    """Return the width of the tap's granules in microseconds."""
-    if granule is None:
-        return _GRANULE_US if operator is None else default_granule_us(operator)
-    granule_us = parse_duration(granule)
-    if granule_us <= 0 or granule_us % 1_000:
-        raise ValueError(
-            f"granule {format_duration(granule_us)} must be a positive number of whole milliseconds"
-        )
-    if operator is not None and not operator.granule_fits(granule_us):
-        raise ValueError(
-            f"granule {format_duration(granule_us)} must divide size, slide and start of the {operator}, "
-            "else rows of one granule would belong to different windows"
-        )
-    return granule_us
+    return column_of(df, arrival_time), kind
 
 
 def _kind_of(spark: SparkSession, late: Side | Revise | None) -> SessionKind:

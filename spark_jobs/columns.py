@@ -13,7 +13,7 @@ _Node = Any
 
 TIME_WINDOW, SESSION_WINDOW = "spark.timeWindow", "spark.sessionWindow"
 
-_DELAY = "spark.watermarkDelayMs"
+DELAY = "spark.watermarkDelayMs"
 
 
 def is_column(expression: _Node) -> bool:
@@ -23,9 +23,9 @@ def is_column(expression: _Node) -> bool:
 
 def is_event_time(expression: _Node) -> bool:
     """Say whether an expression is a column with a watermark."""
-    return is_column(expression) and bool(expression.metadata().contains(_DELAY))
+    return is_column(expression) and bool(expression.metadata().contains(DELAY))
 
 
 def delay_ms(event_time: _Node) -> int:
     """Return the bound of an event time's watermark, in milliseconds."""
-    return int(event_time.metadata().getLong(_DELAY))
+    return int(event_time.metadata().getLong(DELAY))

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidemark.models.wire import Acknowledgement, Report
+from tidemark.spark_jobs.arguments import checked
 from tidemark.spark_jobs.client import ControllerClient
 from tidemark.spark_jobs.driver_metrics import StreamCounts
 from tidemark.spark_jobs.late.followers import wait_for_followers
@@ -75,6 +76,7 @@ def connection_to(settings: JobSettings) -> tuple[ControllerClient | None, Sende
         return _senders[where]
 
 
+@checked()
 def flush(timeout_s: float = 10.0) -> bool:
     """Wait until the batches of ended queries are reported, the reports have left the driver, and late rows are kept.
 
@@ -90,6 +92,7 @@ def flush(timeout_s: float = 10.0) -> bool:
     return all(found) and all(sent) and wait_for_followers(max(deadline - time.monotonic(), 0))
 
 
+@checked()
 def counts_of(query: StreamingQuery) -> dict[str, StreamCounts]:
     """Return by stream what became of the rows of a running query.
 

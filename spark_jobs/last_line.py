@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tidemark.spark_jobs.arguments import checked
 from tidemark.spark_jobs.connections import flush
 from tidemark.spark_jobs.restart_rule import DEFAULT_COOLDOWN_S
 from tidemark.spark_jobs.runner import AdaptiveQuery
@@ -23,6 +24,7 @@ from tidemark.spark_jobs.runner import AdaptiveQuery
 _log = logging.getLogger("tidemark.spark")
 
 
+@checked()
 def run_adaptive(
     build: Callable[[], StreamingQuery],
     *,
@@ -40,6 +42,7 @@ def run_adaptive(
     ).run()
 
 
+@checked()
 def run_and_exit(
     build: Callable[[], StreamingQuery],
     *,

@@ -57,6 +57,8 @@ class _Run:
     """The state of one run of a query."""
 
     query: RunningQuery
+    met: bool = False
+    """Whether its plan was read, or could not be with its first batch either."""
     ended: threading.Event = field(default_factory=threading.Event)
     last_batch: int = -1
     """The last batch that was reported."""
@@ -133,27 +135,8 @@ class TidemarkListener(JsonListener):
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Get a handle on the query while it is surely active. Synchronous with ``start()``: must be quick."""
-        run_id, query = str(event.runId), self._query_of(str(event.id))
-        run = self._runs[run_id] = _Run(query)
-        plan = query.plan()
-        if plan is None:
-            what = "query %s: its plan cannot be read; its streams are recognised, and steered, from its first batch on"
-            _log.log(query.unread_level, what, event.id)
-            return
-        found = {metric: found for metric, found in plan.operators.items() if metric in self._bindings}
-        forget_counts(self._bindings, found, str(event.id))
-        streams, rejected = self._judged(found, query, plan.watermarks)
-        if found:
-            bindings = self.bindings_in(plan)
-            if plan.own_times:
-                run.last_bounds = LastBounds(self._spark, query.checkpoint(), bindings)
-            joins = query.joins()
-            rejected += errors_at_start(str(event.id), joins, plan, bindings, run.last_bounds)
-            operators = {metric: judging.operator for metric, judging in streams.items()}
-            run.chains = chains_at_start(query.coupling(joins), plan, self._bindings, operators)
-        if rejected and self._reject(event.id, query, "; ".join(rejected)):
-            return
-        self._begin(run_id, run, streams, plan.watermarks)
+        run = self._runs[str(event.runId)] = _Run(self._query_of(str(event.id)))
+        self._meet(str(event.runId), run, begins=True)
 
     def wants(self, run_id: str, batch_id: int) -> bool:
         """Return whether a batch is yet to be reported: in Live most are before Spark notifies this listener."""
@@ -165,8 +148,7 @@ class TidemarkListener(JsonListener):
         progress = event.progress
         run_id = str(progress.runId)
         with self._reporting:
-            if run_id not in self._runs:
-                # The listener was added while the query ran.
+            if run_id not in self._runs:  # its start was missed
                 self._runs[run_id] = _Run(self._query_of(str(progress.id)))
             self._report_batch(self._runs[run_id], progress)
 
@@ -194,14 +176,35 @@ class TidemarkListener(JsonListener):
     def _query_of(self, query_id: str) -> RunningQuery:
         return RunningQuery(self._spark, query_id)
 
+    def _meet(self, run_id: str, run: _Run, *, begins: bool) -> None:
+        """Read the plan of a run: as it begins, or with a batch of one whose beginning was missed or failed."""
+        query, plan = run.query, run.query.plan()
+        if plan is None:
+            what = "query %s: its plan cannot be read; its streams are recognised by the rows of a batch"
+            _log.log(query.unread_level, what, query.query_id)
+            return
+        found = {metric: found for metric, found in plan.operators.items() if metric in self._bindings}
+        if begins:
+            forget_counts(self._bindings, found, query.query_id)
+        streams, rejected = self._judged(found, query, plan.watermarks)
+        if found:
+            bindings = self.bindings_in(plan)
+            if plan.own_times:
+                run.last_bounds = LastBounds(self._spark, query.checkpoint(), bindings)
+            joins = query.joins()
+            rejected += errors_at_start(query.query_id, joins, plan, bindings, run.last_bounds)
+            operators = {metric: judging.operator for metric, judging in streams.items()}
+            run.chains = chains_at_start(query.coupling(joins), plan, self._bindings, operators)
+        run.met = True
+        if not (rejected and self._reject(query, "; ".join(rejected), begins=begins)):
+            self._begin(run_id, run, streams, plan.watermarks)
+
     @staticmethod
-    def _reject(query_id: object, query: RunningQuery, why: str) -> bool:
-        """Let a query end before its first batch; return whether it will. The error is in the log, too."""
-        will_end = query.fail(why)
-        if will_end:
-            _log.error("query %s is stopped before its first batch: %s", query_id, why)
-        else:
-            _log.error("query %s should not run and cannot be stopped: %s", query_id, why)
+    def _reject(query: RunningQuery, why: str, *, begins: bool) -> bool:
+        """Let a query that begins end before its first batch; return whether it will. The log has the error, too."""
+        will_end = begins and query.fail(why)
+        what = "is stopped before its first batch" if will_end else "should not run and cannot be stopped"
+        _log.error("query %s %s: %s", query.query_id, what, why)
         return will_end
 
     def _begin(
@@ -263,6 +266,13 @@ class TidemarkListener(JsonListener):
         """Report a batch for each tap in it, once."""
         if progress.batchId <= run.last_batch:
             return
+        run_id = str(progress.runId)
+        if not run.met:
+            run.met = True
+            try:
+                self._meet(run_id, run, begins=False)
+            except Exception:  # noqa: BLE001 - its streams are those whose taps have rows
+                _log.exception("query %s: its plan is not known", progress.id)
         taps = counted_in(progress, self._bindings, run.streams)
         if not taps:
             return
@@ -270,8 +280,7 @@ class TidemarkListener(JsonListener):
         if run.last_bounds is not None:
             run.last_bounds.record()
         run.watermark_ms[progress.batchId] = _watermark_ms(progress, run)
-        run_id = str(progress.runId)
-        if not run.streams:  # the plan could not be read as the query began
+        if not run.streams:  # the plan could not be read
             found = dict.fromkeys(taps, run.query.unread)
             self._begin(run_id, run, self._judged(found, run.query, None)[0], None)
         self.live.recognise(run_id, control_offsets_of(progress), run.watermark_ms[progress.batchId])

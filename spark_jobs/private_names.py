@@ -54,7 +54,7 @@ _QUERY = "the plan, trigger and logged watermarks of a query; rows are judged fr
 _EXECUTION = f"{_STREAMING}.runtime.MicroBatchExecution", f"{_STREAMING}.MicroBatchExecution"
 
 LISTENER = _named(
-    "progress as JSON; PySpark's own listener takes a hundred times as long",
+    "events as JSON; PySpark's own listener takes a hundred times as long and fails on queries with job tags",
     f"{_SQL}.streaming.PythonStreamingQueryListenerWrapper",
 )
 SESSION = _named(

@@ -26,6 +26,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidemark.models.duration import format_about
 from tidemark.models.wire import BoundAnswer
+from tidemark.spark_jobs.arguments import checked, instance
 from tidemark.spark_jobs.between_batches import end_between_batches
 from tidemark.spark_jobs.bound import Choice, ChosenBound, collected_choices, held_bounds
 from tidemark.spark_jobs.proven_bounds import ProvenBounds
@@ -134,6 +135,7 @@ class AdaptiveQuery:
         ValueError: when the cooldown is negative.
     """
 
+    @checked(parts=instance(Parts, "replacements, for tests").or_none())
     def __init__(
         self,
         build: Callable[[], StreamingQuery],

@@ -19,7 +19,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ByteType, IntegerType, ShortType, TimestampType
+from pyspark.sql.types import ByteType, IntegerType, ShortType
 
 from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.granules import Granules, granule_last_us
@@ -28,6 +28,7 @@ from tidemark.models.wire import AppendDelay
 from tidemark.spark_jobs.compact_counts import NAME_AND_NUMBER
 from tidemark.spark_jobs.key_counts import APPROX_TOP_K, CountedKeys, KeyCounter, stage_counts
 from tidemark.spark_jobs.key_reading import NO_KEYS, KeyReading
+from tidemark.spark_jobs.repeated_rows import are_repeated, distinct, drawn
 from tidemark.spark_jobs.time_numbers import AFTER, ASIDE, BEFORE, FARTHEST_US, TimeNumbers
 
 DEFAULT_MAX_KEYS = 98_304
@@ -45,7 +46,7 @@ TAP_KEY = "spark.tidemark.tap"
 """How rows are counted: by a function that is compiled into the stage, or by ``observe``."""
 
 _COLUMN = "tap"
-_KEY = "__tidemark_key"
+_KEY, _DRAW = "__tidemark_key", "__tidemark_draw"
 TAKEN, SET_BACK, SET_ASIDE = 0, 1, 2
 """Values of the column ``ahead``: the row is taken as it is, set back to the clock, or taken out."""
 
@@ -116,8 +117,10 @@ class Tap:
     def observe(self, df: DataFrame, metric: str) -> DataFrame:
         """Return ``df``, unchanged, with its batches counted under the name ``metric``."""
         # The key is put beside the rows and taken away again, else Spark computes it anew for each aggregate.
-        keyed = df.withColumn(_KEY, self._key(df))
-        return keyed.observe(metric, self._aggregate(df)).drop(_KEY)
+        keyed = df.withColumn(_KEY, self._key(df)).withColumn(_DRAW, drawn())
+        return keyed.observe(metric, self._aggregate(df, distinct(F.col(_DRAW)).alias("draws"))).drop(
+            _KEY, _DRAW
+        )
 
     def count(self, df: DataFrame) -> str:
         """Return what ``observe`` would have had of the rows of ``df``, which are read for it."""
@@ -125,7 +128,7 @@ class Tap:
         assert found is not None, "an aggregate without keys has one row"
         return str(found[0])
 
-    def _aggregate(self, df: DataFrame) -> Column:
+    def _aggregate(self, df: DataFrame, *more: Column) -> Column:
         """Return what is observed: one JSON string, so that one value crosses to Python."""
         time, key, packed = F.col(quoted(self.event_time)), F.col(_KEY), self.packed(df)
         if self.ahead is not None:
@@ -136,7 +139,10 @@ class Tap:
             columns.append(F.count(F.when(F.col(str(self.ahead)) != SET_ASIDE, F.lit(1))).alias("rows"))
         return F.to_json(
             F.struct(
-                *columns, F.unix_micros(F.max(time)).alias("last"), *self._append_delay(F.unix_micros(time))
+                *columns,
+                *more,
+                F.unix_micros(F.max(time)).alias("last"),
+                *self._append_delay(F.unix_micros(time)),
             ),
             {"ignoreNullFields": "true"},
         ).alias(_COLUMN)
@@ -156,21 +162,6 @@ class Tap:
             F.max(delay).alias("max_delay"),
             F.min(kind).alias("append_type"),
         ]
-
-    def check(self, df: DataFrame) -> None:
-        """Raise if ``df`` lacks what the tap reads.
-
-        Raises:
-            ValueError: when a column is missing or the event time is no timestamp.
-        """
-        for name in filter(None, (self.event_time, self.partition)):
-            if name.lower() not in (column.lower() for column in df.columns):
-                raise ValueError(f"there is no column {name!r}; the columns are {', '.join(df.columns)}")
-        kind = df.select(quoted(self.event_time)).schema[0].dataType
-        if not isinstance(kind, TimestampType):
-            raise ValueError(  # noqa: TRY004 - one error for every fault of a frame
-                f"event-time column {self.event_time!r} is a {kind.simpleString()}; cast it to timestamp"
-            )
 
     def can_name_partitions(self, df: DataFrame) -> bool:
         """Return whether the rows of ``df`` can be counted by partition: not every counter takes names."""
@@ -208,12 +199,19 @@ class Tap:
         future = None
         if clock_us is not None and first_future_us is not None:
             future = self.times.of(first_future_us), self.times.of(clock_us)
+        different = seen.get("draws", keys.rows)
+        repeated = are_repeated(keys.rows, different)
+        known = keys.exact and not repeated
         reading = KeyReading(self.times, granules, partial(self._name_of, keys.names), future)
-        by_granule, newest = reading.read(keys.keys, keys.counts) if keys.exact else NO_KEYS
+        by_granule, newest = reading.read(keys.keys, keys.counts) if known else NO_KEYS
         last_us = _clamped(seen.get("last"))
         if last_us is not None and first_future_us is not None and last_us >= first_future_us:
             newest_granule = max(newest.values(), default=None)
             last_us = None if newest_granule is None else granules.first_us(newest_granule)
+        if repeated:
+            return TapCounts(
+                different, 0, last_us, last_us, by_granule, uncounted=_repeated(keys.rows, different)
+            )
         return TapCounts(
             rows=seen.get("rows", keys.rows),
             null_rows=keys.null_rows,
@@ -338,6 +336,13 @@ def _append_delay(seen: dict[str, Any]) -> AppendDelay | None:
         mean_us=math.floor(seen["mean_delay"]),
         max_us=seen["max_delay"],
         by_broker=seen["append_type"] == 1,
+    )
+
+
+def _repeated(rows: int, different: int) -> str:
+    return (
+        f"rows were read more than once: {rows} were counted, where there are about {different}. A stage ran again, or "
+        "foreachBatch read the batch twice: persist it there"
     )
 
 

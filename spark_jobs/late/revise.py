@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from tidemark.models.duration import format_duration, parse_duration
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow
 from tidemark.models.wire import Mode, OutputMode, Report
+from tidemark.spark_jobs.arguments import checked
 from tidemark.spark_jobs.bound import ChosenBound, chosen_by
 from tidemark.spark_jobs.late.mark import BoundInForce, Mark
 from tidemark.spark_jobs.live.orders import Orders, mode_of
@@ -42,6 +43,7 @@ class Revise:
         self._runs: dict[RunningQuery, RevisedRun] = {}
         """The last one of a query is the one that runs; one before it may not be reported to its end."""
 
+    @checked()
     def into(self, upsert: Upsert) -> Callable[[DataFrame, int], None]:
         """Return the function for ``foreachBatch``.
 
@@ -59,13 +61,13 @@ class Revise:
 
         return write
 
-    def check(self, operator: Operator | None, ceiling_ms: int | None, mode: Mode) -> None:
+    def check(self, operator: Operator | None, ceiling: str | None, mode: Mode) -> None:
         """Raise unless a call with these arguments can have versions.
 
         Raises:
             ValueError: when it cannot.
         """
-        if ceiling_ms is not None or mode == "Live":
+        if ceiling is not None or mode == "Live":
             raise ValueError(
                 "late=revise follows the bound in each batch without a control stream, in the modes OnRestart and "
                 "Restart: leave out ceiling= and mode Live, and give revise(grace=) what rows may exceed the bound by"
@@ -187,6 +189,7 @@ class RevisedStream:
         )
 
 
+@checked()
 def revise(*keys: str, grace: str, end: str = "window.end") -> Revise:
     """Return what ``adaptive_watermark(late=...)`` and the query's sink need to put windows out in versions.
 

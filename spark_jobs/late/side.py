@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from tidemark.models.late_counts import MAX_VALUE_LENGTH
 from tidemark.models.operators import Operator
+from tidemark.spark_jobs.arguments import checked
 from tidemark.spark_jobs.binding import Binding, granules_of
+from tidemark.spark_jobs.event_time import column_of
 from tidemark.spark_jobs.late.catch_up import CatchUp
 from tidemark.spark_jobs.late.followers import Begun, Followed, followers_of
 from tidemark.spark_jobs.late.late_rows import LATE_COLUMN, FutureRowTreatment, LateRule
@@ -66,11 +67,7 @@ class Side:
             raise ValueError(
                 f"late=side(...) adds a column {LATE_COLUMN!r}, and the stream has one: name it otherwise"
             )
-        if self.dimension is not None and self.dimension.lower() not in (name.lower() for name in df.columns):
-            raise ValueError(
-                f"side(..., dimension={self.dimension!r}) must name a column of the stream; it has "
-                f"{', '.join(df.columns)}"
-            )
+        dimension = None if self.dimension is None else column_of(df, self.dimension)
         spark = df.sparkSession
         origin, columns = self.origin or origin_of(df), tuple(df.columns)
         if (cleaned := (origin.option(_CLEAN) or "off").lower()) != "off":
@@ -92,7 +89,7 @@ class Side:
                 source=self.source,
                 batches_per_read=self.batches_per_read,
                 columns=columns,
-                dimension=self.dimension,
+                dimension=dimension,
             )
             catch_up = CatchUp(spark, begun.checkpoint, self.folder, late)
             if ledger is None or begun.output_mode is None:
@@ -117,6 +114,7 @@ class Side:
         return switch
 
 
+@checked()
 def side(
     folder: str,
     *,
@@ -153,14 +151,6 @@ def side(
     Raises:
         ValueError: when an argument is wrong.
     """
-    if not folder:
-        raise ValueError("side(...) needs a folder for the late rows")
-    if not callable(parse):
-        raise ValueError("side(..., parse=) must be the function that makes rows of the source's columns")  # noqa: TRY004
-    if dimension is not None and not 0 < len(dimension) <= MAX_VALUE_LENGTH:
-        raise ValueError(f"dimension must be the name of a column, of at most {MAX_VALUE_LENGTH} characters")
-    if batches_per_read < 1:
-        raise ValueError(f"batches_per_read must be at least 1, not {batches_per_read}")
     if format is None and (options is not None or schema is not None):
         raise ValueError("options= and schema= go with format=: give all of what reads the source")
     origin = None if format is None else Origin(format, dict(options or {}), schema)

@@ -22,6 +22,8 @@ from pyspark.sql import functions as F
 
 from tidemark.models.duration import parse_duration
 from tidemark.models.operators import Closed
+from tidemark.spark_jobs.arguments import checked
+from tidemark.spark_jobs.event_time import column_of
 from tidemark.spark_jobs.java_classes import JavaClasses
 from tidemark.spark_jobs.tap import SET_ASIDE, SET_BACK, TAKEN, Tap, quoted
 from tidemark.spark_jobs.time_numbers import FARTHEST_US
@@ -135,11 +137,13 @@ class FutureRowRule:
         return F.unix_micros(time) > latest
 
 
+@checked()
 def future_rows(df: DataFrame, event_time: str, arrival_time: str, allowance: str = "1 minute") -> DataFrame:
     """Return the rows of ``df`` that a live query with ``future_rows="aside"`` takes out, for a query of their own.
 
     The rows are found by ``event_time > arrival_time + allowance``, which does not depend on when a query runs.
     """
+    event_time, arrival_time = column_of(df, event_time), column_of(df, arrival_time)
     rule = FutureRowRule(event_time, parse_duration(allowance), "aside", arrival_time)
     return df.filter(rule.beyond_arrival())
 

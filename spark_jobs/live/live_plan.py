@@ -16,6 +16,7 @@ from tidemark.spark_jobs.live.history import StreamHistory
 from tidemark.spark_jobs.live.orders import Orders
 from tidemark.spark_jobs.live.queries import LiveStream
 from tidemark.spark_jobs.live.steering import steered
+from tidemark.spark_jobs.scala import items
 from tidemark.spark_jobs.stage_functions.counting import with_tap
 
 
@@ -55,10 +56,19 @@ class LivePlan:
                 history=self.history,
             ),
         )
-        return steer(
+        live = steer(
             tapped,
             tap.event_time,
             self.ceiling_ms,
             metric,
             set_back=lambda marked: future.set_back(marked, tap.granule_us, tap.cut, self.tap_classes),
         )
+        alias = _alias_of(df)
+        return live if alias is None else live.alias(alias)
+
+
+def _alias_of(df: DataFrame) -> str | None:
+    """Return the alias of all columns of a frame. An event time that is set back is a new column, without it."""
+    columns = items(df._jdf.queryExecution().analyzed().output())  # noqa: SLF001 - aliases are not public
+    names = {tuple(items(column.qualifier())) for column in columns}
+    return str(names.pop()[-1]) if len(names) == 1 and () not in names else None

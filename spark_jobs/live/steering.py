@@ -33,6 +33,7 @@ from pyspark.sql.types import (
 
 from tidemark.spark_jobs.java_classes import JavaClasses
 from tidemark.spark_jobs.live.control_source import CONTROL_COLUMN, ControlAnswers, control_stream
+from tidemark.spark_jobs.tap import quoted
 
 _EVOLUTION_KEY = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 """Where it is on, Spark requires a name for every source."""
@@ -75,7 +76,7 @@ def steered(
     spark = df.sparkSession
     control = control_stream(spark, classes, stream, answers, _source_name(spark, stream))
     shaped = _shaped(control, data.drop(_IS_CONTROL), event_time, delay_ms)
-    both = data.union(shaped).withWatermark(event_time, f"{delay_ms} milliseconds")
+    both = data.union(shaped).withWatermark(quoted(event_time), f"{delay_ms} milliseconds")
     never = F.spark_partition_id() < 0
     return both.filter(~F.col(_IS_CONTROL) | never).drop(_IS_CONTROL)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.duration import format_about, format_duration, parse_duration
+from tidemark.models.duration import format_about, format_duration, parse_delay, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -18,6 +20,13 @@ from tidemark.models.duration import format_about, format_duration, parse_durati
         ("1 hour 30 minutes", 5_400_000_000),
         ("interval 5 seconds", 5_000_000),
         ("INTERVAL 5 Seconds", 5_000_000),
+        ("INTERVAL '10' MINUTE", 600_000_000),
+        ("INTERVAL '10' MINUTES '5' SECONDS", 605_000_000),
+        ("interval '10 minutes 5 s'", 605_000_000),
+        ("INTERVAL -'10' MINUTE", -600_000_000),
+        ("INTERVAL - '-10' MINUTE", 600_000_000),
+        (".5 s", 500_000),
+        ("1. s", 1_000_000),
         ("5s", 5_000_000),
         ("250ms", 250_000),
         ("1h30m", 5_400_000_000),
@@ -45,6 +54,11 @@ def test_a_duration_is_read_in_microseconds(text: str, expected_us: int) -> None
         ("5", "expected something like"),
         ("s", "expected something like"),
         ("5s!", "expected something like"),
+        ("'10 minutes'", "expected something like"),
+        ("'10 minutes", "expected something like"),
+        (". s", "expected something like"),
+        (10, "must be text with a unit, such as '10 minutes'"),
+        (None, "must be text with a unit"),
         ("5s 3", "expected something like"),
         ("1e3 s", "unknown unit 'e'|expected something like"),
         ("5 fortnights", "unknown unit 'fortnights'"),
@@ -54,11 +68,44 @@ def test_a_duration_is_read_in_microseconds(text: str, expected_us: int) -> None
         ("0.5us", "finer than one microsecond"),
     ],
 )
-def test_what_is_no_duration_is_rejected_with_the_text(text: str, said: str) -> None:
+def test_what_is_no_duration_is_rejected_with_the_text(text: Any, said: str) -> None:
     """The one who wrote it must find it again."""
     with pytest.raises(ValueError, match=said) as refused:
         parse_duration(text)
     assert repr(text) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [
+        ("10 minutes", 600_000),
+        ("1 month", 31 * 86_400_000),
+        ("INTERVAL '2' MONTHS 3 days", 65 * 86_400_000),
+        ("1 year", 372 * 86_400_000),
+        ("1 month -31 days", 0),
+        ("1500 us", 1),
+        ("999.9 us", 0),
+        ("0", 0),
+    ],
+)
+def test_the_delay_of_a_watermark_counts_31_days_for_a_month_and_is_cut_to_the_millisecond_as_spark_does(
+    text: str, expected_ms: int
+) -> None:
+    assert parse_delay(text) == expected_ms
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("-5 s", "must be at least 0"),
+        ("-1 us", "at least 0"),
+        ("1 quarter", "unknown unit"),
+        (5, "text with"),
+    ],
+)
+def test_what_is_no_delay_is_rejected(text: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse_delay(text)
 
 
 def test_parts_finer_than_a_microsecond_may_add_up_to_whole_ones() -> None:

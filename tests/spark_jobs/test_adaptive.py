@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     ("bound", "operator", "granule", "message"),
     [
         ("soon", tumbling("10 s"), None, "'soon'"),
-        ("1 month", tumbling("10 s"), None, "no fixed length"),
         ("-5 s", tumbling("10 s"), None, "must be at least 0"),
-        ("1500 us", tumbling("10 s"), None, "whole milliseconds"),
         ("5 s", tumbling("10 s"), "3 s", "must divide size"),
         ("5 s", sliding("10 s", "4 s"), "5 s", "must divide size"),
         ("5 s", session("10 s"), "1500 us", "whole milliseconds"),
@@ -39,12 +37,6 @@ def test_a_wrong_argument_is_rejected_with_what_is_wrong(
         adaptive_watermark("ts", bound, operator, granule=granule)  # type: ignore[arg-type]
 
 
-def test_more_keys_than_a_report_can_carry_are_rejected_before_spark_fails_the_query_on_them() -> None:
-    for keys in (0, 2_000_000):
-        with pytest.raises(ValueError, match="at least 1 and at most 100000"):
-            adaptive_watermark("ts", "5 s", tumbling("10 s"), max_keys=keys)
-
-
 @pytest.mark.spark
 @pytest.mark.slow
 class TestOnARealSession:
@@ -53,11 +45,11 @@ class TestOnARealSession:
     def test_a_missing_or_wrong_column_is_named(self, spark: SparkSession, tmp_path: Path) -> None:
         """With the columns that there are."""
         source = spark.readStream.schema(SCHEMA).json(str(tmp_path))
-        with pytest.raises(ValueError, match="no column 'time'; the columns are id, partition, ts"):
+        with pytest.raises(ValueError, match=r"withWatermark\('time'.* the columns are id, partition, ts"):
             source.transform(adaptive_watermark("time", "5 s", tumbling("10 s")))
         with pytest.raises(ValueError, match="no column 'regoin'"):
             source.transform(adaptive_watermark("ts", "5 s", tumbling("10 s"), partition="regoin"))
-        with pytest.raises(ValueError, match="'id' is a bigint; cast it to timestamp"):
+        with pytest.raises(ValueError, match="'id' is a bigint: cast it to timestamp"):
             source.transform(adaptive_watermark("id", "5 s", tumbling("10 s")))
 
     def test_a_conf_that_changes_sparks_late_rule_is_rejected(

@@ -162,5 +162,5 @@ def test_values_beyond_the_limit_are_the_others_and_a_column_that_is_not_there_i
         SLIDING,
         late=side(str(tmp_path / "late"), parse=lambda raw: raw, dimension="country"),
     )
-    with pytest.raises(ValueError, match=r"'country'.*it has id, partition, ts"):
+    with pytest.raises(ValueError, match=r"'country'.*the columns are id, partition, ts"):
         job.start("1 second")
