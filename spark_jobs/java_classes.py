@@ -26,6 +26,7 @@ _SOURCES = (
     ("tidemark.spark_jobs.stage_functions", "RowCounter"),
     ("tidemark.spark_jobs.stage_functions", "BatchCounts"),
     ("tidemark.spark_jobs.stage_functions", "SetBack"),
+    ("tidemark.spark_jobs.stage_functions", "PlaceCounters"),
     ("tidemark.spark_jobs.live", "ControlSource"),
 )
 """Folders and names, in the order in which they need each other."""

@@ -29,6 +29,7 @@ from tidemark.spark_jobs.binding import (
     Binding,
     Judging,
     PlanRejectedError,
+    check_side,
     check_versions,
     judging_of,
     log_judging,
@@ -142,7 +143,7 @@ class TidemarkListener(JsonListener):
             return
         found = {metric: found for metric, found in plan.operators.items() if metric in self._bindings}
         forget_counts(self._bindings, found, str(event.id))
-        streams, rejected = self._judged(found, query, plan.watermarks)
+        streams, rejected = self._judged(found, query, plan)
         if found:
             bindings = self.bindings_in(plan)
             if plan.own_times:
@@ -223,7 +224,7 @@ class TidemarkListener(JsonListener):
         run.learned = keeper_of(self._spark, run.query, self.live, run_id)
 
     def _judged(
-        self, found: Mapping[str, Found], query: RunningQuery, watermarks: int | None
+        self, found: Mapping[str, Found], query: RunningQuery, plan: QueryPlan | None
     ) -> tuple[dict[str, Judging], list[str]]:
         """Return how the rows of each tap are judged, and why the query must not run."""
         streams, rejected = {}, []
@@ -235,7 +236,10 @@ class TidemarkListener(JsonListener):
                 rejected.append(f"stream {binding.stream}: it cannot run in real-time mode: {why}")
             try:
                 judging = judging_of(binding, operator)
-                check_versions(binding, judging, query, watermarks)
+                check_versions(binding, judging, query, None if plan is None else plan.watermarks)
+                if plan is not None:
+                    check_side(binding, plan.changes.get(metric))
+                    judging = judging.placed_by(plan, metric, binding)
             except PlanRejectedError as error:
                 rejected.append(f"stream {binding.stream}: {error}")
                 judging = not_judged(binding, str(error))
@@ -297,7 +301,9 @@ class TidemarkListener(JsonListener):
             applied = replace(applied, chain=run.chains.get(metric), late=late)
             binding.sink.acknowledge(binding.job, binding.stream, applied)
         clock_us = self._clock_of(run, binding.tap, progress)
-        counts = NO_ROWS if observed is None else binding.tap.decode(observed, judging.granules, clock_us)
+        counts = NO_ROWS
+        if observed is not None:
+            counts = binding.tap.decode(observed, judging.granules, clock_us, behind=judging.behind)
         report = self._report(run, metric, binding, progress, counts)
         if binding.revised is not None:
             report = binding.revised.judged(report, run.query)
@@ -374,7 +380,7 @@ class TidemarkListener(JsonListener):
             dropped_by_spark=sum(state.numRowsDroppedByWatermark for state in states),
             dropped_reports=binding.sink.dropped,
             append_delay=counts.append_delay,
-            contradiction=judging.contradiction,
+            contradiction=judging.contradiction_in(progress, counts.max_event_time_us),
         )
 
     def _late_watermark_ms(self, run: _Run, batch: int) -> int | None:

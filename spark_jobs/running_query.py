@@ -40,7 +40,9 @@ class RunningQuery:
 
     unread_level = logging.ERROR
     """Level of the log for a plan that cannot be read."""
-    unread = NoOperator("Unreadable", "the query's plan cannot be read")
+    unread = NoOperator(
+        "Uncounted", "the query's plan cannot be read, so it is not known which rows its operator gets"
+    )
     """What is known of its operators when its plan cannot be read."""
 
     def __init__(self, spark: SparkSession, query_id: str) -> None:
@@ -115,7 +117,7 @@ class RunningQuery:
                 return None
             state = self._session().sessionState()
             return read_plan(self._execution.analyzedPlan(), state.optimizer())
-        except Py4JError as error:
+        except (Py4JError, PySparkException) as error:
             _log.warning("the query's plan cannot be read: %s", error)
             return None
 

@@ -7,6 +7,7 @@ import java.util.HashMap;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.util.AccumulatorV2;
 import org.apache.spark.util.CollectionAccumulator;
 
@@ -88,13 +89,21 @@ public final class BatchCounts extends CollectionAccumulator {
         if (passes == null && unknown.isEmpty()) {
             return null;
         }
+        String counted = this.sumOf(passes, unknown, false).toJson(unknown.isEmpty());
+        Sum behind = this.sumOf(passes, unknown, true);
+        return behind.totals[RowCounter.Pass.ROWS] == 0L ? counted
+                : counted.substring(0, counted.length() - 1) + ",\"behind\":" + behind.toJson(unknown.isEmpty()) + "}";
+    }
+
+    /** Returns the sum of what the first or the second counter of each stage counted. */
+    private Sum sumOf(HashMap passes, HashMap unknown, boolean behind) {
         Sum sum = new Sum(this.grid);
-        sum.add(passes);
+        sum.add(passes, behind);
+        sum.add(unknown, behind);
         if (!unknown.isEmpty()) {
-            sum.add(unknown);
             sum.counts.overflow();
         }
-        return sum.toJson(unknown.isEmpty());
+        return sum;
     }
 
     static long rowsOf(Object[] pass) {
@@ -119,11 +128,14 @@ public final class BatchCounts extends CollectionAccumulator {
             this.totals[RowCounter.Pass.TYPE] = Long.MAX_VALUE;
         }
 
-        void add(HashMap passes) {
+        void add(HashMap passes, boolean behind) {
             if (passes != null) {
-                Iterator each = passes.values().iterator();
+                Iterator each = passes.entrySet().iterator();
                 while (each.hasNext()) {
-                    this.add((Object[]) each.next());
+                    Map.Entry entry = (Map.Entry) each.next();
+                    if (((Integer) entry.getKey()).intValue() < 0 == behind) {
+                        this.add((Object[]) entry.getValue());
+                    }
                 }
             }
         }

@@ -25,6 +25,8 @@ public final class RowCounter implements UDF6, TaskCompletionListener {
     /** By the number of a partition of the stage: a task may read several, one after the other. */
     private transient HashMap passes;
     private transient Pass pass;
+    /** Of the second counter of the same stage. */
+    private transient Pass behind;
 
     /**
      * @param found takes what was counted; elements are arrays: see {@link Pass#toArray}
@@ -38,7 +40,8 @@ public final class RowCounter implements UDF6, TaskCompletionListener {
     /**
      * Counts a row.
      *
-     * @param stagePartition the number of the partition of the stage, an {@code Integer}
+     * @param stagePartition the number of the partition of the stage, an {@code Integer}; its complement where the rows
+     *     that reach the operator are counted apart ({@link PlaceCounters})
      * @param time its event time in microseconds, a {@code Long}, or null
      * @param partition the partition that it is counted for: a {@code Long}, the UTF-8 of a name, or null
      * @param ahead what became of it, an {@code Integer}; null where no rows are marked
@@ -48,7 +51,7 @@ public final class RowCounter implements UDF6, TaskCompletionListener {
     public Object call(
             Object stagePartition, Object time, Object partition, Object ahead, Object arrival, Object arrivalType) {
         int number = ((Integer) stagePartition).intValue();
-        Pass into = this.pass;
+        Pass into = number < 0 ? this.behind : this.pass;
         if (into == null || number != into.partition) {
             into = this.turnTo(number);
         }
@@ -94,12 +97,17 @@ public final class RowCounter implements UDF6, TaskCompletionListener {
             }
         }
         Integer number = Integer.valueOf(partition);
-        this.pass = (Pass) this.passes.get(number);
-        if (this.pass == null) {
-            this.pass = new Pass(partition, this.grid.maxKeys);
-            this.passes.put(number, this.pass);
+        Pass found = (Pass) this.passes.get(number);
+        if (found == null) {
+            found = new Pass(partition, this.grid.maxKeys);
+            this.passes.put(number, found);
         }
-        return this.pass;
+        if (partition < 0) {
+            this.behind = found;
+        } else {
+            this.pass = found;
+        }
+        return found;
     }
 
     /** Passes on what the task counted. That of a task that fails is dropped by Spark. */

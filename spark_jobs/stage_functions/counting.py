@@ -105,8 +105,20 @@ def _counted(classes: JavaClasses, df: DataFrame, tap: Tap, metric: str) -> tupl
     classes.context._jsc.sc().register(batches)  # noqa: SLF001 - PySpark's are others
     counter = classes.make("RowCounter", batches, grid)
     counted = classes.function(counter, "tidemark_count", "BooleanType", _arguments(df, tap))
+    place_counters(df.sparkSession, classes)
     marked = df.withColumn(metric, counted)
     return marked.filter(F.col(quoted(metric))).drop(metric), StageCounts(batches)
+
+
+def place_counters(spark: SparkSession, classes: JavaClasses) -> None:
+    """Let the optimizer of a session, and of those that its queries run in, place row counters (``PlaceCounters``)."""
+    try:
+        classes.make("PlaceCounters").addTo(spark._jsparkSession.experimental())  # noqa: SLF001 - Spark's own session
+    except (Py4JError, TypeError) as error:
+        # The plan shows at the start where that matters.
+        _log.warning(
+            "rows that filters, joins or generators change behind the call are not judged: %s", error
+        )
 
 
 def _grid(classes: JavaClasses, df: DataFrame, tap: Tap) -> Any:
