@@ -18,7 +18,7 @@ from tidemark.spark_jobs.late.revise import RevisedStream
 from tidemark.spark_jobs.late.switch import LateSwitch
 from tidemark.spark_jobs.live.orders import Orders
 from tidemark.spark_jobs.progress_times import newest_ms_of
-from tidemark.spark_jobs.query_plan import Found, NoOperator, QueryPlan
+from tidemark.spark_jobs.query_plan import Found, NoOperator
 from tidemark.spark_jobs.running_query import RunningQuery
 from tidemark.spark_jobs.stage_functions.counting import StageCounts
 from tidemark.spark_jobs.tap import Tap
@@ -122,18 +122,10 @@ class Judging:
     """The granules of its reports."""
     contradiction: str | None = None
     """Why no row is judged; None when they are."""
-    behind: bool = False
-    """Whether they are counted where they reach the operator, apart from what the watermark is made of."""
     compared: bool = False
     """Whether Spark says of each batch what the maximum event time is that the tap should have."""
     doubt: str | None = None
     """Why the plan cannot say whether the declared operator is right; None when it could."""
-
-    def placed_by(self, plan: QueryPlan, metric: str, binding: Binding) -> Judging:
-        """Return the same with where the rows are counted that the tap ``metric`` has in a plan."""
-        # A control stream is in the event times that Spark reports, and of several watermarks it reports one.
-        compared = plan.watermarks == 1 and binding.ceiling_ms is None
-        return replace(self, behind=metric in plan.behind, compared=compared)
 
     def contradiction_in(self, progress: StreamingQueryProgress, newest_us: int | None) -> str | None:
         """Return why no row of a batch is judged; None when they are.

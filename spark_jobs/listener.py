@@ -239,7 +239,9 @@ class TidemarkListener(JsonListener):
                 check_versions(binding, judging, query, None if plan is None else plan.watermarks)
                 if plan is not None:
                     check_side(binding, plan.changes.get(metric))
-                    judging = judging.placed_by(plan, metric, binding)
+                    # A control stream is in Spark's event times, and of several watermarks Spark reports one.
+                    compared = plan.watermarks == 1 and binding.ceiling_ms is None
+                    judging = replace(judging, compared=compared)
             except PlanRejectedError as error:
                 rejected.append(f"stream {binding.stream}: {error}")
                 judging = not_judged(binding, str(error))
@@ -301,9 +303,7 @@ class TidemarkListener(JsonListener):
             applied = replace(applied, chain=run.chains.get(metric), late=late)
             binding.sink.acknowledge(binding.job, binding.stream, applied)
         clock_us = self._clock_of(run, binding.tap, progress)
-        counts = NO_ROWS
-        if observed is not None:
-            counts = binding.tap.decode(observed, judging.granules, clock_us, behind=judging.behind)
+        counts = NO_ROWS if observed is None else binding.tap.decode(observed, judging.granules, clock_us)
         report = self._report(run, metric, binding, progress, counts)
         if binding.revised is not None:
             report = binding.revised.judged(report, run.query)

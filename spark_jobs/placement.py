@@ -9,7 +9,6 @@ where they belong: here is seen where they are. What Spark observes stays where 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tidemark.spark_jobs.columns import SESSION_WINDOW, TIME_WINDOW, is_event_time
@@ -55,18 +54,8 @@ _Node = Any
 """A node of a plan, or an expression, in the JVM."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """Where a tap is, seen from the operator and the watermark."""
-
-    behind: bool = False
-    """Whether a second counter has the rows that reach the operator."""
-    uncounted: str | None = None
-    """What changes rows unseen between tap, watermark and operator; None where nothing does."""
-
-
-def placement_of(nodes: Sequence[_Node], counter_behind: str) -> Placement:
-    """Return where a tap is.
+def changed_unseen(nodes: Sequence[_Node], counter_behind: str) -> str | None:
+    """Return what changes rows where neither a tap nor a second counter sees it, in words; None where nothing does.
 
     Args:
         nodes: the nodes of the optimised plan between the operator and the tap, from above.
@@ -76,8 +65,8 @@ def placement_of(nodes: Sequence[_Node], counter_behind: str) -> Placement:
     watermark = max((i for i, kind in enumerate(kinds) if kind == "EventTimeWatermark"), default=len(nodes))
     seen = [_is_counter(node, kind, counter_behind) for node, kind in zip(nodes, kinds, strict=True)]
     counter = seen.index(True) if True in seen else watermark
-    # Between that counter and the watermark rows may change: it has those that are left.
-    return Placement(True in seen, what_changes_rows([*nodes[:counter], *nodes[watermark:]]))
+    # What is between that counter and the watermark it has seen.
+    return what_changes_rows([*nodes[:counter], *nodes[watermark:]])
 
 
 def what_changes_rows(nodes: Iterable[_Node]) -> str | None:

@@ -26,7 +26,7 @@ from pyspark.errors import PySparkException
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow, row_level
 from tidemark.spark_jobs.columns import SESSION_WINDOW, TIME_WINDOW, is_column, is_event_time
 from tidemark.spark_jobs.gateway import Py4JError, SparkContext, get_field
-from tidemark.spark_jobs.placement import BEHIND, Placement, placement_of, what_changes_rows
+from tidemark.spark_jobs.placement import BEHIND, changed_unseen, what_changes_rows
 from tidemark.spark_jobs.scala import items
 
 _log = logging.getLogger("tidemark.spark")
@@ -85,8 +85,6 @@ class QueryPlan:
     """How many watermark nodes there are."""
     own_times: tuple[str, ...] = ()
     """The columns in which a ``transformWithState`` gives its rows an event time of their own."""
-    behind: frozenset[str] = frozenset()
-    """The taps with a second counter, of the rows that reach the operator: they are not those that the tap has."""
     changes: Mapping[str, str] = field(default_factory=dict)
     """By name of a tap what changes its rows before they reach the operator, in words; nothing where nothing does."""
 
@@ -130,13 +128,12 @@ def read_plan(plan: _Node, optimizer: _Node) -> QueryPlan:
             changed = None if _judges_nothing(found) else _changed_on(way)
             if changed is not None:
                 changes[name] = changed
-    placements = {name: _placements(optimised().get(name, []), name) for name in operators}
     for name, found in operators.items():
-        why = _uncounted(placements[name], changes.get(name), times_taken[name])
+        unseen = _changed_unseen(optimised().get(name, []), name)
+        why = _uncounted(unseen, changes.get(name), times_taken[name])
         if why is not None and not _judges_nothing(found):
             operators[name] = NoOperator("Uncounted", why)
-    behind = frozenset(name for name, found in placements.items() if any(each.behind for each in found))
-    return QueryPlan(operators, watermarks, tuple(own_times), behind, changes)
+    return QueryPlan(operators, watermarks, tuple(own_times), changes)
 
 
 def tap_at(node: _Node, kind: str) -> str | None:
@@ -170,10 +167,11 @@ def _ways_to_taps(plan: _Node, optimizer: _Node) -> dict[str, list[list[_Node]]]
     return found
 
 
-def _placements(ways: Sequence[Sequence[_Node]], tap: str) -> list[Placement]:
-    """Return where a tap is, on each way down to it."""
+def _changed_unseen(ways: Sequence[Sequence[_Node]], tap: str) -> str | None:
+    """Return what changes rows, on any way, where a tap does not see it, in words; None where nothing does."""
     found = ((way, _first_stateful(way)) for way in ways)
-    return [placement_of(way[at + 1 : -1], tap + BEHIND) for way, at in found if at is not None]
+    unseen = (changed_unseen(way[at + 1 : -1], tap + BEHIND) for way, at in found if at is not None)
+    return next((what for what in unseen if what is not None), None)
 
 
 def _changed_on(way: Sequence[_Node]) -> str | None:
@@ -186,14 +184,13 @@ def _judges_nothing(found: Found) -> bool:
     return isinstance(found, NoOperator) and found.kind in {"NothingLate", "Unsupported"}
 
 
-def _uncounted(placements: Sequence[Placement], changed: str | None, times_taken: int) -> str | None:
+def _uncounted(unseen: str | None, changed: str | None, times_taken: int) -> str | None:
     """Return why a tap does not have the rows that reach the operator, in words; None where it has them."""
-    for what in (each.uncounted for each in placements):
-        if what is not None:
-            return (
-                f"{what} behind adaptive_watermark drops or multiplies rows before they reach the query's operator, "
-                "and they cannot be counted there; put it before the call"
-            )
+    if unseen is not None:
+        return (
+            f"{unseen} behind adaptive_watermark drops or multiplies rows before they reach the query's operator, "
+            "and they cannot be counted there; put it before the call"
+        )
     if changed is not None and times_taken > 1:
         return (
             f"the query takes the stream {times_taken} times, and {changed} behind adaptive_watermark drops or "

@@ -194,24 +194,22 @@ class Tap:
             + 1
         )
 
-    def decode(
-        self, observed: str, granules: Granules, clock_us: int | None = None, *, behind: bool = False
-    ) -> TapCounts:
+    def decode(self, observed: str, granules: Granules, clock_us: int | None = None) -> TapCounts:
         """Return the counts in what ``observe`` produced.
+
+        Where a second counter has the rows that reach the operator, it is those, with the maximum event time of all,
+        which the watermark is made of.
 
         Args:
             observed: the observed metric of the batch.
             granules: the granules to return; their width is a multiple of the tap's.
             clock_us: the batch's clock, as its checkpoint has it; without it no row counts as ahead of it.
-            behind: whether a second counter has the rows that reach the operator. Those are returned then, with the
-                maximum event time of all rows: the watermark is made of that.
         """
         seen = json.loads(observed)
         counts = self._counts(seen, granules, clock_us)
-        if not behind:
+        if "behind" not in seen:
             return counts
-        reached = seen.get("behind")
-        there = NO_ROWS if reached is None else self._counts(reached, granules, clock_us)
+        there = NO_ROWS if seen["behind"] is None else self._counts(seen["behind"], granules, clock_us)
         return replace(there, max_event_time_us=counts.max_event_time_us)
 
     def _counts(self, seen: dict[str, Any], granules: Granules, clock_us: int | None) -> TapCounts:

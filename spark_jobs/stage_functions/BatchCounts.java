@@ -89,10 +89,14 @@ public final class BatchCounts extends CollectionAccumulator {
         if (passes == null && unknown.isEmpty()) {
             return null;
         }
-        String counted = this.sumOf(passes, unknown, false).toJson(unknown.isEmpty());
+        Sum sum = this.sumOf(passes, unknown, false);
+        String counted = sum.toJson(unknown.isEmpty());
+        if (!sum.followed) {
+            return counted;
+        }
         Sum behind = this.sumOf(passes, unknown, true);
-        return behind.totals[RowCounter.Pass.ROWS] == 0L ? counted
-                : counted.substring(0, counted.length() - 1) + ",\"behind\":" + behind.toJson(unknown.isEmpty()) + "}";
+        String reached = behind.totals[RowCounter.Pass.ROWS] == 0L ? "null" : behind.toJson(unknown.isEmpty());
+        return counted.substring(0, counted.length() - 1) + ",\"behind\":" + reached + "}";
     }
 
     /** Returns the sum of what the first or the second counter of each stage counted. */
@@ -114,6 +118,8 @@ public final class BatchCounts extends CollectionAccumulator {
     static final class Sum {
         final RowCounter.Grid grid;
         final RowCounter.LongCounts counts;
+        /** Whether a second counter has the rows that reach the operator. */
+        boolean followed;
         private final HashMap names = new HashMap();
         private final ArrayList texts = new ArrayList();
         private final long[] totals = new long[RowCounter.Pass.TOTALS];
@@ -133,7 +139,9 @@ public final class BatchCounts extends CollectionAccumulator {
                 Iterator each = passes.entrySet().iterator();
                 while (each.hasNext()) {
                     Map.Entry entry = (Map.Entry) each.next();
-                    if (((Integer) entry.getKey()).intValue() < 0 == behind) {
+                    int partition = ((Integer) entry.getKey()).intValue();
+                    if (partition < 0 == behind) {
+                        this.followed |= (partition & RowCounter.FOLLOWED) != 0;
                         this.add((Object[]) entry.getValue());
                     }
                 }

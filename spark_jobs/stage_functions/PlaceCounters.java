@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.BitwiseNot;
+import org.apache.spark.sql.catalyst.expressions.BitwiseOr;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
@@ -18,6 +19,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.types.DataTypes;
 import scala.None$;
 import scala.collection.Iterator;
 import scala.collection.Seq;
@@ -30,9 +32,10 @@ import scala.collection.immutable.Nil$;
  *
  * <p>The plan has a counter where the user called {@code adaptive_watermark}. Spark pushes filters that stand behind the
  * call below the watermark's node, but not below a counter, which is no deterministic expression. So the counter is moved
- * up to that node: it counts what the watermark is made of. And where rows are dropped or multiplied between there and the
- * stateful operator, a second counter stands behind the last node that does so. It has the same function, and the
- * complement of the number of the stage's partition as its first argument.
+ * up to that node: it counts what the watermark is made of. Where a control stream keeps filters above that node, they are
+ * moved below the counter. And where rows are dropped or multiplied between there and the
+ * stateful operator, a second counter stands behind the last node that does so. It has the same function: by the
+ * first argument, the number of the stage's partition, it knows which of the two it is.
  *
  * <p>Arguments are computed where the counter stood, since the columns may end before the place it is moved to, and are
  * passed up in columns of their own. {@code placement.py} reads from the plan what has become of it: where this rule
@@ -40,7 +43,9 @@ import scala.collection.immutable.Nil$;
  */
 public final class PlaceCounters extends Rule {
     private static final String TAP = "tidemark:", BEHIND = ":behind", ARGUMENT = "__tidemark_argument_";
+    private static final String CONTROL = "__tidemark_control";
     private static final String FUNCTION = "ScalaUDF", UNION = "Union", WATERMARK = "EventTimeWatermark";
+    private static final Literal FOLLOWED = new Literal(Integer.valueOf(RowCounter.FOLLOWED), DataTypes.IntegerType);
     private static final String DELAY = "spark.watermarkDelayMs", WINDOW = "spark.timeWindow";
 
     /** Nodes that pass each row on once. */
@@ -134,10 +139,19 @@ public final class PlaceCounters extends Rule {
             return null;
         }
         boolean lifted = false;
-        boolean steered = false; // by a control stream: the filters of the user stay above the node
         for (int i = watermark + 1; i < own; i++) {
-            steered |= nameOf(path, i).equals(UNION);
             lifted |= changesRows((LogicalPlan) path.get(i));
+        }
+        boolean steered = false; // by a control stream, whose filter keeps those of the user above the node
+        for (int i = operator + 1; i < watermark; i++) {
+            LogicalPlan node = (LogicalPlan) path.get(i);
+            steered |= node instanceof Filter && names(((Filter) node).condition(), CONTROL);
+        }
+        if (steered) {
+            LogicalPlan sunk = sink(path, turns, operator, watermark);
+            if (sunk != null) {
+                return sunk;
+            }
         }
         lifted &= !steered;
         int last = -1; // to change the rows before they reach the operator
@@ -151,7 +165,7 @@ public final class PlaceCounters extends Rule {
         if (!lifted && last < 0) {
             return null;
         }
-        Carried carried = new Carried(counter);
+        Carried carried = new Carried(counter, last >= 0);
         LogicalPlan made = carried.begin((Project) path.get(own), lifted);
         int end = last < 0 ? watermark + 1 : last;
         for (int i = own - 1; i >= end && made != null; i--) {
@@ -169,6 +183,126 @@ public final class PlaceCounters extends Rule {
             made = withChild((LogicalPlan) path.get(i), ((Integer) turns.get(i)).intValue(), made);
         }
         return made;
+    }
+
+    /**
+     * Moves filters of the user from above the watermark's node below a counter, as Spark does where no control stream is
+     * in between: so they move no watermark.
+     */
+    private static LogicalPlan sink(ArrayList path, ArrayList turns, int operator, int watermark) {
+        for (int i = watermark - 1; i > operator; i--) {
+            LogicalPlan node = (LogicalPlan) path.get(i);
+            if (!(node instanceof Filter) && !(node instanceof Project)) {
+                return null;
+            }
+            ArrayList conditions = new ArrayList();
+            if (node instanceof Filter) {
+                split(((Filter) node).condition(), conditions);
+            }
+            Expression stay = null;
+            Expression sunk = null;
+            for (int j = 0; j < conditions.size(); j++) {
+                Expression condition = (Expression) conditions.get(j);
+                Expression below = condition.deterministic() ? belowCounter(condition, path, turns, i + 1) : null;
+                stay = below == null ? both(stay, condition) : stay;
+                sunk = below == null ? sunk : both(sunk, below);
+            }
+            if (sunk != null) {
+                int own = path.size() - 1;
+                Project counting = (Project) path.get(own);
+                LogicalPlan made = new Project(counting.projectList(), new Filter(sunk, counting.child()));
+                for (int j = own - 1; j >= 0; j--) {
+                    if (j != i) {
+                        made = withChild((LogicalPlan) path.get(j), ((Integer) turns.get(j)).intValue(), made);
+                    } else if (stay != null) {
+                        made = new Filter(stay, made);
+                    }
+                }
+                return made;
+            }
+        }
+        return null;
+    }
+
+    /** Returns a condition as it is below the counter; null where it depends on what is made above, or on the event time. */
+    private static Expression belowCounter(Expression condition, ArrayList path, ArrayList turns, int from) {
+        Expression made = condition;
+        for (int i = from; i < path.size() && made != null; i++) {
+            LogicalPlan node = (LogicalPlan) path.get(i);
+            Object[] columns = toArray(made.references().toSeq());
+            for (int j = 0; j < columns.length; j++) {
+                Attribute column = (Attribute) columns[j];
+                if (isOurs(column) || column.metadata().contains(DELAY)) {
+                    return null;
+                }
+            }
+            if (columns.length == 0) {
+                return null;
+            }
+            if (node instanceof Project) {
+                made = replaced(made, toArray(((Project) node).projectList()), null);
+            } else if (node.nodeName().equals(UNION) && ((Integer) turns.get(i)).intValue() == 0) {
+                LogicalPlan first = (LogicalPlan) toArray(node.children())[0];
+                made = replaced(made, toArray(node.output()), toArray(first.output()));
+            } else if (!(node instanceof Filter) && !node.nodeName().equals(WATERMARK)) {
+                return null;
+            }
+        }
+        return made;
+    }
+
+    /**
+     * Returns an expression with what its columns are made of; null where that is not known, or not deterministic.
+     *
+     * @param columns the columns
+     * @param made what each is made of; null where they say so themselves
+     */
+    private static Expression replaced(Expression expression, Object[] columns, Object[] made) {
+        if (expression instanceof Attribute) {
+            for (int i = 0; i < columns.length; i++) {
+                NamedExpression column = (NamedExpression) columns[i];
+                if (column.exprId().equals(((Attribute) expression).exprId())) {
+                    Expression found = (Expression) (made == null ? column : made[i]);
+                    found = found instanceof Alias ? ((Alias) found).child() : found;
+                    return found.deterministic() ? found : null;
+                }
+            }
+            return null;
+        }
+        Object[] children = toArray(expression.children());
+        for (int i = 0; i < children.length; i++) {
+            children[i] = replaced((Expression) children[i], columns, made);
+            if (children[i] == null) {
+                return null;
+            }
+        }
+        return children.length == 0 ? expression : (Expression) expression.withNewChildren(joined(children, nothing()));
+    }
+
+    private static void split(Expression condition, ArrayList into) {
+        if (condition instanceof And) {
+            split(((And) condition).left(), into);
+            split(((And) condition).right(), into);
+        } else {
+            into.add(condition);
+        }
+    }
+
+    private static Expression both(Expression one, Expression other) {
+        return one == null ? other : other == null ? one : new And(one, other);
+    }
+
+    private static boolean names(Expression condition, String name) {
+        Object[] columns = toArray(condition.references().toSeq());
+        boolean found = false;
+        for (int i = 0; i < columns.length; i++) {
+            found |= ((Attribute) columns[i]).name().equals(name);
+        }
+        return found;
+    }
+
+    private static boolean isOurs(Attribute column) {
+        return column.name().startsWith(TAP) || column.name().startsWith("__tidemark_");
     }
 
     private static String nameOf(ArrayList path, int i) {
@@ -197,8 +331,8 @@ public final class PlaceCounters extends Rule {
         boolean windowed = false;
         for (int i = 0; i < columns.length; i++) {
             Attribute column = (Attribute) columns[i];
-            if (column.name().startsWith(TAP) || column.name().startsWith("__tidemark_")) {
-                return false; // a filter of ours
+            if (isOurs(column)) {
+                return false;
             }
             timed &= column.metadata().contains(DELAY);
             windowed |= column.metadata().contains(WINDOW);
@@ -217,9 +351,14 @@ public final class PlaceCounters extends Rule {
         private List columns = nothing();
         private List aliases = nothing();
 
-        Carried(Alias counter) {
-            this.counter = counter;
+        Carried(Alias counter, boolean followed) {
             this.arguments = toArray(counter.child().children());
+            if (followed) {
+                this.arguments[0] = new BitwiseOr((Expression) this.arguments[0], FOLLOWED);
+            }
+            this.counter = alias(
+                    (Expression) counter.child().withNewChildren(joined(this.arguments, nothing())), counter.name(),
+                    counter.exprId());
             for (int i = this.arguments.length - 1; i > 0; i--) {
                 if (!(this.arguments[i] instanceof Literal)) {
                     Alias alias = alias(
@@ -295,9 +434,7 @@ public final class PlaceCounters extends Rule {
 
         private Expression without(Expression condition) {
             if (condition instanceof And) {
-                Expression left = this.without(((And) condition).left());
-                Expression right = this.without(((And) condition).right());
-                return left == null ? right : right == null ? left : new And(left, right);
+                return both(this.without(((And) condition).left()), this.without(((And) condition).right()));
             }
             Object[] columns = toArray(condition.references().toSeq()); // Spark asks also whether the counter is null
             boolean own = columns.length == 1

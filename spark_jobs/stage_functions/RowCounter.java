@@ -20,6 +20,8 @@ public final class RowCounter implements UDF6, TaskCompletionListener {
     private static final long TAKEN = 0L, SET_ASIDE = 2L;
     /** Numbers of rows that are set aside and of times out of range; see {@code tap.py}. */
     private static final long ASIDE_NUMBER = 0L, BEFORE_NUMBER = 1L, AFTER_NUMBER = 2L;
+    /** A bit in the number of a partition that says that a second counter has the rows which reach the operator. */
+    public static final int FOLLOWED = 1 << 30;
     private final CollectionAccumulator found;
     private final Grid grid;
     /** By the number of a partition of the stage: a task may read several, one after the other. */
@@ -40,8 +42,8 @@ public final class RowCounter implements UDF6, TaskCompletionListener {
     /**
      * Counts a row.
      *
-     * @param stagePartition the number of the partition of the stage, an {@code Integer}; its complement where the rows
-     *     that reach the operator are counted apart ({@link PlaceCounters})
+     * @param stagePartition the number of the partition of the stage, an {@code Integer}, with {@link #FOLLOWED} where
+     *     another counter stands behind this one, and complemented where this one is that ({@link PlaceCounters})
      * @param time its event time in microseconds, a {@code Long}, or null
      * @param partition the partition that it is counted for: a {@code Long}, the UTF-8 of a name, or null
      * @param ahead what became of it, an {@code Integer}; null where no rows are marked

@@ -47,6 +47,7 @@ _FILES = tuple(
         "test_connect",
         "test_driver_metrics",
         "test_plan_check",
+        "test_rows_behind_the_call",
         "test_real_time_mode",
         "test_operators_over_restarts",
         "live/test_operators",
@@ -55,7 +56,7 @@ _FILES = tuple(
 BRIEF = ("3.5.9", "4.0.5", "4.3.0")
 """Versions of the brief run: the oldest, the first with Live, the newest. `make test` has the one between them."""
 
-_BRIEF_TESTS = "test_versions or test_row_counter or (tumbling and not test_connect)"
+_BRIEF_TESTS = "test_versions or test_row_counter or rows_behind or (tumbling and not test_connect)"
 """Of the brief run: four operators in Off, and one over restarts and in Live."""
 
 _UNOBTAINABLE = 75
