@@ -278,7 +278,7 @@ class TidemarkListener(JsonListener):
         run.watermark_ms[progress.batchId] = _watermark_ms(progress, run)
         run_id = str(progress.runId)
         if not run.streams:  # the plan could not be read as the query began
-            found = dict.fromkeys(taps, run.query.unread)
+            found = {tap: run.query.unread_of(tap) for tap in taps}
             self._begin(run_id, run, self._judged(found, run.query, None)[0], None)
         self.live.recognise(run_id, control_offsets_of(progress), run.watermark_ms[progress.batchId])
         for metric, observed in taps.items():

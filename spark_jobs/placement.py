@@ -40,18 +40,30 @@ _PASSING = frozenset(
 )
 """Nodes that pass each row on once, or in each of its windows."""
 
-_WORDS = {
+WORDS = {
     "Filter": "a filter",
     "Generate": "a generator such as explode",
-    "Join": "a join with a table",
+    **dict.fromkeys(
+        ("Join", "BroadcastHashJoin", "BroadcastNestedLoopJoin", "ShuffledHashJoin", "SortMergeJoin"),
+        "a join with a table",
+    ),
     "MapInPandas": "mapInPandas",
     "MapInArrow": "mapInArrow",
     "PythonMapInArrow": "mapInArrow",
     "Sample": "a sample",
 }
+"""What nodes of logical and physical plans are to a user."""
 
 _Node = Any
 """A node of a plan, or an expression, in the JVM."""
+
+
+def uncounted_because(what: str) -> str:
+    """Return why no row is judged where ``what`` changes rows unseen, in words."""
+    return (
+        f"{what} behind adaptive_watermark drops or multiplies rows before they reach the query's operator, "
+        "and they cannot be counted there; put it before the call"
+    )
 
 
 def changed_unseen(nodes: Sequence[_Node], counter_behind: str) -> str | None:
@@ -76,7 +88,7 @@ def what_changes_rows(nodes: Iterable[_Node]) -> str | None:
         if kind == "Filter" and not _drops_rows(node.condition()):
             continue
         if kind not in _PASSING:
-            return _WORDS.get(kind, kind)
+            return WORDS.get(kind, kind)
     return None
 
 

@@ -26,7 +26,7 @@ from pyspark.errors import PySparkException
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow, row_level
 from tidemark.spark_jobs.columns import SESSION_WINDOW, TIME_WINDOW, is_column, is_event_time
 from tidemark.spark_jobs.gateway import Py4JError, SparkContext, get_field
-from tidemark.spark_jobs.placement import BEHIND, changed_unseen, what_changes_rows
+from tidemark.spark_jobs.placement import BEHIND, changed_unseen, uncounted_because, what_changes_rows
 from tidemark.spark_jobs.scala import items
 
 _log = logging.getLogger("tidemark.spark")
@@ -187,10 +187,7 @@ def _judges_nothing(found: Found) -> bool:
 def _uncounted(unseen: str | None, changed: str | None, times_taken: int) -> str | None:
     """Return why a tap does not have the rows that reach the operator, in words; None where it has them."""
     if unseen is not None:
-        return (
-            f"{unseen} behind adaptive_watermark drops or multiplies rows before they reach the query's operator, "
-            "and they cannot be counted there; put it before the call"
-        )
+        return uncounted_because(unseen)
     if changed is not None and times_taken > 1:
         return (
             f"the query takes the stream {times_taken} times, and {changed} behind adaptive_watermark drops or "

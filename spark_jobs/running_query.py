@@ -110,6 +110,10 @@ class RunningQuery:
             _log.warning("%s of batch %d cannot be read from the checkpoint: %s", what, batch_id, error)
             return None
 
+    def unread_of(self, tap: str) -> NoOperator:  # noqa: ARG002 - elsewhere it depends on that
+        """Return what is known of a tap's operator when the plan cannot be read."""
+        return self.unread
+
     def plan(self) -> QueryPlan | None:
         """Return what the query's plan holds; None when it cannot be read."""
         try:

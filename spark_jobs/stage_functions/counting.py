@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from tidemark.spark_jobs.gateway import Py4JError, Py4JJavaError, SparkContext
 from tidemark.spark_jobs.java_classes import JavaClasses, java_array, load_classes
-from tidemark.spark_jobs.private_names import COMPILER
+from tidemark.spark_jobs.private_names import COMPILER, PLACEMENT
 from tidemark.spark_jobs.query_plan import TAP_PREFIX
 from tidemark.spark_jobs.tap import Tap, quoted
 
@@ -116,9 +116,7 @@ def place_counters(spark: SparkSession, classes: JavaClasses) -> None:
         classes.make("PlaceCounters").addTo(spark._jsparkSession.experimental())  # noqa: SLF001 - Spark's own session
     except (Py4JError, TypeError) as error:
         # The plan shows at the start where that matters.
-        _log.warning(
-            "rows that filters, joins or generators change behind the call are not judged: %s", error
-        )
+        _log.warning("running without %s: %s", PLACEMENT.without, error)
 
 
 def _grid(classes: JavaClasses, df: DataFrame, tap: Tap) -> Any:
