@@ -51,6 +51,7 @@ WORDS = {
     "MapInArrow": "mapInArrow",
     "PythonMapInArrow": "mapInArrow",
     "Sample": "a sample",
+    "GlobalLimit": "a limit",
 }
 """What nodes of logical and physical plans are to a user."""
 
@@ -88,7 +89,7 @@ def what_changes_rows(nodes: Iterable[_Node]) -> str | None:
         if kind == "Filter" and not _drops_rows(node.condition()):
             continue
         if kind not in _PASSING:
-            return WORDS.get(kind, kind)
+            return WORDS.get(kind, str(kind))
     return None
 
 

@@ -130,9 +130,9 @@ def read_plan(plan: _Node, optimizer: _Node) -> QueryPlan:
                 changes[name] = changed
     for name, found in operators.items():
         unseen = _changed_unseen(optimised().get(name, []), name)
-        why = _uncounted(unseen, changes.get(name), times_taken[name])
-        if why is not None and not _judges_nothing(found):
-            operators[name] = NoOperator("Uncounted", why)
+        uncounted = _uncounted(unseen, changes.get(name), times_taken[name])
+        if uncounted is not None and not _judges_nothing(found):
+            operators[name] = NoOperator("Uncounted", uncounted)
     return QueryPlan(operators, watermarks, tuple(own_times), changes)
 
 

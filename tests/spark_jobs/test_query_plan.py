@@ -172,6 +172,10 @@ PLANS: dict[str, tuple[Query, Operator | str]] = {
         lambda df: counted(five)(df.select("ts", F.explode(F.array("id", "partition")).alias("x"))),
         tumbling("5 s"),
     ),
+    "join of two streams behind filters": (
+        lambda df: joined(df.where("partition > 0")).where("value > 7 and second(ts) > 3"),
+        row_level(),
+    ),
     "windows behind a limit": (lambda df: counted(five)(df.limit(3)), "Uncounted"),
     "windows of a filter and of all": (
         lambda df: counted(five)(df.where("id > 3").union(df.where("id < 3"))),
