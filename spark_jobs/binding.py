@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
 from tidemark.models.duration import format_duration
-from tidemark.models.granules import Granules, default_granule_us
+from tidemark.models.granules import SPARK_TICK_US, Granules, default_granule_us
 from tidemark.models.late_policy import DROPPED, REVISED, LateTreatment
 from tidemark.models.operators import Operator, call_for, row_level
 from tidemark.models.wire import Acknowledgement, BoundSource, Mode, Report
 from tidemark.spark_jobs.late.revise import RevisedStream
 from tidemark.spark_jobs.late.switch import LateSwitch
 from tidemark.spark_jobs.live.orders import Orders
+from tidemark.spark_jobs.progress_times import newest_ms_of
 from tidemark.spark_jobs.query_plan import Found, NoOperator
 from tidemark.spark_jobs.running_query import RunningQuery
 from tidemark.spark_jobs.stage_functions.counting import StageCounts
@@ -118,8 +122,31 @@ class Judging:
     """The granules of its reports."""
     contradiction: str | None = None
     """Why no row is judged; None when they are."""
+    compared: bool = False
+    """Whether Spark says of each batch what the maximum event time is that the tap should have."""
     doubt: str | None = None
     """Why the plan cannot say whether the declared operator is right; None when it could."""
+
+    def contradiction_in(self, progress: StreamingQueryProgress, newest_us: int | None) -> str | None:
+        """Return why no row of a batch is judged; None when they are.
+
+        Args:
+            progress: the batch's progress.
+            newest_us: the maximum event time that the tap has, in microseconds; None without any.
+        """
+        if self.contradiction is not None or not self.compared:
+            return self.contradiction
+        try:
+            spark_ms = newest_ms_of(progress)
+        except ValueError:
+            return None  # Spark's watermark has left the calendar, which the status says by itself
+        newest_ms = None if newest_us is None else newest_us // SPARK_TICK_US
+        if spark_ms == newest_ms or (spark_ms == 0 and (newest_ms or -1) < 0):
+            return None
+        return (
+            f"Spark's newest event time of batch {progress.batchId} is {_shown(spark_ms)} and the tap's is "
+            f"{_shown(newest_ms)}, so the tap does not count what the watermark is made of"
+        )
 
 
 def judging_of(binding: Binding, found: Found) -> Judging:
@@ -137,6 +164,8 @@ def judging_of(binding: Binding, found: Found) -> Judging:
         return Judging(found, granules_of(binding, found))
     if found.kind == "Unsupported":
         raise PlanRejectedError(f"{found.why}; give it a fixed gap, or write withWatermark")
+    if found.kind == "Uncounted":
+        return not_judged(binding, found.why)
     if found.kind == "NothingLate":
         return not_judged(binding, f"Spark drops no row by this stream's event time: {found.why}")
     if declared is not None:
@@ -161,6 +190,23 @@ def check_versions(binding: Binding, judging: Judging, query: RunningQuery, wate
         )
         if why is not None:
             raise PlanRejectedError(why)
+
+
+def check_side(binding: Binding, changed: str | None) -> None:
+    """Raise if late rows are to be kept, and not all rows of the stream reach the operator.
+
+    Args:
+        binding: the stream.
+        changed: what drops or multiplies rows on the way, in words; None where nothing does.
+
+    Raises:
+        PlanRejectedError: when rows would be kept that Spark did not drop as late.
+    """
+    if binding.late is not None and changed is not None:
+        raise PlanRejectedError(
+            f"late=side(...) keeps rows as parse makes them, and {changed} behind adaptive_watermark drops or "
+            "multiplies some before Spark judges them; put it into parse"
+        )
 
 
 def not_judged(binding: Binding, why: str) -> Judging:
@@ -210,3 +256,13 @@ def _fitting(operator: Operator) -> str:
     except ValueError as error:
         return str(error)
     return f'write {call_for(operator)} after the bound, or granule="{granule}"'
+
+
+def _shown(time_ms: int | None) -> str:
+    if time_ms is None:
+        return "none"
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return f"{time_ms} ms since 1970"
+    return moment.isoformat(timespec="milliseconds")

@@ -7,6 +7,7 @@ shipped. Spark adds a jar to the class loaders of executors, not to the driver's
 from __future__ import annotations
 
 import atexit
+import logging
 import shutil
 import tempfile
 import zipfile
@@ -18,17 +19,23 @@ from typing import Any
 
 from pyspark.sql import Column
 
-from tidemark.spark_jobs.gateway import SparkContext
-from tidemark.spark_jobs.private_names import COMPILER, find
+from tidemark.spark_jobs.gateway import Py4JJavaError, SparkContext
+from tidemark.spark_jobs.private_names import COMPILER, PLACEMENT, find
 
 _PACKAGE = "tidemark"
 _SOURCES = (
     ("tidemark.spark_jobs.stage_functions", "RowCounter"),
     ("tidemark.spark_jobs.stage_functions", "BatchCounts"),
     ("tidemark.spark_jobs.stage_functions", "SetBack"),
+    ("tidemark.spark_jobs.stage_functions", "PlaceCounters"),
     ("tidemark.spark_jobs.live", "ControlSource"),
 )
 """Folders and names, in the order in which they need each other."""
+
+_OPTIONAL = "PlaceCounters"
+"""It knows the nodes of Spark's plans, which another Spark may have changed; the others do without it."""
+
+_log = logging.getLogger("tidemark.spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +92,13 @@ def load_classes(context: SparkContext) -> JavaClasses | None:
     for folder, name in _SOURCES:
         one = compiler()
         one.setParentClassLoader(loader)
-        one.cook(files(folder).joinpath(f"{name}.java").read_text(encoding="utf-8"))
+        try:
+            one.cook(files(folder).joinpath(f"{name}.java").read_text(encoding="utf-8"))
+        except Py4JJavaError as error:
+            if name != _OPTIONAL:
+                raise
+            _log.warning("running without %s: %s", PLACEMENT.without, error.java_exception.toString())
+            continue
         loader, codes = one.getClassLoader(), one.getBytecodes()
         compiled |= {str(each): bytes(codes.get(each)) for each in codes.keySet().toArray()}
     jar = _jar(compiled)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
@@ -28,11 +28,7 @@ from tidemark.spark_jobs.batch_counts import counted_in, forget_counts
 from tidemark.spark_jobs.binding import (
     Binding,
     Judging,
-    PlanRejectedError,
-    check_versions,
-    judging_of,
     log_judging,
-    not_judged,
 )
 from tidemark.spark_jobs.chains import LastBounds
 from tidemark.spark_jobs.driver_metrics import DriverMetrics
@@ -43,10 +39,9 @@ from tidemark.spark_jobs.live.mode_changes import why_rejected
 from tidemark.spark_jobs.live.offset import Offset
 from tidemark.spark_jobs.live.queries import LiveQueries
 from tidemark.spark_jobs.progress_times import micros_of, watermark_ms_of
-from tidemark.spark_jobs.query_plan import Found, QueryPlan
-from tidemark.spark_jobs.real_time import why_not_real_time
+from tidemark.spark_jobs.query_plan import QueryPlan
 from tidemark.spark_jobs.running_query import RunningQuery
-from tidemark.spark_jobs.start_check import chains_at_start, errors_at_start
+from tidemark.spark_jobs.start_check import chains_at_start, errors_at_start, judged_at_start
 from tidemark.spark_jobs.tap import NO_ROWS, Tap, TapCounts
 
 _log = logging.getLogger("tidemark.spark")
@@ -186,7 +181,7 @@ class TidemarkListener(JsonListener):
         found = {metric: found for metric, found in plan.operators.items() if metric in self._bindings}
         if begins:
             forget_counts(self._bindings, found, query.query_id)
-        streams, rejected = self._judged(found, query, plan.watermarks)
+        streams, rejected = judged_at_start(found, self._bindings, query, plan)
         if found:
             bindings = self.bindings_in(plan)
             if plan.own_times:
@@ -225,26 +220,6 @@ class TidemarkListener(JsonListener):
         self.live.started(run_id, operators, trigger_ms, policy=policy, watermark_nodes=watermark_nodes)
         run.learned = keeper_of(self._spark, run.query, self.live, run_id)
 
-    def _judged(
-        self, found: Mapping[str, Found], query: RunningQuery, watermarks: int | None
-    ) -> tuple[dict[str, Judging], list[str]]:
-        """Return how the rows of each tap are judged, and why the query must not run."""
-        streams, rejected = {}, []
-        real_time = query.is_real_time()
-        for metric, operator in found.items():
-            binding = self._bindings[metric]
-            why = why_not_real_time(binding) if real_time else None
-            if why is not None:
-                rejected.append(f"stream {binding.stream}: it cannot run in real-time mode: {why}")
-            try:
-                judging = judging_of(binding, operator)
-                check_versions(binding, judging, query, watermarks)
-            except PlanRejectedError as error:
-                rejected.append(f"stream {binding.stream}: {error}")
-                judging = not_judged(binding, str(error))
-            streams[metric] = judging
-        return streams, rejected
-
     def _explain(self, run: _Run, error: str) -> None:
         """Log what to do where Spark's own message does not say it."""
         for metric in run.streams:
@@ -281,8 +256,8 @@ class TidemarkListener(JsonListener):
             run.last_bounds.record()
         run.watermark_ms[progress.batchId] = _watermark_ms(progress, run)
         if not run.streams:  # the plan could not be read
-            found = dict.fromkeys(taps, run.query.unread)
-            self._begin(run_id, run, self._judged(found, run.query, None)[0], None)
+            found = {tap: run.query.unread_of(tap) for tap in taps}
+            self._begin(run_id, run, judged_at_start(found, self._bindings, run.query, None)[0], None)
         self.live.recognise(run_id, control_offsets_of(progress), run.watermark_ms[progress.batchId])
         for metric, observed in taps.items():
             binding = self._bindings[metric]
@@ -383,7 +358,7 @@ class TidemarkListener(JsonListener):
             dropped_by_spark=sum(state.numRowsDroppedByWatermark for state in states),
             dropped_reports=binding.sink.dropped,
             append_delay=counts.append_delay,
-            contradiction=judging.contradiction,
+            contradiction=judging.contradiction_in(progress, counts.max_event_time_us),
         )
 
     def _late_watermark_ms(self, run: _Run, batch: int) -> int | None:

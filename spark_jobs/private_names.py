@@ -93,6 +93,8 @@ COMPILER = _named(
     "org.codehaus.janino.SimpleCompiler",
     "setParentClassLoader cook getClassLoader getBytecodes",
 )
+_PLACES = "row counters where rows are judged; where filters, joins or generators change them behind the call, none is"
+PLACEMENT = _named(_PLACES, f"{_CATALYST}.rules.Rule", "apply")
 GAUGE = _named(_METRICS, "com.codahale.metrics.DefaultSettableGauge", "setValue")
 PRIVATE_NAMES = (
     QUERY,
@@ -131,6 +133,11 @@ PRIVATE_NAMES = (
     SESSION,
     CHECKPOINT_FILES,
     COMPILER,
+    PLACEMENT,
+    _named(_PLACES, f"{_SQL}.ExperimentalMethods", "extraOptimizations extraOptimizations_$eq"),
+    _named(_PLACES, f"{_CATALYST}.plans.logical.Project", "projectList withNewChildren output"),
+    _named(_PLACES, f"{_CATALYST}.plans.logical.Filter", "condition"),
+    _named(_PLACES, f"{_CATALYST}.expressions.Alias", "child name exprId toAttribute"),
     _named(_METRICS, _EXECUTION[0], "isActive streamMetrics", _EXECUTION[1]),
     _named(
         _METRICS,

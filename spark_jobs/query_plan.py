@@ -6,15 +6,17 @@ column is followed from the operator down to the watermark. A window is not read
 ``session_window`` become an expression of the event time (``ResolveTimeWindows``), which is evaluated here for one
 time; the windows that come out show size, slide and start.
 
-Spark's optimizer leaves out a column that nobody needs, and an event time that has not been needed by a join or
-``dropDuplicates`` makes no row late there. So for them the optimized plan says whether it is still there.
+Spark's optimizer leaves out a column that nobody needs, and what a join or ``dropDuplicates`` does not get makes no row
+late there: of an event time and a window of it, often one is left. So for them the optimised plan says which it is. It
+also says whether the tap counts the rows that reach the operator (``placement``).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from typing import Any, Literal
@@ -24,6 +26,7 @@ from pyspark.errors import PySparkException
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow, row_level
 from tidemark.spark_jobs.columns import SESSION_WINDOW, TIME_WINDOW, is_column, is_event_time
 from tidemark.spark_jobs.gateway import Py4JError, SparkContext, get_field
+from tidemark.spark_jobs.placement import BEHIND, changed_unseen, uncounted_because, what_changes_rows
 from tidemark.spark_jobs.scala import items
 
 _log = logging.getLogger("tidemark.spark")
@@ -34,6 +37,7 @@ _WITH_TIMEOUT = frozenset({"FlatMapGroupsWithState", "FlatMapGroupsInPandasWithS
 _STATEFUL = _WITH_TIMEOUT | frozenset(
     {
         "Aggregate",
+        "Distinct",
         "Deduplicate",
         "DeduplicateWithinWatermark",
         "TransformWithState",
@@ -42,6 +46,9 @@ _STATEFUL = _WITH_TIMEOUT | frozenset(
     }
 )
 """Stateful operators, beside the join of two streams. All but an aggregate judge rows whatever their keys are."""
+
+_BY_KEYS = frozenset({"Aggregate", "Distinct"})
+"""Operators that judge rows by their keys; Spark makes an aggregate of ``Distinct``."""
 
 TAP_PREFIX = "tidemark:"
 """Beginning of the name of a tap: of an observed metric, or of the column of a row counter."""
@@ -57,9 +64,10 @@ _Node = Any
 class NoOperator:
     """Why a plan shows no operator that Tidemark can judge rows by."""
 
-    kind: Literal["Unreadable", "Unrecognised", "NothingLate", "Unsupported"]
+    kind: Literal["Unreadable", "Unrecognised", "NothingLate", "Unsupported", "Uncounted"]
     """Unreadable: this Spark has other names; Unrecognised: the plan has a form that is not known; NothingLate: Spark
-    drops no row of the stream; Unsupported: the key of a row does not follow from its event time."""
+    drops no row of the stream; Unsupported: the key of a row does not follow from its event time; Uncounted: the tap
+    does not have the rows that reach the operator."""
     why: str
     """The reason, as a clause."""
 
@@ -77,6 +85,8 @@ class QueryPlan:
     """How many watermark nodes there are."""
     own_times: tuple[str, ...] = ()
     """The columns in which a ``transformWithState`` gives its rows an event time of their own."""
+    changes: Mapping[str, str] = field(default_factory=dict)
+    """By name of a tap what changes its rows before they reach the operator, in words; nothing where nothing does."""
 
 
 class _NotFoundError(Exception):
@@ -98,9 +108,11 @@ def read_plan(plan: _Node, optimizer: _Node) -> QueryPlan:
         Py4JError: when its nodes cannot be walked.
     """
     operators: dict[str, Found] = {}
+    changes: dict[str, str] = {}
     watermarks = 0
     own_times: dict[str, None] = {}
-    left_out = cache(lambda: _left_out(optimizer.execute(plan)))
+    times_taken = Counter[str]()
+    optimised = cache(lambda: _ways_to_taps(plan, optimizer))
     for way in _ways(plan):
         kind = way[-1].nodeName()
         watermarks += kind == "EventTimeWatermark"
@@ -108,11 +120,20 @@ def read_plan(plan: _Node, optimizer: _Node) -> QueryPlan:
             own_times[way[-1].eventTime().name()] = None
         name = tap_at(way[-1], kind)
         if name is not None:
-            found = _operator_on(way, name, left_out)
+            times_taken[name] += 1
+            found = _operator_on(way, optimised().get(name, []))
             if operators.setdefault(name, found) != found:
                 why = "the stream feeds several different operators"
                 operators[name] = NoOperator("Unrecognised", why)
-    return QueryPlan(operators, watermarks, tuple(own_times))
+            changed = None if _judges_nothing(found) else _changed_on(way)
+            if changed is not None:
+                changes[name] = changed
+    for name, found in operators.items():
+        unseen = _changed_unseen(optimised().get(name, []), name)
+        uncounted = _uncounted(unseen, changes.get(name), times_taken[name])
+        if uncounted is not None and not _judges_nothing(found):
+            operators[name] = NoOperator("Uncounted", uncounted)
+    return QueryPlan(operators, watermarks, tuple(own_times), changes)
 
 
 def tap_at(node: _Node, kind: str) -> str | None:
@@ -136,30 +157,62 @@ def _ways(plan: _Node) -> Iterator[list[_Node]]:
         ways += [[*way, child] for child in items(way[-1].children())]
 
 
-def _left_out(optimized: _Node) -> set[str]:
-    """Return the names of the taps whose stream has no event time any more at its first stateful operator."""
-    taps = ((tap_at(way[-1], way[-1].nodeName()), way) for way in _ways(optimized))
-    return {
-        name
-        for name, way in taps
-        if name is not None
-        and (at := _first_stateful(way)) is not None
-        and not _event_times(way[at], way[at + 1])
-    }
+def _ways_to_taps(plan: _Node, optimizer: _Node) -> dict[str, list[list[_Node]]]:
+    """Return by name of a tap the ways from the optimised plan's root down to it, those with an operator alone."""
+    found: dict[str, list[list[_Node]]] = {}
+    for way in _ways(optimizer.execute(plan)):
+        name = tap_at(way[-1], way[-1].nodeName())
+        if name is not None and _first_stateful(way) is not None:
+            found.setdefault(name, []).append(way)
+    return found
 
 
-def _operator_on(way: Sequence[_Node], tap: str, left_out: Callable[[], set[str]]) -> Found:
-    """Return the operator nearest to the end of a way down from the root to a tap."""
+def _changed_unseen(ways: Sequence[Sequence[_Node]], tap: str) -> str | None:
+    """Return what changes rows, on any way, where a tap does not see it, in words; None where nothing does."""
+    found = ((way, _first_stateful(way)) for way in ways)
+    unseen = (changed_unseen(way[at + 1 : -1], tap + BEHIND) for way, at in found if at is not None)
+    return next((what for what in unseen if what is not None), None)
+
+
+def _changed_on(way: Sequence[_Node]) -> str | None:
+    """Return what changes rows on a way up from a tap to its operator, as the plan was written."""
+    at = _first_stateful(way)
+    return None if at is None else what_changes_rows(way[at + 1 : -1])
+
+
+def _judges_nothing(found: Found) -> bool:
+    return isinstance(found, NoOperator) and found.kind in {"NothingLate", "Unsupported"}
+
+
+def _uncounted(unseen: str | None, changed: str | None, times_taken: int) -> str | None:
+    """Return why a tap does not have the rows that reach the operator, in words; None where it has them."""
+    if unseen is not None:
+        return uncounted_because(unseen)
+    if changed is not None and times_taken > 1:
+        return (
+            f"the query takes the stream {times_taken} times, and {changed} behind adaptive_watermark drops or "
+            "multiplies rows on the way; write a call for each"
+        )
+    return None
+
+
+def _operator_on(way: Sequence[_Node], optimised: Sequence[Sequence[_Node]]) -> Found:
+    """Return the operator nearest to the end of a way down from the root to a tap.
+
+    Args:
+        way: as the plan was written.
+        optimised: the ways to the tap in the optimised plan.
+    """
     try:
         at = _first_stateful(way)
         if at is None:
             return NoOperator("NothingLate", "the query has no stateful operator")
         times = _event_times(way[at], way[at + 1])
-        if way[at].nodeName() == "Aggregate":
+        if way[at].nodeName() in _BY_KEYS:
             why = "it is no key of the query's aggregate, nor is a window of it"
         else:
             why = "the query's first stateful operator does not get it"
-            times = [] if times and tap in left_out() else times
+            times = _those_left(times, optimised)
         # Of several event times Spark fails the query by itself.
         return _operator_by(times[0], way[at + 1 :]) if times else NoOperator("NothingLate", why)
     except _NotFoundError as ended:
@@ -168,6 +221,19 @@ def _operator_on(way: Sequence[_Node], tap: str, left_out: Callable[[], set[str]
     except (Py4JError, PySparkException, TypeError) as error:
         _log.warning("the operator cannot be read from the plan: %s", error)
         return NoOperator("Unreadable", "this Spark's plan cannot be read")
+
+
+def _those_left(times: Sequence[_Node], optimised: Sequence[Sequence[_Node]]) -> list[_Node]:
+    """Return those of an operator's event times that the optimizer has left, in the order in which it gets them."""
+    found = ((way, _first_stateful(way)) for way in optimised)
+    left = [
+        column.exprId().id()
+        for way, at in found
+        if at is not None
+        for column in _event_times(way[at], way[at + 1])
+    ]
+    known = {column.exprId().id(): column for column in times}
+    return [known[identity] for identity in left if identity in known]
 
 
 def _first_stateful(way: Sequence[_Node]) -> int | None:
@@ -186,7 +252,9 @@ def _event_times(node: _Node, child: _Node) -> list[_Node]:
     kind = node.nodeName()
     if kind in _WITH_TIMEOUT and node.timeout().toString() != "EventTimeTimeout":
         return []
-    columns = node.groupingExpressions() if kind == "Aggregate" else child.output()
+    columns = (
+        node.groupingExpressions() if kind == "Aggregate" else child.output()
+    )  # all are keys of Distinct
     return [column for column in items(columns) if is_event_time(column)]
 
 

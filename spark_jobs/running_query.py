@@ -40,7 +40,9 @@ class RunningQuery:
 
     unread_level = logging.ERROR
     """Level of the log for a plan that cannot be read."""
-    unread = NoOperator("Unreadable", "the query's plan cannot be read")
+    unread = NoOperator(
+        "Uncounted", "the query's plan cannot be read, so it is not known which rows its operator gets"
+    )
     """What is known of its operators when its plan cannot be read."""
 
     def __init__(self, spark: SparkSession, query_id: str) -> None:
@@ -108,6 +110,10 @@ class RunningQuery:
             _log.warning("%s of batch %d cannot be read from the checkpoint: %s", what, batch_id, error)
             return None
 
+    def unread_of(self, tap: str) -> NoOperator:  # noqa: ARG002 - elsewhere it depends on that
+        """Return what is known of a tap's operator when the plan cannot be read."""
+        return self.unread
+
     def plan(self) -> QueryPlan | None:
         """Return what the query's plan holds; None when it cannot be read."""
         try:
@@ -115,7 +121,7 @@ class RunningQuery:
                 return None
             state = self._session().sessionState()
             return read_plan(self._execution.analyzedPlan(), state.optimizer())
-        except Py4JError as error:
+        except (Py4JError, PySparkException) as error:
             _log.warning("the query's plan cannot be read: %s", error)
             return None
 

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tidemark.models.coupling import Chain
 from tidemark.models.joins import JoinedQuery, judge_joins
 from tidemark.models.operators import Operator
-from tidemark.spark_jobs.binding import Binding
+from tidemark.spark_jobs.binding import (
+    Binding,
+    Judging,
+    PlanRejectedError,
+    check_side,
+    check_versions,
+    judging_of,
+    not_judged,
+)
 from tidemark.spark_jobs.chains import LastBounds, check_chain
 from tidemark.spark_jobs.coupling import PlanCoupling
-from tidemark.spark_jobs.query_plan import QueryPlan
+from tidemark.spark_jobs.query_plan import Found, QueryPlan
+from tidemark.spark_jobs.real_time import why_not_real_time
+from tidemark.spark_jobs.running_query import RunningQuery
 
 _log = logging.getLogger("tidemark.spark")
 
@@ -70,3 +81,36 @@ def chains_at_start(
         )
         for metric, operator in operators.items()
     }
+
+
+def judged_at_start(
+    found: Mapping[str, Found], bindings: Mapping[str, Binding], query: RunningQuery, plan: QueryPlan | None
+) -> tuple[dict[str, Judging], list[str]]:
+    """Return how the rows of each tap are judged, and why the query must not run.
+
+    Args:
+        found: by tap the operator that its rows are judged by.
+        bindings: by tap the streams, of this query and others.
+        query: the query.
+        plan: its plan; None when it cannot be read.
+    """
+    streams, rejected = {}, []
+    real_time = query.is_real_time()
+    for metric, operator in found.items():
+        binding = bindings[metric]
+        why = why_not_real_time(binding) if real_time else None
+        if why is not None:
+            rejected.append(f"stream {binding.stream}: it cannot run in real-time mode: {why}")
+        try:
+            judging = judging_of(binding, operator)
+            check_versions(binding, judging, query, None if plan is None else plan.watermarks)
+            if plan is not None:
+                check_side(binding, plan.changes.get(metric))
+                # A control stream is in Spark's event times, and of several watermarks Spark reports one.
+                compared = plan.watermarks == 1 and binding.ceiling_ms is None
+                judging = replace(judging, compared=compared)
+        except PlanRejectedError as error:
+            rejected.append(f"stream {binding.stream}: {error}")
+            judging = not_judged(binding, str(error))
+        streams[metric] = judging
+    return streams, rejected

@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -188,12 +188,22 @@ class Tap:
     def decode(self, observed: str, granules: Granules, clock_us: int | None = None) -> TapCounts:
         """Return the counts in what ``observe`` produced.
 
+        Where a second counter has the rows that reach the operator, it is those, with the maximum event time of all,
+        which the watermark is made of.
+
         Args:
             observed: the observed metric of the batch.
             granules: the granules to return; their width is a multiple of the tap's.
             clock_us: the batch's clock, as its checkpoint has it; without it no row counts as ahead of it.
         """
         seen = json.loads(observed)
+        counts = self._counts(seen, granules, clock_us)
+        if "behind" not in seen:
+            return counts
+        there = NO_ROWS if seen["behind"] is None else self._counts(seen["behind"], granules, clock_us)
+        return replace(there, max_event_time_us=counts.max_event_time_us)
+
+    def _counts(self, seen: dict[str, Any], granules: Granules, clock_us: int | None) -> TapCounts:
         keys = stage_counts(seen) if "steps" in seen else self.counter.read(seen, self.times)
         first_future_us = self.first_future_us(clock_us)
         future = None

@@ -17,6 +17,7 @@ from tidemark.models.wire import OutputMode
 from tidemark.spark_jobs.connect.commands import explanation
 from tidemark.spark_jobs.connect.explained import Explained, read_explained
 from tidemark.spark_jobs.late.offset_log import parse_entry
+from tidemark.spark_jobs.placement import uncounted_because
 from tidemark.spark_jobs.query_plan import NoOperator
 from tidemark.spark_jobs.running_query import RunningQuery
 
@@ -71,6 +72,14 @@ class ConnectQuery(RunningQuery):
                 _first_line(error),
             )
             return None
+
+    def unread_of(self, tap: str) -> NoOperator:
+        """Return that no plan is shown, or what the explanation shows of the way from a tap to its operator."""
+        explained = self._explain()
+        if explained is None:
+            return NoOperator("Uncounted", "it cannot be seen which rows reach the query's operator")
+        changed = explained.changed.get(tap)
+        return self.unread if changed is None else NoOperator("Uncounted", uncounted_because(changed))
 
     def newer_progress(self, than_batch: int) -> list[StreamingQueryProgress]:
         """Return the progress of the batches after ``than_batch``, in their order, as far back as Spark remembers."""

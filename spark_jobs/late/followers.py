@@ -118,9 +118,10 @@ class Followers(JsonListener):
         followers = self._runs[begun.run_id] = []
         for metric, stream in mine.items():
             found, declared = plan.operators[metric], stream.operator
-            operator = _known(found, declared)
-            if operator is None or declared not in {None, operator}:
+            operator, changed = _known(found, declared), plan.changes.get(metric)
+            if operator is None or declared not in {None, operator} or changed is not None:
                 why = found.why if isinstance(found, NoOperator) else f"the query has a {found}"
+                why = why if changed is None else f"{changed} behind adaptive_watermark changes the rows"
                 _log.error("stream %s: its late rows are not kept: %s", stream.name, why)
                 stream.switch.cannot_keep()
                 continue
@@ -167,7 +168,7 @@ def _known(found: Found, declared: Operator | None) -> Operator | None:
     """Return the operator that drops a stream's rows; None when none does, or it is not known."""
     if not isinstance(found, NoOperator):
         return found
-    return None if found.kind in {"NothingLate", "Unsupported"} else declared
+    return None if found.kind in {"NothingLate", "Unsupported", "Uncounted"} else declared
 
 
 def followers_of(spark: SparkSession) -> Followers:

@@ -7,6 +7,7 @@ import java.util.HashMap;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.util.AccumulatorV2;
 import org.apache.spark.util.CollectionAccumulator;
 
@@ -88,13 +89,25 @@ public final class BatchCounts extends CollectionAccumulator {
         if (passes == null && unknown.isEmpty()) {
             return null;
         }
+        Sum sum = this.sumOf(passes, unknown, false);
+        String counted = sum.toJson(unknown.isEmpty());
+        if (!sum.followed) {
+            return counted;
+        }
+        Sum behind = this.sumOf(passes, unknown, true);
+        String reached = behind.totals[RowCounter.Pass.ROWS] == 0L ? "null" : behind.toJson(unknown.isEmpty());
+        return counted.substring(0, counted.length() - 1) + ",\"behind\":" + reached + "}";
+    }
+
+    /** Returns the sum of what the first or the second counter of each stage counted. */
+    private Sum sumOf(HashMap passes, HashMap unknown, boolean behind) {
         Sum sum = new Sum(this.grid);
-        sum.add(passes);
+        sum.add(passes, behind);
+        sum.add(unknown, behind);
         if (!unknown.isEmpty()) {
-            sum.add(unknown);
             sum.counts.overflow();
         }
-        return sum.toJson(unknown.isEmpty());
+        return sum;
     }
 
     static long rowsOf(Object[] pass) {
@@ -105,6 +118,8 @@ public final class BatchCounts extends CollectionAccumulator {
     static final class Sum {
         final RowCounter.Grid grid;
         final RowCounter.LongCounts counts;
+        /** Whether a second counter has the rows that reach the operator. */
+        boolean followed;
         private final HashMap names = new HashMap();
         private final ArrayList texts = new ArrayList();
         private final long[] totals = new long[RowCounter.Pass.TOTALS];
@@ -119,11 +134,16 @@ public final class BatchCounts extends CollectionAccumulator {
             this.totals[RowCounter.Pass.TYPE] = Long.MAX_VALUE;
         }
 
-        void add(HashMap passes) {
+        void add(HashMap passes, boolean behind) {
             if (passes != null) {
-                Iterator each = passes.values().iterator();
+                Iterator each = passes.entrySet().iterator();
                 while (each.hasNext()) {
-                    this.add((Object[]) each.next());
+                    Map.Entry entry = (Map.Entry) each.next();
+                    int partition = ((Integer) entry.getKey()).intValue();
+                    if (partition < 0 == behind) {
+                        this.followed |= (partition & RowCounter.FOLLOWED) != 0;
+                        this.add((Object[]) entry.getValue());
+                    }
                 }
             }
         }

@@ -20,11 +20,15 @@ public final class RowCounter implements UDF6, TaskCompletionListener {
     private static final long TAKEN = 0L, SET_ASIDE = 2L;
     /** Numbers of rows that are set aside and of times out of range; see {@code tap.py}. */
     private static final long ASIDE_NUMBER = 0L, BEFORE_NUMBER = 1L, AFTER_NUMBER = 2L;
+    /** A bit in the number of a partition that says that a second counter has the rows which reach the operator. */
+    public static final int FOLLOWED = 1 << 30;
     private final CollectionAccumulator found;
     private final Grid grid;
     /** By the number of a partition of the stage: a task may read several, one after the other. */
     private transient HashMap passes;
     private transient Pass pass;
+    /** Of the second counter of the same stage. */
+    private transient Pass behind;
 
     /**
      * @param found takes what was counted; elements are arrays: see {@link Pass#toArray}
@@ -38,7 +42,8 @@ public final class RowCounter implements UDF6, TaskCompletionListener {
     /**
      * Counts a row.
      *
-     * @param stagePartition the number of the partition of the stage, an {@code Integer}
+     * @param stagePartition the number of the partition of the stage, an {@code Integer}, with {@link #FOLLOWED} where
+     *     another counter stands behind this one, and complemented where this one is that ({@link PlaceCounters})
      * @param time its event time in microseconds, a {@code Long}, or null
      * @param partition the partition that it is counted for: a {@code Long}, the UTF-8 of a name, or null
      * @param ahead what became of it, an {@code Integer}; null where no rows are marked
@@ -48,7 +53,7 @@ public final class RowCounter implements UDF6, TaskCompletionListener {
     public Object call(
             Object stagePartition, Object time, Object partition, Object ahead, Object arrival, Object arrivalType) {
         int number = ((Integer) stagePartition).intValue();
-        Pass into = this.pass;
+        Pass into = number < 0 ? this.behind : this.pass;
         if (into == null || number != into.partition) {
             into = this.turnTo(number);
         }
@@ -94,12 +99,17 @@ public final class RowCounter implements UDF6, TaskCompletionListener {
             }
         }
         Integer number = Integer.valueOf(partition);
-        this.pass = (Pass) this.passes.get(number);
-        if (this.pass == null) {
-            this.pass = new Pass(partition, this.grid.maxKeys);
-            this.passes.put(number, this.pass);
+        Pass found = (Pass) this.passes.get(number);
+        if (found == null) {
+            found = new Pass(partition, this.grid.maxKeys);
+            this.passes.put(number, found);
         }
-        return this.pass;
+        if (partition < 0) {
+            this.behind = found;
+        } else {
+            this.pass = found;
+        }
+        return found;
     }
 
     /** Passes on what the task counted. That of a task that fails is dropped by Spark. */

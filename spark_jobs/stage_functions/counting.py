@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from tidemark.spark_jobs.gateway import Py4JError, Py4JJavaError, SparkContext
 from tidemark.spark_jobs.java_classes import JavaClasses, java_array, load_classes
-from tidemark.spark_jobs.private_names import COMPILER
+from tidemark.spark_jobs.private_names import COMPILER, PLACEMENT
 from tidemark.spark_jobs.query_plan import TAP_PREFIX
 from tidemark.spark_jobs.tap import Tap, quoted
 
@@ -105,8 +105,18 @@ def _counted(classes: JavaClasses, df: DataFrame, tap: Tap, metric: str) -> tupl
     classes.context._jsc.sc().register(batches)  # noqa: SLF001 - PySpark's are others
     counter = classes.make("RowCounter", batches, grid)
     counted = classes.function(counter, "tidemark_count", "BooleanType", _arguments(df, tap))
+    place_counters(df.sparkSession, classes)
     marked = df.withColumn(metric, counted)
     return marked.filter(F.col(quoted(metric))).drop(metric), StageCounts(batches)
+
+
+def place_counters(spark: SparkSession, classes: JavaClasses) -> None:
+    """Let the optimizer of a session, and of those that its queries run in, place row counters (``PlaceCounters``)."""
+    try:
+        classes.make("PlaceCounters").addTo(spark._jsparkSession.experimental())  # noqa: SLF001 - Spark's own session
+    except (Py4JError, TypeError) as error:
+        # The plan shows at the start where that matters.
+        _log.warning("running without %s: %s", PLACEMENT.without, error)
 
 
 def _grid(classes: JavaClasses, df: DataFrame, tap: Tap) -> Any:

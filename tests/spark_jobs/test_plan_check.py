@@ -205,9 +205,10 @@ def test_a_declaration_is_believed_where_the_plan_is_not_recognised_and_the_log_
             "Spark drops no row by this stream's event time",
         ),
         (lambda df: df.groupBy("id").count(), [], True, "Spark drops no row by this stream's event time"),
-        (_windows("5 seconds"), [], False, "declares no operator, and the query's plan cannot be read"),
+        (_windows("5 seconds"), [], False, "the query's plan cannot be read"),
+        (_windows("5 seconds"), [tumbling("5 s")], False, "it is not known which rows its operator gets"),
     ],
-    ids=["nothing is late, declared", "nothing is late", "plan not readable"],
+    ids=["nothing is late, declared", "nothing is late", "plan not readable", "plan not readable, declared"],
 )
 def test_a_query_goes_on_unjudged_where_nothing_can_be_late_or_spark_cannot_be_read(
     spark: SparkSession,

@@ -47,6 +47,11 @@ def joined(df: DataFrame) -> DataFrame:
     )
 
 
+def by_window(df: DataFrame) -> DataFrame:
+    right = other(df).select(F.window("timestamp", "5 seconds").alias("w"), "value")
+    return df.select(five().alias("w"), "id").join(right, "w", "leftOuter").select("id", "value")
+
+
 def united(df: DataFrame) -> DataFrame:
     return other(df).selectExpr("timestamp as time", "value").union(df.select("ts", "id"))
 
@@ -135,7 +140,7 @@ PLANS: dict[str, tuple[Query, Operator | str]] = {
     ),
     "windows behind a function of the user's": (
         lambda df: counted(five)(df.mapInPandas(lambda frames: frames, df.schema)),
-        "Unrecognised",
+        "Uncounted",
     ),
     "windows of a union": (
         lambda df: united(df).groupBy(F.window("time", "5 seconds")).count(),
@@ -150,6 +155,32 @@ PLANS: dict[str, tuple[Query, Operator | str]] = {
     "a key without time": (counted(lambda: F.col("id")), "NothingLate"),
     "deduplication": (lambda df: df.dropDuplicatesWithinWatermark(["id"]), row_level()),
     "deduplication without a horizon": (lambda df: df.dropDuplicates(["id"]), row_level()),
+    "deduplication by a window, without the event time": (
+        lambda df: df.withColumn("w", five()).dropDuplicates(["id", "w"]).select("id", "w"),
+        tumbling("5 s"),
+    ),
+    "deduplication by a window, with the event time before it": (
+        lambda df: df.withColumn("w", five()).select("ts", "id", "w").dropDuplicates(["id", "w"]),
+        row_level(),
+    ),
+    "join by a window": (by_window, tumbling("5 s")),
+    "windows, distinct in SQL": (
+        lambda df: df.sparkSession.sql("select distinct window(ts, '5 seconds') as w, id from {df}", df=df),
+        tumbling("5 s"),
+    ),
+    "windows behind a generator": (
+        lambda df: counted(five)(df.select("ts", F.explode(F.array("id", "partition")).alias("x"))),
+        tumbling("5 s"),
+    ),
+    "join of two streams behind filters": (
+        lambda df: joined(df.where("partition > 0")).where("value > 7 and second(ts) > 3"),
+        row_level(),
+    ),
+    "windows behind a limit": (lambda df: counted(five)(df.limit(3)), "Uncounted"),
+    "windows of a filter and of all": (
+        lambda df: counted(five)(df.where("id > 3").union(df.where("id < 3"))),
+        "Uncounted",
+    ),
     "deduplication after which nobody needs the event time": (
         lambda df: df.dropDuplicates(["id"]).select("id"),
         "NothingLate",

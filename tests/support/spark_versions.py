@@ -50,6 +50,7 @@ _FILES = tuple(
         "test_missed_starts",
         "test_repeated_rows",
         "test_event_time",
+        "test_rows_behind_the_call",
         "test_real_time_mode",
         "test_operators_over_restarts",
         "live/test_operators",
@@ -58,7 +59,7 @@ _FILES = tuple(
 BRIEF = ("3.5.9", "4.0.5", "4.3.0")
 """Versions of the brief run: the oldest, the first with Live, the newest. `make test` has the one between them."""
 
-_BRIEF_TESTS = "test_versions or test_row_counter or (tumbling and not test_connect)"
+_BRIEF_TESTS = "test_versions or test_row_counter or rows_behind or (tumbling and not test_connect)"
 """Of the brief run: four operators in Off, and one over restarts and in Live."""
 
 _UNOBTAINABLE = 75
