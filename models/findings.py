@@ -18,6 +18,8 @@ FindingCode = Literal[
     "policy_max",
     "silent_side",
     "own_event_time",
+    "watermark_never_moves",
+    "windows_never_close",
 ]
 
 _ORDER: tuple[Severity, ...] = ("error", "warning", "note")

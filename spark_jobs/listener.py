@@ -41,7 +41,12 @@ from tidemark.spark_jobs.live.queries import LiveQueries
 from tidemark.spark_jobs.progress_times import micros_of, watermark_ms_of
 from tidemark.spark_jobs.query_plan import QueryPlan
 from tidemark.spark_jobs.running_query import RunningQuery
-from tidemark.spark_jobs.start_check import chains_at_start, errors_at_start, judged_at_start
+from tidemark.spark_jobs.start_check import (
+    chains_at_start,
+    errors_at_start,
+    judged_at_start,
+    warn_of_other_queries,
+)
 from tidemark.spark_jobs.tap import NO_ROWS, Tap, TapCounts
 
 _log = logging.getLogger("tidemark.spark")
@@ -187,7 +192,11 @@ class TidemarkListener(JsonListener):
             if plan.own_times:
                 run.last_bounds = LastBounds(self._spark, query.checkpoint(), bindings)
             joins = query.joins()
-            rejected += errors_at_start(query.query_id, joins, plan, bindings, run.last_bounds)
+            rejected += errors_at_start(query, joins, plan, bindings, run.last_bounds)
+            # The streams of this run are not recorded yet.
+            warn_of_other_queries(
+                bindings, [self._bindings[tap] for each in self._runs.values() for tap in each.streams]
+            )
             operators = {metric: judging.operator for metric, judging in streams.items()}
             run.chains = chains_at_start(query.coupling(joins), plan, self._bindings, operators)
         run.met = True

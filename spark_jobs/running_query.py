@@ -14,12 +14,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from tidemark.models.findings import Finding
 from tidemark.models.joins import JoinedQuery
 from tidemark.models.live.control import WatermarkPolicy
 from tidemark.models.wire import OutputMode
 from tidemark.spark_jobs.coupling import PlanCoupling, read_coupling
 from tidemark.spark_jobs.gateway import Py4JError, SparkContext
 from tidemark.spark_jobs.joins.reader import read_joins
+from tidemark.spark_jobs.never_emits import never_emits
 from tidemark.spark_jobs.private_names import FAILURE, INITIALIZING, TERMINATED, constant, find, member_of
 from tidemark.spark_jobs.progress_json import progress_of
 from tidemark.spark_jobs.query_plan import NoOperator, QueryPlan, read_plan
@@ -124,6 +126,16 @@ class RunningQuery:
         except (Py4JError, PySparkException) as error:
             _log.warning("the query's plan cannot be read: %s", error)
             return None
+
+    def stalls(self) -> list[Finding]:
+        """Return what keeps the query from ever putting out a window; nothing when its plan cannot be read."""
+        try:
+            if self._execution is None or self.output_mode() != "append":
+                return []
+            return never_emits(self._execution.analyzedPlan(), self._session().sessionState().conf())
+        except (Py4JError, TypeError) as error:
+            _log.warning("whether the query puts anything out cannot be read: %s", error)
+            return []
 
     def joins(self) -> JoinedQuery | None:
         """Return what Spark makes of the query's stream-stream joins; None without any, or when it cannot be read.

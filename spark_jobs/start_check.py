@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tidemark.models.coupling import Chain
@@ -28,7 +29,7 @@ _log = logging.getLogger("tidemark.spark")
 
 
 def errors_at_start(
-    query_id: str,
+    query: RunningQuery,
     joins: JoinedQuery | None,
     plan: QueryPlan,
     bindings: Sequence[Binding],
@@ -37,23 +38,46 @@ def errors_at_start(
     """Return why a query must not run, and what to do instead; log what else is found in it.
 
     Args:
-        query_id: the query's persistent id.
+        query: the query.
         joins: what Spark makes of its joins; None without any.
         plan: its plan.
         bindings: its streams.
         last_bounds: the bounds that its checkpoint last ran with; None where they do not matter.
     """
-    findings = [] if joins is None else judge_joins(joins)
+    findings = [*query.stalls(), *([] if joins is None else judge_joins(joins))]
     findings += check_chain(plan.own_times, bindings, {} if last_bounds is None else last_bounds.read())
-    errors = []
+    errors = _names_given_twice(bindings)
     for finding in findings:
         text = f"{finding.where}: {finding.text}; instead: {finding.instead}"
         if finding.severity == "error":
             errors.append(text)
         else:
             level = logging.WARNING if finding.severity == "warning" else logging.INFO
-            _log.log(level, "query %s: %s", query_id, text)
+            _log.log(level, "query %s: %s", query.query_id, text)
     return errors
+
+
+def _names_given_twice(bindings: Sequence[Binding]) -> list[str]:
+    """Return for each name that several inputs of a query have why it must not run: their reports would be one."""
+    names = Counter(binding.stream for binding in bindings)
+    return [
+        f"{number} inputs of the query are called {name!r}, and each batch is reported once for a name; "
+        "give each call a name of its own: stream=..."
+        for name, number in names.items()
+        if number > 1
+    ]
+
+
+def warn_of_other_queries(bindings: Sequence[Binding], others: Iterable[Binding]) -> None:
+    """Log which streams of a query that starts are reported by another query of this driver already."""
+    reported = {(binding.job, binding.stream) for binding in others}
+    for binding in bindings:
+        if (binding.job, binding.stream) in reported:
+            _log.warning(
+                "stream %s: another query of this driver reports it, too, so that each row counts once for each of "
+                "them; call adaptive_watermark once for each query, with a stream= of its own",
+                binding.stream,
+            )
 
 
 def chains_at_start(

@@ -318,6 +318,13 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
         "declare the operator that the query has, or take adaptive_watermark out where nothing is late, and start it "
         f"again: {place.start()}"
     ),
+    "SeveralQueries": lambda _, place: (
+        f"give each query a stream of its own (stream=...), and start it again: {place.start()}"
+    ),
+    "WatermarkStandsStill": lambda _, place: (
+        f"tidemark lint JOB.py names a withWatermark behind an aggregate; else see which input has no rows: "
+        f"{place.tidemark('status', place.job, place.stream)}"
+    ),
     "BatchesRanAgain": lambda _, place: (
         f"this ends when those batches leave the horizon; see them: {place.curl()}"
     ),

@@ -33,6 +33,9 @@ class ConditionKind:
 # Missing reports are a warning: whether rows are lost is unknown, and the bound is held meanwhile.
 CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
     "OperatorContradicted": ConditionKind("critical", "Rows not judged"),
+    "WatermarkStandsStill": ConditionKind(
+        "critical", "Watermark stands still", "TidemarkWatermarkStandsStill"
+    ),
     "LiveWithoutCeiling": ConditionKind("critical", "Live without a ceiling"),
     "SkewBeyondCeiling": ConditionKind("critical", "Skew beyond the ceiling"),
     "CeilingNear": ConditionKind("critical", "Ceiling near", "TidemarkBoundSaturated"),
@@ -43,6 +46,7 @@ CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
     "NoRecentReport": ConditionKind("warning", "No recent report", "TidemarkReportsAbsent"),
     "BatchesQuarantined": ConditionKind("warning", "Batches in quarantine"),
     "CoverageGap": ConditionKind("warning", "Batches missing"),
+    "SeveralQueries": ConditionKind("warning", "Several queries"),
     "BatchesRanAgain": ConditionKind("warning", "Batches ran again"),
     "RowsNotCounted": ConditionKind("warning", "Rows not counted", "TidemarkTelemetryOverflow"),
     "NeedsUnknown": ConditionKind("warning", "Needs unknown"),

@@ -12,6 +12,7 @@ from tidemark.controller.intake.quarantine import Quarantine
 from tidemark.controller.intake.ran_again import is_ran_again
 from tidemark.controller.partitions.store import FutureRows, MisdatedRows
 from tidemark.controller.stream_state.condition_types import condition, place_of
+from tidemark.controller.stream_state.recent_queries import RecentQuery, at_once
 from tidemark.controller.stream_state.state import HorizonState, SkewCost, StreamState
 from tidemark.models.choice import percent_of
 from tidemark.models.duration import format_about, format_duration
@@ -62,6 +63,7 @@ def conditions_of(state: StreamState, found: HorizonState | None, now_us: int) -
             *_misdated(found.misdated, found.facts),
             *_skewed(found.skewed),
         ]
+        conditions += [*_several_queries(found.queries), *_stands_still(state, found.queries)]
         if found.join_miss is not None:
             conditions.append(condition("JoinMissesTarget", found.join_miss.text))
     return sorted(conditions, key=place_of)
@@ -164,6 +166,35 @@ def _no_report(progress: Progress) -> Iterator[str]:
     silent_us, gap_us = progress.silent_us, progress.batch_gap_us
     if silent_us is not None and gap_us is not None and progress.fell_silent:
         yield f"no report for {format_about(silent_us)}, where {format_about(gap_us)} between batches is typical"
+
+
+def _several_queries(queries: Sequence[RecentQuery]) -> Iterator[Condition]:
+    several = [each for each in at_once(queries) if not is_ran_again(each.query_id)]
+    if len(several) > 1:
+        by_query = ", ".join(f"{plural(each.rows, 'row')} by {each.query_id}" for each in several)
+        detail = (
+            f"{len(several)} queries report it at once, and each row counts once for each of them; of late {by_query}: "
+            "give each query a stream of its own, or call adaptive_watermark in one of them"
+        )
+        yield condition("SeveralQueries", detail)
+
+
+def _stands_still(state: StreamState, queries: Sequence[RecentQuery]) -> Iterator[Condition]:
+    newest = None if state.newest is None else state.newest.report
+    for query in queries:
+        if newest is None or query.query_id != newest.query_id or not query.stands_still:
+            continue
+        never = newest.watermark_ms == 0
+        # In Live it may be held on purpose, up to the ceiling, and the reason is in the status.
+        if state.mode == "Live" and not never:
+            continue
+        stood = "has never moved" if never else "has not moved"
+        detail = (
+            f"the watermark {stood} over the last {query.busy} batches with rows, each of which should have moved it: "
+            "no window closes. Another input of the query has no rows, or a second withWatermark stands behind an "
+            "aggregate, which waits for it"
+        )
+        yield condition("WatermarkStandsStill", detail)
 
 
 def _were(number: int) -> str:

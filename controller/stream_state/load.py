@@ -49,6 +49,7 @@ from tidemark.controller.stream_state.partition_rows import (
     skew_among,
     times_in,
 )
+from tidemark.controller.stream_state.recent_queries import recent_queries
 from tidemark.controller.stream_state.state import HorizonState, NewestBatch, SkewCost, StreamState
 from tidemark.models.defaults import RECENT_BATCHES
 from tidemark.models.late_base import late_base_ms
@@ -136,6 +137,7 @@ def load_horizon(
         misdated=misdated_rows_among(partitions, horizon, facts.misdated_rows),
         partitions=partitions,
         skewed=_skewed(partitions) if skewed is None else skewed,
+        queries=recent_queries(session, state.id, horizon.newest.seen_us),
         join_miss=miss_of(session, state.join_id),
     )
 

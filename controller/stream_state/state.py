@@ -30,6 +30,7 @@ from tidemark.controller.pins.store import StoredPin
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, Spec
 from tidemark.controller.stream_state.live import KeptLive, NewestState
 from tidemark.controller.stream_state.partition_rows import PartitionFacts
+from tidemark.controller.stream_state.recent_queries import RecentQuery
 from tidemark.models.adoption import AppliedState, has_applied
 from tidemark.models.horizon import HorizonFacts
 from tidemark.models.late_base import effective_bound_ms
@@ -269,5 +270,7 @@ class HorizonState:
     """All partitions, those that are gone too, by name."""
     skewed: Sequence[SkewCost]
     """Partitions that are skewed, the most costly first."""
+    queries: Sequence[RecentQuery]
+    """The queries that reported it of late, in the order in which they began."""
     join_miss: JoinMiss | None
     """By what the output of its join misses the target for sure; None without a join, or when it may meet it."""

@@ -21,6 +21,7 @@ from tidemark.spark_jobs.coupling import read_coupling
 from tidemark.spark_jobs.java import JavaNotFound, ensure_java
 from tidemark.spark_jobs.joins.reader import read_joins
 from tidemark.spark_jobs.lint.job import JobNotCheckedError, Wanted, queries_of
+from tidemark.spark_jobs.never_emits import never_emits
 from tidemark.spark_jobs.query_plan import read_plan
 
 
@@ -71,6 +72,8 @@ def _check(wanted: Wanted, bound_ms: int | None) -> _Checked:
     # Which checkpoint it will run from, and with which bounds that ran, is not known here.
     found = check_chain(plan.own_times, listener_of(spark).bindings_in(plan), {})
     found += [] if joins is None else judge_joins(joins)
+    if wanted.output_mode == "append":
+        found += never_emits(analysed, session.sessionState().conf())
     coupling = [each for each, _ in read_coupling(session, analysed, joins, bound_ms).operators]
     return _Checked(wanted.name, wanted.output_mode, joins, worst_first(found), coupling)
 

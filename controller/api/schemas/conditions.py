@@ -14,6 +14,8 @@ ConditionType = Literal[
     "NotEnoughEvidence",
     "CoverageGap",
     "BatchesRanAgain",
+    "SeveralQueries",
+    "WatermarkStandsStill",
     "BatchesQuarantined",
     "OperatorContradicted",
     "RowsNotCounted",
