@@ -148,6 +148,20 @@ def test_the_cooldown_and_the_rate_limit_end_at_the_stated_time() -> None:
     assert moved(rollout(), known, NOW_US + DAY_US).state == "Published"
 
 
+def test_the_rate_limit_ends_when_so_few_narrowings_are_left_that_one_more_is_allowed() -> None:
+    """After more narrowings than are allowed now, the oldest of them is not the one to wait for."""
+    narrowed_us = (NOW_US - 20 * HOUR_US, NOW_US - 10 * HOUR_US, NOW_US - 5 * HOUR_US)
+    known = facts(
+        policy=policy(cooldown_ms=0, max_narrowings_a_day=2),
+        narrowed_us=narrowed_us,
+        last_contact_us=NOW_US + DAY_US,
+    )
+    held, end_us = moved(rollout(), known), NOW_US - 10 * HOUR_US + DAY_US
+    assert held.reason == ("held: narrowed 3 times in 24 hours, 2 are allowed; until 2026-01-01 14:00:00 UTC")
+    assert moved(rollout(), known, end_us - 1).gate == "RateLimit"
+    assert moved(rollout(), known, end_us).state == "Published"
+
+
 def test_approval_comes_last_and_an_approved_rollout_still_passes_every_gate() -> None:
     asks = policy(approval="all")
     waiting = moved(rollout(), facts(policy=asks))
@@ -176,6 +190,13 @@ def test_a_rollout_that_nobody_approves_expires_and_publishes_nothing() -> None:
     move = moved(one, known, late_us + 1)
     assert move.state == "Expired"
     assert not restores_previous("AwaitingApproval", move, one)
+
+
+def test_a_rollout_that_a_person_approved_does_not_expire_while_a_gate_holds_it() -> None:
+    one, late_us = rollout("AwaitingApproval", approved=True), NOW_US + APPROVE_MS * 1_000 + 1
+    held = facts(policy=policy(approval="all", paused=True), last_contact_us=late_us)
+    assert moved(one, held, late_us).gate == "Paused"
+    assert moved(one, replace(held, policy=policy(approval="all")), late_us).state == "Published"
 
 
 def test_a_proposal_that_waits_for_approval_stays_while_it_is_wide_enough() -> None:

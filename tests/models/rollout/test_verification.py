@@ -82,6 +82,12 @@ def test_rows_that_may_have_been_admitted_cause_no_rollback() -> None:
     assert moved(rollout("Effective"), facts(judged=Judged(1_000, 5, 400))).state == "Verified"
 
 
+def test_a_narrowing_is_not_rolled_back_for_a_first_handful_of_rows_that_the_rest_may_outweigh() -> None:
+    """Half of 20 rows is not certain to be more than 1 % of the 1,000 that decide; 40 are, whatever follows."""
+    assert moved(rollout("Effective"), facts(judged=Judged(20, 10, 10))).state == "Effective"
+    assert moved(rollout("Effective"), facts(judged=Judged(40, 40, 40))).state == "RolledBack"
+
+
 @given(judged=st.integers(1, 999), late=st.integers(0, 999), rest=st.integers(0, 999))
 def test_an_early_verdict_is_the_one_that_all_rows_would_give(judged: int, late: int, rest: int) -> None:
     late, rest = min(late, judged), min(rest, 1_000 - judged)
