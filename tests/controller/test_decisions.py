@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, select
 
 from tidemark.controller.bounds.publication import NO_REPORT, OFF
 from tidemark.controller.db.tables import StreamRow
-from tidemark.controller.decide.load import load
+from tidemark.controller.decide.decision import decide
+from tidemark.controller.decide.load import load, version_of
+from tidemark.controller.decide.write import write
 from tidemark.controller.loop import Tick
 from tidemark.models.curve import Curve
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
@@ -22,6 +24,7 @@ from support.oracles import replay_reports
 from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 from support.soak import with_soak
+from support.streams import SECOND
 
 BATCHES = exponential_batches(24, 50, slow=3)
 REPORTS = query_reports(BATCHES)
@@ -122,6 +125,26 @@ def test_the_same_reports_give_the_same_recommendation_in_any_order_and_at_any_t
             recommended = controller.status()["recommended"]
             seen.append((recommended["bound_ms"], recommended["steps"]))
     assert seen[0] == seen[1]
+
+
+def test_a_decision_for_want_of_data_is_not_written_once_a_report_has_come(controller: Controller) -> None:
+    """The job is back, and what waits for its return would take its bound away."""
+    controller.put("/slo", TARGET)
+    controller.put("/policy", at_once(on_no_data="own"))
+    controller.report_all(REPORTS[:-1])
+    controller.tick()
+    controller.clock.now_us += 30 * 86_400 * SECOND
+    service, now_us = controller.service, controller.clock.now_us
+    with service.database.read() as session:
+        stream_id = session.scalars(select(StreamRow.id)).one()
+        silent = load(session, stream_id, version_of(session, stream_id), now_us, service.kept)
+    assert silent is not None
+    decision = decide(silent)
+    assert decision.proposal is not None
+    assert decision.proposal.cause == "NoData"
+    controller.report(REPORTS[-1])
+    with service.database.write() as session:
+        assert not write(session, decision, now_us, 100_000)
 
 
 def test_an_unchanged_stream_costs_nothing(controller: Controller) -> None:

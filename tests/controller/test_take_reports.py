@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import delete, select, update
 
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import (
@@ -22,7 +23,7 @@ from tidemark.controller.db.tables import (
     StreamRow,
 )
 from tidemark.controller.errors import TidemarkError
-from tidemark.controller.intake.limits import Limits
+from tidemark.controller.intake.limits import NO_LIMITS, Limits
 from tidemark.controller.intake.take_reports import StoredReceipt, take_report, take_reports
 from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.operators import Operator, row_level, sliding, tumbling
@@ -172,3 +173,40 @@ def test_what_has_no_room_is_rejected_by_itself_and_leaves_nothing(
     assert [each for row in rows["streams"] for each in row if each.startswith("('stream'")] == [
         "('stream', 'taken')"
     ]
+
+
+def test_a_batch_that_comes_late_raises_the_base_of_the_second_after_it_also_when_that_is_the_newest(
+    tmp_path: Path,
+) -> None:
+    batches = [[("p", START_US + at * SECOND) for at in (second, second - 4)] for second in (10, 90, 50, 60)]
+    reports = [replace(report, late_base_ms=None) for report in query_reports(batches)]
+    found = []
+    for number, order in enumerate(([0, 1, 2, 3], [0, 2, 3, 1])):
+        database = open_empty(f"sqlite:///{tmp_path / f'{number}.db'}")
+        one_by_one(database, [reports[batch] for batch in order], NO_LIMITS)
+        found.append(stored(database)[NeedSlotRow.__tablename__])
+        with database.read() as session:
+            bases = select(ReportRow.batch_id, ReportRow.need_base_ms).order_by(ReportRow.batch_id)
+            found.append(session.execute(bases).all())
+        database.close()
+    assert found[:2] == found[2:]
+
+
+def test_a_batch_up_to_the_last_whose_report_is_gone_is_refused_and_the_next_one_is_taken(
+    tmp_path: Path,
+) -> None:
+    """The last one that aged out, sent again, would be counted twice."""
+    reports = query_reports(exponential_batches(6, 20))
+    database = open_empty(f"sqlite:///{tmp_path / 't.db'}")
+    one_by_one(database, reports[:4], NO_LIMITS)
+    with database.write() as session:
+        aged = select(ReportRow.id).where(ReportRow.batch_id <= 3)
+        session.execute(delete(ReportBodyRow).where(ReportBodyRow.report_id.in_(aged)))
+        session.execute(delete(ReportRow).where(ReportRow.batch_id <= 3))
+        session.execute(update(QueryRow).values(gone_batch=3))
+    assert [kind for kind, _, _ in one_by_one(database, reports[2:5], NO_LIMITS)] == [
+        "report-too-old",
+        "report-too-old",
+        "stored",
+    ]
+    database.close()
