@@ -81,6 +81,25 @@ def test_a_first_bound_after_a_rollback_waits_like_any_other_narrowing() -> None
     assert moved(first, facts(policy=rated, narrowed_us=(NOW_US,))).gate == "RateLimit"
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"policy": policy(paused=True)},
+        {"last_contact_us": None},
+        {"narrowed_us": (NOW_US,)},
+        {"failures": (Failure("Narrow", 20_000, None, "rollout 7 was rolled back: INC-7", 7),)},
+    ],
+)
+def test_what_a_person_sets_passes_every_gate_but_the_pin(changes: dict[str, Any]) -> None:
+    assert moved(rollout(cause="Operator"), facts(**changes)).state == "Published"
+    assert moved(rollout(cause="Operator"), facts(**changes, pinned="by INC-1")).gate == "Pinned"
+
+
+def test_a_job_may_take_as_long_as_listening_lasts_to_acknowledge_what_was_published() -> None:
+    for ago_us, gate in ((1, None), (LISTENING_MS * 1_000, None), (LISTENING_MS * 1_000 + 1, "NotListening")):
+        assert moved(rollout(), facts(unanswered_us=NOW_US - ago_us)).gate == gate
+
+
 def test_the_evidence_gate_says_what_is_there_what_is_needed_and_when_it_is_reached() -> None:
     known = facts(
         evidence=EvidenceSpan(
@@ -137,7 +156,9 @@ def test_after_a_veto_a_person_approves_the_next_best_bound_in_its_direction() -
 
 def test_the_cooldown_and_the_rate_limit_end_at_the_stated_time() -> None:
     known = facts(narrowed_us=(NOW_US,))
-    assert "ends 2026-01-01 01:00:00 UTC" in moved(rollout(), known, NOW_US + HOUR_US - 1).reason
+    assert moved(rollout(), known, NOW_US + HOUR_US - 1).reason == (
+        "held: narrowed 2026-01-01 00:00:00 UTC; the cooldown of 1 h ends 2026-01-01 01:00:00 UTC"
+    )
     assert moved(rollout(), known, NOW_US + HOUR_US).state == "Published"
     known = facts(
         policy=policy(cooldown_ms=0, max_narrowings_a_day=1),
