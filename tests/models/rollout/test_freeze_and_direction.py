@@ -26,9 +26,9 @@ def test_a_freeze_is_in_utc_and_lasts_over_adjacent_windows() -> None:
     assert frozen_until_us(night, NOW_US + 22 * HOUR_US) == NOW_US + 30 * HOUR_US
     assert frozen_until_us(night, NOW_US + 30 * HOUR_US) is None
     every: tuple[Day, ...] = get_args(Day)
-    for_ever = frozen_until_us((FreezeWindow(days=every),), NOW_US)
-    assert for_ever is not None
-    assert for_ever >= NOW_US + 7 * DAY_US
+    for_ever = (FreezeWindow(days=every),)
+    assert frozen_until_us(for_ever, NOW_US) == NOW_US + 7 * DAY_US
+    assert frozen_until_us(for_ever, NOW_US + 1) == NOW_US + 8 * DAY_US
 
 
 @pytest.mark.parametrize(
