@@ -66,8 +66,11 @@ WARM = "tests/controller/test_decisions.py"
 """Tests that run before all forks, so that schemas, statements and the empty store are made once."""
 
 HARMLESS = Path(__file__).with_name("harmless_mutants.toml")
-LOOKS_S = (10.0, 60.0)
+LOOKS_S = (5.0, 60.0)
 """How long the tests may take that are run on one change: at first, and where none of them has noticed it."""
+
+FIRST_LOOKS = 0.7
+"""Share of the time that first looks may take."""
 
 _FORK = multiprocessing.get_context("fork")
 _MEMORY = 8 * 2**30
@@ -120,7 +123,8 @@ class Trial:
     """A plugin that runs the collected tests on each change instead of once."""
 
     def __init__(self, mutants: Sequence[Mutant], minutes: float, seed: int) -> None:
-        self._end_s = time.monotonic() + minutes * 60
+        start_s, whole_s = time.monotonic(), minutes * 60
+        self._ends_s = dict(zip(LOOKS_S, (start_s + FIRST_LOOKS * whole_s, start_s + whole_s), strict=True))
         self._harmless = {tuple(each[name] for name in _KEY): each["why"] for each in _harmless()}
         self._mutants = [mutant for mutant in mutants if mutant.key not in self._harmless]
         self._known = len(mutants) - len(self._mutants)
@@ -184,7 +188,7 @@ class Trial:
         self, mutant: Mutant, items: dict[str, pytest.Item], reach: dict[str, Reach], look_s: float
     ) -> bool:
         """Try a change while there is time; return whether another look at it may not find more."""
-        if time.monotonic() > self._end_s:
+        if time.monotonic() > self._ends_s[look_s]:
             return True
         places = self._code.places_of(mutant)
         names = sorted(
@@ -198,7 +202,7 @@ class Trial:
                 break
             chosen.append(items[name])
         part = str(Path(mutant.file).parent)
-        outcome = _in_fork(lambda: self._run(mutant, chosen), 3 * planned_s + 20)
+        outcome = in_fork(lambda: self._run(mutant, chosen), 3 * planned_s + 20)
         self._survivors.pop(mutant, None)
         if look_s == LOOKS_S[0]:
             self._tried[part] += 1
@@ -369,7 +373,7 @@ def _record(items: Sequence[pytest.Item], code: Code) -> dict[str, Reach]:
             Path(found.name).write_bytes(pickle.dumps(_reached(items, code)))
             return 0
 
-        _in_fork(run, 3_600)
+        in_fork(run, 3_600)
         reached: dict[str, Reach | None] = pickle.loads(Path(found.name).read_bytes())
     for name in (name for name, each in reached.items() if each is None):
         _say(f"left out, since it fails: {name}")
@@ -392,13 +396,13 @@ def _reached(items: Sequence[pytest.Item], code: Code) -> dict[str, Reach | None
     for item in items:
         places.clear()
         code.forget()
-        start_s = time.perf_counter()
+        start_s = time.process_time()
         sys.settrace(called)
         threading.settrace(called)
         passed = _all_pass([item])
         sys.settrace(None)
         threading.settrace(None)  # type: ignore[arg-type]  # as the documentation says
-        seconds = time.perf_counter() - start_s
+        seconds = time.process_time() - start_s
         reached[item.nodeid] = Reach(seconds, frozenset(places)) if passed else None
     return reached
 
@@ -423,7 +427,7 @@ def _all_pass(items: Sequence[pytest.Item]) -> bool:
     return True
 
 
-def _in_fork(work: Callable[[], int], limit_s: float) -> int:
+def in_fork(work: Callable[[], int], limit_s: float) -> int:
     """Return what ``work`` returns in a fork of this process, with a folder of its own; killed after ``limit_s``."""
     folder = tempfile.mkdtemp(prefix="mutant-")
 

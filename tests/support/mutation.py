@@ -99,7 +99,9 @@ def _parts(tree: ast.Module) -> Iterator[tuple[str, list[ast.stmt] | list[ast.ex
 
 
 def _stays(node: ast.expr) -> bool:
-    """Return whether an expression is a type or a number."""
+    """Return whether an expression is a type, a number, or a record, which classes take over as a default."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id[0].isupper():
+        return True
     return isinstance(node, ast.Subscript) or all(
         isinstance(
             inner, ast.Constant | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop | ast.Name | ast.Load

@@ -69,7 +69,9 @@ def test_an_unknown_change_counts_as_a_widening() -> None:
         (Envelope(latency_cap_ms=9), Envelope(latency_cap_ms=8), "Narrow"),
         (Envelope(), Envelope(latency_cap_ms=0), "Narrow"),
         (Envelope(max_bound_ms=9), Envelope(), "Widen"),
-        (Envelope(min_bound_ms=9), Envelope(), "Narrow"),
+        (Envelope(min_bound_ms=1), Envelope(), "Narrow"),
+        (Envelope(), Envelope(min_bound_ms=1), "Widen"),
+        (Envelope(min_bound_ms=0), Envelope(), "Widen"),
         (
             Envelope(target_ppm=990_000, latency_cap_ms=9),
             Envelope(target_ppm=999_000, latency_cap_ms=8),

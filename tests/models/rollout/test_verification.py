@@ -50,6 +50,10 @@ def test_a_bound_is_verified_once_enough_event_time_has_passed_and_says_how_much
     assert moved(one, replace(early, event_us=160_000_000)).state == "Verified"
 
 
+def test_before_a_bound_is_in_effect_nothing_was_judged_under_it() -> None:
+    assert facts().judged == facts().at_risk == Judged(0, 0, 0)
+
+
 def test_without_a_prediction_the_verdict_says_so() -> None:
     known = facts(judged=Judged(1_000, 5, 5))
     assert moved(rollout("Effective"), known).reason == (
