@@ -10,15 +10,25 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import FailedBoundRow, ReportRow, RolloutRow
+from tidemark.controller.db.tables import FailedBoundRow, PolicyRow, ReportRow, RolloutRow
+from tidemark.controller.intake.limits import NO_LIMITS
 from tidemark.controller.intake.take_reports import take_reports
 from tidemark.controller.pins.store import FLEET, StoredPin
 from tidemark.controller.rollout.facts import count_at_risk
-from tidemark.controller.rollout.failed_bounds import keep_failure
+from tidemark.controller.rollout.failed_bounds import envelope_failed, failures_of, keep_failure
 from tidemark.controller.rollout.publish import publish_rollout
 from tidemark.controller.rollout.rules import RolloutRules
+from tidemark.controller.rollout.store import (
+    fleet_share,
+    narrowed_us,
+    published_before,
+    unanswered_us,
+    verified_narrowing,
+)
 from tidemark.controller.specs.store import Spec
+from tidemark.controller.streams.store import lock_or_make
 from tidemark.models.defaults import FAILED_LONGEST_MS, FAILED_MS
+from tidemark.models.rollout.facts import Failure
 from tidemark.models.slo import Policy, Slo
 
 from support.empty_store import open_empty
@@ -103,3 +113,120 @@ def test_the_time_until_a_failed_bound_is_tried_again_doubles_up_to_the_longest(
     ]
     assert held_ms[:3] == [FAILED_MS, 2 * FAILED_MS, 4 * FAILED_MS]
     assert held_ms[-2:] == [FAILED_LONGEST_MS, FAILED_MS]
+
+
+def test_a_failed_bound_counts_under_its_slo_and_policy_until_its_time_and_a_veto_for_good(
+    session: Session,
+) -> None:
+    row, envelope = rollout_row(session), rollout_row(session, cause="Operator", to_envelope="{}")
+    rollout_row(session, state="RolledBack", reason="rolled back: INC-7", vetoed=True, to_bound_ms=4_000)
+    for failing in (row, envelope):
+        keep_failure(session, failing, "Latency", "too slow", 0, slo_generation=1, policy_generation=1)
+    session.flush()
+    until_us, veto = FAILED_MS * 1_000, Failure("Narrow", 4_000, None, "rollout 3 was rolled back: INC-7", 3)
+    failed = Failure("Narrow", 5_000, until_us, "too slow", row.id)
+    stream_id = row.stream_id
+    assert failures_of(session, stream_id, 1, 1, until_us - 1) == (veto, failed)
+    assert failures_of(session, stream_id, 1, 1, until_us) == (veto,)
+    assert failures_of(session, stream_id, 2, 1, 0) == failures_of(session, stream_id, 1, 2, 0) == (veto,)
+    assert failures_of(session, stream_id + 1, 1, 1, 0) == ()
+
+
+def test_an_envelope_counts_as_failed_until_its_time_and_a_vetoed_one_for_good(session: Session) -> None:
+    row = rollout_row(session, cause="Operator", to_envelope='{"failed": 1}')
+    rollout_row(session, cause="Operator", to_envelope='{"vetoed": 1}', vetoed=True)
+    rollout_row(session, cause="Decision", to_envelope='{"of a bound": 1}', vetoed=True)
+    keep_failure(session, row, "Completeness", "it lost rows", 0, slo_generation=1, policy_generation=1)
+    session.flush()
+
+    def failed(name: str, now_us: int = 0, policy_generation: int = 1) -> bool:
+        return envelope_failed(
+            session,
+            row.stream_id,
+            f'{{"{name}": 1}}',
+            now_us,
+            slo_generation=1,
+            policy_generation=policy_generation,
+        )
+
+    assert [failed(name) for name in ("failed", "vetoed", "of a bound", "other")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    until_us = FAILED_MS * 1_000
+    assert [failed("failed", at_us) for at_us in (until_us - 1, until_us)] == [True, False]
+    assert [failed(name, until_us, policy_generation=2) for name in ("failed", "vetoed")] == [False, True]
+
+
+def test_what_a_person_vetoed_is_not_kept_as_failed_for_a_while(session: Session) -> None:
+    for kind in ("ByHand", "Discarded"):
+        row = rollout_row(session)
+        keep_failure(session, row, kind, "INC-7", 0, slo_generation=1, policy_generation=1)
+        assert row.vetoed
+    assert session.scalars(select(FailedBoundRow)).all() == []
+
+
+def test_narrowings_that_were_taken_up_and_those_that_a_wider_bound_does_not_replace_slow_the_next_one(
+    session: Session,
+) -> None:
+    rollout_row(session, published_us=9, acknowledged_us=9)
+    rollout_row(session, published_us=30)
+    rollout_row(session, published_us=10, acknowledged_us=10)
+    rollout_row(session, published_us=20, acknowledged_us=20, direction="Widen")
+    stream_id = rollout_row(session).stream_id
+    assert narrowed_us(session, stream_id, 10, 5_000) == (10, 30)
+    assert narrowed_us(session, stream_id, 10, None) == (10, 30)
+    assert narrowed_us(session, stream_id, 10, 5_001) == (10,)
+    assert narrowed_us(session, stream_id + 1, 10, 5_000) == ()
+
+
+def test_a_job_has_left_unanswered_what_it_should_have_taken_since_it_last_answered(session: Session) -> None:
+    rollout_row(session, mode="OnRestart", published_us=5)
+    rollout_row(session, mode="Live", published_us=7, acknowledged_us=8)
+    rollout_row(session, mode="Live", published_us=20)
+    stream_id = rollout_row(session, mode="Restart", published_us=10).stream_id
+    assert [unanswered_us(session, stream_id, at_us) for at_us in (0, 9, 10, 19, 20)] == [
+        10,
+        10,
+        20,
+        20,
+        None,
+    ]
+    assert unanswered_us(session, stream_id + 1, 0) is None
+
+
+def test_the_fleets_share_counts_other_streams_whose_narrowing_is_under_way_once_each(
+    session: Session,
+) -> None:
+    own = rollout_row(session, state="Published").stream_id
+    streams = [lock_or_make(session, "job", f"s{number}", NO_LIMITS)[0].id for number in range(5)]
+    for state in ("Published", "Effective"):
+        rollout_row(session, stream_id=streams[0], state=state)
+    rollout_row(session, stream_id=streams[1], state="Acknowledged")
+    rollout_row(session, stream_id=streams[2], state="Verified")
+    rollout_row(session, stream_id=streams[3], state="Published", direction="Widen")
+    assert fleet_share(session, own, 400_000, lock=True) == (2, 1), "one always may"
+    for stream_id, mode in zip(
+        [own, *streams], ["Live", "OnRestart", "Restart", "Live", "Live", "Off"], strict=True
+    ):
+        session.add(PolicyRow(stream_id=stream_id, mode=mode, specification="{}", generation=1, updated_us=0))
+    session.flush()
+    assert fleet_share(session, own, 400_000, lock=False) == (2, 2)
+
+
+def test_only_a_recommended_bound_that_was_published_or_verified_opens_the_way_for_the_next(
+    session: Session,
+) -> None:
+    stream_id = rollout_row(session, cause="Operator", state="Verified", published_us=1).stream_id
+    rollout_row(session, state="Discarded", published_us=None)
+    assert not published_before(session, stream_id)
+    assert not verified_narrowing(session, stream_id)
+    rollout_row(session, state="RolledBack", published_us=1)
+    rollout_row(session, state="Verified", published_us=1, direction="Widen")
+    assert published_before(session, stream_id)
+    assert not verified_narrowing(session, stream_id)
+    rollout_row(session, state="Verified", published_us=1)
+    assert verified_narrowing(session, stream_id)
+    assert not published_before(session, stream_id + 1)

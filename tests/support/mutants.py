@@ -74,7 +74,7 @@ FIRST_LOOKS = 0.7
 
 _FORK = multiprocessing.get_context("fork")
 _MEMORY = 8 * 2**30
-_SURVIVED, _KILLED, _NOT_MADE = 0, 1, 2
+_SURVIVED, _KILLED = 0, 1
 
 Place = tuple[str, str]
 """A file, and a function or a name in it."""
@@ -214,16 +214,12 @@ class Trial:
                 f"survived: {mutant.file}:{mutant.line} {mutant.where}\n  - {mutant.before}\n  + {mutant.after}"
             )
             return len(chosen) == len(names)
-        if outcome == _NOT_MADE:
-            self._survivors[mutant] = "could not be made"
-        else:
-            self._killed[part] += 1
+        self._killed[part] += 1
         return True
 
     def _run(self, mutant: Mutant, items: Sequence[pytest.Item]) -> int:
-        if not self._code.change(mutant):
-            return _NOT_MADE
-        return _KILLED if not _all_pass(items) else _SURVIVED
+        self._code.change(mutant)
+        return _SURVIVED if _all_pass(items) else _KILLED
 
     def _report(self) -> None:
         left = len(self._mutants) - self._tried.total()
@@ -279,23 +275,22 @@ class Code:
                 if hasattr(value, "cache_clear"):
                     value.cache_clear()
 
-    def change(self, mutant: Mutant) -> bool:
-        """Make a change in this process; return whether it could be made."""
+    def change(self, mutant: Mutant) -> None:
+        """Make a change in this process."""
         module = _module_of(mutant.file)
         assert module.__file__ is not None
         whole = compile(mutant.source, module.__file__, "exec")
         functions = list(_functions_at(module, mutant.where))
-        if functions:
-            found = {
-                code.co_firstlineno: code for code in _codes_in(whole) if code.co_qualname == mutant.where
-            }
-            for function in functions:
-                if function.__code__.co_firstlineno in found:
-                    function.__code__ = found[function.__code__.co_firstlineno]
-        else:
+        if not functions:
             _assign(module, mutant)
+        for code in _codes_in(whole):
+            for function in functions:
+                if (code.co_qualname, code.co_firstlineno) == (
+                    mutant.where,
+                    function.__code__.co_firstlineno,
+                ):
+                    function.__code__ = code
         self.forget()
-        return True
 
 
 def _assign(module: ModuleType, mutant: Mutant) -> None:
@@ -383,14 +378,9 @@ def _record(items: Sequence[pytest.Item], code: Code) -> dict[str, Reach]:
 def _reached(items: Sequence[pytest.Item], code: Code) -> dict[str, Reach | None]:
     reached: dict[str, Reach | None] = {}
     places: set[Place] = set()
-    known: dict[CodeType, Place | None] = {}
 
     def called(frame: FrameType, _event: str, _argument: object) -> None:
-        one = frame.f_code
-        if one not in known:
-            known[one] = code.place_of(one)
-        place = known[one]
-        if place is not None:
+        if (place := code.place_of(frame.f_code)) is not None:
             places.add(place)
 
     for item in items:
@@ -453,7 +443,7 @@ def in_fork(work: Callable[[], int], limit_s: float) -> int:
         process.kill()
         process.join()
     shutil.rmtree(folder, ignore_errors=True)
-    return _SURVIVED if process.exitcode == 0 else _NOT_MADE if process.exitcode == _NOT_MADE else _KILLED
+    return _SURVIVED if process.exitcode == _SURVIVED else _KILLED
 
 
 # -- what is known to be harmless ----------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def test_a_change_is_made_in_a_fork_and_nowhere_else(file: str, after: str) -> N
     before = results()
 
     def changed() -> int:
-        assert code.change(mutant)
+        code.change(mutant)
         return int(results() != before)
 
     assert in_fork(changed, 60) == 1
