@@ -257,6 +257,19 @@ def test_a_limit_of_the_policy_holds_from_the_moment_it_is_set(controller: Contr
     assert controller.get("/bound").json()["bound_ms"] == 12_000
 
 
+def test_a_bound_that_was_recommended_before_the_mode_was_set_is_rolled_out_with_what_was_predicted(
+    controller: Controller,
+) -> None:
+    controller.put("/slo", TARGET)
+    controller.report_all(REPORTS)
+    controller.tick()
+    recommended = controller.status()["recommended"]
+    controller.put("/policy", at_once())
+    (rollout,) = controller.get("/rollouts").json()["rollouts"]
+    assert (rollout["state"], rollout["to_bound_ms"]) == ("Published", recommended["bound_ms"])
+    assert rollout["predicted"]["rows"] == 1_100
+
+
 def test_mode_off_takes_the_bound_back_at_once(controller: Controller) -> None:
     controller.put("/slo", TARGET)
     controller.put("/policy", at_once())

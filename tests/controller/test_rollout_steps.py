@@ -10,16 +10,22 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import FailedBoundRow, PolicyRow, ReportRow, RolloutRow
+from tidemark.controller.db.tables import FailedBoundRow, PolicyRow, PublishedRow, ReportRow, RolloutRow
 from tidemark.controller.intake.limits import NO_LIMITS
 from tidemark.controller.intake.take_reports import take_reports
 from tidemark.controller.pins.store import FLEET, StoredPin
 from tidemark.controller.rollout.facts import count_at_risk
-from tidemark.controller.rollout.failed_bounds import envelope_failed, failures_of, keep_failure
+from tidemark.controller.rollout.failed_bounds import (
+    carry_failures,
+    envelope_failed,
+    failures_of,
+    keep_failure,
+)
 from tidemark.controller.rollout.publish import publish_rollout
 from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import (
     fleet_share,
+    missed_rollout_query,
     narrowed_us,
     published_before,
     unanswered_us,
@@ -130,6 +136,51 @@ def test_a_failed_bound_counts_under_its_slo_and_policy_until_its_time_and_a_vet
     assert failures_of(session, stream_id, 1, 1, until_us) == (veto,)
     assert failures_of(session, stream_id, 2, 1, 0) == failures_of(session, stream_id, 1, 2, 0) == (veto,)
     assert failures_of(session, stream_id + 1, 1, 1, 0) == ()
+
+
+def test_failures_go_on_under_the_next_generation_of_a_policy_that_changes_nothing_about_them(
+    session: Session,
+) -> None:
+    row = rollout_row(session)
+    for policy in (1, 2):
+        keep_failure(session, row, "Latency", "too slow", 0, slo_generation=1, policy_generation=policy)
+    session.flush()
+    carry_failures(session, row.stream_id, 2, 3)
+    carry_failures(session, row.stream_id + 1, 1, 3)
+    assert [len(failures_of(session, row.stream_id, 1, policy, 0)) for policy in (1, 2, 3)] == [1, 0, 1]
+
+
+def test_a_rollout_that_missed_its_target_is_found_while_what_is_published_follows_from_it(
+    session: Session,
+) -> None:
+    """While its bound is published, or what was before it is published again."""
+
+    def missed(row: RolloutRow, *, generation: int = 1, rollout_id: int | None = None) -> bool:
+        published = PublishedRow(
+            stream_id=row.stream_id,
+            generation=generation,
+            rollout_id=rollout_id,
+            mode="OnRestart",
+            reason="why",
+            published_us=0,
+        )
+        session.add(published)
+        session.flush()
+        found = session.scalars(select(missed_rollout_query(PublishedRow)).select_from(PublishedRow)).one()
+        session.delete(published)
+        session.flush()
+        return found == row.id
+
+    stands = rollout_row(session, state="Verified", generation=1, missed_us=5)
+    undone = rollout_row(session, state="RolledBack", generation=2, missed_us=5)
+    rollout_row(session, state="Verified", generation=3)
+    assert missed(stands)
+    assert not missed(stands, generation=2)
+    assert missed(undone, generation=4, rollout_id=undone.id)
+    assert not missed(undone, generation=2)
+    assert not missed(stands, generation=4, rollout_id=stands.id)
+    stands.missed_us = None
+    assert not missed(stands)
 
 
 def test_an_envelope_counts_as_failed_until_its_time_and_a_vetoed_one_for_good(session: Session) -> None:

@@ -210,3 +210,12 @@ def test_a_batch_up_to_the_last_whose_report_is_gone_is_refused_and_the_next_one
         "stored",
     ]
     database.close()
+
+
+def test_a_batch_without_rows_that_comes_late_is_taken_and_raises_no_base(tmp_path: Path) -> None:
+    batches = [[("p", START_US + second * SECOND)] if second else [] for second in (10, 0, 30, 40)]
+    reports = query_reports(batches)
+    database = open_empty(f"sqlite:///{tmp_path / 't.db'}")
+    found = one_by_one(database, [reports[batch] for batch in (0, 2, 3, 1)], NO_LIMITS)
+    assert [kind for kind, _, _ in found] == ["stored"] * 4
+    database.close()
