@@ -147,6 +147,23 @@ def test_a_decision_for_want_of_data_is_not_written_once_a_report_has_come(contr
         assert not write(session, decision, now_us, 100_000)
 
 
+def test_a_recommendation_that_changes_is_an_event_with_the_bounds_before_and_after(
+    controller: Controller,
+) -> None:
+    seen = []
+    for target in (TARGET, {"target_ppm": 800_000}, {"target_ppm": 800_000, "window_ms": 3_600_000}):
+        controller.put("/slo", target)
+        controller.report_all(REPORTS)
+        controller.tick()
+        seen.append(controller.status()["recommended"]["bound_ms"])
+    assert seen[0] > seen[1] == seen[2]
+    events = controller.get("/events", params={"kind": "RecommendationChanged"}).json()["events"]
+    assert [(event["before"], event["after"]) for event in events] == [
+        (str(seen[0]), str(seen[1])),
+        (None, str(seen[0])),
+    ]
+
+
 def test_an_unchanged_stream_costs_nothing(controller: Controller) -> None:
     controller.put("/slo", TARGET)
     controller.report_all(REPORTS)

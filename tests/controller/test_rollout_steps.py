@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import FailedBoundRow, PolicyRow, PublishedRow, ReportRow, RolloutRow
+from tidemark.controller.db.tables import (
+    EventRow,
+    FailedBoundRow,
+    PolicyRow,
+    PublishedRow,
+    ReportRow,
+    RolloutRow,
+)
 from tidemark.controller.intake.limits import NO_LIMITS
 from tidemark.controller.intake.take_reports import take_reports
 from tidemark.controller.pins.store import FLEET, StoredPin
-from tidemark.controller.rollout.facts import count_at_risk
+from tidemark.controller.rollout.advance import apply_move
+from tidemark.controller.rollout.facts import _latency_us, count_at_risk
 from tidemark.controller.rollout.failed_bounds import (
     carry_failures,
     envelope_failed,
@@ -34,12 +43,14 @@ from tidemark.controller.rollout.store import (
 from tidemark.controller.specs.store import Spec
 from tidemark.controller.streams.store import lock_or_make
 from tidemark.models.defaults import FAILED_LONGEST_MS, FAILED_MS
-from tidemark.models.rollout.facts import Failure
+from tidemark.models.rollout.facts import Failure, Move
 from tidemark.models.slo import Policy, Slo
 
 from support.empty_store import open_empty
 from support.reports import START_US, exponential_batches, query_reports
+from support.streams import SECOND
 
+HOUR_US = 3_600 * SECOND
 GENERATION = 7
 RULES = RolloutRules(
     Spec(Slo(target_ppm=990_000), 1, START_US),
@@ -55,7 +66,9 @@ def session(database_url: str) -> Iterator[Session]:
     """A transaction on a store that has twelve batches, all run with the same published bound."""
     database = open_empty(database_url)
     with database.write() as found:
-        take_reports(found, query_reports(exponential_batches(12, 20), generation=GENERATION), START_US)
+        take_reports(
+            found, query_reports(exponential_batches(12, 20), generation=GENERATION), START_US + HOUR_US
+        )
         yield found
     database.close()
 
@@ -96,6 +109,69 @@ def test_rows_that_come_under_a_pin_are_not_at_risk_under_the_rollout_that_it_ho
     # They have passed all the same: without the pin they are not made up for.
     count_at_risk(session, pinned, RULES)
     assert pinned.at_risk_rows == 0
+
+
+def test_counting_begins_a_window_after_the_first_batch_under_the_bound_and_says_how_much_it_needs(
+    session: Session,
+) -> None:
+    """A window that was open before may have lost rows under the bound before."""
+    reports = session.scalars(select(ReportRow).order_by(ReportRow.id)).all()
+    row = rollout_row(session, at_risk_from_ms=None, effective_us=reports[7].seen_us, from_bound_ms=60_000)
+    count_at_risk(session, row, RULES)
+    first = reports[7]
+    assert row.effective_watermark_ms == first.watermark_ms
+    assert row.at_risk_from_ms == first.watermark_ms + 10_000
+    assert row.needed_event_ms == 10 * 10_000 + 60_000
+    assert row.counted_report_id == reports[-1].id
+    assert row.event_ms == reports[-1].watermark_ms - first.watermark_ms
+    own = rollout_row(session, at_risk_from_ms=None, effective_us=first.seen_us, in_use_bound_ms=7_000)
+    count_at_risk(session, own, RULES)
+    assert own.needed_event_ms == 10 * 10_000 + 7_000
+
+
+def test_only_rows_judged_above_the_first_watermark_at_risk_under_the_rollouts_own_generation_count(
+    session: Session,
+) -> None:
+    reports = session.scalars(select(ReportRow).order_by(ReportRow.id)).all()
+    from_ms = reports[8].late_watermark_ms
+    assert from_ms is not None
+    row = rollout_row(session, at_risk_from_ms=from_ms)
+    count_at_risk(session, row, RULES)
+    above = [each for each in reports if (each.late_watermark_ms or 0) > from_ms]
+    assert 0 < len(above) < 4
+    assert row.at_risk_rows == sum(each.pairs for each in above)
+    assert row.at_risk_late_max == sum(each.late_max for each in above)
+    other = rollout_row(session, generation=GENERATION + 1)
+    count_at_risk(session, other, RULES)
+    assert (other.at_risk_rows, other.event_ms) == (0, 0)
+    live = rollout_row(session, generation=GENERATION + 1, mode="Live")
+    count_at_risk(session, live, RULES)
+    assert live.at_risk_rows == sum(each.pairs for each in reports if each.late_watermark_ms)
+
+
+@pytest.mark.parametrize(("before", "missed"), [("Verified", True), ("Effective", False)])
+def test_a_bound_that_loses_rows_goes_back_is_kept_as_failed_and_missed_if_it_was_verified(
+    session: Session, before: str, missed: bool
+) -> None:
+    row = rollout_row(session, state=before, from_bound_ms=60_000)
+    apply_move(session, row, Move("RolledBack", "it lost rows", failure="Completeness"), RULES, START_US)
+    assert (row.state, row.ended_us, row.changed_us) == ("RolledBack", START_US, START_US)
+    assert row.missed_us == (START_US if missed else None)
+    assert [found.bound_ms for found in session.scalars(select(FailedBoundRow))] == [5_000]
+    published = session.scalars(select(PublishedRow)).one()
+    assert (published.bound_ms, published.rollout_id) == (60_000, row.id)
+    event = session.scalars(select(EventRow).where(EventRow.kind == "RolloutRolledBack")).one()
+    assert (event.reason, event.rollout_id) == ("it lost rows", row.id)
+
+
+def test_a_verified_rollout_that_misses_its_target_and_recovers_says_each_once(session: Session) -> None:
+    row = rollout_row(session, state="Verified", direction="Widen")
+    apply_move(session, row, Move("Verified", "it misses", failure="Completeness"), RULES, START_US)
+    assert (row.missed_us, row.ended_us) == (START_US, None)
+    apply_move(session, row, Move("Verified", "it meets it"), RULES, START_US + 1)
+    assert (row.missed_us, row.reason) == (None, "it meets it")
+    kinds = session.scalars(select(EventRow.kind).order_by(EventRow.id)).all()
+    assert [kind for kind in kinds if kind.startswith("Rollout")] == ["RolloutMissed", "RolloutRecovered"]
 
 
 def test_a_bound_is_limited_again_when_it_is_published(session: Session) -> None:
@@ -281,3 +357,25 @@ def test_only_a_recommended_bound_that_was_published_or_verified_opens_the_way_f
     rollout_row(session, state="Verified", published_us=1)
     assert verified_narrowing(session, stream_id)
     assert not published_before(session, stream_id + 1)
+
+
+def test_the_latency_under_a_bound_is_that_of_the_windows_that_closed_after_its_first_batch(
+    tmp_path: Path,
+) -> None:
+    """A row a second, windows of 10 s and a bound of 5 s: W(n) is n - 6 s, and a batch takes 100 ms."""
+    reports = query_reports([[("p", START_US + second * SECOND)] for second in range(40)])
+    database = open_empty(f"sqlite:///{tmp_path / 'latency.db'}")
+    with database.write() as session:
+        take_reports(session, reports, START_US + HOUR_US)
+        stream_id = session.scalars(select(ReportRow.stream_id)).first()
+        assert stream_id is not None
+
+        def latency_us(from_batch: int, until_batch: int) -> float | None:
+            return _latency_us(session, stream_id, (ReportRow.batch_id.between(from_batch, until_batch),))
+
+        assert latency_us(0, 39) == latency_us(15, 16) == 6_100_000
+        # The window that ends at 10 s closes in batch 16.
+        assert latency_us(16, 25) is None
+        assert latency_us(16, 26) == 6_100_000
+        assert latency_us(40, 50) is None
+    database.close()
