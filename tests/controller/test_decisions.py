@@ -147,6 +147,20 @@ def test_a_decision_for_want_of_data_is_not_written_once_a_report_has_come(contr
         assert not write(session, decision, now_us, 100_000)
 
 
+def test_who_waits_for_a_bound_is_told_by_the_tick_that_publishes_one_and_by_no_other(
+    controller: Controller,
+) -> None:
+    controller.put("/slo", TARGET)
+    controller.put("/policy", at_once())
+    controller.report_all(REPORTS)
+    told: list[bool] = []
+    controller.service.database.when_answers_change(lambda: told.append(True))
+    controller.tick()
+    assert told == [True]
+    controller.tick()
+    assert told == [True]
+
+
 def test_a_recommendation_that_changes_is_an_event_with_the_bounds_before_and_after(
     controller: Controller,
 ) -> None:
