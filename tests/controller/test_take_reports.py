@@ -24,6 +24,7 @@ from tidemark.controller.db.tables import (
 )
 from tidemark.controller.errors import TidemarkError
 from tidemark.controller.intake.limits import NO_LIMITS, Limits
+from tidemark.controller.intake.stored_facts import stored_facts
 from tidemark.controller.intake.take_reports import StoredReceipt, take_report, take_reports
 from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.operators import Operator, row_level, sliding, tumbling
@@ -218,4 +219,21 @@ def test_a_batch_without_rows_that_comes_late_is_taken_and_raises_no_base(tmp_pa
     database = open_empty(f"sqlite:///{tmp_path / 't.db'}")
     found = one_by_one(database, [reports[batch] for batch in (0, 2, 3, 1)], NO_LIMITS)
     assert [kind for kind, _, _ in found] == ["stored"] * 4
+    database.close()
+
+
+def test_what_aged_out_counts_for_the_base_of_a_batch_once_it_comes_before_all_that_the_batch_knew(
+    tmp_path: Path,
+) -> None:
+    """Its late filter knew the batches up to the second before it; its base, those up to the one before."""
+    reports = query_reports(exponential_batches(7, 20))
+    database = open_empty(f"sqlite:///{tmp_path / 't.db'}")
+    one_by_one(database, reports[:1], NO_LIMITS)
+    with database.write() as session:
+        session.execute(delete(ReportBodyRow))
+        session.execute(delete(ReportRow))
+        session.execute(update(QueryRow).values(gone_batch=3, gone_max_event_time_us=77))
+        stream_id = session.scalars(select(StreamRow.id)).one()
+        found = [stored_facts(session, {stream_id: reports[batch]})[stream_id] for batch in (3, 4, 5)]
+    assert [(each.late_max_us, each.before_max_us) for each in found] == [(None, None), (None, 77), (77, 77)]
     database.close()
