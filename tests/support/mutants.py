@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import gc
 import importlib
 import inspect
@@ -58,7 +59,7 @@ TESTS = {
 """The tests of each layer that may notice; a change of `models` is to be noticed by the tests of `models`."""
 
 SLOW_TOO = re.compile(
-    r"tests/models/|tests/controller/test_(decisions|intake|pace|rollouts|verdicts|vetoes)\.py"
+    r"tests/models/|tests/controller/test_(decisions|intake|pace|rollouts|verdicts|vetoes|watch|wrong_clocks)\.py"
 )
 """Where slow tests count as well: what they tell takes a job some time."""
 
@@ -179,8 +180,9 @@ class Trial:
         reach = _record(session.items, self._code)
         _say(f"recorded; these tests take {sum(each.seconds for each in reach.values()):.0f} s")
         waiting = self._mutants
-        for look_s in LOOKS_S:
-            waiting = [mutant for mutant in waiting if not self._try(mutant, items, reach, look_s)]
+        with contextlib.suppress(KeyboardInterrupt):  # what was found is said
+            for look_s in LOOKS_S:
+                waiting = [mutant for mutant in waiting if not self._try(mutant, items, reach, look_s)]
         self._report()
         return True
 

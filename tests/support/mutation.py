@@ -154,6 +154,8 @@ def _own_edits(node: ast.AST, text: _Text) -> Iterator[Edit]:
             yield from _called(node, text)
         case ast.stmt():
             yield from _of_statement(node, text)
+        case _:
+            pass
     for condition, *answers in _conditions(node):
         yield from ((*text.span(condition), answer) for answer in answers)
 
@@ -169,6 +171,8 @@ def _conditions(node: ast.AST) -> Iterator[tuple[ast.expr, *tuple[bytes, ...]]]:
             yield from ((each, b"True") for each in ifs)
         case ast.match_case(guard=ast.expr() as guard):
             yield guard, b"True"
+        case _:
+            pass
 
 
 def _of_statement(node: ast.stmt, text: _Text) -> Iterator[Edit]:
