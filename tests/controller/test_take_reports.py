@@ -19,7 +19,9 @@ from tidemark.controller.db.tables import (
     QuarantinedRow,
     QueryRow,
     ReportBodyRow,
+    ReportHourRow,
     ReportRow,
+    RollupRow,
     StreamRow,
 )
 from tidemark.controller.errors import TidemarkError
@@ -27,6 +29,7 @@ from tidemark.controller.intake.limits import NO_LIMITS, Limits
 from tidemark.controller.intake.stored_facts import stored_facts
 from tidemark.controller.intake.take_reports import StoredReceipt, take_report, take_reports
 from tidemark.models.granule_counts import GranuleCounts
+from tidemark.models.need_slots import HOUR_US
 from tidemark.models.operators import Operator, row_level, sliding, tumbling
 from tidemark.models.wire import Report
 
@@ -237,3 +240,25 @@ def test_what_aged_out_counts_for_the_base_of_a_batch_once_it_comes_before_all_t
         found = [stored_facts(session, {stream_id: reports[batch]})[stream_id] for batch in (3, 4, 5)]
     assert [(each.late_max_us, each.before_max_us) for each in found] == [(None, None), (None, 77), (77, 77)]
     database.close()
+
+
+def test_a_batch_that_comes_late_counts_in_an_hour_that_is_rolled_up_and_raises_the_bases_there(
+    tmp_path: Path,
+) -> None:
+    batches = [[("p", START_US + at * SECOND) for at in (second, second - 4)] for second in (10, 90, 50, 60)]
+    reports = [replace(report, late_base_ms=None) for report in query_reports(batches)]
+    found = []
+    for number, order in enumerate(([0, 1, 2, 3], [0, 2, 3, 1])):
+        database = open_empty(f"sqlite:///{tmp_path / f'{number}.db'}")
+        one_by_one(database, reports[:1], NO_LIMITS)
+        with database.write() as session:
+            stream_id = session.scalars(select(StreamRow.id)).one()
+            session.add(RollupRow(stream_id=stream_id, hours_until_us=START_US + HOUR_US))
+        one_by_one(database, [reports[batch] for batch in order[1:]], NO_LIMITS)
+        with database.read() as session:
+            (hour,) = session.scalars(select(ReportHourRow)).all()
+            sums = ("batches", "pairs", "late_max", "need_pairs", "need_unknown_rows", "batch_ranges")
+            found.append({name: getattr(hour, name) for name in sums})
+        database.close()
+    assert found[0] == found[1]
+    assert (found[0]["batches"], found[0]["batch_ranges"]) == (3, "[[1, 3]]")
