@@ -48,8 +48,9 @@ def test_a_time_beyond_its_limit_is_refused_by_name_and_one_at_it_is_taken(field
 
 @pytest.mark.parametrize("field", ["query_id", "run_id"])
 def test_a_name_that_cannot_be_printed_is_refused(field: str) -> None:
+    changes: dict[str, Any] = {field: "a\0b"}
     with pytest.raises(InvalidBodyError, match=f"/{field}: {field} has printable characters only"):
-        check_acknowledgement(replace(ACK, **{field: "a\0b"}))
+        check_acknowledgement(replace(ACK, **changes))
 
 
 def test_every_reason_is_named_and_the_first_one_said() -> None:

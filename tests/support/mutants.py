@@ -197,7 +197,8 @@ class Trial:
             (name for name, each in reach.items() if not places.isdisjoint(each.places)),
             key=lambda name: reach[name].seconds * len(reach[name].places),
         )
-        chosen, planned_s = [], 0.0
+        chosen: list[pytest.Item] = []
+        planned_s = 0.0
         for name in names:
             planned_s += reach[name].seconds
             if planned_s > look_s and chosen:
@@ -393,7 +394,7 @@ def _reached(items: Sequence[pytest.Item], code: Code) -> dict[str, Reach | None
         threading.settrace(called)
         passed = _all_pass([item])
         sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]  # as the documentation says
+        threading.settrace(None)
         seconds = time.process_time() - start_s
         reached[item.nodeid] = Reach(seconds, frozenset(places)) if passed else None
     return reached
@@ -424,9 +425,9 @@ def in_fork(work: Callable[[], int], limit_s: float) -> int:
     folder = tempfile.mkdtemp(prefix="mutant-")
 
     def alone() -> None:
-        code = _KILLED
+        code, heard = _KILLED, os.dup(2)
         try:
-            heard, quiet = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+            quiet = os.open(os.devnull, os.O_WRONLY)
             os.dup2(quiet, 1)
             os.dup2(quiet, 2)
             tempfile.tempdir = os.environ["TMPDIR"] = folder
