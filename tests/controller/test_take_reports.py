@@ -184,7 +184,7 @@ def test_a_batch_that_comes_late_raises_the_base_of_the_second_after_it_also_whe
 ) -> None:
     batches = [[("p", START_US + at * SECOND) for at in (second, second - 4)] for second in (10, 90, 50, 60)]
     reports = [replace(report, late_base_ms=None) for report in query_reports(batches)]
-    found = []
+    found: list[Any] = []
     for number, order in enumerate(([0, 1, 2, 3], [0, 2, 3, 1])):
         database = open_empty(f"sqlite:///{tmp_path / f'{number}.db'}")
         one_by_one(database, [reports[batch] for batch in order], NO_LIMITS)
