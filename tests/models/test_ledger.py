@@ -313,3 +313,6 @@ def test_a_late_row_whose_key_the_final_watermark_reaches_is_not_corrected() -> 
         judgement = judge(report)
         found.append((judgement.corrected_min, judgement.corrected_max))
     assert found == [(2, 3), (2, 2), (1, 2), (1, 1)]
+    window = report_of([("p", 5 * SECOND)], tumbling("10s"), late_watermark_ms=30_000)
+    of_window = [judge(replace(window, final_watermark_ms=final_ms)) for final_ms in (9_999, 10_000)]
+    assert [(each.corrected_min, each.corrected_max) for each in of_window] == [(1, 1), (0, 0)]
