@@ -226,5 +226,6 @@ def test_a_proposal_that_waits_for_approval_stays_while_it_is_wide_enough() -> N
     assert revise(asked, 20_000, "Narrow") == "keep"
     assert revise(asked, 20_001, "Narrow") == "replace"
     assert revise(asked, 90_000, "Widen") == "replace"
+    assert revise(asked, 15_000, "Widen") == "replace"
     assert revise(rollout("Recommended"), 15_000, "Narrow") == "update"
     assert revise(rollout("Recommended", approved=True), 15_000, "Narrow") == "keep"

@@ -78,6 +78,12 @@ def test_a_narrowing_that_loses_more_than_predicted_and_than_the_budget_is_rolle
     )
 
 
+def test_a_narrowing_is_rolled_back_for_the_rows_at_risk_alone_and_not_for_what_was_predicted() -> None:
+    losing = facts(judged=Judged(100_000, 30, 30), at_risk=Judged(1_000, 30, 30))
+    assert moved(rollout("Effective"), losing).state == "RolledBack"
+    assert moved(rollout("Effective", min_ppm=950_000), losing).state == "Verified"
+
+
 def test_a_narrowing_within_the_target_is_verified_though_worse_than_predicted() -> None:
     one = rollout("Effective", min_ppm=999_000)
     move = moved(one, facts(judged=Judged(1_000, 9, 9)))
