@@ -51,7 +51,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast soak test-spark smoke matrix lint lint-page format bench bench-policy lock archive wheel manifests docs picture tools jars services clean
+.PHONY: help venv demo test test-fast soak test-spark smoke matrix lint lint-page format mutants bench bench-policy lock archive wheel manifests docs picture tools jars services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -144,6 +144,9 @@ format: $(STAMP) ## format the code and mend what ruff and ESLint can
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
 	@[ ! -e $(NODE_STAMP) ] || { $(NODE)/eslint --fix controller/page tests/controller/page; $(NODE)/prettier --write --log-level warn $(PAGE); }
+
+mutants: $(STAMP) ## change the pure core a line at a time and print what no test notices; an hour (ARGS="models/rollout --minutes 20")
+	@PYTHONPATH=tests $(BIN)/python -m support.mutants $(ARGS)
 
 bench: $(STAMP) ## run the benches (tests/bench/bench_*.py) and print their figures
 	@$(BIN)/pytest tests/bench -o python_files='bench_*.py' -m bench -s $(ARGS)

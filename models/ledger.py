@@ -86,7 +86,7 @@ def judge(report: Report, pairs: KeyCounts | None = None) -> Judgement:
             pairs.counts * (pairs.first_us <= late_us),
         )
     counts = np.stack([pairs.counts, late_min, late_max])
-    corrected = (0, 0) if complete_mode else _corrected(report, pairs, late_min, late_max)
+    corrected = _corrected(report, pairs, late_min, late_max)
     return Judgement(*sum_runs(pairs.last_us, counts), pairs.uncounted_rows, *corrected)
 
 

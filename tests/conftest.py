@@ -20,7 +20,7 @@ from xdist.scheduler import LoadScopeScheduling
 from support import class_archive
 from support.early_failures import EarlyFailures
 from support.examples import USUAL
-from support.fast_run import is_fast, is_slow_throughout
+from support.fast_run import is_fast, is_slow_throughout, starts_another_program
 from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
     from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker
 
-
-STARTING = frozenset({"browser", "kafka", "kafka_spark", "postgres_url", "spark"})
-"""Fixtures that start another program."""
 
 SPARK_LANES = ("tests/spark_jobs/live/", "tests/spark_jobs/")
 """Tests that run in one process each, so that one JVM (and one broker) serves all of a lane.
@@ -150,7 +147,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
     long = set()
     for item in items:
-        if _starts_another_program(item):
+        if starts_another_program(item):
             item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("slow"):
             long.add(item.path)
@@ -167,13 +164,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     )
     if not any(item.get_closest_marker("bench") for item in items):
         os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED + class_archive.options())
-
-
-def _starts_another_program(item: pytest.Item) -> bool:
-    # What runs on both databases asks for PostgreSQL when it runs, and says so by its parameter.
-    parameters: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
-    texts = (each for each in parameters.values() if isinstance(each, str))
-    return not STARTING.isdisjoint(getattr(item, "fixturenames", ())) or "postgresql" in texts
 
 
 @pytest.fixture(scope="session")

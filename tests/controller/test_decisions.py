@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, select
 
 from tidemark.controller.bounds.publication import NO_REPORT, OFF
 from tidemark.controller.db.tables import StreamRow
-from tidemark.controller.decide.load import load
+from tidemark.controller.decide.decision import decide
+from tidemark.controller.decide.load import load, version_of
+from tidemark.controller.decide.write import write
 from tidemark.controller.loop import Tick
 from tidemark.models.curve import Curve
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
@@ -22,6 +24,7 @@ from support.oracles import replay_reports
 from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 from support.soak import with_soak
+from support.streams import SECOND
 
 BATCHES = exponential_batches(24, 50, slow=3)
 REPORTS = query_reports(BATCHES)
@@ -122,6 +125,57 @@ def test_the_same_reports_give_the_same_recommendation_in_any_order_and_at_any_t
             recommended = controller.status()["recommended"]
             seen.append((recommended["bound_ms"], recommended["steps"]))
     assert seen[0] == seen[1]
+
+
+def test_a_decision_for_want_of_data_is_not_written_once_a_report_has_come(controller: Controller) -> None:
+    """The job is back, and what waits for its return would take its bound away."""
+    controller.put("/slo", TARGET)
+    controller.put("/policy", at_once(on_no_data="own"))
+    controller.report_all(REPORTS[:-1])
+    controller.tick()
+    controller.clock.now_us += 30 * 86_400 * SECOND
+    service, now_us = controller.service, controller.clock.now_us
+    with service.database.read() as session:
+        stream_id = session.scalars(select(StreamRow.id)).one()
+        silent = load(session, stream_id, version_of(session, stream_id), now_us, service.kept)
+    assert silent is not None
+    decision = decide(silent)
+    assert decision.proposal is not None
+    assert decision.proposal.cause == "NoData"
+    controller.report(REPORTS[-1])
+    with service.database.write() as session:
+        assert not write(session, decision, now_us, 100_000)
+
+
+def test_who_waits_for_a_bound_is_told_by_the_tick_that_publishes_one_and_by_no_other(
+    controller: Controller,
+) -> None:
+    controller.put("/slo", TARGET)
+    controller.put("/policy", at_once())
+    controller.report_all(REPORTS)
+    told: list[bool] = []
+    controller.service.database.when_answers_change(lambda: told.append(True))
+    controller.tick()
+    assert told == [True]
+    controller.tick()
+    assert told == [True]
+
+
+def test_a_recommendation_that_changes_is_an_event_with_the_bounds_before_and_after(
+    controller: Controller,
+) -> None:
+    seen = []
+    for target in (TARGET, {"target_ppm": 800_000}, {"target_ppm": 800_000, "window_ms": 3_600_000}):
+        controller.put("/slo", target)
+        controller.report_all(REPORTS)
+        controller.tick()
+        seen.append(controller.status()["recommended"]["bound_ms"])
+    assert seen[0] > seen[1] == seen[2]
+    events = controller.get("/events", params={"kind": "RecommendationChanged"}).json()["events"]
+    assert [(event["before"], event["after"]) for event in events] == [
+        (str(seen[0]), str(seen[1])),
+        (None, str(seen[0])),
+    ]
 
 
 def test_an_unchanged_stream_costs_nothing(controller: Controller) -> None:
@@ -232,6 +286,19 @@ def test_a_limit_of_the_policy_holds_from_the_moment_it_is_set(controller: Contr
     assert controller.get("/bound").json()["bound_ms"] > 20_000
     controller.put("/policy", at_once(max_bound_ms=12_000))
     assert controller.get("/bound").json()["bound_ms"] == 12_000
+
+
+def test_a_bound_that_was_recommended_before_the_mode_was_set_is_rolled_out_with_what_was_predicted(
+    controller: Controller,
+) -> None:
+    controller.put("/slo", TARGET)
+    controller.report_all(REPORTS)
+    controller.tick()
+    recommended = controller.status()["recommended"]
+    controller.put("/policy", at_once())
+    (rollout,) = controller.get("/rollouts").json()["rollouts"]
+    assert (rollout["state"], rollout["to_bound_ms"]) == ("Published", recommended["bound_ms"])
+    assert rollout["predicted"]["rows"] == 1_100
 
 
 def test_mode_off_takes_the_bound_back_at_once(controller: Controller) -> None:

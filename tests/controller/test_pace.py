@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tidemark.controller.decide.pace import PAUSE_SECONDS, SWEEP_SECONDS, Pace, versions_of
+from tidemark.controller.decide.pace import PAUSE_SECONDS, SWEEP_SECONDS, Pace, StreamVersion, versions_of
 from tidemark.controller.loop import run_once
 from tidemark.models.wire import Acknowledgement
 
@@ -77,6 +79,13 @@ def test_a_stream_that_loses_more_rows_than_its_slo_allows_is_decided_at_once(co
     for report in LOSES_HALF[60:64]:
         controller.report(report)
         assert paced.due()
+
+
+def test_one_late_row_more_than_the_slo_allows_of_the_new_ones_is_too_many() -> None:
+    before = StreamVersion(1, "job", "stream", (1, 5_000, 4_000), 990_000, timed=False, written=())
+    within, beyond = (replace(before, reports=(2, 6_000, 4_000 + late)) for late in (10, 11))
+    assert not within.loses_rows_since(before)
+    assert beyond.loses_rows_since(before)
 
 
 def test_a_stream_that_loses_what_its_slo_allows_waits(controller: Controller) -> None:

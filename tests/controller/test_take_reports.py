@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import delete, select, update
 
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import (
@@ -18,13 +19,17 @@ from tidemark.controller.db.tables import (
     QuarantinedRow,
     QueryRow,
     ReportBodyRow,
+    ReportHourRow,
     ReportRow,
+    RollupRow,
     StreamRow,
 )
 from tidemark.controller.errors import TidemarkError
-from tidemark.controller.intake.limits import Limits
+from tidemark.controller.intake.limits import NO_LIMITS, Limits
+from tidemark.controller.intake.stored_facts import stored_facts
 from tidemark.controller.intake.take_reports import StoredReceipt, take_report, take_reports
 from tidemark.models.granule_counts import GranuleCounts
+from tidemark.models.need_slots import HOUR_US
 from tidemark.models.operators import Operator, row_level, sliding, tumbling
 from tidemark.models.wire import Report
 
@@ -172,3 +177,88 @@ def test_what_has_no_room_is_rejected_by_itself_and_leaves_nothing(
     assert [each for row in rows["streams"] for each in row if each.startswith("('stream'")] == [
         "('stream', 'taken')"
     ]
+
+
+def test_a_batch_that_comes_late_raises_the_base_of_the_second_after_it_also_when_that_is_the_newest(
+    tmp_path: Path,
+) -> None:
+    batches = [[("p", START_US + at * SECOND) for at in (second, second - 4)] for second in (10, 90, 50, 60)]
+    reports = [replace(report, late_base_ms=None) for report in query_reports(batches)]
+    found: list[Any] = []
+    for number, order in enumerate(([0, 1, 2, 3], [0, 2, 3, 1])):
+        database = open_empty(f"sqlite:///{tmp_path / f'{number}.db'}")
+        one_by_one(database, [reports[batch] for batch in order], NO_LIMITS)
+        found.append(stored(database)[NeedSlotRow.__tablename__])
+        with database.read() as session:
+            bases = select(ReportRow.batch_id, ReportRow.need_base_ms).order_by(ReportRow.batch_id)
+            found.append(session.execute(bases).all())
+        database.close()
+    assert found[:2] == found[2:]
+
+
+def test_a_batch_up_to_the_last_whose_report_is_gone_is_refused_and_the_next_one_is_taken(
+    tmp_path: Path,
+) -> None:
+    """The last one that aged out, sent again, would be counted twice."""
+    reports = query_reports(exponential_batches(6, 20))
+    database = open_empty(f"sqlite:///{tmp_path / 't.db'}")
+    one_by_one(database, reports[:4], NO_LIMITS)
+    with database.write() as session:
+        aged = select(ReportRow.id).where(ReportRow.batch_id <= 3)
+        session.execute(delete(ReportBodyRow).where(ReportBodyRow.report_id.in_(aged)))
+        session.execute(delete(ReportRow).where(ReportRow.batch_id <= 3))
+        session.execute(update(QueryRow).values(gone_batch=3))
+    assert [kind for kind, _, _ in one_by_one(database, reports[2:5], NO_LIMITS)] == [
+        "report-too-old",
+        "report-too-old",
+        "stored",
+    ]
+    database.close()
+
+
+def test_a_batch_without_rows_that_comes_late_is_taken_and_raises_no_base(tmp_path: Path) -> None:
+    batches = [[("p", START_US + second * SECOND)] if second else [] for second in (10, 0, 30, 40)]
+    reports = query_reports(batches)
+    database = open_empty(f"sqlite:///{tmp_path / 't.db'}")
+    found = one_by_one(database, [reports[batch] for batch in (0, 2, 3, 1)], NO_LIMITS)
+    assert [kind for kind, _, _ in found] == ["stored"] * 4
+    database.close()
+
+
+def test_what_aged_out_counts_for_the_base_of_a_batch_once_it_comes_before_all_that_the_batch_knew(
+    tmp_path: Path,
+) -> None:
+    """Its late filter knew the batches up to the second before it; its base, those up to the one before."""
+    reports = query_reports(exponential_batches(7, 20))
+    database = open_empty(f"sqlite:///{tmp_path / 't.db'}")
+    one_by_one(database, reports[:1], NO_LIMITS)
+    with database.write() as session:
+        session.execute(delete(ReportBodyRow))
+        session.execute(delete(ReportRow))
+        session.execute(update(QueryRow).values(gone_batch=3, gone_max_event_time_us=77))
+        stream_id = session.scalars(select(StreamRow.id)).one()
+        found = [stored_facts(session, {stream_id: reports[batch]})[stream_id] for batch in (3, 4, 5)]
+    assert [(each.late_max_us, each.before_max_us) for each in found] == [(None, None), (None, 77), (77, 77)]
+    database.close()
+
+
+def test_a_batch_that_comes_late_counts_in_an_hour_that_is_rolled_up_and_raises_the_bases_there(
+    tmp_path: Path,
+) -> None:
+    batches = [[("p", START_US + at * SECOND) for at in (second, second - 4)] for second in (10, 90, 50, 60)]
+    reports = [replace(report, late_base_ms=None) for report in query_reports(batches)]
+    found = []
+    for number, order in enumerate(([0, 1, 2, 3], [0, 2, 3, 1])):
+        database = open_empty(f"sqlite:///{tmp_path / f'{number}.db'}")
+        one_by_one(database, reports[:1], NO_LIMITS)
+        with database.write() as session:
+            stream_id = session.scalars(select(StreamRow.id)).one()
+            session.add(RollupRow(stream_id=stream_id, hours_until_us=START_US + HOUR_US))
+        one_by_one(database, [reports[batch] for batch in order[1:]], NO_LIMITS)
+        with database.read() as session:
+            (hour,) = session.scalars(select(ReportHourRow)).all()
+            sums = ("batches", "pairs", "late_max", "need_pairs", "need_unknown_rows", "batch_ranges")
+            found.append({name: getattr(hour, name) for name in sums})
+        database.close()
+    assert found[0] == found[1]
+    assert (found[0]["batches"], found[0]["batch_ranges"]) == (3, "[[1, 3]]")

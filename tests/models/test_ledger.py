@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -177,6 +178,26 @@ def test_rows_whose_watermark_is_not_known_are_unjudged() -> None:
     assert judgement.unjudged_rows == 2
 
 
+def test_rows_of_an_operator_that_spark_contradicts_are_unjudged() -> None:
+    """It judges by another key than the one that the counts rest on."""
+    report = report_of([("p", 5)], RowLevel(), late_watermark_ms=0, contradiction="Spark dropped more")
+    judgement = judge(report)
+    assert (judgement.tallies, judgement.unjudged_rows, judgement.total) == ({}, 1, Tally(0, 0, 0))
+
+
+def test_the_first_key_is_the_lowest_and_none_without_a_judged_row() -> None:
+    """A shadow starts to count from there."""
+    report = report_of([("p", 25 * SECOND), ("q", 3 * SECOND)], tumbling("10s"), late_watermark_ms=0)
+    assert judge(report).first_key_us == 10 * SECOND
+    assert judge(report_of([], tumbling("10s"), late_watermark_ms=0)).first_key_us is None
+
+
+def test_the_share_lies_between_all_unjudged_rows_late_and_all_admitted() -> None:
+    """6 of 10 pairs certainly late; 2 rows of up to 5 pairs each are not judged."""
+    share = LedgerCompleteness(10, 6, 7, 2, 0, keys_per_row=5)
+    assert (share.lower, share.upper) == (3 / 20, 14 / 20)
+
+
 def test_complete_mode_is_never_late_whatever_the_watermark() -> None:
     """Spark keeps all state there; also when the watermark was not learned."""
     for watermark_ms in (10**9, None):
@@ -185,6 +206,7 @@ def test_complete_mode_is_never_late_whatever_the_watermark() -> None:
         )
         assert tallies_of(report) == {("p", 10 * SECOND): Tally(1, 0, 0)}
         assert judge(report).unjudged_rows == 0
+        assert (judge(report).corrected_min, judge(report).corrected_max) == (0, 0)
 
 
 def test_a_gap_in_the_batches_makes_it_not_exact_by_so_many_batches() -> None:
@@ -266,10 +288,31 @@ def test_late_rows_above_the_final_watermark_are_corrected_and_windows_say_exact
         granule_us=10_000,
         final_watermark_ms=late_ms - grace_ms,
     )
-    judgement, late = judge(report), late_among(operator, batch, late_ms)
+    judgement, plain = judge(report), judge(replace(report, final_watermark_ms=None))
+    late = late_among(operator, batch, late_ms)
     corrected = late - late_among(operator, batch, late_ms - grace_ms)
 
     assert judgement.corrected_min <= corrected <= judgement.corrected_max <= judgement.total.late_max
     if operator.closed == "left":
         assert judgement.corrected_min == judgement.corrected_max
-    assert judge(report_of(batch, operator, late_watermark_ms=late_ms)).corrected_max == 0
+    assert (plain.corrected_min, plain.corrected_max) == (0, 0)
+
+
+def test_a_late_row_whose_key_the_final_watermark_reaches_is_not_corrected() -> None:
+    """Spark drops what is at or below it; granules of 10 s, of which the watermark cuts the second."""
+    batch = [("p", 10 * SECOND), ("p", 20 * SECOND), ("p", 30 * SECOND)]
+    found = []
+    for final_ms in (9_999, 10_000, 15_000, 20_000):
+        report = report_of(
+            batch,
+            RowLevel(),
+            late_watermark_ms=30_000,
+            granule_us=10 * SECOND,
+            final_watermark_ms=final_ms,
+        )
+        judgement = judge(report)
+        found.append((judgement.corrected_min, judgement.corrected_max))
+    assert found == [(2, 3), (2, 2), (1, 2), (1, 1)]
+    window = report_of([("p", 5 * SECOND)], tumbling("10s"), late_watermark_ms=30_000)
+    of_window = [judge(replace(window, final_watermark_ms=final_ms)) for final_ms in (9_999, 10_000)]
+    assert [(each.corrected_min, each.corrected_max) for each in of_window] == [(1, 1), (0, 0)]

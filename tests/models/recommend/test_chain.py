@@ -37,7 +37,8 @@ def test_a_need_is_rounded_up_to_a_whole_millisecond() -> None:
 
 def test_a_negative_need_gives_a_bound_of_0() -> None:
     """Spark's delay cannot be negative outside Live."""
-    assert recommend(inputs([-5_000] * 300)).bound_ms == 0
+    found = recommend(inputs([-5_000] * 300))
+    assert (found.bound_ms, found.required_ms) == (0, 0)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 298])
@@ -94,6 +95,11 @@ def test_unknown_rows_within_a_tenth_of_the_budget_are_mentioned_and_allowed() -
     assert step(found, "unknown rows").reason == "1 row of unknown need, too few to matter"
 
 
+def test_unknown_rows_of_just_a_tenth_of_the_budget_are_allowed() -> None:
+    """1 of 1,000 rows."""
+    assert recommend(inputs(range(1, 1_000), unknown_rows=1, in_use_bound_ms=5_000)).bound_ms == 995
+
+
 def test_where_every_need_is_known_the_step_says_so() -> None:
     assert step(recommend(inputs(THOUSAND)), "unknown rows").reason == "the need of every row is known"
 
@@ -125,6 +131,8 @@ def test_unknown_rows_do_not_keep_a_bound_from_being_widened(in_use_bound_ms: in
         ("catching up", {"recent_pace_ppm": 1_510_000}, "event time moves at 1.51 times the clock"),
         ("catching up", {"lag_us": 10_501 * MS}, "event time is 10 s further behind the clock than usual"),
         ("catching up", {"recent_pace_ppm": None}, "too few batches to tell whether the stream keeps up"),
+        ("catching up", {"lag_us": None}, "too few batches to tell whether the stream keeps up"),
+        ("catching up", {"usual_lag_us": None}, "too few batches to tell whether the stream keeps up"),
         ("catching up", {"batch_gap_us": None}, "too few batches to tell whether the stream keeps up"),
         (
             "silent partitions",
@@ -252,7 +260,13 @@ def test_the_dead_band_says_how_much_it_left() -> None:
 
 def test_the_dead_band_does_not_keep_a_bound_above_the_policys_maximum() -> None:
     """A limit is a limit, by however little it is broken."""
-    assert recommend(inputs(THOUSAND, policy=Policy(max_bound_ms=990), in_use_bound_ms=1_000)).bound_ms == 990
+    bounds_ms = {
+        max_ms: recommend(
+            inputs(THOUSAND, policy=Policy(max_bound_ms=max_ms), in_use_bound_ms=1_000)
+        ).bound_ms
+        for max_ms in (990, 999, 1_000)
+    }
+    assert bounds_ms == {990: 990, 999: 996, 1_000: 1_000}
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ STEADY = Progress(
 )
 GOOD = WindowCounts(closed=100, good=100, maybe_good=100, worst_ppm=999_000)
 BAD = WindowCounts(closed=100, good=90, maybe_good=95, worst_ppm=800_000)
+AT_FLOOR = WindowCounts(closed=100, good=90, maybe_good=95, worst_ppm=900_000)
 NONE_YET = WindowCounts(closed=0, good=0, maybe_good=0, worst_ppm=None)
 
 
@@ -157,6 +158,7 @@ def test_a_state_cap_that_is_met_or_cannot_be_judged_changes_nothing() -> None:
     [
         (Windows(GOOD, GOOD), 2_000, 996, "the worst window admitted 99.9 %"),
         (Windows(BAD, GOOD), 2_000, 2_000, "is not narrowed"),
+        (Windows(AT_FLOOR, AT_FLOOR), 800, 996, "the worst window admitted 90 %, the floor is 90 %"),
         (Windows(BAD, BAD), 800, 1_000, "the worst window under the bound in use admitted 80 %"),
         (Windows(BAD, BAD), 400, 996, "the worst window under the bound in use admitted 80 %"),
         (Windows(BAD, BAD), 2_000, 2_000, "no row of known need exceeds the bound in use"),

@@ -44,10 +44,11 @@ def test_a_replay_and_a_stall_cover_no_more_than_the_slower_clock(
     assert covered_us(*watched(*parts)) <= max_s * SECOND_US
 
 
-def test_neither_a_pause_nor_the_catch_up_after_it_counts() -> None:
+@pytest.mark.parametrize("pause_us", [180 * SECOND_US, HOUR_US])
+def test_neither_a_pause_nor_the_catch_up_after_it_counts(pause_us: int) -> None:
     seen_us, base_us = watched((600, 1.0), (600, 1.0))
-    seen_us[601:] += HOUR_US
-    base_us[601:] += HOUR_US
+    seen_us[601:] += pause_us
+    base_us[601:] += pause_us
     assert 1_000 * SECOND_US < covered_us(seen_us, base_us) <= 1_200 * SECOND_US
 
 

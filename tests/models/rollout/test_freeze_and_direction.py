@@ -26,9 +26,9 @@ def test_a_freeze_is_in_utc_and_lasts_over_adjacent_windows() -> None:
     assert frozen_until_us(night, NOW_US + 22 * HOUR_US) == NOW_US + 30 * HOUR_US
     assert frozen_until_us(night, NOW_US + 30 * HOUR_US) is None
     every: tuple[Day, ...] = get_args(Day)
-    for_ever = frozen_until_us((FreezeWindow(days=every),), NOW_US)
-    assert for_ever is not None
-    assert for_ever >= NOW_US + 7 * DAY_US
+    for_ever = (FreezeWindow(days=every),)
+    assert frozen_until_us(for_ever, NOW_US) == NOW_US + 7 * DAY_US
+    assert frozen_until_us(for_ever, NOW_US + 1) == NOW_US + 8 * DAY_US
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,9 @@ def test_an_unknown_change_counts_as_a_widening() -> None:
         (Envelope(latency_cap_ms=9), Envelope(latency_cap_ms=8), "Narrow"),
         (Envelope(), Envelope(latency_cap_ms=0), "Narrow"),
         (Envelope(max_bound_ms=9), Envelope(), "Widen"),
-        (Envelope(min_bound_ms=9), Envelope(), "Narrow"),
+        (Envelope(min_bound_ms=1), Envelope(), "Narrow"),
+        (Envelope(), Envelope(min_bound_ms=1), "Widen"),
+        (Envelope(min_bound_ms=0), Envelope(), "Widen"),
         (
             Envelope(target_ppm=990_000, latency_cap_ms=9),
             Envelope(target_ppm=999_000, latency_cap_ms=8),

@@ -81,6 +81,25 @@ def test_a_first_bound_after_a_rollback_waits_like_any_other_narrowing() -> None
     assert moved(first, facts(policy=rated, narrowed_us=(NOW_US,))).gate == "RateLimit"
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"policy": policy(paused=True)},
+        {"last_contact_us": None},
+        {"narrowed_us": (NOW_US,)},
+        {"failures": (Failure("Narrow", 20_000, None, "rollout 7 was rolled back: INC-7", 7),)},
+    ],
+)
+def test_what_a_person_sets_passes_every_gate_but_the_pin(changes: dict[str, Any]) -> None:
+    assert moved(rollout(cause="Operator"), facts(**changes)).state == "Published"
+    assert moved(rollout(cause="Operator"), facts(**changes, pinned="by INC-1")).gate == "Pinned"
+
+
+def test_a_job_may_take_as_long_as_listening_lasts_to_acknowledge_what_was_published() -> None:
+    for ago_us, gate in ((1, None), (LISTENING_MS * 1_000, None), (LISTENING_MS * 1_000 + 1, "NotListening")):
+        assert moved(rollout(), facts(unanswered_us=NOW_US - ago_us)).gate == gate
+
+
 def test_the_evidence_gate_says_what_is_there_what_is_needed_and_when_it_is_reached() -> None:
     known = facts(
         evidence=EvidenceSpan(
@@ -137,7 +156,9 @@ def test_after_a_veto_a_person_approves_the_next_best_bound_in_its_direction() -
 
 def test_the_cooldown_and_the_rate_limit_end_at_the_stated_time() -> None:
     known = facts(narrowed_us=(NOW_US,))
-    assert "ends 2026-01-01 01:00:00 UTC" in moved(rollout(), known, NOW_US + HOUR_US - 1).reason
+    assert moved(rollout(), known, NOW_US + HOUR_US - 1).reason == (
+        "held: narrowed 2026-01-01 00:00:00 UTC; the cooldown of 1 h ends 2026-01-01 01:00:00 UTC"
+    )
     assert moved(rollout(), known, NOW_US + HOUR_US).state == "Published"
     known = facts(
         policy=policy(cooldown_ms=0, max_narrowings_a_day=1),
@@ -146,6 +167,20 @@ def test_the_cooldown_and_the_rate_limit_end_at_the_stated_time() -> None:
     )
     assert moved(rollout(), known, NOW_US + DAY_US - 1).gate == "RateLimit"
     assert moved(rollout(), known, NOW_US + DAY_US).state == "Published"
+
+
+def test_the_rate_limit_ends_when_so_few_narrowings_are_left_that_one_more_is_allowed() -> None:
+    """After more narrowings than are allowed now, the oldest of them is not the one to wait for."""
+    narrowed_us = (NOW_US - 20 * HOUR_US, NOW_US - 10 * HOUR_US, NOW_US - 5 * HOUR_US)
+    known = facts(
+        policy=policy(cooldown_ms=0, max_narrowings_a_day=2),
+        narrowed_us=narrowed_us,
+        last_contact_us=NOW_US + DAY_US,
+    )
+    held, end_us = moved(rollout(), known), NOW_US - 10 * HOUR_US + DAY_US
+    assert held.reason == ("held: narrowed 3 times in 24 hours, 2 are allowed; until 2026-01-01 14:00:00 UTC")
+    assert moved(rollout(), known, end_us - 1).gate == "RateLimit"
+    assert moved(rollout(), known, end_us).state == "Published"
 
 
 def test_approval_comes_last_and_an_approved_rollout_still_passes_every_gate() -> None:
@@ -178,11 +213,19 @@ def test_a_rollout_that_nobody_approves_expires_and_publishes_nothing() -> None:
     assert not restores_previous("AwaitingApproval", move, one)
 
 
+def test_a_rollout_that_a_person_approved_does_not_expire_while_a_gate_holds_it() -> None:
+    one, late_us = rollout("AwaitingApproval", approved=True), NOW_US + APPROVE_MS * 1_000 + 1
+    held = facts(policy=policy(approval="all", paused=True), last_contact_us=late_us)
+    assert moved(one, held, late_us).gate == "Paused"
+    assert moved(one, replace(held, policy=policy(approval="all")), late_us).state == "Published"
+
+
 def test_a_proposal_that_waits_for_approval_stays_while_it_is_wide_enough() -> None:
     asked = rollout("AwaitingApproval", to_bound_ms=20_000)
     assert revise(asked, 15_000, "Narrow") == "keep"
     assert revise(asked, 20_000, "Narrow") == "keep"
     assert revise(asked, 20_001, "Narrow") == "replace"
     assert revise(asked, 90_000, "Widen") == "replace"
+    assert revise(asked, 15_000, "Widen") == "replace"
     assert revise(rollout("Recommended"), 15_000, "Narrow") == "update"
     assert revise(rollout("Recommended", approved=True), 15_000, "Narrow") == "keep"

@@ -63,12 +63,20 @@ def test_a_rollout_goes_from_published_to_acknowledged_to_effective() -> None:
 def test_a_rollout_that_is_not_acknowledged_expires_and_the_previous_bound_returns(
     mode: Any, limit_ms: int, direction: Any
 ) -> None:
-    one = rollout("Published", mode=mode, direction=direction)
+    # It counts from when it was published last: under another mode the same bound is published again.
+    one = rollout("Published", mode=mode, direction=direction, changed_us=NOW_US - DAY_US)
     assert moved(one, facts(), NOW_US + limit_ms * 1_000).state == "Published"
     move = moved(one, facts(), NOW_US + limit_ms * 1_000 + 1)
     assert move.state == "Expired"
     assert restores_previous("Published", move, one)
     assert not restores_previous("Published", move, replace(one, cause="Operator"))
+
+
+def test_what_is_published_says_when_the_job_takes_it() -> None:
+    reasons = [
+        moved(rollout("Published", mode=mode), facts()).reason for mode in ("OnRestart", "Restart", "Live")
+    ]
+    assert reasons == ["published: the job takes it when it next starts", "published", "published"]
 
 
 def test_what_is_published_while_no_data_comes_waits_for_the_job() -> None:

@@ -43,6 +43,11 @@ def verifying(*answers: GateAnswer, rows: int = 1_000) -> RolloutFacts:
             "the outside gate calendar gives no answer: no answer within 5 s",
         ),
         ((answer(phase="verify"), answer("errors")), "the outside gate calendar has yet to answer"),
+        # Its no to a wider bound is a no to this one.
+        (
+            (answer(verdict="no", said="403", bound_ms=20_001), answer("errors")),
+            "the outside gate calendar says no: 403",
+        ),
         # Asked about a wider bound than the one recommended by now.
         ((answer(bound_ms=20_001), answer("errors")), "the outside gate calendar has yet to answer"),
     ],

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tidemark.models.defaults import (
     VERIFY_MS,
 )
+from tidemark.models.interval import interval_ppm
 from tidemark.models.prediction import Judged
 from tidemark.models.rollout.gate import DAY_US
 from tidemark.models.rollout.machine import advance, restores_previous
@@ -49,9 +50,15 @@ def test_a_bound_is_verified_once_enough_event_time_has_passed_and_says_how_much
     assert moved(one, replace(early, event_us=160_000_000)).state == "Verified"
 
 
+def test_before_a_bound_is_in_effect_nothing_was_judged_under_it() -> None:
+    assert facts().judged == facts().at_risk == Judged(0, 0, 0)
+
+
 def test_without_a_prediction_the_verdict_says_so() -> None:
     known = facts(judged=Judged(1_000, 5, 5))
-    assert moved(rollout("Effective"), known).reason.endswith(" were admitted, as predicted")
+    assert moved(rollout("Effective"), known).reason == (
+        "99.50 % of 1,000 rows at risk were admitted, as predicted"
+    )
     unpredicted = moved(rollout("Effective", min_ppm=None), known)
     assert unpredicted.reason.endswith(" were admitted; nothing could be predicted")
 
@@ -71,6 +78,12 @@ def test_a_narrowing_that_loses_more_than_predicted_and_than_the_budget_is_rolle
     )
 
 
+def test_a_narrowing_is_rolled_back_for_the_rows_at_risk_alone_and_not_for_what_was_predicted() -> None:
+    losing = facts(judged=Judged(100_000, 30, 30), at_risk=Judged(1_000, 30, 30))
+    assert moved(rollout("Effective"), losing).state == "RolledBack"
+    assert moved(rollout("Effective", min_ppm=950_000), losing).state == "Verified"
+
+
 def test_a_narrowing_within_the_target_is_verified_though_worse_than_predicted() -> None:
     one = rollout("Effective", min_ppm=999_000)
     move = moved(one, facts(judged=Judged(1_000, 9, 9)))
@@ -78,8 +91,22 @@ def test_a_narrowing_within_the_target_is_verified_though_worse_than_predicted()
     assert "fewer than predicted (at least 99.90 %), but not below the target" in move.reason
 
 
+def test_a_share_whose_certain_maximum_is_just_what_was_predicted_is_as_predicted() -> None:
+    _, max_ppm = interval_ppm(9, 1_000, SLO.confidence_ppm)
+    assert max_ppm is not None
+    for min_ppm, said in ((max_ppm, ", as predicted"), (max_ppm + 1, "fewer than predicted")):
+        move = moved(rollout("Effective", min_ppm=min_ppm), facts(judged=Judged(1_000, 9, 9)))
+        assert said in move.reason
+
+
 def test_rows_that_may_have_been_admitted_cause_no_rollback() -> None:
     assert moved(rollout("Effective"), facts(judged=Judged(1_000, 5, 400))).state == "Verified"
+
+
+def test_a_narrowing_is_not_rolled_back_for_a_first_handful_of_rows_that_the_rest_may_outweigh() -> None:
+    """Half of 20 rows is not certain to be more than 1 % of the 1,000 that decide; 40 are, whatever follows."""
+    assert moved(rollout("Effective"), facts(judged=Judged(20, 10, 10))).state == "Effective"
+    assert moved(rollout("Effective"), facts(judged=Judged(40, 40, 40))).state == "RolledBack"
 
 
 @given(judged=st.integers(1, 999), late=st.integers(0, 999), rest=st.integers(0, 999))
@@ -146,6 +173,8 @@ def test_a_verified_rollout_is_judged_for_the_slos_window_and_not_under_a_pin() 
         ),
         (Slo(target_ppm=990_000, state_cap_rows=9, on_conflict="exceed_state_cap"), {"state_rows": 10}, None),
         (Slo(target_ppm=990_000, latency_cap_ms=9), {"latency_us": 9_000.0}, None),
+        (Slo(target_ppm=990_000), {"latency_us": 9_001.0, "state_rows": 10}, None),
+        (Slo(target_ppm=990_000, state_cap_rows=9), {"state_rows": 9}, None),
         (Slo(target_ppm=990_000, latency_cap_ms=9, state_cap_rows=9), {}, None),
     ],
 )
@@ -157,3 +186,5 @@ def test_a_widening_beyond_a_cap_is_rolled_back_unless_the_slo_allows_it(
     assert (move.state, move.failure) == ("RolledBack" if failure else "Verified", failure)
     narrowing = moved(rollout("Effective"), facts(slo=slo, judged=Judged(1_000, 5, 5), **changes))
     assert narrowing.state == "Verified"
+    early = moved(one, facts(slo=slo, judged=Judged(999, 5, 5), **changes))
+    assert early.state == "Effective", "the mean of a few rows says nothing"
