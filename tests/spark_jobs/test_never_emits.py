@@ -83,7 +83,7 @@ def test_a_query_that_never_puts_a_window_out_is_said_at_its_start(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     query = start(plan(read), tmp_path / "checkpoint")
-    assert query.awaitTermination(PATIENCE_S)
+    assert query.awaitTermination(int(PATIENCE_S))
     assert any(said in record.message for record in caplog.records)
 
 
@@ -93,7 +93,7 @@ def test_a_chain_of_windows_and_a_join_of_two_streams_are_left_alone(
     left, right = (windows(read(name, RecordingSink())) for name in ("left", "right"))
     chain = left.groupBy(F.window("window", "20 seconds")).agg(F.sum("n"))
     for number, df in enumerate((chain, left.join(right.withColumnRenamed("n", "m"), "window"))):
-        assert start(df, tmp_path / str(number)).awaitTermination(PATIENCE_S)
+        assert start(df, tmp_path / str(number)).awaitTermination(int(PATIENCE_S))
     assert "waits for the other" not in caplog.text
     assert "stands in the query twice" not in caplog.text
 
@@ -123,11 +123,11 @@ def test_a_stream_that_another_query_reports_too_is_said_at_the_start(
 ) -> None:
     sink = RecordingSink()
     counts = windows(read("in", sink))
-    first = counts.writeStream.format("noop").outputMode("append").trigger(processingTime="1 hour")
+    first = counts.writeStream.format("noop").outputMode("append").trigger(processingTime="0 seconds")
     running = first.option("checkpointLocation", str(tmp_path / "first")).start()
     try:
         running.processAllAvailable()
-        assert start(counts, tmp_path / "second").awaitTermination(PATIENCE_S)
+        assert start(counts, tmp_path / "second").awaitTermination(int(PATIENCE_S))
     finally:
         running.stop()
     assert "stream in: another query of this driver reports it, too" in caplog.text
@@ -140,4 +140,4 @@ def test_two_inputs_of_one_query_under_one_name_are_refused(
     sink = RecordingSink()
     both = windows(read("in", sink)).union(windows(read("in", sink)))
     with pytest.raises(StreamingQueryException, match="2 inputs of the query are called 'in'"):
-        start(both, tmp_path / "checkpoint").awaitTermination(PATIENCE_S)
+        start(both, tmp_path / "checkpoint").awaitTermination(int(PATIENCE_S))
