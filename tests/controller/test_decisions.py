@@ -144,7 +144,7 @@ def test_a_decision_for_want_of_data_is_not_written_once_a_report_has_come(contr
     assert decision.proposal.cause == "NoData"
     controller.report(REPORTS[-1])
     with service.database.write() as session:
-        assert not write(session, decision, now_us, 100_000)
+        assert not write(session, decision, now_us, service.decider.fleet)
 
 
 def test_who_waits_for_a_bound_is_told_by_the_tick_that_publishes_one_and_by_no_other(

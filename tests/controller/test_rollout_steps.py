@@ -21,7 +21,6 @@ from tidemark.controller.db.tables import (
 )
 from tidemark.controller.intake.limits import NO_LIMITS
 from tidemark.controller.intake.take_reports import take_reports
-from tidemark.controller.pins.store import FLEET, StoredPin
 from tidemark.controller.rollout.advance import apply_move
 from tidemark.controller.rollout.facts import _latency_us, count_at_risk
 from tidemark.controller.rollout.failed_bounds import (
@@ -56,9 +55,8 @@ RULES = RolloutRules(
     Spec(Slo(target_ppm=990_000), 1, START_US),
     Spec(Policy(mode="OnRestart", approval="none"), 1, START_US),
     pin=None,
-    share_ppm=100_000,
+    fleet=None,
 )
-PIN = StoredPin(FLEET, "Ceiling", "INC-1", START_US)
 
 
 @pytest.fixture
@@ -98,17 +96,31 @@ def rollout_row(session: Session, **changes: Any) -> RolloutRow:
     return row
 
 
+def carry(session: Session, row: RolloutRow, generation: int = GENERATION, **changes: Any) -> None:
+    """Store a publication that carries a rollout."""
+    fields: dict[str, Any] = {
+        "mode": row.mode,
+        "bound_ms": row.to_bound_ms,
+        "reason": "why",
+        "published_us": 0,
+    }
+    fields |= {"stream_id": row.stream_id, "generation": generation, "rollout_id": row.id}
+    session.add(PublishedRow(**{**fields, **changes}))
+    session.flush()
+
+
 def test_rows_that_come_under_a_pin_are_not_at_risk_under_the_rollout_that_it_holds(session: Session) -> None:
     """The job may still run with the rollout's bound, or may not: they prove nothing about it."""
-    free, pinned = rollout_row(session), rollout_row(session)
-    count_at_risk(session, free, RULES)
-    count_at_risk(session, pinned, replace(RULES, pin=PIN))
-    assert free.at_risk_rows > 0
-    assert free.event_ms > 0
-    assert (pinned.at_risk_rows, pinned.at_risk_late_max, pinned.event_ms) == (0, 0, 0)
-    # They have passed all the same: without the pin they are not made up for.
-    count_at_risk(session, pinned, RULES)
-    assert pinned.at_risk_rows == 0
+    reports = session.scalars(select(ReportRow).order_by(ReportRow.id)).all()
+    row = rollout_row(session)
+    carry(session, row)
+    carry(session, row, GENERATION + 1, pin="Ceiling", published_us=reports[6].seen_us)
+    count_at_risk(session, row)
+    before = [each for each in reports[:6] if each.late_watermark_ms]
+    assert row.at_risk_rows == sum(each.pairs for each in before) > 0
+    assert row.event_ms == max(each.watermark_ms for each in reports[:6])
+    # The others have passed all the same, and are not made up for.
+    assert row.counted_report_id == reports[-1].id
 
 
 def test_counting_begins_a_window_after_the_first_batch_under_the_bound_and_says_how_much_it_needs(
@@ -117,7 +129,8 @@ def test_counting_begins_a_window_after_the_first_batch_under_the_bound_and_says
     """A window that was open before may have lost rows under the bound before."""
     reports = session.scalars(select(ReportRow).order_by(ReportRow.id)).all()
     row = rollout_row(session, at_risk_from_ms=None, effective_us=reports[7].seen_us, from_bound_ms=60_000)
-    count_at_risk(session, row, RULES)
+    carry(session, row)
+    count_at_risk(session, row)
     first = reports[7]
     assert row.effective_watermark_ms == first.watermark_ms
     assert row.at_risk_from_ms == first.watermark_ms + 10_000
@@ -125,7 +138,7 @@ def test_counting_begins_a_window_after_the_first_batch_under_the_bound_and_says
     assert row.counted_report_id == reports[-1].id
     assert row.event_ms == reports[-1].watermark_ms - first.watermark_ms
     own = rollout_row(session, at_risk_from_ms=None, effective_us=first.seen_us, in_use_bound_ms=7_000)
-    count_at_risk(session, own, RULES)
+    count_at_risk(session, own)
     assert own.needed_event_ms == 10 * 10_000 + 7_000
 
 
@@ -136,16 +149,19 @@ def test_only_rows_judged_above_the_first_watermark_at_risk_under_the_rollouts_o
     from_ms = reports[8].late_watermark_ms
     assert from_ms is not None
     row = rollout_row(session, at_risk_from_ms=from_ms)
-    count_at_risk(session, row, RULES)
+    carry(session, row)
+    count_at_risk(session, row)
     above = [each for each in reports if (each.late_watermark_ms or 0) > from_ms]
     assert 0 < len(above) < 4
     assert row.at_risk_rows == sum(each.pairs for each in above)
     assert row.at_risk_late_max == sum(each.late_max for each in above)
     other = rollout_row(session, generation=GENERATION + 1)
-    count_at_risk(session, other, RULES)
+    carry(session, other, GENERATION + 1)
+    count_at_risk(session, other)
     assert (other.at_risk_rows, other.event_ms) == (0, 0)
-    live = rollout_row(session, generation=GENERATION + 1, mode="Live")
-    count_at_risk(session, live, RULES)
+    live = rollout_row(session, generation=GENERATION + 2, mode="Live")
+    carry(session, live, GENERATION + 2)
+    count_at_risk(session, live)
     assert live.at_risk_rows == sum(each.pairs for each in reports if each.late_watermark_ms)
 
 
@@ -159,7 +175,7 @@ def test_a_bound_that_loses_rows_goes_back_is_kept_as_failed_and_missed_if_it_wa
     assert row.missed_us == (START_US if missed else None)
     assert [found.bound_ms for found in session.scalars(select(FailedBoundRow))] == [5_000]
     published = session.scalars(select(PublishedRow)).one()
-    assert (published.bound_ms, published.rollout_id) == (60_000, row.id)
+    assert (published.bound_ms, published.rolled_back_id) == (60_000, row.id)
     event = session.scalars(select(EventRow).where(EventRow.kind == "RolloutRolledBack")).one()
     assert (event.reason, event.rollout_id) == ("it lost rows", row.id)
 
@@ -231,14 +247,14 @@ def test_a_rollout_that_missed_its_target_is_found_while_what_is_published_follo
 ) -> None:
     """While its bound is published, or what was before it is published again."""
 
-    def missed(row: RolloutRow, *, generation: int = 1, rollout_id: int | None = None) -> bool:
+    def missed(row: RolloutRow, **carried: int) -> bool:
         published = PublishedRow(
             stream_id=row.stream_id,
-            generation=generation,
-            rollout_id=rollout_id,
+            generation=1,
             mode="OnRestart",
             reason="why",
             published_us=0,
+            **carried,
         )
         session.add(published)
         session.flush()
@@ -247,16 +263,16 @@ def test_a_rollout_that_missed_its_target_is_found_while_what_is_published_follo
         session.flush()
         return found == row.id
 
-    stands = rollout_row(session, state="Verified", generation=1, missed_us=5)
-    undone = rollout_row(session, state="RolledBack", generation=2, missed_us=5)
-    rollout_row(session, state="Verified", generation=3)
-    assert missed(stands)
-    assert not missed(stands, generation=2)
-    assert missed(undone, generation=4, rollout_id=undone.id)
-    assert not missed(undone, generation=2)
-    assert not missed(stands, generation=4, rollout_id=stands.id)
+    stands = rollout_row(session, state="Verified", missed_us=5)
+    undone = rollout_row(session, state="RolledBack", missed_us=5)
+    met = rollout_row(session, state="Verified")
+    assert missed(stands, rollout_id=stands.id)
+    assert not missed(stands, rollout_id=met.id)
+    assert missed(undone, rolled_back_id=undone.id)
+    assert not missed(undone, rollout_id=undone.id)
+    assert not missed(stands, rolled_back_id=stands.id)
     stands.missed_us = None
-    assert not missed(stands)
+    assert not missed(stands, rollout_id=stands.id)
 
 
 def test_an_envelope_counts_as_failed_until_its_time_and_a_vetoed_one_for_good(session: Session) -> None:

@@ -17,7 +17,15 @@ def test_a_partition_that_trails_by_more_than_the_bound_in_use_is_behind() -> No
     def state(behind_us: int | None) -> str:
         times = PartitionTimes(NEWEST_US - SLOT_US, NEWEST_US, 90)
         facts = PartitionFacts(
-            "p", times, behind_us, None, skewed=False, costs_ms=None, without_bound_ms=None
+            "p",
+            times,
+            behind_us,
+            None,
+            skewed=False,
+            costs_ms=None,
+            without_bound_ms=None,
+            last_misdated_us=None,
+            misdated_event_us=None,
         )
         return state_of(facts, HORIZON, None, None)
 
