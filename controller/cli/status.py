@@ -95,11 +95,12 @@ def _show_job(job: JobStatus, streams: Iterable[FleetStream]) -> None:
 
 
 def _show_stream(found: StreamStatus) -> None:
+    counted = "row" if (found.windows_per_row or 1) == 1 else "(row, window) pair"
     facts = {
         "stream": f"{found.job}/{found.stream}, mode {found.mode}",
         "now": found.summary,
         "SLO": "none is set" if found.slo is None else slo_text(found.slo),
-        "completeness": _completeness(found.completeness),
+        "completeness": _completeness(found.completeness, counted),
         "in use": f"{bound(found.in_use_bound_ms)}, effective {bound(found.effective_bound_ms)}",
         "acknowledged": "nothing yet"
         if found.applied is None
@@ -107,7 +108,7 @@ def _show_stream(found: StreamStatus) -> None:
         f"at {moment(found.applied.applied_us)}",
         "recommended": _recommended(found),
         "published": _published(found),
-        "evidence": _evidence(found.evidence),
+        "evidence": _evidence(found.evidence, counted),
     }
     if found.late.policy is not None or found.late.choices:
         facts["late rows"] = found.late.text
@@ -118,7 +119,7 @@ def _show_stream(found: StreamStatus) -> None:
     if found.transition is not None:
         facts["expected effect"] = found.transition.text
     if found.budget is not None:
-        facts["budget"] = _budget(found.budget)
+        facts["budget"] = _budget(found.budget, counted)
     show_facts(facts)
     for condition in found.conditions:
         say(f"{condition.type}: {condition.detail}")
@@ -130,22 +131,22 @@ def _live(state: Live) -> str:
     return "; ".join([state.reason, *waiting])
 
 
-def _evidence(seen: Evidence) -> str:
+def _evidence(seen: Evidence, counted: str) -> str:
     if not seen.batches:
         return "none yet: the job has not reported"
     return (
-        f"{plural(seen.rows, 'row')} in {plural(seen.batches, 'batch', 'batches')} of "
+        f"{plural(seen.rows, counted)} in {plural(seen.batches, 'batch', 'batches')} of "
         f"{plural(seen.partitions, 'partition')}, {moment(seen.from_us)} to {moment(seen.to_us)}"
     )
 
 
-def _completeness(seen: Completeness) -> str:
+def _completeness(seen: Completeness, counted: str) -> str:
     if seen.min_ppm is None or seen.max_ppm is None:
         return "unknown: no rows yet"
     share = percent(seen.min_ppm)
     if seen.min_ppm != seen.max_ppm:
         share = f"{share} to {percent(seen.max_ppm)}"
-    text = f"{share} of {plural(seen.rows, 'row')}" + (", provisional" if seen.provisional else "")
+    text = f"{share} of {plural(seen.rows, counted)}" + (", provisional" if seen.provisional else "")
     if not seen.corrected_max:
         return text
     # Unlike the others, these are in a later version of their window.
@@ -158,8 +159,8 @@ def _range(least: int, most: int) -> str:
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
-def _budget(budget: Budget) -> str:
-    what = "rows" if budget.objective == "occurrences" else "windows"
+def _budget(budget: Budget, counted: str) -> str:
+    what = f"{counted}s" if budget.objective == "occurrences" else "windows"
     bad = f"{budget.bad_max:,}"
     if budget.bad_min != budget.bad_max:
         bad = f"{budget.bad_min:,} to {bad}"

@@ -62,6 +62,7 @@ def stream_status(
         applied=None if state.applied is None else applied_answer(state.applied),
         in_use_bound_ms=None if newest is None else newest.report.bound_ms,
         effective_bound_ms=None if newest is None else newest.effective_bound_ms,
+        windows_per_row=None if newest is None else newest.report.keys_per_row,
         pin=pin_answer(state.pin),
         frozen_until_us=state.frozen_until_us(now_us),
         live=None if driver.live is None else schemas.Live.of(driver.live),

@@ -91,6 +91,7 @@ EXAMPLES: dict[str, Example] = {
         },
         "in_use_bound_ms": 300_000,
         "effective_bound_ms": 300_000,
+        "windows_per_row": 1,
         "pin": None,
         "frozen_until_us": None,
         "live": None,

@@ -45,6 +45,9 @@ class StreamStatus(Answer):
     """The bound in the plan of the newest batch, in milliseconds; null before the first report."""
     effective_bound_ms: int | None
     """How far the watermark really trails the maximum event time, in milliseconds; null when unknown."""
+    windows_per_row: int | None
+    """Maximum number of windows that a row is in; above 1 for sliding windows, where completeness, evidence and budget
+    count (row, window) pairs; null before the first report."""
     pin: PinInForce | None
     """The kill switch that holds the stream; null for none."""
     frozen_until_us: int | None

@@ -9,8 +9,10 @@ from typer.testing import CliRunner
 
 from tidemark.controller.cli import app
 from tidemark.controller.cli.show import as_json, plain, table
+from tidemark.models.operators import Operator, sliding, tumbling
 
 from support.controller_app import Controller
+from support.rolled_job import RolledJob
 from support.served import served
 
 EVIL = "a\x1b]0;owned\x07\x9b31m\u202eb"
@@ -58,3 +60,19 @@ def test_no_reason_that_somebody_gave_can_write_to_the_terminal(
     assert done.exit_code == 0, done.output
     assert "owned" in done.output
     assert all(each.isprintable() or each == "\n" for each in done.output), repr(done.output)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("operator", "counted"), [(tumbling("10s"), "rows"), (sliding("10s", "5s"), "(row, window) pairs")]
+)
+def test_the_status_calls_pairs_pairs_where_a_row_is_in_several_windows(
+    controller: Controller, operator: Operator, counted: str
+) -> None:
+    job = RolledJob(controller, bound_ms=5_000, job="shop", stream="clicks")
+    job.operator = operator
+    job.run(4, 5.0, tick=False)
+    with served(controller.app) as url:
+        done = CliRunner().invoke(app, ["status", "shop", "clicks", "--url", url], env={"COLUMNS": "200"})
+    rows = 240 if counted == "rows" else 480
+    assert f"% of {rows} {counted}" in done.output

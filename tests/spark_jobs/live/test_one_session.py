@@ -229,15 +229,18 @@ def test_a_plan_that_is_started_twice_is_steered_in_each_query_by_what_that_quer
     assert wrong == []
 
 
-def test_a_query_whose_plan_cannot_be_read_is_steered_from_its_first_batch_on_and_the_log_says_so(
+def test_a_query_whose_plan_cannot_be_read_falls_back_to_its_ceiling_and_judges_no_row_and_the_log_says_so(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What Spark reports of the batch names the taps too."""
+    """What stands between the call and the operator is not known, so neither are the rows that reach it."""
     monkeypatch.setattr(RunningQuery, "plan", lambda _: None)
-    streams, groups = left_and_right("unread")
+    _, groups = left_and_right("unread")
     job = windows_job(spark, tmp_path, "windows")
     with caplog.at_level(logging.ERROR, "tidemark.spark"):
         work_off(job, lambda: [job.start()], [group[:1] for group in groups])
 
-    assert wrong_in(job, streams) == []
+    reports = job.recorded["left"].reports
+    assert reports
+    assert all("plan cannot be read" in (report.contradiction or "") for report in reports)
+    assert all(report.live is None for report in reports)
     assert "its plan cannot be read" in caplog.text
