@@ -14,6 +14,7 @@ from typing import Any, cast
 from sqlalchemy import ScalarSelect, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
+from tidemark.controller.bounds.late_treatments import late_in
 from tidemark.controller.db.locked_reads import read_again, read_once
 from tidemark.controller.db.tables import AcknowledgementRow, PublishedRow, ReportRow, StreamRow
 from tidemark.controller.pins.store import StoredPin
@@ -21,6 +22,7 @@ from tidemark.controller.reports.store import newest_report
 from tidemark.controller.streams.store import add_event
 from tidemark.models.coupling import Chain
 from tidemark.models.duration import format_duration
+from tidemark.models.late_policy import REVISED
 from tidemark.models.read_json import read_object
 from tidemark.models.slo import Policy, Slo
 from tidemark.models.wire import Envelope, Mode, Pin
@@ -316,8 +318,10 @@ def _taken_elsewhere(session: Session, published: PublishedRow) -> str | None:
     ran = newest_report(session, published.stream_id)
     if ran is None or ran.generation is None or not published.generation <= ran.generation <= MAX_GENERATION:
         return None
-    # In Live the bound of a plan is the job's ceiling, and each answer is applied whatever its generation is.
-    compared = published.mode != "Live" and published.pin is None
+    # In Live the bound of a plan is the job's ceiling, and each answer is applied whatever its generation is. With
+    # revise(...) a batch runs with at most the delay in the plan, whatever was published.
+    revised = late_in(session.get_one(StreamRow, published.stream_id).late) == REVISED
+    compared = published.mode != "Live" and published.pin is None and not revised
     if ran.generation == published.generation and (not compared or ran.bound_ms == published.bound_ms):
         return None
     took = format_duration(ran.bound_ms * 1_000)

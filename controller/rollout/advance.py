@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 from sqlalchemy.orm import Session
@@ -84,9 +85,10 @@ def _next_move(
     """
     rollout = model_of(row)
     move = advance(rollout, facts, now_us)
-    if move is None or rules.fleet is None or not restarts_job(rollout, move):
+    # The mode may have changed since it was published.
+    if move is None or not restarts_job(replace(rollout, mode=rules.policy.value.mode), move):
         return move
-    return limited(rollout, move, why_no_restart(session, row, rules.fleet, now_us, lock=lock))
+    return limited(rollout, move, why_no_restart(session, row, rules, now_us, lock=lock))
 
 
 def apply_move(session: Session, row: RolloutRow, move: Move, rules: RolloutRules, now_us: int) -> None:

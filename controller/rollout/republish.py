@@ -62,10 +62,13 @@ def _begin(
         recommended.newest_report_id,
         _predicted(recommended),
     )
-    # A first bound takes no place in the limits of the fleet.
+    # A first bound takes no place in the fleet's share of narrowings.
     rules = rules_of(session, stream_id, fleet=None)
     assert rules is not None
     propose(session, stream_id, rules, proposal, now_us)
+    if policy.mode == "Restart":
+        # It restarts the job, in its turn: the decision loop knows whose that is.
+        return False
     row = advance_rollout(session, stream_id, rules, now_us)
     return row is not None and row.published_us == now_us
 

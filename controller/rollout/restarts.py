@@ -3,45 +3,63 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 from sqlalchemy import JSON, ColumnElement, Select, and_, cast, func, literal, or_, select, type_coerce
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.db.tables import AcknowledgementRow, PolicyRow, ReportRow, RolloutRow, StreamRow
+from tidemark.controller.db.tables import (
+    AcknowledgementRow,
+    PolicyRow,
+    PublishedRow,
+    ReportRow,
+    RolloutRow,
+    SloRow,
+    StreamRow,
+)
+from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import lock_fleet
-from tidemark.models.defaults import ACKNOWLEDGE_MS, RESTART_LOSS_MS
-from tidemark.models.rollout.restarts import FLEET, FleetLimits, RestartingJob, RestartLine
+from tidemark.models.defaults import ACKNOWLEDGE_MS, LISTENING_MS, RESTART_LOSS_MS
+from tidemark.models.rollout.restarts import FLEET, RestartingJob, RestartLine
+from tidemark.models.rollout.states import OPEN
 
 
 def why_no_restart(
-    session: Session, row: RolloutRow, limits: FleetLimits, now_us: int, *, lock: bool
+    session: Session, row: RolloutRow, rules: RolloutRules, now_us: int, *, lock: bool
 ) -> str | None:
     """Return why a job in mode Restart may not restart for a rollout yet, as a clause; None when it may.
 
     Args:
         session: the session.
         row: the rollout.
-        limits: the limits of the fleet.
+        rules: the rules of its stream.
         now_us: the wall time in microseconds.
         lock: whether this transaction may begin the restart, so that no other may count meanwhile.
     """
+    limits = rules.fleet
+    if limits is None:
+        return None
     if lock:
         lock_fleet(session)
-    label = _label(session, limits.restart_label)
-    streams = select(StreamRow.job, RolloutRow.lost_rows, label).join_from(StreamRow, PolicyRow)
-    streams = streams.join(RolloutRow, isouter=True).where(PolicyRow.mode == "Restart")
-    in_restart = {(job, value) for job, _, value in session.execute(streams.distinct())}
-    jobs = Counter(group for job, value in in_restart for group in RestartingJob(job, 0, value).groups)
-    jobs[FLEET] = len({job for job, _ in in_restart})
+    name = limits.restart_label
+    label = _label(session, name)
+    in_restart = PolicyRow.mode == "Restart"
+    streams = select(StreamRow.job, label).join_from(StreamRow, PolicyRow).where(in_restart)
+    known = {(job, value) for job, value in session.execute(streams.distinct())}
+    jobs = Counter(group for job, value in known for group in RestartingJob(job, 0, value).groups)
+    jobs[FLEET] = len({job for job, _ in known})
+    rollouts = select(StreamRow.job, RolloutRow.lost_rows, label).join_from(RolloutRow, StreamRow)
+    rollouts = rollouts.join(PolicyRow, PolicyRow.stream_id == StreamRow.id).where(in_restart)
     line = RestartLine(
         limits=limits,
         jobs=jobs,
-        restarting=_jobs(session, streams.where(_restarting(now_us))),
-        waiting=_jobs(session, streams.where(RolloutRow.held_by == "Restarts")),
+        restarting=_jobs(session, rollouts.where(_restarting(now_us))),
+        waiting=_jobs(session, rollouts.where(_waiting(now_us))),
     )
-    (own,) = _jobs(session, streams.where(RolloutRow.id == row.id))
-    own = replace(own, lost_rows=lost_rows(session, row.stream_id))
+    own = RestartingJob(
+        session.get_one(StreamRow, row.stream_id).job,
+        lost_rows(session, row.stream_id),
+        None if name is None else rules.policy.value.labels.get(name),
+    )
     return line.why_held(own, waits=row.held_by == "Restarts")
 
 
@@ -65,23 +83,48 @@ def _restarting(now_us: int) -> ColumnElement[bool]:
     A job that does not answer for as long as a rollout waits for its acknowledgement does not.
     """
     since_us = now_us - ACKNOWLEDGE_MS * 1_000
+    row = RolloutRow
     answered = (
         select(AcknowledgementRow.id)
-        .where(
-            AcknowledgementRow.stream_id == RolloutRow.stream_id,
-            AcknowledgementRow.received_us >= RolloutRow.ended_us,
-        )
+        .where(AcknowledgementRow.stream_id == row.stream_id, AcknowledgementRow.received_us >= row.ended_us)
         .exists()
     )
-    published = and_(RolloutRow.state == "Published", RolloutRow.published_us >= since_us)
-    narrowed_back = and_(RolloutRow.state == "Expired", RolloutRow.direction == "Narrow")
-    undone = and_(
-        or_(RolloutRow.state == "RolledBack", narrowed_back),
-        RolloutRow.acknowledged_us.is_not(None),
-        RolloutRow.ended_us >= since_us,
-        ~answered,
+    published = and_(row.state == "Published", row.published_us >= since_us)
+    # Its bound is published still: what took its place waits for another turn.
+    overtaken = and_(row.state == "Superseded", row.acknowledged_us.is_(None), row.published_us >= since_us)
+    narrowed_back = and_(row.state == "Expired", row.direction == "Narrow")
+    undone = and_(or_(row.state == "RolledBack", narrowed_back), row.acknowledged_us.is_not(None))
+    ended = and_(or_(overtaken, undone), row.ended_us >= since_us, ~answered)
+    return and_(row.cause != "NoData", or_(published, ended))
+
+
+def _waiting(now_us: int) -> ColumnElement[bool]:
+    """Return the condition on a rollout that it waits for its job's turn, and could take it.
+
+    What nothing decides any more must not keep a place: a verified rollout that is no longer in force or under its SLO,
+    a stream without an SLO or under a pin, and a job that is silent.
+    """
+    row, newest, slo = RolloutRow, aliased(PublishedRow), aliased(SloRow)
+    generation = aliased(PublishedRow)
+    of_newest = (
+        select(func.max(generation.generation))
+        .where(generation.stream_id == row.stream_id)
+        .correlate(RolloutRow)
+        .scalar_subquery()
     )
-    return and_(RolloutRow.mode == "Restart", RolloutRow.cause != "NoData", or_(published, undone))
+    now = newest.stream_id == row.stream_id, newest.generation == of_newest
+    pinned = select(newest.stream_id).where(*now, newest.pin.is_not(None)).exists()
+    in_force = select(newest.stream_id).where(*now, newest.rollout_id == row.id).exists()
+    of_slo = select(slo.stream_id).where(slo.stream_id == row.stream_id)
+    under_slo = of_slo.where(slo.generation == row.slo_generation).exists()
+    heard = (
+        select(ReportRow.id)
+        .where(ReportRow.stream_id == row.stream_id, ReportRow.seen_us >= now_us - LISTENING_MS * 1_000)
+        .exists()
+    )
+    verified = and_(row.state == "Verified", in_force, under_slo)
+    waits = or_(row.state.in_(sorted(OPEN)), verified)
+    return and_(row.held_by == "Restarts", waits, of_slo.exists(), ~pinned, heard)
 
 
 def _label(session: Session, name: str | None) -> ColumnElement[str | None]:

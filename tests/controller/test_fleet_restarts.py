@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tidemark.controller.decide.pace import PAUSE_SECONDS
+from tidemark.models.defaults import LISTENING_MS
 
 from support.controller_app import Controller
 from support.policies import at_once
@@ -21,9 +22,12 @@ SLO = {"target_ppm": 900_000}
 
 
 def _losing_jobs(
-    controller: Controller, number: int, mode: str = "Restart", **policy: Any
+    controller: Controller, number: int, mode: str = "Restart", *, step: int = 1, **policy: Any
 ) -> list[RolledJob]:
-    """Return jobs that lose rows by a bound of a second, the later ones more, and that nothing has been decided of."""
+    """Return jobs that lose rows by a bound of a second, the later ones more, and that nothing has been decided of.
+
+    Each has ``step`` rows more in a batch than the one before.
+    """
     jobs = [RolledJob(controller, bound_ms=1_000, job=f"job-{n:03}", seed=n) for n in range(number)]
     for n, job in enumerate(jobs):
         job.interval_us = 20 * SECOND
@@ -31,7 +35,7 @@ def _losing_jobs(
         labels = {"labels": {"source": f"kafka-{n % 2}"}} if policy else {}
         job.put("policy", at_once(mode, **labels))
         # Enough batches that rows are judged; how many are lost grows with the rows of a batch.
-        job.run(5, 90.0, rows=40 + n, tick=False)
+        job.run(5, 90.0, rows=40 + n * step, tick=False)
     return jobs
 
 
@@ -104,3 +108,73 @@ def test_without_restarts_nothing_is_limited(controller: Controller, mode: str) 
     assert "Restarts" not in held
     if mode == "OnRestart":
         assert len(_restarting(controller)) == 12
+
+
+def _small_fleet(controller: Controller) -> tuple[RolledJob, RolledJob]:
+    """Return two jobs of which one may restart at a time; both wait, and the second loses more."""
+    less, more = _losing_jobs(controller, 2, step=40)
+    controller.tick()
+    assert {job.rollout()["held_by"] for job in (less, more)} == {"Restarts"}
+    return less, more
+
+
+def _pin(controller: Controller, job: RolledJob) -> None:
+    controller.http.put(job.pin_url, json={"to": "Off", "reason": "INC-1"})
+
+
+def _forget_slo(controller: Controller, job: RolledJob) -> None:
+    assert controller.http.delete(job.path + "/slo", headers={"If-Match": "*"}).is_success
+
+
+def _set_off(controller: Controller, job: RolledJob) -> None:
+    job.put("policy", at_once("Off"))
+
+
+@pytest.mark.parametrize("ends", [_pin, _forget_slo, _set_off])
+def test_what_waits_and_cannot_go_on_keeps_no_place(
+    controller: Controller, ends: Callable[[Controller, RolledJob], None]
+) -> None:
+    less, more = _small_fleet(controller)
+    ends(controller, more)
+    _next_tick(controller)
+    _next_tick(controller)
+    assert less.rollout()["state"] == "Published"
+
+
+def test_a_silent_job_that_waits_keeps_no_place(controller: Controller) -> None:
+    less, more = _small_fleet(controller)
+    controller.clock.now_us += 2 * LISTENING_MS * 1_000
+    less.at_us = controller.clock.now_us
+    less.run(2, 90.0, rows=40, tick=False)
+    _next_tick(controller)
+    _next_tick(controller)
+    assert less.rollout()["state"] == "Published"
+    assert more.rollout()["held_by"] != "Restarts"
+
+
+def test_a_newer_bound_for_a_job_that_restarts_already_waits_for_no_turn(controller: Controller) -> None:
+    less, more = _small_fleet(controller)
+    _next_tick(controller)
+    assert more.rollout()["state"] == "Published"
+    more.run(5, 900.0, rows=60, tick=False)
+    _next_tick(controller)
+    states = [rollout["state"] for rollout in more.rollouts()]
+    assert states[:2] == ["Published", "Superseded"]
+    assert less.rollout()["held_by"] == "Restarts"
+
+
+def test_a_rollout_that_was_verified_in_another_mode_is_rolled_back_in_the_mode_of_now(
+    controller: Controller,
+) -> None:
+    job = RolledJob(controller, bound_ms=60_000)
+    job.run(40, 8.0)
+    job.put("slo", {"target_ppm": 990_000})
+    job.put("policy", at_once("Restart", cooldown_ms=36_000_000, directions=["Narrow"]))
+    job.run(10, 8.0)
+    job.restart(mode="Restart")
+    job.run(300, 8.0)
+    assert "Verified" in [rollout["state"] for rollout in job.rollouts()]
+    job.put("policy", at_once("OnRestart", cooldown_ms=36_000_000, directions=["Narrow"]))
+    job.restart()
+    job.run(250, 60.0)
+    assert [rollout["state"] for rollout in job.rollouts() if rollout["id"] == 1] == ["RolledBack"]
