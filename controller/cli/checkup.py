@@ -232,11 +232,16 @@ def _unpin(status: Mapping[str, Any], place: Place) -> str:
 
 
 def _gaps(status: Mapping[str, Any], place: Place) -> str:
-    ranges = [
-        f"{gap['first']} to {gap['last']}" for query in status["coverage"] for gap in query["missing"][-1:]
-    ]
-    last = f"the newest are batches {ranges[-1]}; " if ranges else ""
-    return f"{last}they stay unknown; see what the driver's log says of reports; {place.curl()}"
+    gaps = [gap for query in status["coverage"] for gap in query["missing"][-1:]]
+    newest = ""
+    if gaps:
+        first, last = gaps[-1]["first"], gaps[-1]["last"]
+        newest = (
+            f"the newest is batch {first}; "
+            if first == last
+            else f"the newest are batches {first} to {last}; "
+        )
+    return f"{newest}nothing is narrowed before they leave the horizon; see what the driver's log says of reports; {place.curl()}"
 
 
 def _partitions(place: Place) -> str:
@@ -329,7 +334,7 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
         f"this ends when those batches leave the horizon; see them: {place.curl()}"
     ),
     "NeedsUnknown": lambda _, place: (
-        f"this ends when those rows leave the horizon; see which batches are missing: {place.curl()}"
+        f"this ends when those rows leave the horizon; the stream's batches: {place.curl()}"
     ),
 }
 """What to do next, by what is missing."""

@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
         try:
             database = Database(settings_in_force(given, config).settings.database_url)
             try:
-                database.migrate()
+                database.migrate(only_known=True)
                 with database.write() as session:
                     epoch = renew_epoch(session)
             finally:

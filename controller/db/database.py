@@ -251,12 +251,18 @@ class Database:
         for callback in self._listeners:
             callback()
 
-    def migrate(self) -> None:
+    def migrate(self, *, only_known: bool = False) -> None:
         """Migrate the schema to this release's, in one transaction.
+
+        Args:
+            only_known: whether a database without a store is refused, and no file is made.
 
         Raises:
             StoreUnusableError: when the database cannot be opened, or was made by a newer release.
         """
+        nothing = f"database {self.name}: there is no store; check the address of the database"
+        if only_known and self._file is not None and not self._file.exists():
+            raise StoreUnusableError(nothing)
         try:
             with self._write_lock, self._writer.begin() as connection:
                 if self.dialect == "postgresql":
@@ -268,6 +274,8 @@ class Database:
                         f"database {self.name}: it has a table {StreamRow.__tablename__!r} but no {_VERSION.name!r}, "
                         "so its schema is not known; restore a whole backup, or name another database"
                     )
+                if only_known and not tables.has_table(_VERSION.name):
+                    raise StoreUnusableError(nothing)
                 if tables.has_table(_VERSION.name):
                     if connection.scalar(version) == self.release_version:
                         return  # also on a standby, which takes no lock

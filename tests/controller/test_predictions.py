@@ -320,7 +320,8 @@ def test_a_silent_stream_is_held_and_said_and_narrowed_when_it_is_back(controlle
     controller.put("/slo", {"target_ppm": 990_000})
     assert controller.status()["recommended"]["bound_ms"] == 60_000
     assert step(controller, "no data") == (
-        "no report for 11 s when this was decided, where 1 s between batches is typical: the bound in use, 60 s, is not narrowed"
+        "no report for 11 s when this was decided, where 1 s between batches is typical: "
+        "the bound in use, 60 s, is not narrowed"
     )
     body = detail(controller, "NoRecentReport")
     assert body is not None

@@ -248,3 +248,15 @@ def test_an_etag_never_comes_back_with_another_content(
         assert changes.count('"0"') <= 2
         changes = [tag for tag in changes if tag != '"0"']
     assert len(changes) == len(set(changes))
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_where_there_is_no_store_none_is_made_and_the_command_says_so(tmp_path: Path, *, empty: bool) -> None:
+    """A wrong address must not read as a restore that is announced."""
+    path = tmp_path / "mistyped.db"
+    if empty:
+        path.touch()
+    result = CliRunner().invoke(app, ["restored", "--database-url", f"sqlite:///{path}"])
+    assert result.exit_code == 2
+    assert "there is no store; check the address of the database" in result.output
+    assert path.exists() == empty
