@@ -193,10 +193,9 @@ class TidemarkListener(JsonListener):
                 run.last_bounds = LastBounds(self._spark, query.checkpoint(), bindings)
             joins = query.joins()
             rejected += errors_at_start(query, joins, plan, bindings, run.last_bounds)
-            # The streams of this run are not recorded yet.
-            warn_of_other_queries(
-                bindings, [self._bindings[tap] for each in self._runs.values() for tap in each.streams]
-            )
+            # An earlier run of this query may not be reported as ended yet.
+            others = [each for each in list(self._runs.values()) if each.query.query_id != query.query_id]
+            warn_of_other_queries(bindings, [self._bindings[tap] for each in others for tap in each.streams])
             operators = {metric: judging.operator for metric, judging in streams.items()}
             run.chains = chains_at_start(query.coupling(joins), plan, self._bindings, operators)
         run.met = True

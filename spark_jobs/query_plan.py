@@ -139,7 +139,8 @@ def read_plan(plan: _Node, optimizer: _Node) -> QueryPlan:
 def tap_at(node: _Node, kind: str) -> str | None:
     """Return the name of the tap whose node of a plan this is: it observes, or has the row counter; None for others."""
     if kind == "CollectMetrics":
-        return str(node.name())
+        name = str(node.name())
+        return name if name.startswith(TAP_PREFIX) else None
     if kind == "Project" and node.projectList().nonEmpty():
         last = node.projectList().last()
         # Others pass its column on as an attribute.

@@ -133,7 +133,7 @@ class RunningQuery:
             if self._execution is None or self.output_mode() != "append":
                 return []
             return never_emits(self._execution.analyzedPlan(), self._session().sessionState().conf())
-        except (Py4JError, TypeError) as error:
+        except (Py4JError, PySparkException, TypeError) as error:
             _log.warning("whether the query puts anything out cannot be read: %s", error)
             return []
 

@@ -46,7 +46,7 @@ def errors_at_start(
     """
     findings = [*query.stalls(), *([] if joins is None else judge_joins(joins))]
     findings += check_chain(plan.own_times, bindings, {} if last_bounds is None else last_bounds.read())
-    errors = _names_given_twice(bindings)
+    errors = []
     for finding in findings:
         text = f"{finding.where}: {finding.text}; instead: {finding.instead}"
         if finding.severity == "error":
@@ -55,17 +55,6 @@ def errors_at_start(
             level = logging.WARNING if finding.severity == "warning" else logging.INFO
             _log.log(level, "query %s: %s", query.query_id, text)
     return errors
-
-
-def _names_given_twice(bindings: Sequence[Binding]) -> list[str]:
-    """Return for each name that several inputs of a query have why it must not run: their reports would be one."""
-    names = Counter(binding.stream for binding in bindings)
-    return [
-        f"{number} inputs of the query are called {name!r}, and each batch is reported once for a name; "
-        "give each call a name of its own: stream=..."
-        for name, number in names.items()
-        if number > 1
-    ]
 
 
 def warn_of_other_queries(bindings: Sequence[Binding], others: Iterable[Binding]) -> None:
@@ -120,6 +109,7 @@ def judged_at_start(
     """
     streams, rejected = {}, []
     real_time = query.is_real_time()
+    names = Counter((bindings[metric].job, bindings[metric].stream) for metric in found)
     for metric, operator in found.items():
         binding = bindings[metric]
         why = why_not_real_time(binding) if real_time else None
@@ -136,5 +126,8 @@ def judged_at_start(
         except PlanRejectedError as error:
             rejected.append(f"stream {binding.stream}: {error}")
             judging = not_judged(binding, str(error))
+        if (number := names[binding.job, binding.stream]) > 1:
+            why = f"{number} inputs of the query are called {binding.stream!r}, and a batch is reported once for a name"
+            judging = not_judged(binding, f"{why}; give each call a name of its own: stream=...")
         streams[metric] = judging
     return streams, rejected

@@ -201,7 +201,10 @@ class Tap:
         if "behind" not in seen:
             return counts
         there = NO_ROWS if seen["behind"] is None else self._counts(seen["behind"], granules, clock_us)
-        return replace(there, max_event_time_us=counts.max_event_time_us)
+        newest_us = there.max_event_time_us if counts.max_event_time_us is None else counts.max_event_time_us
+        # Where no row with an event time is left, the times are those of the rows that the watermark is made of.
+        oldest_us = newest_us if there.min_event_time_us is None else there.min_event_time_us
+        return replace(there, min_event_time_us=oldest_us, max_event_time_us=newest_us)
 
     def _counts(self, seen: dict[str, Any], granules: Granules, clock_us: int | None) -> TapCounts:
         keys = stage_counts(seen) if "steps" in seen else self.counter.read(seen, self.times)

@@ -241,7 +241,8 @@ def _gaps(status: Mapping[str, Any], place: Place) -> str:
             if first == last
             else f"the newest are batches {first} to {last}; "
         )
-    return f"{newest}nothing is narrowed before they leave the horizon; see what the driver's log says of reports; {place.curl()}"
+    until = "nothing is narrowed before they leave the horizon"
+    return f"{newest}{until}; see what the driver's log says of reports; {place.curl()}"
 
 
 def _partitions(place: Place) -> str:

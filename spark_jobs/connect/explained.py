@@ -23,7 +23,7 @@ _MODE = re.compile(r"StateStoreSave .*, (?P<mode>Append|Update|Complete), ")
 _OUTPUT_MODES: dict[str, OutputMode] = {"Append": "append", "Update": "update", "Complete": "complete"}
 
 _NODE = re.compile(r"(?P<tree>[ :|+-]*)(?:\*\(\d+\) ?|[*!~] ?)?(?P<kind>[A-Za-z]\w*) ?(?P<rest>.*)")
-_TAP = re.compile(r"(?P<name>tidemark:[^,]*:\d+)")
+_TAP = re.compile(r"(?P<name>tidemark:.+?:\d+)(?=, \[)")
 _TIMED = r"[^\s(),]+-T\d+ms"
 _HARMLESS = re.compile(
     rf"isnotnull\({_TIMED}(\.start|\.end)?\)|{_TIMED} >= {_TIMED}\.start|{_TIMED} < {_TIMED}\.end"
@@ -44,6 +44,7 @@ _PASSING = frozenset(
         "UpdatingSessions",
         "BroadcastExchange",
         "Exchange",
+        "Coalesce",
         "Sort",
         "BatchEvalPython",
         "ArrowEvalPython",

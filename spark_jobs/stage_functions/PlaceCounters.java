@@ -51,12 +51,12 @@ public final class PlaceCounters extends Rule {
     /** Nodes that pass each row on once. */
     private static final HashSet PASSING = new HashSet(Arrays.asList(new Object[] {
         "Project", WATERMARK, UNION, "Expand", "BatchEvalPython", "ArrowEvalPython", "Repartition",
-        "RepartitionByExpression", "RebalancePartitions",
+        "RepartitionByExpression", "RebalancePartitions", "CollectMetrics",
     }));
     /** Nodes that pass further columns on. */
     private static final HashSet CARRYING = new HashSet(Arrays.asList(new Object[] {
         WATERMARK, UNION, "BatchEvalPython", "ArrowEvalPython", "Repartition", "RepartitionByExpression",
-        "RebalancePartitions", "Filter", "Generate", "Join", "Sample",
+        "RebalancePartitions", "CollectMetrics", "Filter", "Generate", "Join", "Sample",
     }));
     private static final HashSet STATEFUL = new HashSet(Arrays.asList(new Object[] {
         "Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "FlatMapGroupsWithState",

@@ -14,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tidemark.controller.intake.checks import check_report
 from tidemark.models.operators import (
     Operator,
     RowLevel,
@@ -276,6 +277,20 @@ def test_the_ledger_has_the_rows_that_reach_the_operator_and_the_sink_those_of_t
     assert ledger.completeness().exact
     assert 0 < sum(tally.rows - tally.late_min for tally in judged) == len(run.came)
     assert sum(tally.late_min for tally in judged) > 0
+
+
+def test_a_batch_of_which_no_row_reaches_the_operator_is_a_report_that_the_controller_takes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its rows have moved the watermark all the same, so their times are in it."""
+    batches = _mixed()
+    batches.insert(2, [Row(HEARTBEATS - 1, 0, EPOCH_US), Row(HEARTBEATS - 1, 1, EPOCH_US + SECOND_US)])
+    run = _Run(spark, tmp_path, batches)
+    # Above the watermark node, since it names the event time.
+    run.run(lambda df: _windows(df.where(f"id != {HEARTBEATS - 1} or ts is null")))
+    assert 0 in [report.rows for report in run.reports if report.max_event_time_us is not None]
+    for report in run.reports:
+        check_report(report, report.job, report.stream)
 
 
 # -- what cannot be followed ----------------------------------------------------------------------------------

@@ -250,7 +250,7 @@ def test_gaps_silent_partitions_pins_a_near_ceiling_and_future_rows_each_have_a_
     grave, found = missing(result), missing(result) | lacking(result, "warning")
     partitions = "tidemark partitions job stream --url URL"
     expected = {
-        "2 batches were never reported": "the newest are batches 7 to 8; nothing is narrowed before they leave the horizon",
+        "2 batches were never reported": "the newest are batches 7 to 8; nothing is narrowed before they leave",
         "1 partition that used to report is silent": partitions,
         "1 row was future-dated and set back to the clock": partitions,
         "the watermark trails the stream by 90% of the ceiling, 60 s": f"see what is behind: {partitions}",
