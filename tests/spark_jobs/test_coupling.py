@@ -16,6 +16,7 @@ from tidemark.models.operators import row_level, tumbling
 from tidemark.spark_jobs.coupling import read_coupling
 from tidemark.spark_jobs.joins.reader import read_joins
 from tidemark.spark_jobs.progress_times import watermark_ms_of
+from tidemark.spark_jobs.query_plan import TAP_PREFIX
 
 from support.spark_streams import EPOCH_US, SCHEMA, Row, write_batch
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 DELAYS = {"l": "2 seconds", "r": "1 second"}
+LEFT, RIGHT = f"{TAP_PREFIX}l", f"{TAP_PREFIX}r"
 NEAR = "lk = rk and rts >= lts - interval 4 seconds and rts <= lts + interval 6 seconds"
 
 
@@ -32,7 +34,8 @@ def side(spark: SparkSession, folder: Path, name: str) -> DataFrame:
     """Return an input with a metric of its own name below its watermark, as a tap has."""
     (folder / name).mkdir(parents=True, exist_ok=True)
     rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder / name))
-    rows = rows.selectExpr(f"id as {name}k", f"ts as {name}ts").observe(name, F.count(F.lit(1)).alias("rows"))
+    rows = rows.selectExpr(f"id as {name}k", f"ts as {name}ts")
+    rows = rows.observe(f"{TAP_PREFIX}{name}", F.count(F.lit(1)).alias("rows"))
     return rows.withWatermark(f"{name}ts", DELAYS[name])
 
 
@@ -140,11 +143,11 @@ def test_each_stream_of_a_query_has_the_numbers_that_its_own_bound_moves(
     session, analysed = spark._jsparkSession, five(near)._jdf.queryExecution().analyzed()
     coupling = read_coupling(session, analysed, read_joins(session, analysed))
 
-    of_left = coupling.chain_of("l", row_level(), bound_ms=2_000)
-    of_right = coupling.chain_of("r", row_level(), bound_ms=1_000)
+    of_left = coupling.chain_of(LEFT, row_level(), bound_ms=2_000)
+    of_right = coupling.chain_of(RIGHT, row_level(), bound_ms=1_000)
     assert of_left == Chain(retention_ms=6_001, horizon_ms=0, horizon_moves=True, others_ms=1_000)
     assert of_right == Chain(retention_ms=6_001, horizon_ms=2_000, others_ms=2_000)
-    in_live = coupling.chain_of("l", row_level(), bound_ms=2_000, live=["l"])
+    in_live = coupling.chain_of(LEFT, row_level(), bound_ms=2_000, live=[LEFT])
     assert in_live == replace(of_left, horizon_ms=2_000, horizon_moves=False), (
         "the ceiling, which does not move"
     )
@@ -160,4 +163,4 @@ def test_a_query_with_nothing_behind_a_streams_own_operator_has_no_chain(
     rows = side(spark, tmp_path, "l")
     for df, operator in ((five(rows), tumbling("5 s")), (rows.groupBy("lts").count(), row_level())):
         session, analysed = spark._jsparkSession, df._jdf.queryExecution().analyzed()
-        assert read_coupling(session, analysed, None).chain_of("l", operator, bound_ms=2_000) is None
+        assert read_coupling(session, analysed, None).chain_of(LEFT, operator, bound_ms=2_000) is None
