@@ -136,6 +136,9 @@ def adaptive_watermark(
             ceiling is below the bound, or ``revise(...)`` is given with a ceiling, mode Live, or no windows.
         NotImplementedError: over Spark Connect with ``late``, or before PySpark 4.0.
     """
+    revised = late if isinstance(late, Revise) else None
+    if revised is not None:
+        revised.check(operator, ceiling, mode)
     durations = durations_of(
         bound=bound,
         ceiling=ceiling,
@@ -145,9 +148,6 @@ def adaptive_watermark(
         future_allowance=future_allowance,
         idle_timeout=idle_timeout,
     )
-    revised = late if isinstance(late, Revise) else None
-    if revised is not None:
-        revised.check(operator, ceiling, mode)
 
     def transform(df: DataFrame) -> DataFrame:
         spark = df.sparkSession

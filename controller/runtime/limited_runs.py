@@ -15,6 +15,7 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from tidemark.controller.runtime.clock import SteadyClock
+from tidemark.models.figures import format_number
 
 T = TypeVar("T")
 
@@ -103,4 +104,6 @@ class LimitedRuns:
         # No power of a number that grows for months.
         pause_s = min(FIRST_PAUSE_SECONDS * 2 ** min(times - 1, 10), MAX_PAUSE_SECONDS)
         self._given_up[key] = times, self._steady() + pause_s
-        return f"given up after {self._max_seconds:g} s; tried again in {pause_s:g} s"
+        return (
+            f"given up after {format_number(self._max_seconds)} s; tried again in {format_number(pause_s)} s"
+        )

@@ -166,7 +166,7 @@ def test_a_driver_fails_open_for_a_mode_and_a_pin_that_it_does_not_know_and_says
     start = partial(choose_bound_at_start, "j", "s", 60_000, cache=BoundCache(tmp_path), ceiling_ms=90_000)
     chosen = start(client=client)
     assert (chosen.bound_ms, chosen.source) == (bound_ms, "job")
-    assert [record.levelname for record in caplog.records if said in record.message] == ["WARNING"]
+    assert [record.levelname for record in caplog.records if said in record.getMessage()] == ["WARNING"]
     (path,) = tmp_path.rglob("*.json")
     path.write_text(json.dumps({**to_json_object(ANSWER), **changes}))
     away = ControllerClient("http://controller", transport=httpx.MockTransport(lambda _: httpx.Response(502)))

@@ -138,7 +138,7 @@ def test_the_pause_after_each_time_is_twice_as_long_up_to_a_limit() -> None:
     pause_s = FIRST_PAUSE_SECONDS
     for _ in range(8):
         hanging.let_go.clear()
-        with pytest.raises(GivenUpError, match=f"given up after 0.001 s; tried again in {pause_s:g} s"):
+        with pytest.raises(GivenUpError, match=f"given up after 0.001 s; tried again in {pause_s:,.0f} s"):
             runs.run("it", hanging)
         hanging.let_go.set()
         wait([runs._left["it"]], PATIENCE_S)
