@@ -119,6 +119,13 @@ RESTART_LOSS_MS = 600_000
 Chosen: several windows of most streams. Longer forgets slowly who lost rows an hour ago; shorter orders by chance.
 """
 
+RESTART_LOOK_MS = 60_000
+"""How often it is noted that a job still waits for its turn to restart, in milliseconds; three times as long it keeps
+its place.
+
+Chosen: some decisions of a stream. Longer lets a place stand empty whose job fell silent; shorter writes more often.
+"""
+
 ACKNOWLEDGE_ON_RESTART_MS = 14 * 86_400_000
 """The same in OnRestart, where a job acknowledges when it starts. Chosen: longer than one skipped weekly restart."""
 

@@ -15,6 +15,7 @@ from tidemark.controller.rollout.record import add_rollout_event
 from tidemark.controller.rollout.restarts import lost_rows, why_no_restart
 from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import model_of, newest_rollout, open_rollout, rollout_in_force
+from tidemark.models.defaults import RESTART_LOOK_MS
 from tidemark.models.rollout.facts import Move, RolloutFacts
 from tidemark.models.rollout.machine import advance, restores_previous
 from tidemark.models.rollout.restarts import limited, restarts_job
@@ -67,7 +68,11 @@ def is_due(session: Session, row: RolloutRow, rules: RolloutRules, now_us: int) 
     """Return whether a tick would change anything about a rollout; nothing is written."""
     facts = facts_of(session, row, rules, now_us, lock=False)
     move = _next_move(session, row, facts, rules, now_us, lock=False)
-    return move is not None and (move.state, move.reason, move.gate) != (row.state, row.reason, row.held_by)
+    if move is None:
+        return False
+    if move.gate == "Restarts" and now_us - (row.waits_us or 0) > RESTART_LOOK_MS * 1_000:
+        return True
+    return (move.state, move.reason, move.gate) != (row.state, row.reason, row.held_by)
 
 
 def _next_move(
@@ -95,7 +100,10 @@ def apply_move(session: Session, row: RolloutRow, move: Move, rules: RolloutRule
     """Write a rollout's move and publish what follows from it; the stream is locked."""
     if move.state == row.state:
         if move.gate == "Restarts":
-            row.lost_rows = lost_rows(session, row.stream_id)
+            row.lost_rows, row.waits_us = lost_rows(session, row.stream_id), now_us
+            if row.held_by == move.gate:
+                row.reason = move.reason
+                return
         _stay(session, row, move, now_us)
         return
     before = cast("State", row.state)

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections import Counter
 
 from sqlalchemy import JSON, ColumnElement, Select, and_, cast, func, literal, or_, select, type_coerce
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import (
     AcknowledgementRow,
     PolicyRow,
-    PublishedRow,
     ReportRow,
     RolloutRow,
-    SloRow,
     StreamRow,
 )
 from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import lock_fleet
-from tidemark.models.defaults import ACKNOWLEDGE_MS, LISTENING_MS, RESTART_LOSS_MS
+from tidemark.models.defaults import ACKNOWLEDGE_MS, RESTART_LOOK_MS, RESTART_LOSS_MS
 from tidemark.models.rollout.restarts import FLEET, RestartingJob, RestartLine
 from tidemark.models.rollout.states import OPEN
 
@@ -95,36 +93,21 @@ def _restarting(now_us: int) -> ColumnElement[bool]:
     narrowed_back = and_(row.state == "Expired", row.direction == "Narrow")
     undone = and_(or_(row.state == "RolledBack", narrowed_back), row.acknowledged_us.is_not(None))
     ended = and_(or_(overtaken, undone), row.ended_us >= since_us, ~answered)
-    return and_(row.cause != "NoData", or_(published, ended))
+    known = row.state.in_(["Expired", "Published", "RolledBack", "Superseded"])
+    return and_(known, row.cause != "NoData", or_(published, ended))
 
 
 def _waiting(now_us: int) -> ColumnElement[bool]:
-    """Return the condition on a rollout that it waits for its job's turn, and could take it.
+    """Return the condition on a rollout that it waits for its job's turn, and was found waiting lately.
 
-    What nothing decides any more must not keep a place: a verified rollout that is no longer in force or under its SLO,
-    a stream without an SLO or under a pin, and a job that is silent.
+    What nothing decides any more (its job is silent, its SLO gone, a pin in force) must not keep its place.
     """
-    row, newest, slo = RolloutRow, aliased(PublishedRow), aliased(SloRow)
-    generation = aliased(PublishedRow)
-    of_newest = (
-        select(func.max(generation.generation))
-        .where(generation.stream_id == row.stream_id)
-        .correlate(RolloutRow)
-        .scalar_subquery()
+    fresh_us = now_us - 3 * RESTART_LOOK_MS * 1_000
+    return and_(
+        RolloutRow.state.in_(sorted(OPEN | {"Verified"})),
+        RolloutRow.held_by == "Restarts",
+        RolloutRow.waits_us >= fresh_us,
     )
-    now = newest.stream_id == row.stream_id, newest.generation == of_newest
-    pinned = select(newest.stream_id).where(*now, newest.pin.is_not(None)).exists()
-    in_force = select(newest.stream_id).where(*now, newest.rollout_id == row.id).exists()
-    of_slo = select(slo.stream_id).where(slo.stream_id == row.stream_id)
-    under_slo = of_slo.where(slo.generation == row.slo_generation).exists()
-    heard = (
-        select(ReportRow.id)
-        .where(ReportRow.stream_id == row.stream_id, ReportRow.seen_us >= now_us - LISTENING_MS * 1_000)
-        .exists()
-    )
-    verified = and_(row.state == "Verified", in_force, under_slo)
-    waits = or_(row.state.in_(sorted(OPEN)), verified)
-    return and_(row.held_by == "Restarts", waits, of_slo.exists(), ~pinned, heard)
 
 
 def _label(session: Session, name: str | None) -> ColumnElement[str | None]:

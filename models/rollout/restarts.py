@@ -108,8 +108,8 @@ def restarts_job(rollout: Rollout, move: Move) -> bool:
     return move.state == "Published" or (taken_up and restores_previous(rollout.state, move, rollout))
 
 
-def limited(rollout: Rollout, move: Move, held: str | None) -> Move | None:
-    """Return a move that restarts a job, or a wait in its place before the job's turn; None where it waits already.
+def limited(rollout: Rollout, move: Move, held: str | None) -> Move:
+    """Return a move that restarts a job, or a wait in its place before the job's turn.
 
     Args:
         rollout: the rollout.
@@ -120,6 +120,4 @@ def limited(rollout: Rollout, move: Move, held: str | None) -> Move | None:
         return move
     if rollout.state in CANDIDATE:
         return Move("Recommended", held, "Restarts")
-    if rollout.state == "Verified" and rollout.missed:
-        return None
     return Move(rollout.state, f"{move.reason}; {held}", "Restarts", move.failure)

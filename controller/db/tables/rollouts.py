@@ -79,6 +79,8 @@ class RolloutRow(Base):
     """How far it must move before the rollout is verified; 0 before it is in effect."""
     lost_rows: Mapped[Counter]
     """(Row, key) pairs that the stream lost of late, when it last waited for its turn to restart."""
+    waits_us: Mapped[Whole | None]
+    """When it was last found waiting for that turn; null when it never was."""
     gate_answers: Mapped[Long | None]
     """The newest answers of outside gates about it, as JSON; null before the first."""
     missed_us: Mapped[Whole | None]

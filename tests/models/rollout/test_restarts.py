@@ -125,10 +125,6 @@ def test_a_rollback_waits_for_its_turn_and_says_what_it_is_for(state: State) -> 
     assert limited(one, ROLLED_BACK, None) == ROLLED_BACK
 
 
-def test_a_verified_rollout_that_waits_to_be_rolled_back_misses_its_target_once() -> None:
-    assert limited(rollout("Verified", missed=True), ROLLED_BACK, "held") is None
-
-
 @pytest.mark.parametrize("mode", get_args(Mode))
 def test_only_in_mode_restart_a_rollout_restarts_its_job(mode: Mode) -> None:
     for state in CANDIDATE:

@@ -16,8 +16,10 @@ def upgrade() -> None:
     op.add_column(
         "rollouts", sa.Column("lost_rows", sa.BigInteger(), server_default=sa.text("0"), nullable=False)
     )
+    op.add_column("rollouts", sa.Column("waits_us", sa.BigInteger(), nullable=True))
 
 
 def downgrade() -> None:
     """Undo it."""
+    op.drop_column("rollouts", "waits_us")
     op.drop_column("rollouts", "lost_rows")
