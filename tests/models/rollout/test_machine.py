@@ -13,6 +13,7 @@ from tidemark.models.defaults import (
     VERIFY_MS,
 )
 from tidemark.models.prediction import Judged
+from tidemark.models.rollout.facts import Move
 from tidemark.models.rollout.gate import DAY_US
 from tidemark.models.rollout.machine import advance, allowed, restores_previous
 from tidemark.models.rollout.states import ENDED, TRANSITIONS, State
@@ -107,3 +108,11 @@ def test_a_pin_stops_a_rollout_that_is_under_way(state: Any) -> None:
     )
     move = moved(rollout(state), known, NOW_US + 100 * DAY_US)
     assert (move.state, move.gate) == (state, "Pinned")
+
+
+@pytest.mark.parametrize("state", ["Acknowledged", "Effective", "Verified"])
+def test_only_a_rollback_and_an_expiry_restore_the_previous_bound(state: Any) -> None:
+    """A newer recommendation that takes its place publishes its own."""
+    one = rollout(state)
+    for ends in ENDED - {"RolledBack", "Expired"}:
+        assert not restores_previous(state, Move(ends, "it ended"), one)

@@ -61,6 +61,9 @@ def test_those_that_lose_most_restart_first_and_never_more_than_the_share_of_fle
         now = line(restarting, waiting, share_ppm, fleet=sizes[FLEET], x=sizes["x"], y=sizes["y"])
         free = [job for job in waiting if now.why_held(job, waits=True) is None]
         assert free or restarting, "somebody can always go on"
+        together = Counter(group for job in [*restarting, *free] for group in job.groups)
+        for group, number in together.items():
+            assert number <= max(sizes[group] * share_ppm // 1_000_000, 1), "all that may go on fit at once"
         # One decision follows the other, each with what the one before has begun.
         if free:
             job = data.draw(st.sampled_from(free))

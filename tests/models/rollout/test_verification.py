@@ -78,6 +78,12 @@ def test_a_narrowing_that_loses_more_than_predicted_and_than_the_budget_is_rolle
     )
 
 
+def test_a_narrowing_is_rolled_back_for_what_was_judged_before_rows_were_at_risk() -> None:
+    """A rollback is prompt: it does not wait until whole windows have come and gone."""
+    judged = facts(judged=Judged(5_000, 500, 500), at_risk=Judged(0, 0, 0))
+    assert moved(rollout("Effective"), judged).state == "RolledBack"
+
+
 def test_a_narrowing_is_rolled_back_for_the_rows_at_risk_alone_and_not_for_what_was_predicted() -> None:
     losing = facts(judged=Judged(100_000, 30, 30), at_risk=Judged(1_000, 30, 30))
     assert moved(rollout("Effective"), losing).state == "RolledBack"
