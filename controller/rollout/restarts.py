@@ -71,8 +71,8 @@ def lost_rows(session: Session, stream_id: int) -> int:
     return int(lost or 0)
 
 
-def _jobs(session: Session, streams: Select[str, int, str | None]) -> list[RestartingJob]:
-    return [RestartingJob(job, lost, label) for job, lost, label in session.execute(streams)]
+def _jobs(session: Session, rollouts: Select[str, int, str | None]) -> list[RestartingJob]:
+    return [RestartingJob(job, lost, label) for job, lost, label in session.execute(rollouts)]
 
 
 def _restarting(now_us: int) -> ColumnElement[bool]:
