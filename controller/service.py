@@ -14,16 +14,16 @@ from tidemark.controller.alerts.destinations import Destination
 from tidemark.controller.alerts.notifier import Notifier
 from tidemark.controller.alerts.wiring import destinations_in, make_notifier
 from tidemark.controller.bounds.watch import Watch
-from tidemark.controller.charts.what_if import WhatIfCache
 from tidemark.controller.db.database import Database
+from tidemark.controller.db.limits import Limits
 from tidemark.controller.decide.decider import Decider
 from tidemark.controller.decide.pace import Pace
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
+from tidemark.controller.evidence.follow_reports import StreamEvidence
 from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.gates.configuration import read_gates
 from tidemark.controller.gates.gate_keeper import GateKeeper
 from tidemark.controller.intake.group_commit import ReportWriter
-from tidemark.controller.intake.limits import Limits
 from tidemark.controller.loop import Ticker
 from tidemark.controller.metrics.process import GateCounters, IntakeCounters, LoopCounters, measure
 from tidemark.controller.metrics.scrape import Scrape
@@ -33,6 +33,7 @@ from tidemark.controller.runtime.limited_runs import LimitedRuns
 from tidemark.controller.runtime.shared_reads import SharedReads
 from tidemark.controller.runtime.watchdog import Watchdog
 from tidemark.controller.settings import Settings
+from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.controller.stream_state.overviews import Overviews
 from tidemark.models.skew import SkewRule
 
@@ -55,8 +56,6 @@ class Service:
     """The decision loop."""
     overviews: Overviews
     """Takes snapshots of streams."""
-    what_if: WhatIfCache
-    """Answers what a bound would do."""
     reports: ReportWriter
     """Commits reports."""
     registry: CollectorRegistry
@@ -97,21 +96,20 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
     registry = CollectorRegistry()
     scrape = Scrape(database, registry, settings.metrics_partitions, settings.label_names)
     intake, loop = IntakeCounters(registry), LoopCounters(registry)
-    reports = ReportWriter(database, clock, intake)
+    reports = ReportWriter(database, clock, intake, StreamEvidence(horizon_ms_of), kept.tail.add)
     watchdog = Watchdog(steady)
 
     def step() -> None:
         watchdog.progressed()
         reports.give_way()
 
-    upkeep = Upkeep(database, leases, settings.retention, step)
+    upkeep = Upkeep(database, leases, settings.retention, step, kept.tail)
     rule = SkewRule(settings.skew_share_ppm, settings.skew_amount_ms)
     runs = LimitedRuns(steady)
     overviews = Overviews(
         database,
         leases,
         kept,
-        settings.retention,
         rule,
         runs=runs,
         counters=loop,
@@ -150,7 +148,6 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
         decider,
         ticker,
         overviews,
-        WhatIfCache(decider),
         reports,
         registry,
         scrape,

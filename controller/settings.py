@@ -135,7 +135,7 @@ class Settings(BaseSettings):
     public_url: str = ""
     """Address of this controller for browsers, for links in these messages; by default the one it listens on."""
     retention_days_days: int = Field(default=400, ge=40)
-    """Days that needs, and hourly sums of reports, are kept, counted back from the stream's newest batch."""
+    """Days that needs and sums of reports are kept, counted back from the stream's newest batch."""
     retention_reports_days: int = Field(default=35, ge=32)
     """Days that the facts of each report are kept; reports of batches before them are rejected."""
     retention_bodies_days: int = Field(default=3, ge=1)

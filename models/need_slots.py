@@ -1,7 +1,6 @@
-"""Needs in time slots: sketches of a minute, an hour or a day each, that add up to those of any horizon.
+"""Time slots of a minute, an hour or a day, whose needs add up to those of any horizon.
 
-Older needs are kept in wider slots. The slot of a time follows from two limits alone, so that every count is in exactly
-one slot, whenever it arrived.
+Of older times only the wider slots are kept. The narrowest slot of a time follows from two limits alone.
 """
 
 from __future__ import annotations
@@ -41,21 +40,21 @@ def merge_all(sketches: Iterable[Sketch]) -> Sketch:
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """How far slots have been rolled up into wider ones."""
+    """How far narrow slots are aged out."""
 
     hours_until_us: int = 0
-    """Batches triggered before are in slots of an hour or more; the edge of an hour."""
+    """Of batches triggered before, there are slots of an hour or more; the edge of an hour."""
     days_until_us: int = 0
-    """Batches triggered before are in slots of a day; the edge of a day, not after ``hours_until_us``."""
+    """Of batches triggered before, there are slots of a day; the edge of a day, not after ``hours_until_us``."""
 
     def width_us(self, time_us: int) -> int:
-        """Return the width of the slot of batches triggered at ``time_us``."""
+        """Return the width of the narrowest slot of batches triggered at ``time_us``."""
         if time_us < self.days_until_us:
             return DAY_US
         return HOUR_US if time_us < self.hours_until_us else SLOT_US
 
     def slot_us(self, time_us: int) -> int:
-        """Return the start of the slot of batches triggered at ``time_us``."""
+        """Return the start of the narrowest slot of batches triggered at ``time_us``."""
         return edge_us(time_us, self.width_us(time_us))
 
     def ceiling_us(self, time_us: int) -> int:

@@ -123,17 +123,6 @@ class PartitionNeeds:
         first, last = np.searchsorted(self._keys, [number << _SHIFT, (number + 1) << _SHIFT])
         return Sketch.of_counts(self._buckets[first:last], self._weights[first:last].astype(np.float64))
 
-    def sketches(self) -> dict[str, Sketch]:
-        """Return the needs of each partition by name."""
-        edges = np.searchsorted(self._keys, np.arange(len(self.names) + 1) << _SHIFT).tolist()
-        buckets, weights = self._buckets, self._weights.astype(np.float64)
-        return {
-            name: Sketch.of_counts(
-                buckets[edges[number] : edges[number + 1]], weights[edges[number] : edges[number + 1]]
-            )
-            for number, name in enumerate(self.names)
-        }
-
     def needs_at(self, share_ppm: int) -> NDArray[np.float64]:
         """Return for each partition a need in microseconds that ``share_ppm`` of its pairs certainly do not exceed."""
         if not self.names:
@@ -154,16 +143,6 @@ class PartitionNeeds:
         counts = np.zeros((len(self.names), len(buckets)), np.int64)
         counts[self._keys >> _SHIFT, where] = self._weights
         return Sketch.of_counts(buckets, np.ones(len(buckets))).upper_edges, counts
-
-    def some(self, numbers: Sequence[int]) -> PartitionNeeds:
-        """Return the needs of the partitions at these positions in ``names``, ascending."""
-        bounds = np.searchsorted(self._keys, np.array([[n, n + 1] for n in numbers]).reshape(-1, 2) << _SHIFT)
-        keys = [
-            self._keys[first:last] + ((new - old) << _SHIFT)
-            for new, (old, (first, last)) in enumerate(zip(numbers, bounds.tolist(), strict=True))
-        ]
-        weights = [self._weights[first:last] for first, last in bounds.tolist()]
-        return PartitionNeeds([self.names[number] for number in numbers], _joined(keys), _joined(weights))
 
     # -- the wire -----------------------------------------------------------------------------------------------
 

@@ -18,11 +18,11 @@ class Retention:
     """How long each kind of data is kept, in days back from the stream's newest batch."""
 
     minutes_days: int = 3
-    """Needs by the minute; then by the hour."""
+    """Rollups of minutes and ten minutes."""
     hours_days: int = 40
-    """Needs by the hour; then by the day."""
+    """Rollups of hours."""
     days_days: int = 400
-    """Needs and sums, by the day after that."""
+    """Rollups of days."""
     reports_days: int = 35
     """Facts of each report: they say whether a report came before, and how late windows were emitted."""
     bodies_days: int = 3
@@ -40,8 +40,7 @@ class Retention:
             "minutes_days": MIN_DAYS_BY_MINUTE,
             "hours_days": max(MIN_DAYS_BY_HOUR, self.minutes_days),
             "days_days": max(self.hours_days, self.reports_days),
-            # Facts are summed up from reports, which must still exist then.
-            "reports_days": max(MIN_DAYS_BY_HOUR, self.minutes_days + 1),
+            "reports_days": MIN_DAYS_BY_HOUR,
             "bodies_days": 1,
             "ledger_days": MIN_DAYS_BY_HOUR,
             "events_days": 1,

@@ -95,19 +95,6 @@ class Sketch:
                 np.concatenate([other._weights for other in others]),  # noqa: SLF001 - the same class
             )
 
-    def subtract(self, values: ArrayLike, weights: ArrayLike) -> None:
-        """Subtract ``values``, shape (n,), that were added with the same ``weights``.
-
-        Whole weights are subtracted exactly, as if they had never been added.
-
-        Raises:
-            ValueError: when less than that was counted; nothing is changed.
-        """
-        self._take_out(
-            self.buckets_of(np.atleast_1d(np.asarray(values, np.float64))),
-            np.atleast_1d(np.asarray(weights, np.float64)),
-        )
-
     def remove(self, other: Sketch) -> None:
         """Subtract the counts of ``other``, which were merged into this one; whole weights are subtracted exactly.
 
@@ -115,7 +102,12 @@ class Sketch:
             ValueError: when less than that was counted, or the parameters differ; nothing is changed.
         """
         self._check_fits(other)
-        self._take_out(other._buckets, other._weights)
+        before = self._buckets, self._weights
+        self._absorb(other._buckets, -other._weights)
+        if (self._weights < 0).any():
+            self._buckets, self._weights = before
+            raise ValueError("more is to be subtracted than the sketch counted")
+        self._buckets, self._weights = self._buckets[self._weights > 0], self._weights[self._weights > 0]
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -251,14 +243,6 @@ class Sketch:
             return
         self._buckets, where = np.unique(both, return_inverse=True)
         self._weights = np.bincount(where, weight, minlength=len(self._buckets)).astype(np.float64)
-
-    def _take_out(self, buckets: NDArray[np.int32], weights: NDArray[np.float64]) -> None:
-        before = self._buckets, self._weights
-        self._absorb(buckets, -weights)
-        if (self._weights < 0).any():
-            self._buckets, self._weights = before
-            raise ValueError("more is to be subtracted than the sketch counted")
-        self._buckets, self._weights = self._buckets[self._weights > 0], self._weights[self._weights > 0]
 
     def _position(self, rank: float) -> int | None:
         if not 0 < rank <= self.weight:

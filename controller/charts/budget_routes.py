@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from sqlalchemy import case, func, select
+from sqlalchemy.orm import Session
 
 from tidemark.controller.api import schemas
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
-from tidemark.controller.charts.spent_slots import SpentSlot, spent_by_slot
-from tidemark.controller.db.tables import RollupRow
+from tidemark.controller.db.tables import LedgerKeyRow
 from tidemark.controller.evidence.horizon import Horizon, horizon_of, open_keys
-from tidemark.controller.evidence.needs import levels_of
+from tidemark.controller.evidence.rollups import Span, levels_in, rollups_in
 from tidemark.controller.specs.store import get_slo
 from tidemark.controller.stream_state.budget import Spent, budget_of, spent_in
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.burn import burn_rate_ppm, exhausted_in_ms
 from tidemark.models.chart_slots import Slots, slots_of
+from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.need_slots import edge_us
+from tidemark.models.slo import Slo
 from tidemark.models.target import PPM
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
@@ -50,10 +55,10 @@ def get_budget(which: WhichStream, service: TheService, points: _Points = 240) -
         if spec is None or horizon is None:
             return _unknown(which.job, which.stream)
         slo, newest = spec.value, horizon.newest
-        budget = budget_of(session, newest, slo, service.decider.kept, provisional=open_keys(session, newest))
-        levels = levels_of(session.get(RollupRow, stream_id))
+        budget = budget_of(session, newest, slo, provisional=open_keys(session, newest))
+        levels = levels_in(session, stream_id)
         slots = slots_of(horizon.from_us, newest.seen_us + 1, points, levels)
-        spent = spent_by_slot(session, horizon, slo, slots)
+        spent = _spent_by_slot(session, horizon, slo, slots)
         by_span = {
             span_ms: spent_in(session, Horizon(stream_id, span_ms, newest), slo)
             for span_ms in _SPANS_MS
@@ -99,7 +104,7 @@ def _rate(span_ms: int, spent: Spent) -> schemas.BurnRate:
     )
 
 
-def _slots(slots: Slots, spent: dict[int, SpentSlot], budget: schemas.Budget) -> list[schemas.BudgetSlot]:
+def _slots(slots: Slots, spent: dict[int, _SpentSlot], budget: schemas.Budget) -> list[schemas.BudgetSlot]:
     """Return the slots with what was left at the end of each.
 
     It is counted back from what is left now, so that the last slot agrees with the budget to the row.
@@ -122,3 +127,72 @@ def _slots(slots: Slots, spent: dict[int, SpentSlot], budget: schemas.Budget) ->
             )
         )
     return found
+
+
+@dataclass(slots=True)
+class _SpentSlot:
+    """One slot of a budget."""
+
+    counted: int = 0
+    """(Row, key) pairs that arrived, or windows that the watermark has passed."""
+    bad_min: int = 0
+    """How many were bad for sure."""
+    bad_max: int = 0
+    """How many may have been."""
+
+
+def _spent_by_slot(session: Session, horizon: Horizon, slo: Slo, slots: Slots) -> dict[int, _SpentSlot]:
+    """Return what counted, by the start of its slot; slots in which nothing did are left out.
+
+    Rows are placed by when their batch was triggered, windows by their end.
+    """
+    if slo.objective == "timeslices":
+        return _windows_by_slot(session, horizon, slo, slots)
+    found: dict[int, _SpentSlot] = {}
+    for part in rollups_in(session, Span(horizon.stream_id, slots.from_us, slots.until_us), slots.width_us):
+        slot = found.setdefault(edge_us(part.slot_us, slots.width_us), _SpentSlot())
+        unjudged = part.sums["unjudged_rows"] * part.keys_per_row
+        slot.counted += part.sums["pairs"] + unjudged
+        slot.bad_min += part.sums["late_min"]
+        slot.bad_max += part.sums["late_max"] + unjudged
+    return found
+
+
+def _windows_by_slot(session: Session, horizon: Horizon, slo: Slo, slots: Slots) -> dict[int, _SpentSlot]:
+    until_us = horizon.newest.watermark_ms * SPARK_TICK_US
+    rows, late_min, late_max = (
+        func.sum(column) for column in (LedgerKeyRow.rows, LedgerKeyRow.late_min, LedgerKeyRow.late_max)
+    )
+    by_window = (
+        select(
+            # Whole slots of positive times, which both databases divide alike.
+            (LedgerKeyRow.key_us // slots.width_us).label("slot"),
+            rows.label("rows"),
+            late_min.label("late_min"),
+            late_max.label("late_max"),
+        )
+        .where(
+            LedgerKeyRow.stream_id == horizon.stream_id,
+            LedgerKeyRow.key_us > until_us - slo.window_ms * 1_000,
+            LedgerKeyRow.key_us <= until_us,
+        )
+        .group_by(LedgerKeyRow.key_us)
+        .subquery()
+    )
+    window = by_window.c
+    found = session.execute(
+        select(
+            window.slot,
+            func.count(),
+            func.sum(
+                case(((window.rows - window.late_min) * PPM >= slo.target_ppm * window.rows, 0), else_=1)
+            ),
+            func.sum(
+                case(((window.rows - window.late_max) * PPM >= slo.target_ppm * window.rows, 0), else_=1)
+            ),
+        ).group_by(window.slot)
+    )
+    return {
+        int(slot) * slots.width_us: _SpentSlot(counted, int(bad_min), int(bad_max))
+        for slot, counted, bad_min, bad_max in found
+    }

@@ -15,11 +15,11 @@ from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.units import share_ppm
 from tidemark.controller.charts.latency import latency_answer
-from tidemark.controller.charts.what_if import WhatIf, outcome_at
+from tidemark.controller.charts.what_if import WhatIf, outcome_at, what_if_of
 from tidemark.controller.db.tables import RecommendationRow
 from tidemark.controller.decide.load import HorizonEvidence, bound_held
-from tidemark.controller.evidence.horizon import Horizon, effective_bound_of, horizon_of
-from tidemark.controller.evidence.past import past_of
+from tidemark.controller.evidence.horizon import Horizon, horizon_of, past_of
+from tidemark.controller.reports.store import effective_bound_of
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.choice import needed_rank
@@ -90,7 +90,7 @@ def get_curve(
         slo = None if spec is None else spec.value
         requested_ms = horizon_ms or (DEFAULT_HORIZON_MS if slo is None else slo.horizon_ms)
         if horizon_ms is None and until_us is None:
-            what_if = service.what_if.of(session, stream_id, service.clock())
+            what_if = what_if_of(session, stream_id, service.clock(), service.kept)
             seen = _of_horizon(what_if.basis, horizon_of(session, stream_id, requested_ms))
         else:
             seen = _of_past(session, stream_id, requested_ms, until_us)

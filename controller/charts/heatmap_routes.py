@@ -12,15 +12,15 @@ from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.charts.spans import FromUs, ToUs, span_of
-from tidemark.controller.charts.store import MAP_WIDTHS_US, MAX_MINUTES, map_rows, need_map
-from tidemark.controller.db.tables import PartitionRow, RollupRow
-from tidemark.controller.evidence.blocks import SlotCells
-from tidemark.controller.evidence.horizon import effective_bound_of, horizon_of
-from tidemark.controller.evidence.needs import levels_of
+from tidemark.controller.charts.store import MAX_MINUTES, SlotCells, map_rows, need_map
+from tidemark.controller.db.tables import PartitionRow
+from tidemark.controller.evidence.horizon import horizon_of
+from tidemark.controller.evidence.rollups import WIDTHS_US, levels_in
+from tidemark.controller.reports.store import effective_bound_of
 from tidemark.controller.specs.store import share_ppm_of
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.chart_slots import Slots, slots_of
-from tidemark.models.need_slots import SLOT_US
+from tidemark.models.need_slots import SLOT_US, Levels
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
@@ -56,7 +56,7 @@ def get_heatmap(
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
         start_us, end_us = span_of(session, stream_id, from_us, to_us, service.clock())
-        found = _slots(start_us, end_us, slots, session.get(RollupRow, stream_id))
+        found = _slots(start_us, end_us, slots, levels_in(session, stream_id))
         share_ppm = share_ppm_of(session, stream_id)
         rows, total = map_rows(session, stream_id, found, limit)
         cells = _by_partition(need_map(session, stream_id, found, share_ppm))
@@ -77,11 +77,11 @@ def get_heatmap(
     )
 
 
-def _slots(from_us: int, until_us: int, limit: int, rollup: RollupRow | None) -> Slots:
+def _slots(from_us: int, until_us: int, limit: int, levels: Levels) -> Slots:
     by_minute = min(limit, MAX_MINUTES)
     if -(-until_us // SLOT_US) - from_us // SLOT_US <= by_minute:
-        return slots_of(from_us, until_us, by_minute, levels_of(rollup), MAP_WIDTHS_US)
-    return slots_of(from_us, until_us, limit, levels_of(rollup), MAP_WIDTHS_US[1:])
+        return slots_of(from_us, until_us, by_minute, levels, WIDTHS_US)
+    return slots_of(from_us, until_us, limit, levels, WIDTHS_US[1:])
 
 
 def _by_partition(cells: Mapping[int, SlotCells]) -> dict[str, dict[int, schemas.HeatmapCell]]:

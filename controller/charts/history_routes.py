@@ -14,13 +14,11 @@ from tidemark.controller.charts.spans import FromUs, ToUs, span_of
 from tidemark.controller.charts.store import (
     NeedsOfSlot,
     SlotFacts,
-    needs_by_slot,
+    history_by_slot,
     published_by_slot,
     rollouts_in,
-    series_by_slot,
 )
-from tidemark.controller.db.tables import RollupRow
-from tidemark.controller.evidence.needs import levels_of
+from tidemark.controller.evidence.rollups import levels_in
 from tidemark.controller.specs.store import share_ppm_of
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.chart_slots import slots_of
@@ -53,10 +51,9 @@ def get_history(
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
         start_us, end_us = span_of(session, stream_id, from_us, to_us, now_us)
-        slots = slots_of(start_us, end_us, points, levels_of(session.get(RollupRow, stream_id)))
+        slots = slots_of(start_us, end_us, points, levels_in(session, stream_id))
         share_ppm = share_ppm_of(session, stream_id)
-        facts = series_by_slot(session, stream_id, slots)
-        needs = needs_by_slot(session, stream_id, slots, share_ppm)
+        found = history_by_slot(session, stream_id, slots, share_ppm)
         published = published_by_slot(session, stream_id, slots)
         rollouts = [
             schemas.HistoryRollout.of(row) for row in rollouts_in(session, stream_id, slots, _MAX_ROLLOUTS)
@@ -71,8 +68,7 @@ def get_history(
         slots=[
             _slot(
                 slot_us,
-                facts.get(slot_us),
-                needs.get(slot_us, NeedsOfSlot()),
+                found.get(slot_us),
                 published.get(slot_us) if slot_us <= now_us else None,
             )
             for slot_us in slots.starts_us
@@ -81,17 +77,16 @@ def get_history(
     )
 
 
-def _slot(
-    slot_us: int, facts: SlotFacts | None, needs: NeedsOfSlot, published_bound_ms: int | None
-) -> schemas.HistorySlot:
+def _slot(slot_us: int, facts: SlotFacts | None, published_bound_ms: int | None) -> schemas.HistorySlot:
+    needs = NeedsOfSlot() if facts is None else facts.needs
     return schemas.HistorySlot(
         from_us=slot_us,
-        rows=None if facts is None else facts.rows,
-        pairs=None if facts is None else facts.pairs,
-        late_min=None if facts is None else facts.late_min,
-        late_max=None if facts is None else facts.late_max,
-        unjudged_rows=None if facts is None else facts.unjudged_rows,
-        future_rows=None if facts is None else facts.future_rows,
+        rows=None if facts is None else facts.sums.sums["rows"],
+        pairs=None if facts is None else facts.sums.sums["pairs"],
+        late_min=None if facts is None else facts.sums.sums["late_min"],
+        late_max=None if facts is None else facts.sums.sums["late_max"],
+        unjudged_rows=None if facts is None else facts.sums.sums["unjudged_rows"],
+        future_rows=None if facts is None else facts.sums.sums["future_rows"],
         in_use_bound_ms=None if facts is None else facts.bound_ms,
         effective_bound_ms=None if facts is None else facts.effective_bound_ms,
         published_bound_ms=published_bound_ms,

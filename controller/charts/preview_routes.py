@@ -13,7 +13,7 @@ from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.units import milliseconds, share_ppm
 from tidemark.controller.bounds.acknowledgements import last_acknowledgement
 from tidemark.controller.charts.latency import latency_answer
-from tidemark.controller.charts.what_if import BoundOutcome, WhatIf, outcome_at
+from tidemark.controller.charts.what_if import BoundOutcome, WhatIf, outcome_at, what_if_of
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.choice import percent_of
@@ -46,7 +46,7 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> 
     """Return what would happen if a bound were in force: rows admitted, latency of results, and rows of state."""
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
-        what_if = service.what_if.of(session, stream_id, service.clock())
+        what_if = what_if_of(session, stream_id, service.clock(), service.kept)
         policy = get_policy(session, stream_id).value
         applied = last_acknowledgement(session, stream_id)
     ceiling_ms = None if applied is None else applied.ceiling_ms

@@ -6,50 +6,43 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import (
-    NeedBlockRow,
-    NeedSlotRow,
-    PartitionRow,
-    PublishedRow,
-    RolloutRow,
-    RollupRow,
-    SeriesRow,
+from tidemark.controller.db.tables import PartitionRow, PublishedRow, ReportRow, RolloutRow
+from tidemark.controller.evidence.rollups import (
+    Rollup,
+    Span,
+    Sums,
+    needs_of,
+    partition_needs_in,
+    rollups_in,
+    sums_of,
 )
-from tidemark.controller.evidence.blocks import TEN_MINUTES_US, SlotCells, cells_of, stored_cells
-from tidemark.controller.evidence.needs import Span, rest_by_slot
-from tidemark.controller.evidence.partition_sums import needs_of_slots
-from tidemark.controller.evidence.series import series_in
+from tidemark.controller.reports.store import effective_bound_of
 from tidemark.models.chart_slots import Slots
-from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US, edge_us, merge_all
+from tidemark.models.need_slots import edge_us
 from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.sketch import Sketch
 from tidemark.models.target import PPM
 
-MAP_WIDTHS_US = (SLOT_US, TEN_MINUTES_US, HOUR_US, DAY_US)
-"""Widths of the slots of a map, those by which the needs of partitions are stored, in microseconds."""
-
 MAX_MINUTES = 90
-"""Maximum slots of a minute in a map: they have no blocks, and cost a millisecond each."""
+"""Maximum slots of a minute in a map: longer spans are read by ten minutes, a tenth of the work."""
 
 _SHARES_PPM = (500_000, 900_000)
 
 
-@dataclass(slots=True)
-class SlotFacts:
-    """Sums of the batches of one slot."""
+@dataclass(frozen=True, slots=True)
+class SlotCells:
+    """What partitions needed in one slot."""
 
-    rows: int = 0
-    pairs: int = 0
-    late_min: int = 0
-    late_max: int = 0
-    unjudged_rows: int = 0
-    future_rows: int = 0
-    newest_us: int = 0
-    bound_ms: int | None = None
-    effective_bound_ms: int | None = None
+    names: Sequence[str]
+    """The partitions with rows in the slot."""
+    need_ms: Sequence[int]
+    """For each, the bound that admits the share of its pairs, in milliseconds, at least 0."""
+    pairs: Sequence[int]
+    """For each, the number of (row, key) pairs with a known need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,43 +56,38 @@ class NeedsOfSlot:
     max_ms: int | None = None
 
 
-def series_by_slot(session: Session, stream_id: int, slots: Slots) -> dict[int, SlotFacts]:
-    """Return the sums of batches, by the start of their slot; slots without a batch are left out."""
-    found: dict[int, SlotFacts] = {}
-    for row in series_in(session, Span(stream_id, slots.from_us, slots.until_us)):
-        _add(found.setdefault(edge_us(row.slot_us, slots.width_us), SlotFacts()), row)
-    return found
+@dataclass(frozen=True, slots=True)
+class SlotFacts:
+    """Sums of the batches of one slot, the bounds of its newest one, and what their rows needed."""
+
+    sums: Sums
+    bound_ms: int
+    effective_bound_ms: int | None
+    needs: NeedsOfSlot
 
 
-def _add(facts: SlotFacts, row: SeriesRow) -> None:
-    facts.rows += row.rows
-    facts.pairs += row.pairs
-    facts.late_min += row.late_min
-    facts.late_max += row.late_max
-    facts.unjudged_rows += row.unjudged_rows
-    facts.future_rows += row.future_rows
-    if row.newest_us >= facts.newest_us:
-        facts.newest_us, facts.bound_ms, facts.effective_bound_ms = (
-            row.newest_us,
-            row.bound_ms,
-            row.effective_bound_ms,
-        )
+def history_by_slot(session: Session, stream_id: int, slots: Slots, share_ppm: int) -> dict[int, SlotFacts]:
+    """Return what batches add up to and what their rows needed, by the start of their slot, as far as it has any."""
+    by_slot: dict[int, list[Rollup]] = {}
+    for part in rollups_in(session, Span(stream_id, slots.from_us, slots.until_us), slots.width_us):
+        by_slot.setdefault(edge_us(part.slot_us, slots.width_us), []).append(part)
+    return {slot_us: _facts(session, parts, share_ppm) for slot_us, parts in by_slot.items()}
 
 
-def needs_by_slot(session: Session, stream_id: int, slots: Slots, share_ppm: int) -> dict[int, NeedsOfSlot]:
-    """Return what rows needed, by the start of their slot; slots without a known need are left out."""
-    sketches: dict[int, list[Sketch]] = {}
-    sketched = select(NeedSlotRow.slot_us, NeedSlotRow.sketch)
-    for slot_us, data in session.execute(
-        sketched.where(*Span(stream_id, slots.from_us, slots.until_us).slots)
-    ):
-        sketches.setdefault(edge_us(slot_us, slots.width_us), []).append(Sketch.from_bytes(data))
-    merged = {slot_us: some[0] if len(some) == 1 else merge_all(some) for slot_us, some in sketches.items()}
-    return {
-        slot_us: NeedsOfSlot(*(_need_ms(needs, share) for share in (*_SHARES_PPM, share_ppm, PPM)))
-        for slot_us, needs in merged.items()
-        if needs.weight
-    }
+def _facts(session: Session, parts: Sequence[Rollup], share_ppm: int) -> SlotFacts:
+    newest = max(reversed(parts), key=lambda part: part.newest_us)
+    sums = sums_of(parts)
+    assert sums is not None, "a rollup has a batch"
+    bound_ms = newest.effective_bound_ms
+    if newest.report_id is not None:
+        bound_ms = effective_bound_of(session, session.get_one(ReportRow, newest.report_id))
+    return SlotFacts(sums, newest.bound_ms, bound_ms, _needs(needs_of(parts), share_ppm))
+
+
+def _needs(needs: Sketch, share_ppm: int) -> NeedsOfSlot:
+    if not needs.weight:
+        return NeedsOfSlot()
+    return NeedsOfSlot(*(_need_ms(needs, share) for share in (*_SHARES_PPM, share_ppm, PPM)))
 
 
 def _need_ms(needs: Sketch, share_ppm: int) -> int | None:
@@ -161,58 +149,15 @@ def map_rows(
 
 def need_map(session: Session, stream_id: int, slots: Slots, share_ppm: int) -> Mapping[int, SlotCells]:
     """Return what partitions needed, by the start of the slot; slots without a known need are left out."""
-    width_us, from_us, until_us = slots.width_us, slots.from_us, slots.until_us
-    rollup = session.get(RollupRow, stream_id)
-    made_us = from_us
-    found: dict[int, SlotCells] = {}
-    if rollup is not None and width_us > SLOT_US:
-        found = stored_cells(
-            session, stream_id, width_us, from_us=from_us, until_us=until_us, share_ppm=share_ppm
-        )
-        mark = {
-            TEN_MINUTES_US: rollup.tens_until_us,
-            HOUR_US: rollup.hour_blocks_until_us,
-            DAY_US: rollup.day_blocks_until_us,
-        }[width_us]
-        made_us = min(max(edge_us(mark, width_us), from_us), until_us)
-        found = {slot_us: cells for slot_us, cells in found.items() if slot_us < made_us}
-    waiting: dict[int, list[PartitionNeeds]] = {}
-    for slot_us, needs in _not_made(session, stream_id, width_us, made_us, until_us):
-        waiting.setdefault(edge_us(slot_us, width_us), []).append(needs)
-    rest = rest_by_slot(session, stream_id, from_us, until_us)
-    for seen_us, needs in rest:
-        slot_us = edge_us(seen_us, width_us)
-        if slot_us >= made_us:
-            waiting.setdefault(slot_us, []).append(needs)
-    for slot_us, some in waiting.items():
-        merged = PartitionNeeds.merged(some)
-        if merged.names:
-            found[slot_us] = cells_of(merged, share_ppm)
-    return found
+    by_slot: dict[int, list[PartitionNeeds]] = {}
+    span = Span(stream_id, slots.from_us, slots.until_us)
+    for slot_us, needs in partition_needs_in(session, span, slots.width_us):
+        by_slot.setdefault(edge_us(slot_us, slots.width_us), []).append(needs)
+    merged = {slot_us: PartitionNeeds.merged(some) for slot_us, some in by_slot.items()}
+    return {slot_us: cells_of(needs, share_ppm) for slot_us, needs in merged.items() if needs.names}
 
 
-def _not_made(
-    session: Session, stream_id: int, width_us: int, from_us: int, until_us: int
-) -> list[tuple[int, PartitionNeeds]]:
-    """Return the needs of partitions in a span without blocks, by slots of ``width_us`` or narrower."""
-    found: list[tuple[int, PartitionNeeds]] = []
-    if width_us == DAY_US:
-        # Whole hours have blocks; the rest is less than one hour, unless blocks are still to be made.
-        hours = session.execute(
-            select(NeedBlockRow.slot_us, NeedBlockRow.needs).where(
-                NeedBlockRow.stream_id == stream_id,
-                NeedBlockRow.width_us == HOUR_US,
-                NeedBlockRow.slot_us >= from_us,
-                NeedBlockRow.slot_us < until_us,
-            )
-        )
-        rollup = session.get(RollupRow, stream_id)
-        mark_us = 0 if rollup is None else rollup.hour_blocks_until_us
-        found = [
-            (slot_us, PartitionNeeds.from_bytes(data))
-            for slot_us, data in hours
-            if data is not None and slot_us < mark_us
-        ]
-        from_us = max(from_us, mark_us)
-    found += needs_of_slots(session, stream_id, from_us, until_us).items()
-    return found
+def cells_of(needs: PartitionNeeds, share_ppm: int) -> SlotCells:
+    """Return what each partition needs."""
+    bounds = np.maximum(np.ceil(needs.needs_at(share_ppm) / 1_000), 0).astype(np.int64)
+    return SlotCells(needs.names, bounds.tolist(), needs.pairs.tolist())

@@ -1,21 +1,14 @@
-"""What a stream would do under any bound, from the reports of its horizon.
-
-Dragging a bound over a chart sends many requests a second, so the evidence of recently requested streams is cached
-until a report comes.
-"""
+"""What a stream would do under any bound, from the reports of its horizon."""
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.chains import chain_of
-from tidemark.controller.decide.decider import Decider
-from tidemark.controller.decide.load import HorizonEvidence, progress_in, situation_in
-from tidemark.controller.evidence.horizon import horizon_of, newest_report_id
+from tidemark.controller.decide.load import HorizonEvidence, evidence_over, progress_in, situation_in
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_HORIZON_MS, get_slo
 from tidemark.models.chain_latency import latency_of
 from tidemark.models.choice import needed_rank
@@ -23,9 +16,6 @@ from tidemark.models.coupling import Chain
 from tidemark.models.slo import Slo
 from tidemark.models.target import PPM
 from tidemark.models.transition import Admission, Situation, admission_at, state_at
-
-_MAX_CACHED = 16
-"""Cached streams, as many as people view at a time; each takes up to some megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,46 +64,18 @@ class BoundOutcome:
         return self.meets_target and self.meets_latency_cap is not False and self.meets_state_cap is not False
 
 
-class WhatIfCache:
-    """A cache of the evidence of recently requested streams. Thread-safe.
-
-    Args:
-        decider: computes the basis of decisions.
-    """
-
-    def __init__(self, decider: Decider) -> None:
-        self._decider = decider
-        self._cached: OrderedDict[int, tuple[tuple[int, Slo | None], WhatIf]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def of(self, session: Session, stream_id: int, now_us: int) -> WhatIf:
-        """Return the current evidence of a stream."""
-        spec = get_slo(session, stream_id)
-        slo = None if spec is None else spec.value
-        version = newest_report_id(session, stream_id), slo
-        with self._lock:
-            held = self._cached.get(stream_id)
-            if held is not None and held[0] == version:
-                self._cached.move_to_end(stream_id)
-                return held[1]
-        what_if = self._read(session, stream_id, slo, now_us)
-        with self._lock:
-            self._cached[stream_id] = version, what_if
-            self._cached.move_to_end(stream_id)
-            while len(self._cached) > _MAX_CACHED:
-                self._cached.popitem(last=False)
-        return what_if
-
-    def _read(self, session: Session, stream_id: int, slo: Slo | None, now_us: int) -> WhatIf:
-        horizon_ms = DEFAULT_HORIZON_MS if slo is None else slo.horizon_ms
-        basis = self._decider.evidence(session, stream_id, horizon_ms)
-        horizon = horizon_of(session, stream_id, horizon_ms)
-        if basis is None or horizon is None:
-            return WhatIf(slo, horizon_ms, None, None)
-        confidence_ppm = DEFAULT_CONFIDENCE_PPM if slo is None else slo.confidence_ppm
-        progress = progress_in(session, horizon, now_us, self._decider.kept)
-        situation = situation_in(session, horizon, basis.curve, progress, confidence_ppm)
-        return WhatIf(slo, horizon_ms, basis, situation, chain_of(session, stream_id))
+def what_if_of(session: Session, stream_id: int, now_us: int, cache: EvidenceCache) -> WhatIf:
+    """Return the current evidence of a stream."""
+    spec = get_slo(session, stream_id)
+    slo = None if spec is None else spec.value
+    horizon_ms = DEFAULT_HORIZON_MS if slo is None else slo.horizon_ms
+    basis = evidence_over(session, stream_id, horizon_ms, cache)
+    if basis is None:
+        return WhatIf(slo, horizon_ms, None, None)
+    confidence_ppm = DEFAULT_CONFIDENCE_PPM if slo is None else slo.confidence_ppm
+    progress = progress_in(session, basis.horizon, now_us, cache)
+    situation = situation_in(session, basis.horizon, basis.curve, progress, confidence_ppm)
+    return WhatIf(slo, horizon_ms, basis, situation, chain_of(session, stream_id))
 
 
 def outcome_at(what_if: WhatIf, bound_us: int) -> BoundOutcome | None:

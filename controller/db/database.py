@@ -38,12 +38,11 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from tidemark.controller.db.checkpoints import MAX_PAGES, Checkpoints
+from tidemark.controller.db.limits import NO_LIMITS, Limits
 from tidemark.controller.db.room import found_no_room, prove_room
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.db.url import shown_url, url_of
 from tidemark.controller.errors import StoreUnavailableError, StoreUnusableError
-from tidemark.controller.intake.limits import NO_LIMITS, Limits
-from tidemark.controller.intake.report_counts import ReportCountsCache
 
 _BUSY_RETRY_SECONDS = 0.01
 _BUSY_TIMEOUT_MS = 10_000
@@ -92,8 +91,6 @@ class Database:
     def __init__(self, url: str, limits: Limits = NO_LIMITS) -> None:
         self.limits = limits
         """How many streams and partitions it takes."""
-        self.counted = ReportCountsCache()
-        """What the newest reports add by partition, until they are counted."""
         try:
             parsed = url_of(url)
             self.name = shown_url(parsed)

@@ -126,7 +126,7 @@ def evidence_over(
     horizon = horizon_of(session, stream_id, horizon_ms)
     if horizon is None:
         return None
-    return HorizonEvidence(horizon, *cache.facts_and_curve(session, horizon))
+    return HorizonEvidence(horizon, *cache.everything(session, horizon)[:2])
 
 
 def version_of(session: Session, stream_id: int) -> Version:

@@ -15,10 +15,10 @@ from tidemark.controller.decide.decision import StreamDecision
 from tidemark.controller.decide.load import share_below
 from tidemark.controller.decide.recent_bounds import keep_bound
 from tidemark.controller.decide.stored_steps import steps_json
-from tidemark.controller.evidence.horizon import newest_report_id
 from tidemark.controller.joins.store import keep_choice
 from tidemark.controller.predictions.scoring import score_predictions
 from tidemark.controller.predictions.store import keep_prediction, newest_prediction
+from tidemark.controller.reports.store import newest_report_id
 from tidemark.controller.rollout.advance import advance_rollout
 from tidemark.controller.rollout.propose import propose
 from tidemark.controller.rollout.publish import republish_under

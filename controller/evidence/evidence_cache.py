@@ -1,25 +1,35 @@
-"""The evidence on the streams that are read, kept in memory and moved on at each read (``kept_evidence``).
+"""The evidence on streams over their horizons: rollups and the tail, and the batches that are kept in memory.
 
-It is validated against the store at each read, so that it is right on a replica that does not decide the stream, and
-after a restart it is read from the store again.
+Sums and needs are read as rollups. When windows were emitted, and the pace, are kept for the streams that are read, and
+moved on at each read by what is new in the store. They are validated against the store each time, so that they are
+right on a replica that does not decide the stream, and after a restart they are read again. So is what cannot be moved
+on exactly: after a report that came out of order (it changes the steps of later ones), when a horizon moved by more
+than ``_MAX_SLIDE_US``, and after whatever the stream's count of reports does not explain.
 """
 
 from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeVar
 
+from sqlalchemy import Row, bindparam, func, select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.tables import ReportRow, StreamRow
 from tidemark.controller.errors import StreamBusyError
-from tidemark.controller.evidence.horizon import Horizon
-from tidemark.controller.evidence.kept_evidence import KeptEvidence, marker_of
+from tidemark.controller.evidence.horizon import WINDOW, Horizon, facts_from
+from tidemark.controller.evidence.kept_batches import STEP_ROW, KeptBatches, KeptKeys, KeptSteps
 from tidemark.controller.evidence.kept_joins import KeptJoins
-from tidemark.models.curve import Curve
+from tidemark.controller.evidence.roll_up import TailNeeds
+from tidemark.controller.evidence.rollups import Rollup, needs_of, rollups_in, sums_of
+from tidemark.models.curve import Curve, Emissions
 from tidemark.models.horizon import HorizonFacts
+from tidemark.models.need_slots import HOUR_US
 from tidemark.models.operators import Int64s
 
 T = TypeVar("T")
@@ -27,42 +37,19 @@ T = TypeVar("T")
 MAX_BYTES = 384 * 1024 * 1024
 """Size of the cache: some 1,300 streams with a horizon of a day and a batch every three seconds."""
 
+_MAX_SLIDE_US = HOUR_US
+"""How far the start of a horizon may move at once; further back, reports may be deleted already."""
 
 _MAX_WAIT_SECONDS = 20.0
 """How long a reader waits for another one of the same stream, in seconds."""
 
 
-@contextmanager
-def _held(lock: threading.Lock) -> Iterator[None]:
-    """Hold a lock; waiting without an end would take the threads of all requests, one after the other.
-
-    Raises:
-        StreamBusyError: when another reader holds it too long.
-    """
-    if not lock.acquire(timeout=_MAX_WAIT_SECONDS):
-        raise StreamBusyError(
-            "the evidence on this stream is still being computed for another request; ask again",
-            headers={"Retry-After": "30"},
-        )
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-class _Entry:
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.kept: KeptEvidence | None = None
-        self.nbytes = 0
-
-
 class EvidenceCache:
-    """Keeps the evidence on streams. Safe to call from several threads.
+    """Reads the evidence on streams. Safe to call from several threads.
 
     Args:
-        max_bytes: its size, in bytes. When it is full, entries are dropped at random: streams are decided in turn, so
-            the one read least recently would be the very next one.
+        max_bytes: size of what is kept, in bytes. When it is full, entries are dropped at random: streams are decided
+            in turn, so the one read least recently would be the very next one.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
@@ -71,37 +58,25 @@ class EvidenceCache:
         self._entries: dict[tuple[int, int], _Entry] = {}
         self.joins = KeptJoins()
         """The evidence on joins."""
+        self.tail = TailNeeds()
+        """Needs of the newest reports, until they are rolled up."""
         self._dice = random.Random(0)  # noqa: S311 - no secret
         self.nbytes = 0
-        """How much memory the kept evidence takes, in bytes."""
+        """How much memory the kept batches take, in bytes."""
 
     def facts(self, session: Session, horizon: Horizon) -> HorizonFacts:
         """Return the sums over a horizon."""
-        return self._of(session, horizon, lambda kept: kept.facts(session, horizon))
-
-    def facts_and_curve(self, session: Session, horizon: Horizon) -> tuple[HorizonFacts, Curve]:
-        """Return the sums over a horizon, and its completeness and latency by bound."""
-        return self._of(
-            session, horizon, lambda kept: (kept.facts(session, horizon), kept.curve(session, horizon))
-        )
+        return _facts_of(session, horizon, rollups_in(session, horizon.span))
 
     def everything(self, session: Session, horizon: Horizon) -> tuple[HorizonFacts, Curve, Int64s]:
-        """Return what ``facts_and_curve`` and ``pace`` return, checking the store once."""
-        return self._of(
+        """Return the sums over a horizon, its completeness and latency by bound, and its pace."""
+        parts = rollups_in(session, horizon.span)
+        emissions, pace = self._of(
             session,
             horizon,
-            lambda kept: (
-                kept.facts(session, horizon),
-                kept.curve(session, horizon),
-                kept.pace(session, horizon),
-            ),
+            lambda kept: (kept.emissions(session, horizon), kept.pace(session, horizon)),
         )
-
-    def facts_and_pace(self, session: Session, horizon: Horizon) -> tuple[HorizonFacts, Int64s]:
-        """Return what ``facts`` and ``pace`` return, checking the store once."""
-        return self._of(
-            session, horizon, lambda kept: (kept.facts(session, horizon), kept.pace(session, horizon))
-        )
+        return _facts_of(session, horizon, parts), Curve(needs_of(parts), emissions), pace
 
     def pace(self, session: Session, horizon: Horizon) -> Int64s:
         """Return ``PACE_COLUMNS`` of the newest batches of its newest query, in order, shape (batches, 4)."""
@@ -113,19 +88,19 @@ class EvidenceCache:
             for key in [key for key in self._entries if key[0] == stream_id]:
                 self._drop(self._entries.pop(key))
 
-    def _of(self, session: Session, horizon: Horizon, read: Callable[[KeptEvidence], T]) -> T:
+    def _of(self, session: Session, horizon: Horizon, read: Callable[[KeptHorizon], T]) -> T:
         key = horizon.stream_id, horizon.length_ms
         with self._lock:
             entry = self._entries.setdefault(key, _Entry())
         with _held(entry.lock):
-            marker = marker_of(session, horizon.stream_id)
+            marker = _marker_of(session, horizon.stream_id)
             kept, entry.kept = entry.kept, None
             if kept is not None and kept.is_ahead_of(marker):
                 # This reader's snapshot of the store is older.
                 entry.kept = kept
-                return read(KeptEvidence(session, horizon))
+                return read(KeptHorizon(session, horizon, marker))
             if kept is None or not kept.move_to(session, horizon, marker):
-                kept = KeptEvidence(session, horizon)
+                kept = KeptHorizon(session, horizon, marker)
             found = read(kept)
             # Only now: what failed half-way is dropped.
             entry.kept = kept
@@ -147,3 +122,160 @@ class EvidenceCache:
     def _drop(self, entry: _Entry) -> None:
         self.nbytes -= entry.nbytes
         entry.nbytes = 0
+
+
+class _Entry:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.kept: KeptHorizon | None = None
+        self.nbytes = 0
+
+
+@contextmanager
+def _held(lock: threading.Lock) -> Iterator[None]:
+    """Hold a lock; waiting without an end would take the threads of all requests, one after the other.
+
+    Raises:
+        StreamBusyError: when another reader holds it too long.
+    """
+    if not lock.acquire(timeout=_MAX_WAIT_SECONDS):
+        raise StreamBusyError(
+            "the evidence on this stream is still being computed for another request; ask again",
+            headers={"Retry-After": "30"},
+        )
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _facts_of(session: Session, horizon: Horizon, parts: Sequence[Rollup]) -> HorizonFacts:
+    sums = sums_of(parts)
+    assert sums is not None, "a horizon holds its newest batch"
+    return facts_from(session, horizon, sums)
+
+
+@dataclass(frozen=True, slots=True)
+class _Marker:
+    """How far a stream's reports are read."""
+
+    report_id: int
+    """The report stored last; 0 without any."""
+    reports: int
+    """How many were stored so far."""
+
+
+def _marker_of(session: Session, stream_id: int) -> _Marker:
+    """Return how far the reports of a known stream go."""
+    report_id, reports = session.connection().execute(_MARKER, {"stream": stream_id}).one()
+    return _Marker(report_id or 0, reports)
+
+
+class KeptHorizon:
+    """What is kept of the newest query of one stream over a horizon of one length, each part once it was asked for.
+
+    Args:
+        horizon: the horizon now.
+        marker: how far the reports go now.
+    """
+
+    def __init__(self, session: Session, horizon: Horizon, marker: _Marker) -> None:
+        self._query_id = horizon.newest.query_id
+        which = {"stream": horizon.stream_id, "query": self._query_id}
+        self._last_batch: int = session.connection().execute(_LAST_BATCH, which).scalar_one()
+        self._from_us = horizon.from_us
+        self._marker = marker
+        self._steps: KeptSteps | None = None
+        self._keys = KeptKeys(horizon.stream_id)
+        self._batches: KeptBatches | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it takes, in bytes."""
+        held = sum(0 if each is None else each.nbytes for each in (self._steps, self._batches))
+        return 4_000 + self._keys.nbytes + held
+
+    def is_ahead_of(self, marker: _Marker) -> bool:
+        """Return whether reports are counted that a reader who sees ``marker`` does not see yet."""
+        return self._marker.report_id > marker.report_id
+
+    def emissions(self, session: Session, horizon: Horizon) -> Emissions | None:
+        """Return when windows would have been emitted; None for operators without windows."""
+        if horizon.newest.operator != WINDOW:
+            self._steps = None
+            return None
+        if self._steps is None:
+            self._steps = KeptSteps.read(session, horizon)
+        steps = self._steps.steps()
+        return steps.emissions(self._keys.between(session, steps.after_us, steps.until_us))
+
+    def pace(self, session: Session, horizon: Horizon) -> Int64s:
+        """Return ``PACE_COLUMNS`` of the newest batches."""
+        if self._batches is None:
+            self._batches = KeptBatches(session, horizon)
+        return self._batches.table
+
+    def move_to(self, session: Session, horizon: Horizon, marker: _Marker) -> bool:
+        """Move on to what the store has now; return False when that takes reading it again."""
+        slide_us = horizon.from_us - self._from_us
+        if marker == self._marker and not slide_us:
+            return True
+        if not 0 <= slide_us <= _MAX_SLIDE_US or horizon.newest.query_id != self._query_id:
+            return False
+        connection = session.connection()
+        read = {"stream": horizon.stream_id, "last": self._marker.report_id}
+        new = connection.execute(
+            _NEW, {**read, "after": self._marker.report_id, "last": marker.report_id}
+        ).all()
+        batches = [row for row in new if row.query_id == self._query_id]
+        ids = [self._last_batch, *(row.batch_id for row in batches)]
+        explained = len(new) == marker.reports - self._marker.reports
+        if not explained or any(later <= earlier for earlier, later in pairwise(ids)):
+            return False
+        gone: Sequence[Row[Any]] = ()
+        if slide_us and self._steps is not None:
+            span = {"from": self._from_us, "until": horizon.from_us}
+            gone = connection.execute(_GONE, {**read, **span, "query": self._query_id}).all()
+        # Reports of earlier batches too add keys, or rows to them.
+        self._keys.forget_from(row.first_key_us for row in new)
+        counted = [row for row in batches if row.seen_us >= horizon.from_us]
+        if self._steps is not None and not self._steps.move_to(counted, gone):
+            self._steps = None
+        if self._batches is not None and not self._batches.move_to(horizon, counted):
+            self._batches = None
+        self._from_us, self._marker, self._last_batch = horizon.from_us, marker, ids[-1]
+        return True
+
+
+# Built once: building them takes longer than running them.
+_MARKER = select(
+    select(func.max(ReportRow.id))
+    .where(ReportRow.stream_id == StreamRow.id)
+    .correlate(StreamRow)
+    .scalar_subquery(),
+    StreamRow.reports,
+).where(StreamRow.id == bindparam("stream"))
+_LAST_BATCH = select(func.max(ReportRow.batch_id)).where(
+    ReportRow.stream_id == bindparam("stream"), ReportRow.query_id == bindparam("query")
+)
+_COLUMNS = (ReportRow.query_id, ReportRow.batch_id, ReportRow.seen_us, *STEP_ROW)
+_NEW = (
+    select(*_COLUMNS)
+    .where(
+        ReportRow.stream_id == bindparam("stream"),
+        ReportRow.id > bindparam("after"),
+        ReportRow.id <= bindparam("last"),
+    )
+    .order_by(ReportRow.id)
+)
+_GONE = (
+    select(*_COLUMNS)
+    .where(
+        ReportRow.stream_id == bindparam("stream"),
+        ReportRow.query_id == bindparam("query"),
+        ReportRow.seen_us >= bindparam("from"),
+        ReportRow.seen_us < bindparam("until"),
+        ReportRow.id <= bindparam("last"),
+    )
+    .order_by(ReportRow.seen_us, ReportRow.batch_id)
+)

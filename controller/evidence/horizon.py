@@ -1,4 +1,4 @@
-"""A stream's data over a horizon: evidence, completeness, coverage, and emissions.
+"""A stream's data over a horizon or a span of the past: evidence, completeness, coverage, and emissions.
 
 The database finds and sums; ``tidemark.models.horizon`` defines what counts.
 """
@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
-from sqlalchemy import ColumnElement, ScalarSelect, bindparam, func, select
-from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
+from sqlalchemy import ColumnElement, bindparam, func, select
+from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import LedgerKeyRow, PartitionRow, QueryRow, ReportRow
-from tidemark.controller.evidence.hourly_sums import Sums
-from tidemark.controller.evidence.needs import Span
-from tidemark.controller.reports.store import newest_report
-from tidemark.models.curve import Emissions
+from tidemark.controller.db.tables import LedgerKeyRow, OffsetRow, PartitionRow, ReportRow
+from tidemark.controller.evidence.rollups import Span, Sums, levels_of, needs_of, rollups_in, sums_of
+from tidemark.controller.reports.store import NEWEST_FIRST, max_before_us, newest_report
+from tidemark.models.curve import Curve, Emissions
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.horizon import (
     STEP_COLUMNS,
@@ -26,7 +25,7 @@ from tidemark.models.horizon import (
     facts_of,
     horizon_from_us,
 )
-from tidemark.models.late_base import effective_bound_ms, late_base_ms
+from tidemark.models.late_base import late_base_ms
 from tidemark.models.operators import Int64s
 
 WINDOW = "window"
@@ -60,11 +59,6 @@ class Horizon:
         return self.span.reports
 
 
-def newest_report_id(session: Session, stream_id: int) -> int:
-    """Return the id of the report stored last, 0 without any."""
-    return session.scalars(select(func.max(ReportRow.id)).where(ReportRow.stream_id == stream_id)).one() or 0
-
-
 def horizon_of(session: Session, stream_id: int, horizon_ms: int) -> Horizon | None:
     """Return the stream's horizon of ``horizon_ms``; None without reports."""
     newest = newest_report(session, stream_id)
@@ -86,69 +80,6 @@ def facts_from(session: Session, horizon: Horizon, found: Sums) -> HorizonFacts:
         .scalar_one(),
         batches_of=found.batches_of,
     )
-
-
-def max_before_us(session: Session, stream_id: int, query_id: str, last_batch: int) -> int | None:
-    """Return the maximum event time of a query's batches up to ``last_batch``, deleted ones too; None without any."""
-    session.flush()
-    parameters = {"stream": stream_id, "query": query_id, "last": last_batch}
-    found = session.connection().execute(_MAX_EVENT_TIME, parameters).one_or_none()
-    return None if found is None else with_gone(*found, last_batch)
-
-
-def max_up_to(
-    stream_id: ColumnElement[int] | InstrumentedAttribute[int],
-    query_id: ColumnElement[str] | InstrumentedAttribute[str],
-    last_batch: ColumnElement[int],
-) -> ScalarSelect[int | None]:
-    """Return the SQL for the maximum event time of a query's stored batches up to a last one."""
-    batch = aliased(ReportRow)
-    return (
-        select(batch.max_event_time_us)
-        .where(
-            batch.stream_id == stream_id,
-            batch.query_id == query_id,
-            batch.batch_id <= last_batch,
-            batch.max_event_time_us.is_not(None),
-        )
-        .order_by(batch.max_event_time_us.desc())
-        .limit(1)
-        .scalar_subquery()
-    )
-
-
-_MAX_EVENT_TIME = select(
-    max_up_to(bindparam("stream"), bindparam("query"), bindparam("last")),
-    QueryRow.gone_batch,
-    QueryRow.gone_max_event_time_us,
-).where(QueryRow.stream_id == bindparam("stream"), QueryRow.query_id == bindparam("query"))
-
-
-def with_gone(
-    stored: int | None, gone_batch: int | None, gone_max_us: int | None, last_batch: int
-) -> int | None:
-    """Return the greater of ``stored`` and the maximum of a query's deleted batches, if all of those came before.
-
-    Args:
-        stored: maximum event time of the stored batches, in microseconds.
-        gone_batch: highest id of the deleted ones; None without any.
-        gone_max_us: maximum event time of those, in microseconds.
-        last_batch: highest id that counts.
-    """
-    if gone_batch is None or gone_batch > last_batch:
-        return stored
-    return max((time_us for time_us in (stored, gone_max_us) if time_us is not None), default=None)
-
-
-def base_before_ms(session: Session, report: ReportRow) -> int | None:
-    """Return the base of all batches before ``report`` in its query, in milliseconds, as far as it is known."""
-    stored = max_before_us(session, report.stream_id, report.query_id, report.batch_id - 1)
-    return late_base_ms(report.late_base_ms, stored)
-
-
-def effective_bound_of(session: Session, report: ReportRow) -> int | None:
-    """Return the bound that was really in effect in a batch, in milliseconds; None when it is not known."""
-    return effective_bound_ms(base_before_ms(session, report), report.watermark_ms)
 
 
 def open_keys(session: Session, newest: ReportRow) -> bool:
@@ -217,3 +148,42 @@ _KEYS = (
     )
     .order_by(LedgerKeyRow.key_us)
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What is known about a stream over a span that begins and ends on the edges of slots."""
+
+    span: Span
+    """The span; it contains the requested one, as far as that is stored."""
+    sums: Sums | None
+    """Sums of its reports; None without any."""
+    curve: Curve
+    """Completeness and latency by bound; without latency where the reports are deleted."""
+    bound_ms: int | None
+    """The bound in use in its newest batch; None where its reports are deleted."""
+
+
+def past_of(session: Session, stream_id: int, from_us: int, until_us: int) -> Past:
+    """Return what is known about a stream from ``from_us`` to ``until_us``.
+
+    Older needs are stored by the hour or the day, so the span is widened to the edges of such slots.
+    """
+    offset = session.get(OffsetRow, stream_id)
+    levels = levels_of(offset)
+    start_us, end_us = levels.slot_us(from_us), levels.ceiling_us(until_us)
+    if offset is not None:
+        start_us = max(start_us, offset.rollups_from_us)
+    span = Span(stream_id, start_us, max(start_us, end_us))
+    newest = session.scalars(
+        select(ReportRow).where(*span.reports).order_by(*NEWEST_FIRST).limit(1)
+    ).one_or_none()
+    whole = offset is None or start_us >= offset.reports_from_us
+    emissions = emissions_in(session, span, newest) if newest is not None and whole else None
+    parts = rollups_in(session, span)
+    return Past(
+        span,
+        sums_of(parts),
+        Curve(needs_of(parts), emissions),
+        None if newest is None else newest.bound_ms,
+    )

@@ -1,372 +1,332 @@
-"""Rolls up and deletes old data in small steps, each one transaction under the stream's lock.
+"""Rollups: what the reports of a stream in one slot of time add up to, read as stored rollups and the tail.
 
-A step moves counts together with the mark that says where they are. So it happens completely or not at all, and any
-process may take the next one. Ages are measured from the stream's newest batch, not the clock, so that a silent stream
-keeps its evidence; and since its time may be wrong, from ``RollupRow.aged_us``, which follows it by a day at most.
+A slot is a minute, ten minutes, an hour or a day, and every report is in one of each. ``roll_up`` makes all of them, up
+to one offset; the reports after it, the *tail*, are added by whoever reads. A span is covered by the widest slots that
+fit into it, so that a day takes some forty rows, and a month some ninety. Of a time whose narrow slots are aged out,
+only the wide ones are there (``Levels``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from operator import attrgetter
+from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, delete, func, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy import BigInteger, ColumnElement, Executable, Row, Select, bindparam, select
+from sqlalchemy.orm import Session
 
+from tidemark.controller.db.given_rows import given, given_rows
 from tidemark.controller.db.tables import (
-    EventRow,
-    LedgerKeyRow,
-    NeedSketchRow,
-    NeedSlotRow,
-    QueryRow,
+    OffsetRow,
+    PartitionRollupRow,
     ReportBodyRow,
-    ReportHourRow,
     ReportRow,
     RollupRow,
-    StreamRow,
 )
-from tidemark.controller.db.upsert import insert_into
-from tidemark.controller.evidence.blocks import TEN_MINUTES_US, forget_blocks, make_block, renew_block
-from tidemark.controller.evidence.hourly_sums import add_to_hours
-from tidemark.controller.evidence.partition_sums import slide_sums
-from tidemark.controller.evidence.series import forget_series
-from tidemark.controller.intake.count_waiting import MANY_REPORTS, count_waiting
-from tidemark.controller.intake.report_counts import ReportCountsCache
-from tidemark.controller.specs.store import horizon_ms_of, share_ppm_of
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.horizon import horizon_from_us
-from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US, edge_us, merge_all
-from tidemark.models.retention import Retention
+from tidemark.controller.intake.stored_bodies import stored_report
+from tidemark.models.coverage import Range, merge_ranges
+from tidemark.models.horizon import SUMMED
+from tidemark.models.late_base import needs_against
+from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US, Levels, edge_us, merge_all
+from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.sketch import Sketch
 
-_MAX_REPORTS = 500
-"""Reports and events that one step deletes."""
+TEN_MINUTES_US = 10 * SLOT_US
+"""Width of a slot in microseconds."""
 
-_MAX_ROWS = 20_000
-"""Rows of the ledger that one step deletes."""
+WIDTHS_US = (SLOT_US, TEN_MINUTES_US, HOUR_US, DAY_US)
+"""Widths of slots, ascending; each divides the next one."""
 
-_COUNTED_AFTER_US = 2 * SLOT_US
-"""Time after which a report is normally counted by partition, in microseconds."""
-
-Step = Callable[[Session, RollupRow, int, Retention], bool]
-"""Takes one step for the stream of a locked roll-up, given its time; False: nothing to do."""
+_EVER = 2**62
 
 
-def locked_rollup(session: Session, stream_id: int) -> tuple[RollupRow, int] | None:
-    """Lock a stream and return how far it is rolled up, and when its newest batch was seen.
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A span of time that begins and ends on the edges of slots."""
 
-    Returns None without reports, or when it was deleted meanwhile.
-    """
-    session.flush()
-    stream = session.connection().execute(_LOCKED, {"stream": stream_id}).one_or_none()
-    if stream is None or stream.deleted_us is not None:
-        return None
-    found = session.execute(_HELD, {"stream": stream_id}).one()
-    if found[0] is None:
-        return None
-    newest_us: int = found[0]
-    rollup: RollupRow | None = found[1]
-    if rollup is None:
-        rollup = RollupRow(
-            stream_id=stream_id,
-            hours_until_us=0,
-            days_until_us=0,
-            split_report_id=0,
-            needs_from_us=0,
-            reports_from_us=0,
-            bodies_from_us=0,
-            # A day or more of reports before the first upkeep ages step by step too.
-            aged_us=session.scalars(
-                select(func.min(ReportRow.seen_us)).where(ReportRow.stream_id == stream_id)
-            ).one(),
+    stream_id: int
+    """The stream."""
+    from_us: int
+    """Start, in microseconds."""
+    until_us: int | None = None
+    """End, exclusive; None: up to the newest."""
+
+    @property
+    def reports(self) -> tuple[ColumnElement[bool], ...]:
+        """Conditions on ``ReportRow`` that pick the batches."""
+        found = (ReportRow.stream_id == self.stream_id, ReportRow.seen_us >= self.from_us)
+        return found if self.until_us is None else (*found, ReportRow.seen_us < self.until_us)
+
+
+# Not frozen, which would make reading hundreds of them twice as slow.
+@dataclass(slots=True, kw_only=True)
+class Rollup:
+    """What the reports in one slot add up to. ``RollupRow`` describes the fields."""
+
+    slot_us: int
+    batches: int
+    sums: Mapping[str, int]
+    """The sum of each of ``horizon.SUMMED``."""
+    keys_per_row: int
+    from_us: int
+    newest_us: int
+    bound_ms: int
+    effective_bound_ms: int | None
+    state_rows: int
+    batch_ranges: str
+    sketch: bytes
+    """The needs, as ``Sketch.to_bytes`` returns them."""
+    report_id: int | None = None
+    """The report, when it is one of the tail."""
+
+    @property
+    def batches_of(self) -> dict[str, list[Range]]:
+        """Ranges of batch ids by query."""
+        stored = json.loads(self.batch_ranges)
+        return {query: [(first, last) for first, last in ranges] for query, ranges in stored.items()}
+
+    @property
+    def needs(self) -> Sketch:
+        """The needs of all partitions."""
+        return Sketch.from_bytes(self.sketch)
+
+    @classmethod
+    def of_row(cls, row: Row[Any] | RollupRow) -> Rollup:
+        """Return a stored rollup."""
+        return cls(
+            slot_us=row.slot_us,
+            batches=row.batches,
+            sums=dict(zip(SUMMED, _SUMS(row), strict=True)),
+            keys_per_row=row.keys_per_row,
+            from_us=row.from_us,
+            newest_us=row.newest_us,
+            bound_ms=row.bound_ms,
+            effective_bound_ms=row.effective_bound_ms,
+            state_rows=row.state_rows,
+            batch_ranges=row.batch_ranges,
+            sketch=row.needs,
         )
-        session.add(rollup)
-        session.flush()
-    return rollup, newest_us
+
+    @classmethod
+    def of_report(cls, report: Row[Any] | ReportRow, sketch: bytes | None) -> Rollup:
+        """Return what one report adds, without the bound that was in effect."""
+        return cls(
+            slot_us=report.seen_us,
+            batches=1,
+            sums=dict(zip(SUMMED, _SUMS(report), strict=True)),
+            keys_per_row=report.keys_per_row,
+            from_us=report.seen_us,
+            newest_us=report.seen_us,
+            bound_ms=report.bound_ms,
+            effective_bound_ms=None,
+            state_rows=report.state_rows,
+            batch_ranges=json.dumps({report.query_id: [[report.batch_id, report.batch_id]]}),
+            sketch=sketch or _NO_NEEDS,
+            report_id=report.id,
+        )
+
+
+_NO_NEEDS = Sketch().to_bytes()
+_SUMS = attrgetter(*SUMMED)
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Sums of the reports of a span."""
+
+    batches: int
+    """Number of batches, at least 1."""
+    from_us: int
+    """Trigger time of the first batch, in microseconds."""
+    to_us: int
+    """Trigger time of the newest batch, in microseconds."""
+    keys_per_row: int
+    """The maximum number of keys of one row."""
+    sums: Mapping[str, int]
+    """The sum of each of ``horizon.SUMMED``."""
+    batches_of: Mapping[str, list[Range]]
+    """Ranges of batch ids by query."""
+
+    @property
+    def unjudged(self) -> int:
+        """Upper limit of the pairs whose fate is unknown."""
+        return self.sums["unjudged_rows"] * self.keys_per_row
+
+    @property
+    def counted(self) -> int:
+        """(Row, key) pairs that arrived."""
+        return self.sums["pairs"] + self.unjudged
+
+
+def levels_of(offset: OffsetRow | None) -> Levels:
+    """Return which slots of a stream are aged out."""
+    return Levels() if offset is None else Levels(offset.hours_until_us, offset.days_until_us)
+
+
+def levels_in(session: Session, stream_id: int) -> Levels:
+    """Return which slots of a stream are aged out."""
+    return _offset(session, stream_id)[1]
+
+
+def rollups_in(session: Session, span: Span, width_us: int = DAY_US) -> list[Rollup]:
+    """Return what a span adds up to, part by part: the stored rollups, and each report of the tail.
+
+    Args:
+        session: the session.
+        span: the span; where its narrow slots are aged out, it is widened to the edges of wider ones.
+        width_us: only slots whose width divides this one.
+    """
+    offset = _offset(session, span.stream_id)
+    found = [Rollup.of_row(row) for row in _covering(session, RollupRow, span, offset[1], width_us)]
+    return found + [Rollup.of_report(row, row.needs) for row in _tail(session, _TAIL, span, offset)]
+
+
+def sums_of(parts: Sequence[Rollup]) -> Sums | None:
+    """Return what rollups add up to; None without a batch."""
+    parts = [part for part in parts if part.batches]
+    if not parts:
+        return None
+    batches_of: dict[str, list[Range]] = {}
+    for part in parts:
+        for query_id, ranges in part.batches_of.items():
+            batches_of.setdefault(query_id, []).extend(ranges)
+    return Sums(
+        sum(part.batches for part in parts),
+        min(part.from_us for part in parts),
+        max(part.newest_us for part in parts),
+        max(part.keys_per_row for part in parts),
+        {name: sum(part.sums[name] for part in parts) for name in SUMMED},
+        {query_id: merge_ranges(ranges) for query_id, ranges in batches_of.items()},
+    )
+
+
+def needs_of(parts: Iterable[Rollup]) -> Sketch:
+    """Return the needs of all partitions in rollups."""
+    return merge_all(part.needs for part in parts)
+
+
+def partition_needs(session: Session, span: Span) -> PartitionNeeds:
+    """Return the needs of each partition over a span."""
+    return PartitionNeeds.merged(needs for _, needs in partition_needs_in(session, span))
+
+
+def partition_needs_in(
+    session: Session, span: Span, width_us: int = DAY_US
+) -> list[tuple[int, PartitionNeeds]]:
+    """Return the needs of each partition as ``rollups_in`` does, each part with the start of its slot."""
+    offset = _offset(session, span.stream_id)
+    found = [
+        (row.slot_us, PartitionNeeds.from_bytes(row.needs))
+        for row in _covering(session, PartitionRollupRow, span, offset[1], width_us)
+    ]
+    return found + [
+        (row.seen_us, PartitionNeeds.counted(needs_against(stored_report(row.body), row.need_base_ms)))
+        for row in _tail(session, _TAIL_BODIES, span, offset)
+    ]
+
+
+def cover(
+    from_us: int, until_us: int | None, levels: Levels, width_us: int = DAY_US
+) -> list[tuple[int, int, int]]:
+    """Return the slots that cover a span: (width, start of the first, end of the last), in microseconds."""
+    widths = [width for width in WIDTHS_US if width_us % width == 0]
+    at_us, end_us = levels.slot_us(from_us), _EVER if until_us is None else until_us
+    parts = []
+    for width, wider in pairwise(widths):
+        # Up to the first edge of a wider one.
+        stop_us = min(-(-at_us // wider) * wider, edge_us(end_us, width))
+        if stop_us > at_us:
+            parts.append((width, at_us, stop_us))
+            at_us = stop_us
+    for width in reversed(widths):
+        stop_us = end_us if end_us == _EVER else edge_us(end_us, width)
+        if stop_us > at_us:
+            parts.append((width, at_us, stop_us))
+            at_us = stop_us
+    return parts
+
+
+def _offset(session: Session, stream_id: int) -> tuple[int, Levels]:
+    """Return up to which report a stream is rolled up, and which slots are aged out."""
+    session.flush()
+    row = session.connection().execute(_OFFSET, {"stream": stream_id}).one_or_none()
+    return (0, Levels()) if row is None else (row[0], Levels(row[1], row[2]))
+
+
+def _covering(
+    session: Session, table: type[RollupRow | PartitionRollupRow], span: Span, levels: Levels, width_us: int
+) -> Sequence[Row[Any]]:
+    """Return the rows of a table of rollups that cover a span, in order."""
+    parts = cover(span.from_us, span.until_us, levels, width_us)
+    dialect = session.get_bind().dialect.name
+    columns = zip(*parts, strict=True) if parts else ([], [], [])
+    asked = given(dialect, dict(zip(_PART, map(list, columns), strict=True)))
+    return session.connection().execute(_covered(dialect, table), {**asked, "stream": span.stream_id}).all()
+
+
+def _tail(
+    session: Session, statement: Executable, span: Span, offset: tuple[int, Levels]
+) -> Sequence[Row[Any]]:
+    """Return the reports of a span that are not rolled up yet."""
+    which = {
+        "stream": span.stream_id,
+        "after": offset[0],
+        "from": offset[1].slot_us(span.from_us),
+        "until": _EVER if span.until_us is None else span.until_us,
+    }
+    return session.connection().execute(statement, which).all()
 
 
 # Built once: building them takes longer than running them.
-_LOCKED = select(StreamRow.deleted_us).where(StreamRow.id == bindparam("stream")).with_for_update()
-_HELD = (
+_PART = ("width_us", "from_us", "until_us")
+_OFFSET = select(OffsetRow.last_report_id, OffsetRow.hours_until_us, OffsetRow.days_until_us).where(
+    OffsetRow.stream_id == bindparam("stream")
+)
+
+
+@cache
+def _covered(dialect: str, table: type[RollupRow | PartitionRollupRow]) -> Select[Any]:
+    asked = given_rows(dialect, {name: BigInteger() for name in _PART}).c
+    columns: Any = table.__table__.columns
+    return (
+        select(*columns)
+        .where(table.stream_id == bindparam("stream"))
+        .where(
+            table.width_us == asked.width_us, table.slot_us >= asked.from_us, table.slot_us < asked.until_us
+        )
+        .order_by(table.slot_us)
+    )
+
+
+_OF_TAIL = (
+    ReportRow.stream_id == bindparam("stream"),
+    ReportRow.id > bindparam("after"),
+    ReportRow.seen_us >= bindparam("from"),
+    ReportRow.seen_us < bindparam("until"),
+)
+_TAIL = (
     select(
-        select(func.max(ReportRow.seen_us))
-        .where(ReportRow.stream_id == StreamRow.id)
-        .correlate(StreamRow)
-        .scalar_subquery(),
-        RollupRow,
+        ReportRow.id,
+        ReportRow.query_id,
+        ReportRow.batch_id,
+        ReportRow.seen_us,
+        ReportRow.keys_per_row,
+        ReportRow.bound_ms,
+        ReportRow.state_rows,
+        *(getattr(ReportRow, name) for name in SUMMED),
+        ReportBodyRow.needs,
     )
-    .select_from(StreamRow)
-    .outerjoin(RollupRow, RollupRow.stream_id == StreamRow.id)
-    .where(StreamRow.id == bindparam("stream"))
+    .join(ReportBodyRow, ReportBodyRow.report_id == ReportRow.id)
+    .where(*_OF_TAIL)
+    .order_by(ReportRow.id)
 )
-
-
-def count_partitions(session: Session, rollup: RollupRow, newest_us: int, cache: ReportCountsCache) -> bool:
-    """Count waiting reports by partition, once their minute is over or many wait."""
-    waiting = session.execute(
-        select(func.count(), func.min(ReportRow.seen_us)).where(
-            ReportRow.stream_id == rollup.stream_id, ReportRow.id > rollup.split_report_id
-        )
-    ).one()
-    if not waiting[0] or (waiting[0] < MANY_REPORTS and waiting[1] >= edge_us(newest_us, SLOT_US) - SLOT_US):
-        return False
-    count_waiting(session, rollup, cache)
-    return True
-
-
-def move_horizon(session: Session, rollup: RollupRow, newest_us: int, _: Retention) -> bool:
-    """Move the start of the partitions' running sum to the start of the horizon."""
-    from_us = horizon_from_us(newest_us, horizon_ms_of(session, rollup.stream_id))
-    return slide_sums(session, rollup.stream_id, from_us)
-
-
-def _make_blocks(session: Session, rollup: RollupRow, newest_us: int, _: Retention) -> bool:
-    """Make the next block, once its span is over and its reports are counted."""
-    share_ppm = share_ppm_of(session, rollup.stream_id)
-    until_us = newest_us - _COUNTED_AFTER_US
-    return any(
-        make_block(session, rollup, width_us, until_us, share_ppm)
-        for width_us in (TEN_MINUTES_US, HOUR_US, DAY_US)
-    )
-
-
-def _renew_blocks(session: Session, rollup: RollupRow, _: int, __: Retention) -> bool:
-    """Remake the next block whose share is not the current target."""
-    return renew_block(session, rollup.stream_id, share_ppm_of(session, rollup.stream_id))
-
-
-def _roll_hour(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
-    """Roll the next hour of minutes up into one slot, and sum its reports."""
-    first_us: int | None = session.scalars(
-        select(func.min(ReportRow.seen_us)).where(
-            ReportRow.stream_id == rollup.stream_id, ReportRow.seen_us >= rollup.hours_until_us
-        )
-    ).one()
-    if first_us is None:
-        return False
-    hour_us = edge_us(first_us, HOUR_US)
-    if hour_us + HOUR_US > newest_us - retention.minutes_us:
-        return False
-    _widen(session, rollup.stream_id, hour_us, HOUR_US)
-    add_to_hours(
-        session,
-        session.scalars(
-            select(ReportRow)
-            .where(
-                ReportRow.stream_id == rollup.stream_id,
-                ReportRow.seen_us >= hour_us,
-                ReportRow.seen_us < hour_us + HOUR_US,
-            )
-            .order_by(ReportRow.id)
-        ),
-    )
-    rollup.hours_until_us = hour_us + HOUR_US
-    forget_series(session, rollup.stream_id, SLOT_US, rollup.hours_until_us)
-    forget_blocks(session, rollup.stream_id, TEN_MINUTES_US, rollup.hours_until_us)
-    return True
-
-
-def _roll_day(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
-    """Roll the next day of hours up into one slot."""
-    first_us: int | None = session.scalars(
-        select(func.min(NeedSlotRow.slot_us)).where(
-            NeedSlotRow.stream_id == rollup.stream_id,
-            NeedSlotRow.slot_us >= rollup.days_until_us,
-            NeedSlotRow.slot_us < rollup.hours_until_us,
-        )
-    ).one()
-    if first_us is None:
-        return False
-    day_us = edge_us(first_us, DAY_US)
-    if day_us + DAY_US > min(newest_us - retention.hours_us, rollup.hours_until_us):
-        return False
-    _widen(session, rollup.stream_id, day_us, DAY_US)
-    rollup.days_until_us = day_us + DAY_US
-    forget_blocks(session, rollup.stream_id, HOUR_US, rollup.days_until_us)
-    return True
-
-
-def _forget_bodies(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
-    """Delete bodies of old reports, which are counted everywhere by then."""
-    until_us = newest_us - retention.bodies_us
-    ids = session.scalars(
-        select(ReportRow.id)
-        .join(ReportBodyRow, ReportBodyRow.report_id == ReportRow.id)
-        .where(
-            ReportRow.stream_id == rollup.stream_id,
-            ReportRow.seen_us < until_us,
-            # Older bodies are deleted already, except of late reports; those go with their facts.
-            ReportRow.seen_us >= rollup.bodies_from_us - DAY_US,
-            ReportRow.id <= rollup.split_report_id,
-        )
-        .order_by(ReportRow.seen_us)
-        .limit(_MAX_REPORTS)
-    ).all()
-    if not ids:
-        rollup.bodies_from_us = max(rollup.bodies_from_us, until_us)
-        return False
-    session.execute(delete(ReportBodyRow).where(ReportBodyRow.report_id.in_(ids)))
-    return True
-
-
-def _forget_reports(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
-    """Delete facts of old reports; later reports of that time are rejected, since they could be repeats."""
-    until_us = min(newest_us - retention.reports_us, rollup.hours_until_us)
-    rows = session.execute(
-        select(ReportRow.id, ReportRow.query_id, ReportRow.batch_id, ReportRow.max_event_time_us)
-        .where(
-            ReportRow.stream_id == rollup.stream_id,
-            ReportRow.seen_us < until_us,
-            # Also by the batch's start, by which repeats are recognised.
-            ReportRow.started_us < until_us,
-            ReportRow.id <= rollup.split_report_id,
-        )
-        .order_by(ReportRow.seen_us)
-        .limit(_MAX_REPORTS)
-    ).all()
-    if not rows:
-        return False
-    rollup.reports_from_us = max(rollup.reports_from_us, until_us)
-    for row in rows:
-        query = session.get_one(QueryRow, (rollup.stream_id, row.query_id))
-        query.gone_batch = max(row.batch_id, query.gone_batch or 0)
-        if row.max_event_time_us is not None:
-            before = query.gone_max_event_time_us
-            query.gone_max_event_time_us = max(
-                row.max_event_time_us, row.max_event_time_us if before is None else before
-            )
-    ids = [row.id for row in rows]
-    session.execute(delete(ReportBodyRow).where(ReportBodyRow.report_id.in_(ids)))
-    session.execute(delete(ReportRow).where(ReportRow.id.in_(ids)))
-    return True
-
-
-def _forget_ledger(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
-    """Delete keys of the ledger that no stored batch can still emit and that are past their retention."""
-    oldest = session.scalars(
-        select(ReportRow.watermark_ms)
-        .where(ReportRow.stream_id == rollup.stream_id)
-        .order_by(ReportRow.seen_us)
-        .limit(1)
-    ).one()
-    until_us = min(newest_us - retention.ledger_us, oldest * SPARK_TICK_US)
-    key_us, of_stream = LedgerKeyRow.key_us, LedgerKeyRow.stream_id == rollup.stream_id
-    last_us = session.scalars(
-        select(key_us).where(of_stream, key_us < until_us).order_by(key_us).offset(_MAX_ROWS).limit(1)
-    ).one_or_none()
-    until_us = until_us if last_us is None else last_us + 1
-    if not _count(session.execute(delete(LedgerKeyRow).where(of_stream, key_us < until_us))):
-        return False
-    rollup.ledger_from_us = max(
-        until_us, until_us if rollup.ledger_from_us is None else rollup.ledger_from_us
-    )
-    return True
-
-
-def _forget_needs(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
-    """Delete needs and sums of the oldest days."""
-    until_us = edge_us(newest_us - retention.days_us, DAY_US)
-    until_us = min(until_us, rollup.days_until_us)
-    if until_us <= rollup.needs_from_us:
-        return False
-    tables: list[tuple[type[NeedSlotRow | NeedSketchRow | ReportHourRow], ColumnElement[bool]]] = [
-        (NeedSlotRow, _before(NeedSlotRow.stream_id, NeedSlotRow.slot_us, rollup, until_us)),
-        (NeedSketchRow, _before(NeedSketchRow.stream_id, NeedSketchRow.slot_us, rollup, until_us)),
-        (ReportHourRow, _before(ReportHourRow.stream_id, ReportHourRow.slot_us, rollup, until_us)),
-    ]
-    for table, old in tables:
-        session.execute(delete(table).where(old))
-    forget_series(session, rollup.stream_id, HOUR_US, until_us)
-    forget_blocks(session, rollup.stream_id, DAY_US, until_us)
-    rollup.needs_from_us = until_us
-    return True
-
-
-def _forget_events(session: Session, rollup: RollupRow, newest_us: int, retention: Retention) -> bool:
-    """Delete old events."""
-    ids = session.scalars(
-        select(EventRow.id)
-        .where(EventRow.stream_id == rollup.stream_id, EventRow.at_us < newest_us - retention.events_us)
-        .order_by(EventRow.id)
-        .limit(_MAX_REPORTS)
-    ).all()
-    if not ids:
-        return False
-    session.execute(delete(EventRow).where(EventRow.id.in_(ids)))
-    return True
-
-
-SUMMING_STEPS: tuple[Step, ...] = (move_horizon, _make_blocks)
-"""The steps that sum up; they are given the time of the newest batch."""
-
-AGEING_STEPS: tuple[Step, ...] = (
-    _roll_hour,
-    _roll_day,
-    _forget_bodies,
-    _forget_reports,
-    _forget_ledger,
-    _forget_needs,
-    _forget_events,
-    _renew_blocks,
+_TAIL_BODIES = (
+    select(ReportRow.seen_us, ReportRow.need_base_ms, ReportBodyRow.body)
+    .join(ReportBodyRow, ReportBodyRow.report_id == ReportRow.id)
+    .where(*_OF_TAIL)
+    .order_by(ReportRow.id)
 )
-"""The steps after them, ordered so that each finds what the earlier ones prepare; they are given ``aged_us``."""
-
-
-def _widen(session: Session, stream_id: int, from_us: int, width_us: int) -> None:
-    """Merge all slots in the ``width_us`` from ``from_us`` on into one."""
-    slots = session.scalars(
-        select(NeedSlotRow).where(
-            NeedSlotRow.stream_id == stream_id,
-            NeedSlotRow.slot_us >= from_us,
-            NeedSlotRow.slot_us < from_us + width_us,
-        )
-    ).all()
-    if slots:
-        merged = merge_all(Sketch.from_bytes(slot.sketch) for slot in slots)
-        for slot in slots:
-            session.delete(slot)
-        session.flush()
-        session.add(
-            NeedSlotRow(
-                stream_id=stream_id,
-                slot_us=from_us,
-                sketch=merged.to_bytes(),
-                width_us=width_us,
-            )
-        )
-    of_span = (
-        NeedSketchRow.stream_id == stream_id,
-        NeedSketchRow.slot_us >= from_us,
-        NeedSketchRow.slot_us < from_us + width_us,
-    )
-    found: dict[str, list[Sketch]] = {}
-    for name, data in session.execute(select(NeedSketchRow.partition, NeedSketchRow.sketch).where(*of_span)):
-        found.setdefault(name, []).append(Sketch.from_bytes(data))
-    session.execute(delete(NeedSketchRow).where(*of_span))
-    if found:
-        session.execute(
-            insert_into(session, NeedSketchRow),
-            [
-                {
-                    "stream_id": stream_id,
-                    "slot_us": from_us,
-                    "partition": name,
-                    "sketch": merge_all(sketches).to_bytes(),
-                    "width_us": width_us,
-                }
-                for name, sketches in sorted(found.items())
-            ],
-        )
-
-
-def _before(
-    stream_id: InstrumentedAttribute[int],
-    slot_us: InstrumentedAttribute[int],
-    rollup: RollupRow,
-    until_us: int,
-) -> ColumnElement[bool]:
-    return (stream_id == rollup.stream_id) & (slot_us < until_us)
-
-
-def _count(result: object) -> int:
-    count: int = result.rowcount  # type: ignore[attr-defined]  # a deletion has it
-    return count

@@ -14,21 +14,16 @@ from tidemark.controller.db.tables import (
     AcknowledgementRow,
     Base,
     FailedBoundRow,
-    NeedBlockRow,
+    OffsetRow,
     PartitionRow,
-    PartitionSumsRow,
     PredictionRow,
     PublishedRow,
     RecentBoundRow,
     ReportBodyRow,
     ReportRow,
     RolloutRow,
-    RollupRow,
-    SeriesRow,
 )
-from tidemark.controller.evidence.blocks import undo_blocks
-from tidemark.controller.evidence.needs import levels_of, move_slots
-from tidemark.controller.evidence.series import add_to_series
+from tidemark.controller.evidence.roll_up import move_hour
 from tidemark.controller.intake.stored_bodies import stored_report
 from tidemark.models.need_slots import HOUR_US, edge_us
 from tidemark.models.quarantine import AGREED_US, MAX_AHEAD_US
@@ -62,15 +57,15 @@ _TELLING: tuple[tuple[type[Base], str], ...] = (
 """The times that tell whether any is ahead."""
 
 
-def set_back(session: Session, rollup: RollupRow, now_us: int) -> bool:
+def set_back(session: Session, offset: OffsetRow, now_us: int) -> bool:
     """Set back the next times of a locked stream that are ahead for sure; return False without any.
 
     Args:
         session: the session.
-        rollup: the stream's roll-up.
+        offset: how far the stream is rolled up.
         now_us: the store's clock, in microseconds.
     """
-    stream_id = rollup.stream_id
+    stream_id = offset.stream_id
     ahead_us = edge_us(now_us + 2 * HOUR_US, HOUR_US)
     telling = [exists().where(*_ahead(table, name, stream_id, ahead_us)) for table, name in _TELLING]
     if not session.scalars(select(or_(*telling))).one():
@@ -82,9 +77,9 @@ def set_back(session: Session, rollup: RollupRow, now_us: int) -> bool:
         select(func.min(ReportRow.seen_us)).where(*_ahead(ReportRow, "seen_us", stream_id, ahead_us))
     ).one()
     if first_us is not None:
-        # Never into an hour that is summed up already.
-        to_us = max(right_us - 1, rollup.hours_until_us)
-        _move_reports(session, rollup, edge_us(first_us, HOUR_US), to_us)
+        # Never into a time whose minutes are aged out.
+        to_us = max(right_us - 1, offset.hours_until_us)
+        _move_reports(session, offset, edge_us(first_us, HOUR_US), to_us)
     for table, names in _TIMES.items():
         for name in names:
             wrong = _ahead(table, name, stream_id, ahead_us)
@@ -123,28 +118,15 @@ def _right_again_us(session: Session, stream_id: int, ahead_us: int, now_us: int
     return right_us if apart_us <= MAX_AHEAD_US else None
 
 
-def _move_reports(session: Session, rollup: RollupRow, hour_us: int, to_us: int) -> None:
-    """Move an hour's reports, and what was summed of them, to another time."""
-    stream_id = rollup.stream_id
-    reports = session.scalars(
-        select(ReportRow)
+def _move_reports(session: Session, offset: OffsetRow, hour_us: int, to_us: int) -> None:
+    """Move an hour's reports, and what is rolled up of them, to another time."""
+    session.execute(
+        update(ReportRow)
         .where(
-            ReportRow.stream_id == stream_id,
+            ReportRow.stream_id == offset.stream_id,
             ReportRow.seen_us >= hour_us,
             ReportRow.seen_us < hour_us + HOUR_US,
         )
-        .order_by(ReportRow.id)
-    ).all()
-    for report in reports:
-        report.seen_us = report.started_us = to_us
-    session.flush()
-    move_slots(session, rollup, hour_us, hour_us + HOUR_US, to_us)
-    summed: tuple[type[SeriesRow | NeedBlockRow], ...] = (SeriesRow, NeedBlockRow)
-    for table in summed:
-        session.execute(delete(table).where(table.stream_id == stream_id, table.slot_us >= hour_us))
-    add_to_series(
-        session, levels_of(rollup), [report for report in reports if report.id <= rollup.split_report_id]
+        .values(seen_us=to_us, started_us=to_us)
     )
-    undo_blocks(rollup, to_us)
-    # It is summed anew from the slots.
-    session.execute(delete(PartitionSumsRow).where(PartitionSumsRow.stream_id == stream_id))
+    move_hour(session, offset, hour_us, to_us)

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import logging
 
-from sqlalchemy import select
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
 
 from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import RollupRow, StreamRow
-from tidemark.controller.evidence.rollups import (
-    AGEING_STEPS,
-    SUMMING_STEPS,
-    count_partitions,
-    locked_rollup,
-)
+from tidemark.controller.db.limits import Limits
+from tidemark.controller.db.tables import OffsetRow, QuarantinedRow, StreamRow
+from tidemark.controller.errors import TidemarkError
+from tidemark.controller.evidence.ageing import AGEING_STEPS
+from tidemark.controller.evidence.follow_reports import StreamEvidence
+from tidemark.controller.evidence.roll_up import TailNeeds, locked_offset, roll_up
 from tidemark.controller.evidence.set_back import set_back
 from tidemark.controller.forgetting.delete_stream import empty_deleted
 from tidemark.controller.forgetting.history import HISTORY_STEPS
-from tidemark.controller.intake.count_believed import count_believed
+from tidemark.controller.intake.quarantine import last_counted
+from tidemark.controller.intake.stored_bodies import stored_report
+from tidemark.controller.intake.take_reports import take_reports
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.runtime.priority import Pause, no_pause
+from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.controller.streams.store import lock_by_id
 from tidemark.models.need_slots import DAY_US, HOUR_US
+from tidemark.models.quarantine import limit_us
 from tidemark.models.retention import Retention
 
 _log = logging.getLogger(__name__)
@@ -38,6 +42,11 @@ _FORGET_EVERY_US = HOUR_US
 _MAX_STEPS = 200
 """Maximum steps in one tick; the rest comes first in the next one."""
 
+_MAX_BELIEVED = 50
+"""How many reports leave quarantine at once; each may take some hundredths of a second."""
+
+_EVIDENCE = StreamEvidence(horizon_ms_of)
+
 
 class Upkeep:
     """Runs the upkeep of the streams whose leases this process holds.
@@ -49,12 +58,19 @@ class Upkeep:
         leases: the leases that this process holds.
         retention: how long data are stored.
         give_way: called before each step.
+        tail: needs of the newest reports.
     """
 
     def __init__(
-        self, database: Database, leases: LeaseKeeper, retention: Retention, give_way: Pause = no_pause
+        self,
+        database: Database,
+        leases: LeaseKeeper,
+        retention: Retention,
+        give_way: Pause = no_pause,
+        tail: TailNeeds | None = None,
     ) -> None:
         self._database = database
+        self._tail = TailNeeds() if tail is None else tail
         self._leases = leases
         self._retention = retention
         self._give_way = give_way
@@ -108,25 +124,25 @@ class Upkeep:
         """Take the next step that is due for one stream, in one transaction; return False when there is none."""
         self._give_way()
         with self._database.write() as session:
-            found = locked_rollup(session, stream_id)
+            found = locked_offset(session, stream_id)
             if found is None:
                 return False
-            rollup, newest_us = found
-            if count_partitions(session, rollup, newest_us, self._database.counted):
+            offset, _ = found
+            before = offset.last_report_id
+            roll_up(session, offset, self._tail)
+            if offset.last_report_id > before:
                 return True
-            return any(step(session, rollup, newest_us, self._retention) for step in SUMMING_STEPS) or any(
-                step(session, rollup, rollup.aged_us, self._retention) for step in AGEING_STEPS
-            )
+            return any(step(session, offset, offset.aged_us, self._retention) for step in AGEING_STEPS)
 
     def forget(self, stream_id: int) -> bool:
         """Delete the next old rows of what was decided for one stream; return False when there are none."""
         self._give_way()
         with self._database.write() as session:
-            found = locked_rollup(session, stream_id)
+            found = locked_offset(session, stream_id)
             if found is None:
                 return False
-            rollup, _ = found
-            return any(step(session, rollup, rollup.aged_us, self._retention) for step in HISTORY_STEPS)
+            offset, _ = found
+            return any(step(session, offset, offset.aged_us, self._retention) for step in HISTORY_STEPS)
 
     def empty(self, stream_id: int, now_us: int) -> bool:
         """Delete the next rows of one deleted stream; return False when there are none."""
@@ -137,7 +153,7 @@ class Upkeep:
     def age(self, stream_id: int) -> bool:
         """Let one stream age up to its newest batch, but by a day at most; return False when it has already."""
         with self._database.write() as session:
-            found = locked_rollup(session, stream_id)
+            found = locked_offset(session, stream_id)
             return found is not None and _age(*found, by_day=True) > 0
 
     def _run(self, stream_id: int, now_us: int, max_steps: int) -> tuple[int, bool]:
@@ -174,25 +190,50 @@ class Upkeep:
         with self._database.write() as session:
             if lock_by_id(session, stream_id) is None:
                 return 0  # what is in quarantine would count for another stream of its name
-            found = locked_rollup(session, stream_id)
-            if count_believed(session, stream_id, now_us, self._database.limits):
+            found = locked_offset(session, stream_id)
+            if _count_believed(session, stream_id, now_us, self._database.limits):
                 return None
             if found is None:
                 return 0
             return None if set_back(session, found[0], now_us) else _age(*found, by_day=by_day)
 
 
-def _age(rollup: RollupRow, newest_us: int, *, by_day: bool) -> int:
+def _count_believed(session: Session, stream_id: int, now_us: int, limits: Limits) -> bool:
+    """Count the next quarantined reports of a locked stream that are believed by now; return False without any.
+
+    The clock, or the batches of the stream that are counted, have caught up with them.
+    """
+    _, last = last_counted(session, stream_id)
+    rows = session.execute(
+        select(QuarantinedRow.id, QuarantinedRow.body)
+        .where(QuarantinedRow.stream_id == stream_id, QuarantinedRow.event_time_us <= limit_us(last, now_us))
+        .order_by(QuarantinedRow.id)
+        .limit(_MAX_BELIEVED)
+    ).all()
+    for row in rows:
+        session.execute(delete(QuarantinedRow).where(QuarantinedRow.id == row.id))
+        report = stored_report(row.body)
+        # By the clock of now: the one that they were received by may have been behind.
+        (taken,) = take_reports(session, [report], now_us, _EVIDENCE, limits, believed=True)
+        if isinstance(taken, TidemarkError):
+            # It would be so at every try.
+            _log.warning(
+                "batch %d of query %s is not counted: %s", report.batch_id, report.query_id, taken.detail
+            )
+    return bool(rows)
+
+
+def _age(offset: OffsetRow, newest_us: int, *, by_day: bool) -> int:
     """Move the time that ages are measured from, and return by how much, in microseconds.
 
     Args:
-        rollup: the stream's roll-up.
+        offset: how far the stream is aged out.
         newest_us: when its newest batch was seen.
         by_day: whether it may move by more than an hour, and by a day then.
     """
-    behind_us = newest_us - rollup.aged_us
+    behind_us = newest_us - offset.aged_us
     aged_us = 0 if behind_us > HOUR_US and not by_day else min(max(behind_us, 0), DAY_US)
-    rollup.aged_us += aged_us
+    offset.aged_us += aged_us
     return aged_us
 
 

@@ -18,16 +18,16 @@ from tidemark.controller.db.tables import (
     FailedBoundRow,
     LateSlotRow,
     LateStepRow,
+    OffsetRow,
     PredictionRow,
     PublishedRow,
     QueryRow,
-    ReportHourRow,
     ReportRow,
     RolloutRow,
-    RollupRow,
     ShadowDayRow,
     StreamRow,
 )
+from tidemark.controller.evidence.rollups import Span, rollups_in
 from tidemark.controller.forgetting.bounded import MAX_ROWS, delete_some
 from tidemark.controller.partitions.store import forget_partitions
 from tidemark.controller.reports.store import newest_report
@@ -35,9 +35,9 @@ from tidemark.controller.rollout.store import open_rollout, rollout_in_force
 from tidemark.models.retention import Retention
 
 
-def _forget_bounds(session: Session, rollup: RollupRow, now_us: int, retention: Retention) -> bool:
+def _forget_bounds(session: Session, offset: OffsetRow, now_us: int, retention: Retention) -> bool:
     """Delete bounds that were replaced long ago, and what was predicted for them."""
-    stream_id, until_us = rollup.stream_id, now_us - retention.history_us
+    stream_id, until_us = offset.stream_id, now_us - retention.history_us
     newest, running = newest_report(session, stream_id), open_rollout(session, stream_id)
     # The one that was in force when the time that is kept begins is the first of it.
     first: int | None = session.scalars(
@@ -64,9 +64,9 @@ def _forget_bounds(session: Session, rollup: RollupRow, now_us: int, retention: 
     )
 
 
-def _forget_rollouts(session: Session, rollup: RollupRow, now_us: int, retention: Retention) -> bool:
+def _forget_rollouts(session: Session, offset: OffsetRow, now_us: int, retention: Retention) -> bool:
     """Delete rollouts that ended long ago and that no later decision follows from."""
-    stream_id = rollup.stream_id
+    stream_id = offset.stream_id
     in_force = rollout_in_force(session, stream_id)
     unpinned = last_published(session, stream_id, pinned=False)
     decided = (RolloutRow.stream_id == stream_id, RolloutRow.cause == "Decision")
@@ -96,20 +96,20 @@ def _forget_rollouts(session: Session, rollup: RollupRow, now_us: int, retention
     )
 
 
-def _forget_failures(session: Session, rollup: RollupRow, now_us: int, retention: Retention) -> bool:
+def _forget_failures(session: Session, offset: OffsetRow, now_us: int, retention: Retention) -> bool:
     """Delete failed bounds that may be tried again since long ago."""
     return delete_some(
         session,
         _table(FailedBoundRow),
-        FailedBoundRow.stream_id == rollup.stream_id,
+        FailedBoundRow.stream_id == offset.stream_id,
         FailedBoundRow.until_us < now_us - retention.history_us,
     )
 
 
-def _forget_acknowledgements(session: Session, rollup: RollupRow, now_us: int, retention: Retention) -> bool:
+def _forget_acknowledgements(session: Session, offset: OffsetRow, now_us: int, retention: Retention) -> bool:
     """Delete old acknowledgements, but neither the last one of a query nor that of the job's own bound."""
     ack, later = AcknowledgementRow, aliased(AcknowledgementRow)
-    running = open_rollout(session, rollup.stream_id)
+    running = open_rollout(session, offset.stream_id)
     until_us = now_us - retention.history_us
     if running is not None:
         # One of these may be its own, which is looked for again at each tick.
@@ -129,34 +129,30 @@ def _forget_acknowledgements(session: Session, rollup: RollupRow, now_us: int, r
     return delete_some(
         session,
         _table(ack),
-        ack.stream_id == rollup.stream_id,
+        ack.stream_id == offset.stream_id,
         ack.received_us < until_us,
         replaced.correlate(ack).exists(),
     )
 
 
-def _forget_queries(session: Session, rollup: RollupRow, now_us: int, retention: Retention) -> bool:
+def _forget_queries(session: Session, offset: OffsetRow, now_us: int, retention: Retention) -> bool:
     """Delete queries without a report since long ago."""
-    stream_id, hour = rollup.stream_id, ReportHourRow
-    recent = select(hour.query_id).where(
-        hour.stream_id == stream_id,
-        hour.slot_us >= now_us - retention.history_us,
-        hour.query_id == QueryRow.query_id,
-    )
+    stream_id = offset.stream_id
     stored = select(ReportRow.id).where(
         ReportRow.stream_id == stream_id, ReportRow.query_id == QueryRow.query_id
     )
     rows = session.scalars(
-        select(QueryRow)
-        .where(
+        select(QueryRow).where(
             QueryRow.stream_id == stream_id,
             # The newest batch of a stream is never aged out, so one of its queries stays.
             QueryRow.gone_batch == QueryRow.last_batch,
             ~stored.correlate(QueryRow).exists(),
-            ~recent.correlate(QueryRow).exists(),
         )
-        .limit(MAX_ROWS)
     ).all()
+    if rows:
+        since = Span(stream_id, now_us - retention.history_us)
+        recent = {query_id for part in rollups_in(session, since) for query_id in part.batches_of}
+        rows = [row for row in rows if row.query_id not in recent][:MAX_ROWS]
     if not rows:
         return False
     missing = sum(row.last_batch - row.first_batch + 1 - row.reports for row in rows)
@@ -167,25 +163,25 @@ def _forget_queries(session: Session, rollup: RollupRow, now_us: int, retention:
     return True
 
 
-def _forget_partitions(session: Session, rollup: RollupRow, now_us: int, retention: Retention) -> bool:
+def _forget_partitions(session: Session, offset: OffsetRow, now_us: int, retention: Retention) -> bool:
     """Delete partitions without a row for as long as the ledger is kept, which is longer than any horizon."""
-    return forget_partitions(session, rollup.stream_id, now_us - retention.ledger_us, MAX_ROWS) > 0
+    return forget_partitions(session, offset.stream_id, now_us - retention.ledger_us, MAX_ROWS) > 0
 
 
-def _forget_lost(session: Session, rollup: RollupRow, now_us: int, retention: Retention) -> bool:
+def _forget_lost(session: Session, offset: OffsetRow, now_us: int, retention: Retention) -> bool:
     """Delete counts by dimension that are as old as what the ledger forgets."""
-    stream_id, until_us = rollup.stream_id, now_us - retention.ledger_us
+    stream_id, until_us = offset.stream_id, now_us - retention.ledger_us
     step, slot = LateStepRow, LateSlotRow
     return delete_some(
         session, _table(step), step.stream_id == stream_id, step.hour_us < until_us
     ) or delete_some(session, _table(slot), slot.stream_id == stream_id, slot.slot_us < until_us)
 
 
-def _forget_shadow_days(session: Session, rollup: RollupRow, now_us: int, retention: Retention) -> bool:
+def _forget_shadow_days(session: Session, offset: OffsetRow, now_us: int, retention: Retention) -> bool:
     """Delete the oldest days of what was counted of a shadow."""
     day = ShadowDayRow
     until_us = now_us - retention.history_us
-    return delete_some(session, _table(day), day.stream_id == rollup.stream_id, day.day_us < until_us)
+    return delete_some(session, _table(day), day.stream_id == offset.stream_id, day.day_us < until_us)
 
 
 HISTORY_STEPS = (
@@ -198,7 +194,7 @@ HISTORY_STEPS = (
     _forget_lost,
     _forget_shadow_days,
 )
-"""The steps; they are given ``RollupRow.aged_us``."""
+"""The steps; they are given ``OffsetRow.aged_us``."""
 
 
 def _newest(session: Session, *which: ColumnElement[bool]) -> int | None:

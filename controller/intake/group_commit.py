@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from math import exp, inf
 from time import perf_counter
 
 from tidemark.controller.db.database import Database
 from tidemark.controller.errors import TidemarkError
+from tidemark.controller.intake.store_reports import NewNeeds, ReportFollower
 from tidemark.controller.intake.take_reports import StoredReceipt, take_reports
 from tidemark.controller.metrics.process import IntakeCounters
 from tidemark.controller.runtime.clock import Clock
@@ -49,12 +51,23 @@ class ReportWriter:
         database: the store.
         clock: the wall time in microseconds.
         counters: metrics of the intake.
+        evidence: is told of each report in the transaction that stores it.
+        committed: is given the needs of committed reports by the ids of their rows.
     """
 
-    def __init__(self, database: Database, clock: Clock, counters: IntakeCounters) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        counters: IntakeCounters,
+        evidence: ReportFollower,
+        committed: Callable[[Mapping[int, NewNeeds]], None],
+    ) -> None:
         self._database = database
         self._clock = clock
         self._counters = counters
+        self._evidence = evidence
+        self._committed = committed
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._idle = threading.Event()
         self._idle.set()
@@ -83,7 +96,7 @@ class ReportWriter:
     def take(self, report: Report) -> Future[StoredReceipt]:
         """Queue a report; the future has its receipt once it is committed.
 
-        The future raises what ``take_report`` or the database raises.
+        The future raises what ``take_reports`` returns or the database raises.
         """
         future: Future[StoredReceipt] = Future()
         self._idle.clear()
@@ -150,10 +163,10 @@ class ReportWriter:
     def _together(self, reports: list[Report]) -> list[StoredReceipt | TidemarkError]:
         database = self._database
         with database.write() as session:
-            taken = take_reports(session, reports, self._clock(), database.limits)
+            taken = take_reports(session, reports, self._clock(), self._evidence, database.limits)
         receipts = [each for each in taken if isinstance(each, StoredReceipt)]
         for receipt in receipts:
-            database.counted.add(receipt.counted)
+            self._committed(receipt.needs)
         if any(receipt.first for receipt in receipts):
             database.answers_changed()
         return taken

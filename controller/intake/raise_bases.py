@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import ReportBodyRow, ReportRow
-from tidemark.controller.evidence.hourly_sums import move_in_hours
-from tidemark.controller.evidence.needs import move_needs
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.controller.intake.stored_facts import StoredFacts
-from tidemark.models.late_base import needs_against
+from tidemark.models.late_base import Needs, needs_against
+from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.wire import Report
 
 
-def raise_later_bases(
-    session: Session, stream_id: int, report: Report, max_ms: int, known: StoredFacts
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """A stored report whose needs were counted again."""
+
+    report_id: int
+    seen_us: int
+    """When its batch was seen, in microseconds."""
+    before: Needs
+    """Its needs as they were counted."""
+    after: Needs
+    """Its needs now."""
+    added: Mapping[str, int]
+    """What is added to its facts that follow from its needs, by column of ``ReportRow``."""
+
+
+def raise_later_bases(session: Session, stream_id: int, report: Report, max_ms: int) -> list[Corrected]:
     """Count the needs of stored batches that follow ``report`` again where their base was below its maximum.
 
     A report whose body is deleted keeps the needs that it was counted with.
@@ -26,11 +40,12 @@ def raise_later_bases(
         stream_id: the stream.
         report: the report, which is stored.
         max_ms: its maximum event time in milliseconds.
-        known: what the store knew about its stream before.
+
+    Returns:
+        Those that changed.
     """
-    levels = known.levels
     too_low = session.execute(
-        select(ReportRow, ReportBodyRow.body)
+        select(ReportRow, ReportBodyRow)
         .join(ReportBodyRow, ReportBodyRow.report_id == ReportRow.id)
         .where(
             ReportRow.stream_id == stream_id,
@@ -40,16 +55,30 @@ def raise_later_bases(
         )
         .order_by(ReportRow.id)
     ).all()
-    for row, body in too_low:
-        stored = stored_report(body)
-        before, after = needs_against(stored, row.need_base_ms), needs_against(stored, max_ms)
-        if row.seen_us < levels.hours_until_us:
-            move_in_hours(session, row, before, after)
-        move_needs(session, row, levels, before, after, split=row.id <= known.split_report_id)
+    corrected = []
+    for row, stored in too_low:
+        sent = stored_report(stored.body)
+        before, after = needs_against(sent, row.need_base_ms), needs_against(sent, max_ms)
+        added = {}
+        for column, name in _COLUMNS.items():
+            added[column] = getattr(after, name) - getattr(before, name)
+            setattr(row, column, getattr(row, column) + added[column])
         row.need_base_ms = max_ms
-        row.need_pairs, row.need_unknown_rows, row.early_rows = (
-            after.pairs,
-            after.unknown_rows,
-            after.early_rows,
-        )
-        row.misdated_rows, row.misdated_late = after.misdated_rows, after.misdated_late
+        stored.needs = sketch_of(PartitionNeeds.counted(after))
+        corrected.append(Corrected(row.id, row.seen_us, before, after, added))
+    return corrected
+
+
+_COLUMNS = {
+    "need_pairs": "pairs",
+    "need_unknown_rows": "unknown_rows",
+    "early_rows": "early_rows",
+    "misdated_rows": "misdated_rows",
+    "misdated_late": "misdated_late",
+}
+"""The columns of a report that follow from its needs, and which field of ``Needs`` each has."""
+
+
+def sketch_of(needs: PartitionNeeds) -> bytes | None:
+    """Return ``ReportBodyRow.needs`` of a report."""
+    return needs.whole.to_bytes() if needs.names else None

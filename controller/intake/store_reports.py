@@ -4,41 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from sqlalchemy import ColumnElement, Table, bindparam, func, insert, update
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.limits import Limits
 from tidemark.controller.db.tables import QueryRow, ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.db.upsert import Excluded, greater, lesser, upsert_many
 from tidemark.controller.errors import TidemarkError
-from tidemark.controller.evidence.hourly_sums import add_to_hours
-from tidemark.controller.evidence.ledger import NewKeys, add_to_ledger
-from tidemark.controller.evidence.needs import BatchSlot, add_needs
-from tidemark.controller.intake.limits import Limits, check_room_for_pairs, make_room_for_partitions
-from tidemark.controller.intake.raise_bases import raise_later_bases
-from tidemark.controller.intake.report_counts import ReportCounts
+from tidemark.controller.intake.limits import check_room_for_pairs, make_room_for_partitions
+from tidemark.controller.intake.raise_bases import Corrected, raise_later_bases, sketch_of
 from tidemark.controller.intake.stored_bodies import packed
 from tidemark.controller.intake.stored_facts import StoredFacts
-from tidemark.controller.partitions.store import (
-    Arrived,
-    add_partitions,
-    arrived_in,
-    base_after_us,
-    forget_partitions,
-)
-from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.controller.stream_state.live import keep_live
-from tidemark.models.cells import cells_of
-from tidemark.models.horizon import ReportFacts, horizon_from_us, report_facts
+from tidemark.models.cells import ReportCells, cells_of
+from tidemark.models.horizon import ReportFacts, report_facts
 from tidemark.models.key_counts import key_counts
 from tidemark.models.late_base import floor_ms, late_base_ms, needs_against
 from tidemark.models.ledger import Judgement, judge
 from tidemark.models.partition_needs import PartitionNeeds
+from tidemark.models.runs import run_starts
 from tidemark.models.wire import Report
-
-_MAX_FORGOTTEN = 20_000
-"""How many partitions that are gone may make room for those of one report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,80 +43,90 @@ class NewReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
-    """What a new report adds."""
+class NewNeeds:
+    """The needs of a new report by partition."""
+
+    fingerprint: str
+    """That of the report."""
+    base_ms: int | None
+    """The base that they are counted against, in milliseconds; None when none is known."""
+    needs: PartitionNeeds
+
+
+@dataclass(frozen=True, slots=True)
+class CountedReport:
+    """A new report, judged and with its needs."""
 
     new: NewReport
+    cells: ReportCells
     judgement: Judgement
-    counts: ReportCounts
+    needs: NewNeeds
     facts: ReportFacts
-    arrived: Arrived
-    base_us: int
-    """The stream's maximum event time after it, in microseconds."""
+    base_ms: int | None
+    """The base of its late filter, in milliseconds; None when it is not known."""
 
 
-Stored = tuple[int, str, ReportCounts]
-"""Id and fingerprint of a stored report, and what it adds by partition."""
+class ReportFollower(Protocol):
+    """What is told of reports in the transaction that stores them; their streams are locked."""
+
+    def forget_partitions(self, session: Session, stream_id: int, seen_us: int) -> int:
+        """Delete partitions without a row over the horizon of a batch; return how many."""
+
+    def add(self, session: Session, reports: Sequence[CountedReport]) -> None:
+        """Add reports of different streams, which are stored."""
+
+    def correct(self, session: Session, stream_id: int, corrected: Sequence[Corrected]) -> None:
+        """Replace the needs of stored reports of a stream."""
+
+
+Stored = tuple[int, NewNeeds]
+"""Id of a stored report, and its needs."""
 
 
 def store_reports(
-    session: Session, reports: Sequence[NewReport], now_us: int, limits: Limits
+    session: Session, reports: Sequence[NewReport], now_us: int, limits: Limits, evidence: ReportFollower
 ) -> list[Stored | TidemarkError]:
     """Store new reports, each of another stream, which are locked; return each one's id, or why it is rejected."""
-    outcomes: list[_Counted | TidemarkError] = []
+    outcomes: list[CountedReport | TidemarkError] = []
     for new in reports:
         counted = _counted(new, now_us)
         try:
-            _make_room(session, counted, limits)
+            _make_room(session, counted, limits, evidence)
         except TidemarkError as error:
             outcomes.append(error)
         else:
             outcomes.append(counted)
-    ids = iter(_store(session, [each for each in outcomes if isinstance(each, _Counted)], now_us))
-    return [
-        each if isinstance(each, TidemarkError) else (next(ids), each.new.digest, each.counts)
-        for each in outcomes
-    ]
+    stored = [each for each in outcomes if isinstance(each, CountedReport)]
+    ids = iter(_store(session, stored, now_us, evidence))
+    return [each if isinstance(each, TidemarkError) else (next(ids), each.needs) for each in outcomes]
 
 
-def _counted(new: NewReport, now_us: int) -> _Counted:
-    report, known = new.report, new.known
+def _counted(new: NewReport, now_us: int) -> CountedReport:
+    report = new.report
     cells = cells_of(report)
     pairs = key_counts(report, cells)
     judgement = judge(report, pairs)
-    base_ms = late_base_ms(report.late_base_ms, known.late_max_us)
+    base_ms = late_base_ms(report.late_base_ms, new.known.late_max_us)
     needs = needs_against(report, base_ms, pairs)
     facts = report_facts(report, pairs, judgement, needs, now_us)
-    return _Counted(
-        new,
-        judgement,
-        ReportCounts(needs.base_ms, PartitionNeeds.counted(needs)),
-        facts,
-        arrived_in(report, cells, base_ms),
-        base_after_us(report, late_base_ms(report.late_base_ms, known.before_max_us), facts.seen_us),
-    )
+    counted = NewNeeds(new.digest, needs.base_ms, PartitionNeeds.counted(needs))
+    return CountedReport(new, cells, judgement, counted, facts, base_ms)
 
 
-def _make_room(session: Session, counted: _Counted, limits: Limits) -> None:
-    stream_id, seen_us = counted.new.stream_id, counted.facts.seen_us
-    facts, known = counted.facts, counted.new.known
+def _make_room(session: Session, counted: CountedReport, limits: Limits, evidence: ReportFollower) -> None:
+    stream_id, facts, known = counted.new.stream_id, counted.facts, counted.new.known
     check_room_for_pairs(
         known.pairs + known.unjudged_rows * facts.keys_per_row,
         facts.pairs + facts.unjudged_rows * facts.keys_per_row,
     )
-
-    def forget_gone() -> int:
-        """Forget the partitions without a row over the horizon of the batch."""
-        from_us = horizon_from_us(seen_us, horizon_ms_of(session, stream_id))
-        return forget_partitions(session, stream_id, from_us, _MAX_FORGOTTEN)
-
+    cells = counted.cells
     make_room_for_partitions(
         session,
         stream_id,
-        counted.arrived.names,
+        [cells.partitions[part] for part in cells.parts[run_starts(cells.parts)].tolist()],
         known=known.partitions,
         limits=limits,
-        forget=forget_gone,
+        forget=lambda: evidence.forget_partitions(session, stream_id, facts.seen_us),
     )
 
 
@@ -150,7 +147,9 @@ _INSERT_REPORT = insert(_REPORTS).returning(_REPORTS.c.id, sort_by_parameter_ord
 _INSERT_BODY = insert(cast("Table", ReportBodyRow.__table__))
 
 
-def _store(session: Session, reports: Sequence[_Counted], now_us: int) -> list[int]:
+def _store(
+    session: Session, reports: Sequence[CountedReport], now_us: int, evidence: ReportFollower
+) -> list[int]:
     """Store counted reports; return their ids."""
     if not reports:
         return []
@@ -160,33 +159,15 @@ def _store(session: Session, reports: Sequence[_Counted], now_us: int) -> list[i
     connection.execute(
         _INSERT_BODY,
         [
-            {"report_id": report_id, "body": packed(each.new.content)}
+            {
+                "report_id": report_id,
+                "body": packed(each.new.content),
+                "needs": sketch_of(each.needs.needs),
+            }
             for report_id, each in zip(ids, reports, strict=True)
         ],
     )
-    add_to_ledger(
-        session,
-        [
-            NewKeys(
-                each.new.stream_id, each.new.report.operator, each.judgement, each.new.known.ledger_from_us
-            )
-            for each in reports
-        ],
-    )
-    add_needs(
-        session,
-        [
-            (
-                BatchSlot(each.new.stream_id, each.new.known.levels, each.facts.seen_us),
-                each.counts.needs.whole,
-            )
-            for each in reports
-            if each.counts.needs.names
-        ],
-    )
-    add_partitions(
-        session, [(each.new.stream_id, each.facts.seen_us, each.base_us, each.arrived) for each in reports]
-    )
+    evidence.add(session, reports)
     upsert_many(
         session,
         QueryRow,
@@ -211,25 +192,24 @@ def _store(session: Session, reports: Sequence[_Counted], now_us: int) -> list[i
             for each in reports
         ],
     )
-    for report_id, each, row in zip(ids, reports, rows, strict=True):
-        _store_rest(session, report_id, each, row)
+    for report_id, each in zip(ids, reports, strict=True):
+        _store_rest(session, report_id, each, evidence)
     return ids
 
 
-def _store_rest(session: Session, report_id: int, counted: _Counted, row: dict[str, Any]) -> None:
-    """Store what few reports have: a state of Live, a place in what is rolled up, a base above that of later ones."""
-    new, report, known = counted.new, counted.new.report, counted.new.known
+def _store_rest(session: Session, report_id: int, counted: CountedReport, evidence: ReportFollower) -> None:
+    """Store what few reports have: a state of Live, a base above that of later ones."""
+    new, report, last_batch = counted.new, counted.new.report, counted.new.known.last_batch
     keep_live(session, new.stream_id, report_id, report)
-    if counted.facts.seen_us < known.levels.hours_until_us:
-        add_to_hours(session, [ReportRow(id=report_id, **row)])
-        session.flush()
     # Only batches that are stored already can have been counted against too low a base.
-    later = known.last_batch is not None and known.last_batch >= report.batch_id + 2
+    later = last_batch is not None and last_batch >= report.batch_id + 2
     if later and report.max_event_time_us is not None:
         # The session may hold rows as they were before one of these statements.
         session.expire_all()
-        raise_later_bases(session, new.stream_id, report, floor_ms(report.max_event_time_us), known)
+        corrected = raise_later_bases(session, new.stream_id, report, floor_ms(report.max_event_time_us))
         session.flush()
+        if corrected:
+            evidence.correct(session, new.stream_id, corrected)
 
 
 def _batches(new: Excluded) -> dict[str, ColumnElement[Any]]:
@@ -239,7 +219,7 @@ def _batches(new: Excluded) -> dict[str, ColumnElement[Any]]:
     }
 
 
-def _row(counted: _Counted, now_us: int) -> dict[str, Any]:
+def _row(counted: CountedReport, now_us: int) -> dict[str, Any]:
     report, facts = counted.new.report, counted.facts
     return {
         **{name: getattr(facts, name) for name in _FACTS},
@@ -264,7 +244,7 @@ def _row(counted: _Counted, now_us: int) -> dict[str, Any]:
         "state_bytes": report.state_bytes,
         "dropped_by_spark": report.dropped_by_spark,
         "dropped_reports": report.dropped_reports,
-        "need_base_ms": counted.counts.base_ms,
+        "need_base_ms": counted.needs.base_ms,
     }
 
 

@@ -14,10 +14,9 @@ from sqlalchemy import BigInteger, Row, Select, String, and_, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.given_rows import given, given_rows
-from tidemark.controller.db.tables import QueryRow, ReportRow, RollupRow, StreamRow
-from tidemark.controller.evidence.horizon import max_up_to, with_gone
+from tidemark.controller.db.tables import OffsetRow, QueryRow, ReportRow, StreamRow
 from tidemark.controller.intake.limits import count_of_partitions
-from tidemark.models.need_slots import Levels
+from tidemark.controller.reports.store import max_up_to, with_gone
 from tidemark.models.wire import Report
 
 
@@ -33,10 +32,6 @@ class StoredFacts:
     """Highest id of the query's batches whose reports are deleted; None without any."""
     ledger_from_us: int | None
     """Keys below are deleted from the ledger; None while none is."""
-    levels: Levels
-    """How far the stream's slots have been rolled up."""
-    split_report_id: int
-    """Reports up to this one are counted by partition."""
     last_batch: int | None
     """Greatest id of the query's batches; None without any."""
     late_max_us: int | None
@@ -61,10 +56,7 @@ def _facts(dialect: str) -> Select[Any]:
             asked.stream_id,
             ReportRow.received_us,
             ReportRow.fingerprint,
-            RollupRow.ledger_from_us,
-            RollupRow.hours_until_us,
-            RollupRow.days_until_us,
-            RollupRow.split_report_id,
+            OffsetRow.ledger_from_us,
             QueryRow.last_batch,
             QueryRow.gone_batch,
             QueryRow.gone_max_event_time_us,
@@ -83,7 +75,7 @@ def _facts(dialect: str) -> Select[Any]:
                 ReportRow.batch_id == asked.batch_id,
             ),
         )
-        .outerjoin(RollupRow, RollupRow.stream_id == asked.stream_id)
+        .outerjoin(OffsetRow, OffsetRow.stream_id == asked.stream_id)
         .outerjoin(QueryRow, and_(QueryRow.stream_id == asked.stream_id, QueryRow.query_id == asked.query_id))
     )
 
@@ -112,8 +104,6 @@ def _facts_of(row: Row[Any], batch_id: int) -> StoredFacts:
         fingerprint=row.fingerprint,
         gone_batch=row.gone_batch,
         ledger_from_us=row.ledger_from_us,
-        levels=Levels(row.hours_until_us or 0, row.days_until_us or 0),
-        split_report_id=row.split_report_id or 0,
         last_batch=row.last_batch,
         late_max_us=with_gone(row.late_max_us, *gone, batch_id - 2),
         before_max_us=with_gone(row.before_max_us, *gone, batch_id - 1),

@@ -20,14 +20,19 @@ from pydantic_core import from_json
 from sqlalchemy import Select, Table, bindparam, delete, select, update
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.limits import NO_LIMITS, Limits
 from tidemark.controller.db.tables import ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.errors import ReportConflictError, ReportTooOldError, TidemarkError
 from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
-from tidemark.controller.intake.limits import NO_LIMITS, Limits
 from tidemark.controller.intake.quarantine import quarantine
 from tidemark.controller.intake.ran_again import in_its_life, is_ran_again
-from tidemark.controller.intake.report_counts import ReportCounts
-from tidemark.controller.intake.store_reports import NewReport, Stored, store_reports
+from tidemark.controller.intake.store_reports import (
+    NewNeeds,
+    NewReport,
+    ReportFollower,
+    Stored,
+    store_reports,
+)
 from tidemark.controller.intake.stored_bodies import digest_of, stored_json, stored_report
 from tidemark.controller.intake.stored_facts import StoredFacts, stored_facts
 from tidemark.controller.streams.names import named_streams, names_given
@@ -45,8 +50,8 @@ class StoredReceipt:
     """Whether it was received before; then nothing was changed."""
     first: bool = False
     """Whether it is the stream's first report, which changes what is published to its job."""
-    counted: Mapping[int, tuple[str, ReportCounts]] = field(default_factory=dict)
-    """What ``ReportCountsCache`` is to keep of it once it is committed."""
+    needs: Mapping[int, NewNeeds] = field(default_factory=dict)
+    """Its needs by the id of its row, once it is committed."""
 
 
 @dataclass(slots=True)
@@ -64,28 +69,11 @@ _Name = tuple[str, str]
 """Job and stream."""
 
 
-def take_report(
-    session: Session, report: Report, now_us: int, limits: Limits = NO_LIMITS, *, believed: bool = False
-) -> StoredReceipt:
-    """Store one report; see ``take_reports``.
-
-    Raises:
-        ReportConflictError: when the batch was reported before with other content; the first report stays.
-        ReportTooOldError: when later reports of its query are deleted, so that it might be counted twice.
-        TooManyStreamsError: when the store has no room for another stream.
-        TooManyPartitionsError: when the stream has no room for its partitions.
-        TooManyPairsError: when what the stream counts would not be exact.
-    """
-    (taken,) = take_reports(session, [report], now_us, limits, believed=believed)
-    if isinstance(taken, TidemarkError):
-        raise taken
-    return taken
-
-
 def take_reports(
     session: Session,
     reports: Sequence[Report],
     now_us: int,
+    evidence: ReportFollower,
     limits: Limits = NO_LIMITS,
     *,
     believed: bool = False,
@@ -98,18 +86,25 @@ def take_reports(
         session: the session.
         reports: the reports.
         now_us: when they were received, in microseconds.
+        evidence: is told of them.
         limits: the limits of the store.
         believed: whether they are counted however far ahead their event times are.
 
     Returns:
-        For each report its receipt, or why nothing of it was stored: what ``take_report`` raises.
+        For each report its receipt, or why nothing of it was stored:
+
+        * ReportConflictError: the batch was reported before with other content; the first report stays;
+        * ReportTooOldError: later reports of its query are deleted, so that it might be counted twice;
+        * TooManyStreamsError: the store has no room for another stream;
+        * TooManyPartitionsError: the stream has no room for its partitions;
+        * TooManyPairsError: what the stream counts would not be exact.
     """
     streams: dict[_Name, _Stream] = {}
     taken: dict[int, StoredReceipt | TidemarkError] = _lock(session, reports, streams, limits)
     waiting = [number for number in range(len(reports)) if number not in taken]
     for some in _rounds(reports, waiting):
         round_ = [(reports[number], streams[_name(reports[number])]) for number in some]
-        taken |= zip(some, _take(session, round_, now_us, limits, believed=believed), strict=True)
+        taken |= zip(some, _take(session, round_, now_us, evidence, limits, believed=believed), strict=True)
     unused = [stream.id for stream in streams.values() if stream.made and not stream.registered]
     if unused:
         session.execute(delete(StreamRow).where(StreamRow.id.in_(unused)))
@@ -167,6 +162,7 @@ def _take(
     session: Session,
     reports: Sequence[tuple[Report, _Stream]],
     now_us: int,
+    evidence: ReportFollower,
     limits: Limits,
     *,
     believed: bool,
@@ -191,7 +187,7 @@ def _take(
         if taken[-1] is None:
             new.append(each)
             _note_new_life(session, each, now_us)
-    stored = iter(store_reports(session, new, now_us, limits))
+    stored = iter(store_reports(session, new, now_us, limits, evidence))
     return [
         _receipt(session, stream, next(stored), now_us) if each is None else each
         for each, (_, stream) in zip(taken, reports, strict=True)
@@ -204,8 +200,8 @@ def _known(
     """Return the receipt of a report that is stored already, or goes into quarantine; None when it is to be counted.
 
     Raises:
-        ReportConflictError: as ``take_report`` does.
-        ReportTooOldError: as ``take_report`` does.
+        ReportConflictError: as ``take_reports`` says.
+        ReportTooOldError: as ``take_reports`` says.
     """
     report, known = new.report, new.known
     if _contradicts(session, new):
@@ -298,9 +294,8 @@ def _receipt(
 ) -> StoredReceipt | TidemarkError:
     if isinstance(stored, TidemarkError):
         return stored
-    report_id, digest, counted = stored
     first = _register(session, stream, now_us)
-    return StoredReceipt(now_us, duplicate=False, first=first, counted={report_id: (digest, counted)})
+    return StoredReceipt(now_us, duplicate=False, first=first, needs=dict([stored]))
 
 
 def _register(session: Session, stream: _Stream, now_us: int) -> bool:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import ReportRow
 from tidemark.controller.evidence.horizon import Horizon
-from tidemark.controller.evidence.series import series_sums
+from tidemark.controller.evidence.rollups import rollups_in, sums_of
 from tidemark.controller.joins.store import join_of, streams_of
 from tidemark.controller.reports.store import newest_report
 from tidemark.models.duration import format_duration
@@ -46,9 +46,13 @@ def judged_in(session: Session, slo: JoinSlo, newest: Sequence[ReportRow | None]
     """Return what was judged of each side over the SLO's window, up to the newest report of each."""
     judged = []
     for row in newest:
-        sums = None if row is None else series_sums(session, Horizon(row.stream_id, slo.window_ms, row).span)
+        sums = None
+        if row is not None:
+            sums = sums_of(rollups_in(session, Horizon(row.stream_id, slo.window_ms, row).span))
         judged.append(
-            (0, 0, 0) if sums is None else (sums.counted, sums.late_min, sums.late_max + sums.unjudged)
+            (0, 0, 0)
+            if sums is None
+            else (sums.counted, sums.sums["late_min"], sums.sums["late_max"] + sums.unjudged)
         )
     return judged
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from sqlalchemy import and_, select
+from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.db.tables import NeedSlotRow, StreamRow
-from tidemark.models.need_slots import merge_all
+from tidemark.controller.db.tables import OffsetRow, ReportBodyRow, ReportRow, RollupRow, StreamRow
+from tidemark.models.need_slots import SLOT_US, merge_all, slot_of_us
 from tidemark.models.sketch import Sketch
 
 _NEED_SLOTS = 2
@@ -17,16 +17,32 @@ _NEED_SLOTS = 2
 
 def load_needs(session: Session) -> dict[int, Sketch]:
     """Return by stream the needs of its newest slots; streams without any are left out."""
-    slot = aliased(NeedSlotRow)
-    of_stream = select(slot.slot_us).where(slot.stream_id == StreamRow.id).order_by(slot.slot_us.desc())
+    slot = aliased(RollupRow)
+    minute = (slot.stream_id == StreamRow.id, slot.width_us == SLOT_US, slot.need_pairs > 0)
+    of_stream = select(slot.slot_us).where(*minute).order_by(slot.slot_us.desc())
     wanted = [of_stream.limit(1).offset(n).scalar_subquery() for n in range(_NEED_SLOTS)]
-    slots: defaultdict[int, list[Sketch]] = defaultdict(list)
-    for stream_id, blob in session.execute(
-        # An outer join makes SQLite begin with the streams; else it reads the slots of all time.
-        select(StreamRow.id, NeedSlotRow.sketch).outerjoin(
-            NeedSlotRow, and_(NeedSlotRow.stream_id == StreamRow.id, NeedSlotRow.slot_us.in_(wanted))
-        )
+    rolled_up = and_(
+        RollupRow.stream_id == StreamRow.id, RollupRow.width_us == SLOT_US, RollupRow.slot_us.in_(wanted)
+    )
+    in_tail = and_(
+        ReportRow.stream_id == StreamRow.id, ReportRow.id > func.coalesce(OffsetRow.last_report_id, 0)
+    )
+    # Outer joins make SQLite begin with the streams; else it reads the slots, or the reports, of all time.
+    tail = (
+        select(StreamRow.id, ReportRow.seen_us, ReportBodyRow.needs)
+        .outerjoin(OffsetRow, OffsetRow.stream_id == StreamRow.id)
+        .outerjoin(ReportRow, in_tail)
+        .outerjoin(ReportBodyRow, ReportBodyRow.report_id == ReportRow.id)
+    )
+    found: defaultdict[int, dict[int, list[Sketch]]] = defaultdict(lambda: defaultdict(list))
+    for query in (
+        select(StreamRow.id, RollupRow.slot_us, RollupRow.needs).outerjoin(RollupRow, rolled_up),
+        tail,
     ):
-        if blob is not None:
-            slots[stream_id].append(Sketch.from_bytes(blob))
-    return {stream_id: merge_all(sketches) for stream_id, sketches in slots.items()}
+        for stream_id, seen_us, blob in session.execute(query):
+            if blob is not None:
+                found[stream_id][slot_of_us(seen_us)].append(Sketch.from_bytes(blob))
+    return {
+        stream_id: merge_all(sketch for slot_us in sorted(slots)[-_NEED_SLOTS:] for sketch in slots[slot_us])
+        for stream_id, slots in found.items()
+    }

@@ -11,7 +11,7 @@ from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.evidence.horizon import horizon_of
-from tidemark.controller.evidence.needs import partition_needs
+from tidemark.controller.evidence.rollups import partition_needs
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.curve import Curve
@@ -43,7 +43,7 @@ def get_partition_curve(
         horizon = horizon_of(
             session, stream_id, DEFAULT_HORIZON_MS if spec is None else spec.value.horizon_ms
         )
-        needs = None if horizon is None else partition_needs(session, stream_id, horizon.from_us)
+        needs = None if horizon is None else partition_needs(session, horizon.span)
     found = [] if needs is None else _points(Curve(needs.sketch(partition), None), sorted(set(bound_ms)))
     return schemas.PartitionCurve(job=which.job, stream=which.stream, partition=partition, points=found)
 

@@ -10,8 +10,9 @@ from tidemark.controller.bounds.acknowledgements import own_bound_ms
 from tidemark.controller.bounds.publication import PublishedAnswer, answer_of, last_published
 from tidemark.controller.db.tables import ReportRow, StreamRow
 from tidemark.controller.decide.decider import Decider
-from tidemark.controller.evidence.horizon import effective_bound_of, horizon_of
+from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.pins.store import PinScope, pin_in_force
+from tidemark.controller.reports.store import effective_bound_of
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
 from tidemark.controller.stream_state.live import newest_state
 from tidemark.models.choice import percent_of

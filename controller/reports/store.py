@@ -1,4 +1,4 @@
-"""Stored reports: a list of them, one of them, and the newest one."""
+"""Stored reports: a list of them, one of them, the newest one, and the base that those before one make."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, ScalarSelect, bindparam, func, select, tuple_, union_all
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
-from tidemark.controller.db.tables import QuarantinedRow, ReportBodyRow, ReportRow, StreamRow
+from tidemark.controller.db.tables import QuarantinedRow, QueryRow, ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.errors import ReportNotFoundError
 from tidemark.controller.intake.stored_bodies import stored_json, stored_report
+from tidemark.models.late_base import effective_bound_ms, late_base_ms
 from tidemark.models.wire import Report
 
 _BODIES_AT_ONCE = 50
@@ -157,3 +158,71 @@ def body_of(session: Session, report: ReportRow) -> Report | None:
     """Return a report as it was sent; None when its body is not kept any more."""
     row = session.get(ReportBodyRow, report.id)
     return None if row is None else stored_report(row.body)
+
+
+def newest_report_id(session: Session, stream_id: int) -> int:
+    """Return the id of the report stored last, 0 without any."""
+    return session.scalars(select(func.max(ReportRow.id)).where(ReportRow.stream_id == stream_id)).one() or 0
+
+
+def max_before_us(session: Session, stream_id: int, query_id: str, last_batch: int) -> int | None:
+    """Return the maximum event time of a query's batches up to ``last_batch``, deleted ones too; None without any."""
+    session.flush()
+    parameters = {"stream": stream_id, "query": query_id, "last": last_batch}
+    found = session.connection().execute(_MAX_EVENT_TIME, parameters).one_or_none()
+    return None if found is None else with_gone(*found, last_batch)
+
+
+def max_up_to(
+    stream_id: ColumnElement[int] | InstrumentedAttribute[int],
+    query_id: ColumnElement[str] | InstrumentedAttribute[str],
+    last_batch: ColumnElement[int],
+) -> ScalarSelect[int | None]:
+    """Return the SQL for the maximum event time of a query's stored batches up to a last one."""
+    batch = aliased(ReportRow)
+    return (
+        select(batch.max_event_time_us)
+        .where(
+            batch.stream_id == stream_id,
+            batch.query_id == query_id,
+            batch.batch_id <= last_batch,
+            batch.max_event_time_us.is_not(None),
+        )
+        .order_by(batch.max_event_time_us.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+
+
+_MAX_EVENT_TIME = select(
+    max_up_to(bindparam("stream"), bindparam("query"), bindparam("last")),
+    QueryRow.gone_batch,
+    QueryRow.gone_max_event_time_us,
+).where(QueryRow.stream_id == bindparam("stream"), QueryRow.query_id == bindparam("query"))
+
+
+def with_gone(
+    stored: int | None, gone_batch: int | None, gone_max_us: int | None, last_batch: int
+) -> int | None:
+    """Return the greater of ``stored`` and the maximum of a query's deleted batches, if all of those came before.
+
+    Args:
+        stored: maximum event time of the stored batches, in microseconds.
+        gone_batch: highest id of the deleted ones; None without any.
+        gone_max_us: maximum event time of those, in microseconds.
+        last_batch: highest id that counts.
+    """
+    if gone_batch is None or gone_batch > last_batch:
+        return stored
+    return max((time_us for time_us in (stored, gone_max_us) if time_us is not None), default=None)
+
+
+def base_before_ms(session: Session, report: ReportRow) -> int | None:
+    """Return the base of all batches before ``report`` in its query, in milliseconds, as far as it is known."""
+    stored = max_before_us(session, report.stream_id, report.query_id, report.batch_id - 1)
+    return late_base_ms(report.late_base_ms, stored)
+
+
+def effective_bound_of(session: Session, report: ReportRow) -> int | None:
+    """Return the bound that was really in effect in a batch, in milliseconds; None when it is not known."""
+    return effective_bound_ms(base_before_ms(session, report), report.watermark_ms)

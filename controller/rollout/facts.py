@@ -20,7 +20,7 @@ from tidemark.controller.db.tables import (
     RolloutRow,
 )
 from tidemark.controller.evidence.horizon import horizon_of
-from tidemark.controller.evidence.needs import Span
+from tidemark.controller.evidence.rollups import Span
 from tidemark.controller.intake.stored_bodies import stored_report
 from tidemark.controller.rollout.batches import RolloutBatches, batches_of
 from tidemark.controller.rollout.failed_bounds import failures_of

@@ -13,7 +13,7 @@ from tidemark.controller.db.epoch import stored_version
 from tidemark.controller.db.tables import ShadowDayRow, ShadowRow
 from tidemark.controller.db.upsert import upsert_many
 from tidemark.controller.errors import ShadowNotSetError, ShadowRefusedError
-from tidemark.controller.evidence.horizon import newest_report_id
+from tidemark.controller.reports.store import newest_report_id
 from tidemark.controller.specs.store import Spec, loaded_specification, slo_version, stored_specification
 from tidemark.controller.streams.store import add_event
 from tidemark.models.shadow import ClosedUntil, ShadowTally

@@ -8,9 +8,8 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.api.schemas import Budget
 from tidemark.controller.db.tables import ReportRow
-from tidemark.controller.evidence.evidence_cache import EvidenceCache
-from tidemark.controller.evidence.horizon import Horizon
-from tidemark.controller.evidence.series import series_sums
+from tidemark.controller.evidence.horizon import Horizon, facts_from
+from tidemark.controller.evidence.rollups import Sums, rollups_in, sums_of
 from tidemark.controller.evidence.windows import closed_windows
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.slo import Slo
@@ -62,27 +61,29 @@ def spent_in(session: Session, horizon: Horizon, slo: Slo) -> Spent:
         return Spent(
             windows.closed, windows.closed - good_max, windows.closed - good_min, slo.good_windows_ppm
         )
-    sums = series_sums(session, horizon.span)
+    return _spent_rows(sums_of(rollups_in(session, horizon.span)), slo)
+
+
+def _spent_rows(sums: Sums | None, slo: Slo) -> Spent:
     if sums is None:
         return Spent(0, 0, 0, slo.target_ppm)
-    return Spent(sums.counted, sums.late_min, sums.late_max + sums.unjudged, slo.target_ppm)
+    return Spent(sums.counted, sums.sums["late_min"], sums.sums["late_max"] + sums.unjudged, slo.target_ppm)
 
 
-def budget_of(
-    session: Session, newest: ReportRow, slo: Slo, kept: EvidenceCache, *, provisional: bool
-) -> Budget:
+def budget_of(session: Session, newest: ReportRow, slo: Slo, *, provisional: bool) -> Budget:
     """Return the budget of a stream.
 
     Args:
         session: the session.
         newest: its newest batch.
         slo: its SLO.
-        kept: the evidence on streams.
         provisional: whether rows of its windows can still come.
     """
     horizon = Horizon(newest.stream_id, slo.window_ms, newest)
-    known = kept.facts(session, horizon)
-    spent = spent_in(session, horizon, slo)
+    sums = sums_of(rollups_in(session, horizon.span))
+    assert sums is not None, "it has a newest batch"
+    known = facts_from(session, horizon, sums)
+    spent = spent_in(session, horizon, slo) if slo.objective == "timeslices" else _spent_rows(sums, slo)
     return Budget.of(
         spent,
         objective=slo.objective,

@@ -32,12 +32,11 @@ from tidemark.controller.decide.ceiling import Room
 from tidemark.controller.decide.load import progress_from
 from tidemark.controller.decide.stored_steps import steps_of
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
-from tidemark.controller.evidence.horizon import with_gone
 from tidemark.controller.intake.quarantine import Quarantine, quarantines
 from tidemark.controller.joins.lost import miss_of
 from tidemark.controller.lost.summary import LostSummary
 from tidemark.controller.pins.store import StoredPin, pins_in_force
-from tidemark.controller.reports.store import newest_report_query
+from tidemark.controller.reports.store import newest_report_query, with_gone
 from tidemark.controller.rollout.store import missed_rollout_query, newest_rollout_query
 from tidemark.controller.specs.store import policy_of, slo_of
 from tidemark.controller.stream_state.live import state_in
@@ -125,7 +124,7 @@ def load_horizon(
     horizon = state.horizon
     if horizon is None:
         return None
-    facts, pace = kept.facts_and_pace(session, horizon)
+    facts, pace = kept.facts(session, horizon), kept.pace(session, horizon)
     partitions = partitions_of(session, state.id)
     progress = progress_from(pace, times_in(partitions, horizon), horizon, now_us)
     return HorizonState(

@@ -1,6 +1,6 @@
 """Taking snapshots of streams: what lists, charts and alerts show of each, computed now and then and kept in the store.
 
-A snapshot counts by partition what waits, finds each partition's effect on the bound and the conditions that hold, and
+A snapshot rolls up what waits, finds each partition's effect on the bound and the conditions that hold, and
 is written under the stream's lease. Streams with something new get one soon, the others once a minute, because some
 conditions come with time alone.
 """
@@ -18,12 +18,11 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.api.schemas import Condition
 from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import OverviewRow, RollupRow
+from tidemark.controller.db.tables import OverviewRow
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon, open_keys
-from tidemark.controller.evidence.rollups import locked_rollup, move_horizon
-from tidemark.controller.intake.count_waiting import count_waiting
+from tidemark.controller.evidence.roll_up import locked_offset, roll_up
 from tidemark.controller.lost.summary import lost_summary
 from tidemark.controller.metrics.process import LoopCounters
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
@@ -45,7 +44,6 @@ from tidemark.controller.stream_state.overview_store import (
 from tidemark.controller.stream_state.snapshots import StreamSnapshot, take_snapshot
 from tidemark.controller.stream_state.state import SkewCost, StreamState
 from tidemark.controller.streams.store import lock_by_id
-from tidemark.models.retention import Retention
 from tidemark.models.skew import SkewRule
 
 _log = logging.getLogger(__name__)
@@ -70,7 +68,6 @@ class Overviews:
         database: the store.
         leases: which streams are this process's.
         kept: the evidence on streams.
-        retention: how long data are kept.
         rule: when a partition is skewed.
         steady: a clock that never jumps, in seconds.
         give_way: called before each piece of work.
@@ -83,7 +80,6 @@ class Overviews:
         database: Database,
         leases: LeaseKeeper,
         kept: EvidenceCache,
-        retention: Retention,
         rule: SkewRule,
         *,
         runs: LimitedRuns,
@@ -94,7 +90,6 @@ class Overviews:
         self._database = database
         self._leases = leases
         self._kept = kept
-        self._retention = retention
         self.rule = rule
         """When a partition is skewed."""
         self._steady = steady
@@ -153,7 +148,7 @@ class Overviews:
         lease = self._leases.lease_of(stream_id)
         if lease is None:
             return
-        self._count(stream_id)
+        self._roll_up(stream_id)
         self._give_way()
         self._runs.run(("snapshot", stream_id), partial(self._take, stream_id, lease, now_us))
 
@@ -175,24 +170,19 @@ class Overviews:
             confirm(session, stream_id, lease)
             go_on()
 
-    def _count(self, stream_id: int) -> None:
-        """Count by partition what waits: what is left costs each reader as much as storing it did."""
+    def _roll_up(self, stream_id: int) -> None:
+        """Roll up what waits: needs by partition that are left cost each reader as much as storing them did."""
         waiting = True
         while waiting:
             self._give_way()
             with self._database.write() as session:
-                found = locked_rollup(session, stream_id)
+                found = locked_offset(session, stream_id)
                 if found is None:
                     return
-                rollup, newest_us = found
-                waiting = count_waiting(session, rollup, self._database.counted)
-                if not waiting:
-                    move_horizon(session, rollup, newest_us, self._retention)
+                waiting = roll_up(session, found[0], self._kept.tail)
 
     def _snapshot(self, session: Session, state: StreamState, now_us: int) -> _Snapshot:
         stream_id = state.id
-        # Held, so that the session does not read it again for each part of the snapshot.
-        _held = session.get(RollupRow, stream_id)
         slo = None if state.slo is None else state.slo.value
         lost = lost_summary(session, stream_id, DEFAULT_WINDOW_MS if slo is None else slo.window_ms)
         state = replace(state, lost=lost)

@@ -6,12 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, case, func, select
+from sqlalchemy import BigInteger, ColumnElement, and_, func, select, true
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from tidemark.controller.db.tables import ReportRow, RollupRow, SeriesRow, StreamRow
+from tidemark.controller.db.given_rows import given, given_rows
+from tidemark.controller.db.tables import OffsetRow, ReportRow, RollupRow, StreamRow
+from tidemark.controller.evidence.rollups import cover
 from tidemark.controller.reports.store import newest_report_query
-from tidemark.models.need_slots import HOUR_US, SLOT_US, edge_us
+from tidemark.models.need_slots import HOUR_US, SLOT_US, Levels, edge_us
 
 QUARTER_US = 900_000_000
 """A quarter of an hour, in microseconds."""
@@ -65,10 +67,7 @@ def load_recent_rows(session: Session, windows_s: Iterable[int], now_us: int) ->
     """
     windows = sorted(set(windows_s))
     sums: defaultdict[int, dict[int, list[int]]] = defaultdict(lambda: {window: [0, 0] for window in windows})
-    short = [window for window in windows if window <= _LONGEST_BY_MINUTE_S]
-    long = [window for window in windows if window > _LONGEST_BY_MINUTE_S]
-    for some, width_us in ((short, SLOT_US), (long, HOUR_US)):
-        _add_series(session, sums, some, width_us, now_us)
+    _add_rollups(session, sums, windows, now_us)
     _add_waiting(session, sums, windows, now_us)
     then = _watermarks(session, now_us - QUARTER_US)
     found = {}
@@ -84,41 +83,46 @@ def load_recent_rows(session: Session, windows_s: Iterable[int], now_us: int) ->
     return found
 
 
-def _add_series(
-    session: Session, sums: dict[int, dict[int, list[int]]], windows: list[int], width_us: int, now_us: int
+def _add_rollups(
+    session: Session, sums: dict[int, dict[int, list[int]]], windows: list[int], now_us: int
 ) -> None:
-    """Add what is counted in slots of one width."""
-    if not windows:
-        return
-    starts = {window: edge_us(now_us - window * 1_000_000, width_us) for window in windows}
-    table = SeriesRow
-    rows = session.execute(
-        select(
-            table.stream_id,
-            *(
-                func.sum(case((table.slot_us >= start, column), else_=0))
-                for start in starts.values()
-                for column in (table.pairs, table.late_max)
-            ),
-        )
-        .where(table.width_us == width_us, table.slot_us >= min(starts.values()))
-        .group_by(table.stream_id)
+    """Add what is rolled up."""
+    columns: dict[str, list[int]] = {name: [] for name in ("window", "width_us", "from_us", "until_us")}
+    for window in windows:
+        edge = SLOT_US if window <= _LONGEST_BY_MINUTE_S else HOUR_US
+        for part in cover(edge_us(now_us - window * 1_000_000, edge), None, Levels()):
+            for name, value in zip(columns, (window, *part), strict=True):
+                columns[name].append(value)
+    dialect, table = session.get_bind().dialect.name, RollupRow
+    asked = given_rows(dialect, {name: BigInteger() for name in columns})
+    parts = and_(
+        table.stream_id == StreamRow.id,
+        table.width_us == asked.c.width_us,
+        table.slot_us >= asked.c.from_us,
+        table.slot_us < asked.c.until_us,
     )
-    for stream_id, *counted in rows:
-        for number, window in enumerate(windows):
-            _add(sums[stream_id][window], counted[2 * number], counted[2 * number + 1])
+    rows = session.execute(
+        select(StreamRow.id, asked.c.window, func.sum(table.pairs), func.sum(table.late_max))
+        .select_from(StreamRow)
+        .join(asked, true())
+        .join(table, parts)
+        .group_by(StreamRow.id, asked.c.window),
+        given(dialect, columns),
+    )
+    for stream_id, window, judged, late in rows:
+        _add(sums[stream_id][window], judged, late)
 
 
 def _add_waiting(
     session: Session, sums: dict[int, dict[int, list[int]]], windows: list[int], now_us: int
 ) -> None:
-    """Add the reports that are not counted in slots yet."""
+    """Add the reports that are not rolled up yet."""
     table = ReportRow
     rows = session.execute(
         select(table.stream_id, table.seen_us, table.pairs, table.late_max)
         .join(StreamRow, StreamRow.id == table.stream_id)
-        .outerjoin(RollupRow, RollupRow.stream_id == table.stream_id)
-        .where(table.id > func.coalesce(RollupRow.split_report_id, 0))
+        .outerjoin(OffsetRow, OffsetRow.stream_id == table.stream_id)
+        .where(table.id > func.coalesce(OffsetRow.last_report_id, 0))
     )
     for stream_id, seen_us, pairs, late in rows:
         for window in windows:

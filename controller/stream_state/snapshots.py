@@ -9,7 +9,7 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from tidemark.controller.evidence.horizon import Horizon
-from tidemark.controller.evidence.needs import partition_needs
+from tidemark.controller.evidence.rollups import partition_needs
 from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_SHARE_PPM
 from tidemark.controller.stream_state.live import KeptLive
 from tidemark.controller.stream_state.partition_rows import PartitionFacts
@@ -89,7 +89,7 @@ def take_snapshot(
     """
     share_ppm = DEFAULT_SHARE_PPM if slo is None else slo.target_ppm
     confidence_ppm = DEFAULT_CONFIDENCE_PPM if slo is None else slo.confidence_ppm
-    needs = partition_needs(session, horizon.stream_id, horizon.from_us)
+    needs = partition_needs(session, horizon.span)
     effects = {
         effect.partition: (effect, need_us)
         for effect, need_us in zip(

@@ -47,7 +47,7 @@ def stream_status(
     provisional = newest is None or open_keys(session, newest.report)
     budget = None
     if slo is not None and newest is not None:
-        budget = budget_of(session, newest.report, slo.value, kept, provisional=provisional)
+        budget = budget_of(session, newest.report, slo.value, provisional=provisional)
     conditions = conditions_of(state, found, now_us)
     return schemas.StreamStatus(
         job=row.job,

@@ -15,7 +15,7 @@ import pytest
 
 from tidemark.controller.decide.pace import Pace
 from tidemark.controller.evidence.upkeep import Upkeep
-from tidemark.controller.intake.take_reports import StoredReceipt, take_reports
+from tidemark.controller.intake.take_reports import StoredReceipt
 from tidemark.controller.loop import run_once
 from tidemark.controller.service import make_service
 from tidemark.controller.settings import Settings
@@ -29,6 +29,7 @@ from support.copied_streams import copy_stream
 from support.full_store import END_US, Filling, fill, report_of, stream_name
 from support.process_usage import status_of
 from support.steered_stream import report_under, steer
+from support.taking import take_reports
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3 * 3_600)]
 
@@ -61,7 +62,9 @@ class Fleet:
         steer(self.database, 1)
         self.batch = days * 86_400_000_000 // TRIGGER_US + 9
         self.service.decider.leases.keep(now=True)
-        self.upkeep = Upkeep(self.database, self.service.decider.leases, Retention())
+        self.upkeep = Upkeep(
+            self.database, self.service.decider.leases, Retention(), tail=self.service.kept.tail
+        )
         self.upkeep.run_upkeep(1, 100_000)
         for number in range(1, streams):
             copy_stream(self.database, number)
@@ -87,7 +90,7 @@ class Fleet:
                     taken = take_reports(session, reports[first : first + TOGETHER], self.now_us)
                 for receipt in taken:
                     assert isinstance(receipt, StoredReceipt)
-                    self.database.counted.add(receipt.counted)
+                    self.service.kept.tail.add(receipt.needs)
 
     def decide(self) -> int:
         """Take one tick; return how many streams it decided."""

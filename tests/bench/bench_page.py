@@ -70,7 +70,6 @@ def as_after_a_day(url: str) -> tuple[float, float]:
         database,
         leases,
         EvidenceCache(),
-        Retention(),
         SkewRule(),
         runs=LimitedRuns(time.monotonic),
         counters=LoopCounters(CollectorRegistry()),

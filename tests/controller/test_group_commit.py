@@ -13,6 +13,7 @@ from sqlalchemy import select
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import ReportRow
 from tidemark.controller.errors import ReportConflictError
+from tidemark.controller.evidence.roll_up import TailNeeds
 from tidemark.controller.intake.group_commit import _MAX_TOGETHER, ReportWriter
 from tidemark.controller.intake.take_reports import StoredReceipt
 from tidemark.controller.metrics.process import IntakeCounters
@@ -22,6 +23,7 @@ from support.empty_store import open_empty
 from support.patience import PATIENCE_S
 from support.reports import START_US, exponential_batches, query_reports
 from support.streams import report_of
+from support.taking import EVIDENCE
 
 REPORTS = query_reports(exponential_batches(_MAX_TOGETHER + 6, 4))
 UNSTORABLE = replace(REPORTS[1], state_rows=2**63)
@@ -39,9 +41,13 @@ def counters() -> IntakeCounters:
     return IntakeCounters(CollectorRegistry())
 
 
+def writer_of(database: Database, counters: IntakeCounters) -> ReportWriter:
+    return ReportWriter(database, lambda: START_US, counters, EVIDENCE, TailNeeds().add)
+
+
 def taken(database: Database, counters: IntakeCounters, reports: list[Report]) -> list[Future[StoredReceipt]]:
     """Queue all reports before any is stored, and return their futures once the writer has stopped."""
-    writer = ReportWriter(database, lambda: START_US, counters)
+    writer = writer_of(database, counters)
     futures = [writer.take(report) for report in reports]
     writer.start()
     writer.stop()
@@ -66,7 +72,7 @@ def test_of_a_group_that_cannot_be_stored_together_each_report_is_tried_by_itsel
 def test_all_that_wait_are_stored_in_the_order_of_their_batches_in_as_few_groups_as_may_be(
     database: Database, counters: IntakeCounters
 ) -> None:
-    writer = ReportWriter(database, lambda: START_US, counters)
+    writer = writer_of(database, counters)
     futures = [writer.take(report) for report in reversed(REPORTS)]
     assert writer.waiting == len(REPORTS)
     writer.start()
@@ -78,7 +84,7 @@ def test_all_that_wait_are_stored_in_the_order_of_their_batches_in_as_few_groups
 
 
 def test_a_report_whose_caller_is_gone_is_not_stored(database: Database, counters: IntakeCounters) -> None:
-    writer = ReportWriter(database, lambda: START_US, counters)
+    writer = writer_of(database, counters)
     futures = [writer.take(report) for report in REPORTS[:3]]
     assert futures[1].cancel()
     writer.start()

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from tidemark.controller.db.tables import LedgerKeyRow, ReportBodyRow, ReportRow, StreamRow
+from tidemark.controller.evidence import rollups
 from tidemark.controller.evidence.horizon import horizon_of
-from tidemark.controller.evidence.needs import Span, needs_in
 from tidemark.controller.intake.canonical_json import canonical_json
 from tidemark.controller.intake.stored_bodies import stored_report
 from tidemark.models.ledger import Tally
@@ -69,7 +69,7 @@ def needs_of(controller: Controller) -> bytes:
         stream = session.scalars(select(StreamRow)).one()
         horizon = horizon_of(session, stream.id, 86_400_000)
         assert horizon is not None
-        return needs_in(session, Span(stream.id, horizon.from_us)).to_bytes()
+        return rollups.needs_of(rollups.rollups_in(session, horizon.span)).to_bytes()
 
 
 @contextmanager

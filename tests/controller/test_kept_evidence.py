@@ -1,16 +1,18 @@
-"""Evidence that is kept and moved on is exactly what the store gives when it is read from scratch."""
+"""Rollups, the tail and what is kept in memory are exactly what the reports give when they are read from scratch."""
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -23,27 +25,48 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import StreamRow
+from tidemark.controller.db.tables import (
+    KNOWN,
+    OffsetRow,
+    PartitionRollupRow,
+    ReportRow,
+    RollupRow,
+    StreamRow,
+)
 from tidemark.controller.errors import ReportTooOldError
-from tidemark.controller.evidence import evidence_cache, kept_progress
-from tidemark.controller.evidence.evidence_cache import EvidenceCache
+from tidemark.controller.evidence import evidence_cache, kept_batches
+from tidemark.controller.evidence.evidence_cache import EvidenceCache, KeptHorizon
 from tidemark.controller.evidence.horizon import Horizon, emissions_in, facts_from, horizon_of
-from tidemark.controller.evidence.hourly_sums import sums_in
-from tidemark.controller.evidence.kept_evidence import KeptEvidence
-from tidemark.controller.evidence.kept_progress import KeptBatches
-from tidemark.controller.evidence.kept_steps import KeptSteps
-from tidemark.controller.evidence.needs import needs_in
+from tidemark.controller.evidence.kept_batches import KeptBatches, KeptSteps
+from tidemark.controller.evidence.roll_up import locked_offset
+from tidemark.controller.evidence.rollups import (
+    WIDTHS_US,
+    Rollup,
+    Sums,
+    cover,
+    levels_of,
+    partition_needs,
+)
+from tidemark.controller.evidence.rollups import sums_of as rollup_sums
+from tidemark.controller.evidence.set_back import set_back
 from tidemark.controller.evidence.upkeep import Upkeep
-from tidemark.controller.intake.take_reports import take_report
+from tidemark.controller.forgetting.delete_stream import delete_stream
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
+from tidemark.controller.reports.store import newest_report_id
+from tidemark.models.coverage import Range, merge_ranges
 from tidemark.models.curve import Emissions
+from tidemark.models.horizon import SUMMED
+from tidemark.models.late_base import needs_against
+from tidemark.models.need_slots import DAY_US, SLOT_US, Levels, edge_us
 from tidemark.models.operators import Operator, RowLevel, sliding, tumbling
+from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.retention import Retention
 from tidemark.models.wire import Report
 
 from support.empty_store import open_empty
 from support.reports import START_US
 from support.streams import SECOND, report_of
+from support.taking import take_report
 
 HORIZONS_MS = (120_000, 3_600_000, 86_400_000, 3 * 86_400_000)
 OPERATORS: tuple[Operator, ...] = (
@@ -54,13 +77,27 @@ OPERATORS: tuple[Operator, ...] = (
 
 
 @dataclass
+class Taken:
+    """A report that was taken, and what the store says of it, as long as it does."""
+
+    report: Report
+    report_id: int
+    seen_us: int
+    base_ms: int | None
+    facts: dict[str, int]
+
+
+@dataclass
 class Story:
     """A stream whose reports come one by one, and what is kept of it."""
 
     database: Database
     kept: EvidenceCache = field(default_factory=EvidenceCache)
     now_us: int = START_US
+    ahead_us: int = 0
+    """By how much the clocks are ahead."""
     batches: dict[str, int] = field(default_factory=dict)
+    taken: dict[tuple[str, int], Taken] = field(default_factory=dict)
 
     def report(
         self,
@@ -74,15 +111,16 @@ class Story:
     ) -> Report:
         """The report of a query's next batch, ``seconds`` later; its rows are delayed by ``delays`` seconds."""
         self.now_us += seconds * SECOND
+        now_us = self.now_us + self.ahead_us
         self.batches[query] = batch = self.batches.get(query, -1) + 1 + skipped
-        base_ms = self.now_us // 1_000 - 7_000
+        base_ms = now_us // 1_000 - 7_000
         return report_of(
-            [("p", self.now_us - delay * SECOND) for delay in delays],
+            [("pq"[delay % 2], now_us - delay * SECOND) for delay in delays],
             operator,
             granule_us=10 * SECOND,
             query_id=query,
             batch_id=batch,
-            started_us=self.now_us,
+            started_us=now_us,
             duration_ms=400,
             late_watermark_ms=base_ms - 30_000,
             watermark_ms=base_ms - 25_000,
@@ -91,35 +129,113 @@ class Story:
 
     def take(self, report: Report) -> None:
         with self.database.write() as session:
-            take_report(session, report, self.now_us + SECOND)
+            take_report(session, report, self.now_us + self.ahead_us + SECOND)
+        self.note(report)
+
+    def note(self, new: Report | None = None) -> None:
+        """Remember what the store says of each report: once it is deleted, nobody does."""
+        with self.database.read() as session:
+            for row in session.scalars(select(ReportRow).where(ReportRow.stream_id == stream_id_in(session))):
+                key = row.query_id, row.batch_id
+                report = self.taken[key].report if new is None or key in self.taken else new
+                facts = {name: getattr(row, name) for name in (*SUMMED, "keys_per_row")}
+                self.taken[key] = Taken(report, row.id, row.seen_us, row.need_base_ms, facts)
 
     def check(self, horizon_ms: int) -> None:
-        """Compare what is kept with what the store says, from scratch."""
+        """Compare what is read with what the reports say, from scratch."""
         with self.database.read() as session:
             self.check_in(session, horizon_ms)
 
     def check_in(self, session: Session, horizon_ms: int) -> None:
-        stream_id = session.scalars(select(StreamRow.id)).one()
-        horizon = horizon_of(session, stream_id, horizon_ms)
+        horizon = horizon_of(session, stream_id_in(session), horizon_ms)
         assert horizon is not None
-        facts, curve = self.kept.facts_and_curve(session, horizon)
-        sums = sums_in(session, horizon.span)
-        assert sums is not None
-        assert facts == facts_from(session, horizon, sums)
-        assert curve.needs == needs_in(session, horizon.span)
+        facts, curve, pace = self.kept.everything(session, horizon)
+        # Where minutes are aged out, as by a wrong clock, the hour counts.
+        from_us = levels_of(session.get(OffsetRow, horizon.stream_id)).slot_us(horizon.from_us)
+        last_id = newest_report_id(session, horizon.stream_id)
+        taken = [
+            each for each in self.taken.values() if each.seen_us >= from_us and each.report_id <= last_id
+        ]
+        assert facts == facts_from(session, horizon, sums_of(taken))
+        assert curve.needs == needs_of(taken).whole
+        assert partition_needs(session, horizon.span) == needs_of(taken)
         assert_same(curve.emissions, emissions_in(session, horizon.span, horizon.newest))
-        pace = self.kept.pace(session, horizon)
-        for found, wanted in (
-            (self.kept.everything(session, horizon), (facts, curve, pace)),
-            (self.kept.facts_and_pace(session, horizon), (facts, pace)),
-        ):
-            assert found[0] == wanted[0]
-            np.testing.assert_array_equal(found[-1], wanted[-1])
+        assert self.kept.facts(session, horizon) == facts
+        np.testing.assert_array_equal(self.kept.pace(session, horizon), pace)
         np.testing.assert_array_equal(pace, KeptBatches(session, horizon).table)
+
+    def check_rollups(self) -> None:
+        """Compare every rollup with the reports in its slot."""
+        with self.database.read() as session:
+            stream_id = stream_id_in(session)
+            offset = session.get(OffsetRow, stream_id) or OffsetRow(last_report_id=0, rollups_from_us=0)
+            slots: dict[tuple[int, int], list[Taken]] = {}
+            for each in self.taken.values():
+                least = levels_of(offset).width_us(each.seen_us) if offset.stream_id else SLOT_US
+                for width_us in WIDTHS_US:
+                    rolled_up = (
+                        each.report_id <= offset.last_report_id and each.seen_us >= offset.rollups_from_us
+                    )
+                    if rolled_up and width_us >= least:
+                        slots.setdefault((width_us, edge_us(each.seen_us, width_us)), []).append(each)
+            rows = session.scalars(select(RollupRow).where(RollupRow.stream_id == stream_id)).all()
+            parts = session.scalars(
+                select(PartitionRollupRow).where(PartitionRollupRow.stream_id == stream_id)
+            ).all()
+            assert {(row.width_us, row.slot_us) for row in rows} == slots.keys()
+            for row in rows:
+                taken, found = slots[row.width_us, row.slot_us], Rollup.of_row(row)
+                assert rollup_sums([found]) == sums_of(taken)
+                assert found.needs == needs_of(taken).whole
+            assert {(row.width_us, row.slot_us): PartitionNeeds.from_bytes(row.needs) for row in parts} == {
+                slot: needs_of(taken) for slot, taken in slots.items()
+            }
+
+    def delete(self) -> None:
+        with self.database.write() as session:
+            delete_stream(session, session.get_one(StreamRow, stream_id_in(session)), "over", self.now_us)
+        self.taken.clear()
+        self.batches.clear()
+
+    def put_clocks_right(self) -> None:
+        """Have the times of what was stored while clocks were ahead set back, if that is sure."""
+        with self.database.write() as session:
+            found = locked_offset(session, stream_id_in(session))
+            while found is not None and set_back(session, found[0], self.now_us):
+                pass
+        self.note()
 
     def upkeep(self) -> None:
         leases = LeaseKeeper(self.database, 15)
-        Upkeep(self.database, leases, Retention(minutes_days=2, bodies_days=1, reports_days=32)).run_upkeep(1)
+        retention = Retention(minutes_days=2, bodies_days=1, reports_days=32)
+        with self.database.read() as session:
+            stream_id = stream_id_in(session)
+        Upkeep(self.database, leases, retention, tail=self.kept.tail).run_upkeep(stream_id, 10_000)
+
+
+def stream_id_in(session: Session) -> int:
+    return session.scalars(select(StreamRow.id).where(KNOWN)).one()
+
+
+def sums_of(taken: Sequence[Taken]) -> Sums:
+    """What reports add up to, counted one by one."""
+    batches_of: dict[str, list[Range]] = {}
+    for each in taken:
+        batches_of.setdefault(each.report.query_id, []).append((each.report.batch_id, each.report.batch_id))
+    return Sums(
+        len(taken),
+        min(each.seen_us for each in taken),
+        max(each.seen_us for each in taken),
+        max(each.facts["keys_per_row"] for each in taken),
+        {name: sum(each.facts[name] for each in taken) for name in SUMMED},
+        {query_id: merge_ranges(ranges) for query_id, ranges in batches_of.items()},
+    )
+
+
+def needs_of(taken: Sequence[Taken]) -> PartitionNeeds:
+    return PartitionNeeds.merged(
+        PartitionNeeds.counted(needs_against(each.report, each.base_ms)) for each in taken
+    )
 
 
 def assert_same(found: Emissions | None, wanted: Emissions | None) -> None:
@@ -135,8 +251,10 @@ class Kept(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.story = Story(open_empty(f"sqlite:///{Path(self.folder.name) / 't.db'}"))
+        self.path = Path(self.folder.name) / "t.db"
+        self.story = Story(open_empty(f"sqlite:///{self.path}"))
         self.late: Report | None = None
+        self.copied: tuple[dict[tuple[str, int], Taken], dict[str, int]] | None = None
 
     def teardown(self) -> None:
         self.story.database.close()
@@ -184,19 +302,81 @@ class Kept(RuleBasedStateMachine):
     def a_clock_goes_back(self, seconds: int) -> None:
         self.story.now_us -= seconds * SECOND
 
+    @rule(days=st.sampled_from([0, 0, 1, 30]))
+    def clocks_are_ahead(self, days: int) -> None:
+        self.story.ahead_us = days * DAY_US
+
+    @precondition(lambda self: not self.story.ahead_us)
+    @rule()
+    def clocks_agree_for_an_hour_and_are_believed(self) -> None:
+        for _ in range(5):
+            self.story.take(self.story.report("a", 1_000, 0, [0, 5]))
+        self.story.put_clocks_right()
+        self.story.check_rollups()
+
     @rule()
     def upkeep(self) -> None:
         self.story.upkeep()
+        self.story.check_rollups()
+
+    @rule(often=st.sampled_from([False] * 9 + [True]))
+    def the_stream_is_deleted_and_begins_anew(self, *, often: bool) -> None:
+        if often:
+            self.story.delete()
+            self.late = None
+            self.story.take(self.story.report("a", 3, 0, [0, 5]))
+
+    @rule()
+    def the_store_is_copied(self) -> None:
+        copy_sqlite(self.path, self.path.with_name("copy.db"))
+        self.copied = deepcopy((self.story.taken, self.story.batches))
+
+    @precondition(lambda self: self.copied is not None)
+    @rule()
+    def the_store_is_restored(self) -> None:
+        """And the controller starts again."""
+        assert self.copied is not None
+        self.story.taken, self.story.batches = deepcopy(self.copied)
+        copy_sqlite(self.path.with_name("copy.db"), self.path)
+        self.story.kept, self.late = EvidenceCache(), None
 
     @rule(horizon_ms=st.sampled_from(HORIZONS_MS))
     def read(self, horizon_ms: int) -> None:
         self.story.check(horizon_ms)
 
 
+def copy_sqlite(source: Path, target: Path) -> None:
+    with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(target)) as new:
+        old.backup(new)
+
+
 @pytest.mark.slow
-def test_whatever_comes_in_whatever_order_what_is_kept_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_progress, "PACE_BATCHES", 7)  # or none would ever be left out
+def test_whatever_comes_in_whatever_order_rollups_and_what_is_kept_are_exact(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kept_batches, "PACE_BATCHES", 7)  # or none would ever be left out
     run_state_machine_as_test(Kept, settings=settings(max_examples=25, stateful_step_count=30, deadline=None))
+
+
+@given(
+    from_min=st.integers(0, 5_000),
+    minutes=st.none() | st.integers(0, 5_000),
+    width_us=st.sampled_from(WIDTHS_US),
+)
+def test_a_span_is_covered_by_slots_that_follow_one_another_and_are_few(
+    from_min: int, minutes: int | None, width_us: int
+) -> None:
+    from_us = from_min * SLOT_US
+    until_us = None if minutes is None else from_us + minutes * SLOT_US
+    parts = cover(from_us, until_us, Levels(), width_us)
+    ends = [from_us, *(end_us for _, _, end_us in parts)]
+    assert ends[:-1] == [start_us for _, start_us, _ in parts]
+    assert until_us in (None, ends[-1])
+    for width, start_us, end_us in parts:
+        assert width_us % width == start_us % width == 0
+        assert end_us % width == 0 or until_us is None
+        # The days themselves are as many as they are.
+        assert width == width_us or (end_us - start_us) // width < 24
 
 
 @pytest.fixture
@@ -211,12 +391,12 @@ def from_scratch(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The horizons that were read from scratch."""
     found: list[int] = []
 
-    class Counted(KeptEvidence):
-        def __init__(self, session: Session, horizon: Horizon) -> None:
+    class Counted(KeptHorizon):
+        def __init__(self, session: Session, horizon: Horizon, marker: evidence_cache._Marker) -> None:
             found.append(horizon.length_ms)
-            super().__init__(session, horizon)
+            super().__init__(session, horizon, marker)
 
-    monkeypatch.setattr(evidence_cache, "KeptEvidence", Counted)
+    monkeypatch.setattr(evidence_cache, "KeptHorizon", Counted)
     return found
 
 
@@ -273,9 +453,9 @@ def test_what_is_dropped_while_it_is_read_is_not_counted(story: Story) -> None:
         first, second = (horizon_of(session, 1, horizon_ms) for horizon_ms in HORIZONS_MS[:2])
         assert first is not None
         assert second is not None
-        story.kept._of(session, first, lambda _: story.kept.facts(session, second))
+        story.kept._of(session, first, lambda _: story.kept.pace(session, second))
         held = story.kept.nbytes
-        story.kept.facts(session, second)
+        story.kept.pace(session, second)
     assert story.kept.nbytes == held > 0
 
 

@@ -18,7 +18,6 @@ from tidemark.controller.alerts.rules import active_alerts
 from tidemark.controller.errors import TidemarkError
 from tidemark.controller.intake.checks import check_report
 from tidemark.controller.intake.report_body import parse_report
-from tidemark.controller.intake.take_reports import take_report
 from tidemark.controller.stream_state.load import load_states
 from tidemark.controller.stream_state.partition_summaries import load_partitions
 from tidemark.controller.stream_state.recent_rows import NO_RECENT_ROWS, load_recent_rows
@@ -40,6 +39,7 @@ from tidemark.models.wire import (
 from support.controller_app import STREAM, Controller
 from support.examples import examples
 from support.reports import START_US, exponential_batches, query_reports
+from support.taking import take_report
 
 SECOND_US = 1_000_000
 NOW_US = START_US + 3_600 * SECOND_US

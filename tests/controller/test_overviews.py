@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,20 +12,18 @@ from sqlalchemy import delete, func, select, update
 
 from tidemark.controller.db.tables import (
     EventRow,
+    OffsetRow,
     OverviewRow,
     PartitionRow,
-    PartitionSumsRow,
     ReportRow,
-    RollupRow,
     StreamRow,
 )
 from tidemark.controller.errors import LeaseLostError
-from tidemark.controller.evidence.needs import partition_needs
 from tidemark.controller.loop import snapshot_seconds
 from tidemark.controller.replicas.lease_store import Lease
 from tidemark.controller.stream_state.overviews import QUIET_US, SOON_US
 from tidemark.models.granule_counts import GranuleCounts
-from tidemark.models.wire import LiveState, Report
+from tidemark.models.wire import LiveState
 
 from support.controller_app import Controller
 from support.databases import on_sqlite_alone
@@ -323,13 +320,13 @@ def test_snapshots_take_half_of_what_decisions_leave_of_a_tick_and_a_little_alwa
     assert snapshot_seconds(5.0, took) == wanted
 
 
-def test_a_snapshot_counts_by_partition_all_that_waits(controller: Controller) -> None:
+def test_a_snapshot_rolls_up_all_that_waits(controller: Controller) -> None:
     """What is left is read from the stored bodies by each reader."""
     controller.report_all(query_reports(exponential_batches(230, 2)))
     controller.snapshot()
     with controller.service.database.read() as session:
         newest = session.scalars(select(func.max(ReportRow.id))).one()
-        assert session.scalars(select(RollupRow.split_report_id)).one() == newest
+        assert session.scalars(select(OffsetRow.last_report_id)).one() == newest
 
 
 def test_without_the_lease_no_snapshot_is_taken_and_a_lost_lease_writes_nothing(
@@ -368,46 +365,3 @@ def test_a_failed_snapshot_does_not_stop_the_others(
 
     monkeypatch.setattr(overviews, "snapshot", broken)
     assert overviews.tick(controller.clock()) == 2
-
-
-# -- the kept sums -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_kept_sums_are_those_of_the_slots_wherever_the_horizon_moves(
-    controller: Controller, seed: int
-) -> None:
-    dice = random.Random(seed)
-    spread = spread_over_hours(dice)
-    sent: list[Report] = []
-    while spread:
-        some = spread[: dice.randrange(1, 12)]
-        spread = spread[len(some) :]
-        dice.shuffle(some)
-        controller.report_all(some)
-        sent += some
-        horizon_ms = dice.choice([60_000, 3_600_000, 86_400_000])
-        controller.put("/slo", {"target_ppm": 900_000, "horizon_ms": horizon_ms})
-        controller.snapshot()
-        with controller.service.database.write() as session:
-            stream_id = session.scalars(select(StreamRow.id)).one()
-            row = session.get(PartitionSumsRow, stream_id)
-            assert row is not None
-            kept = partition_needs(session, stream_id, row.from_us)
-            session.delete(row)
-            session.flush()
-            assert partition_needs(session, stream_id, row.from_us) == kept
-            session.rollback()
-
-
-def spread_over_hours(dice: random.Random) -> list[Report]:
-    """Reports at random times of six hours, in order."""
-    at = sorted(dice.randrange(6 * 3_600) for _ in range(60))
-    batches = [
-        [(dice.choice("abc"), START_US + (time - dice.randrange(60)) * SECOND) for _ in range(5)]
-        for time in at
-    ]
-    return [
-        replace(report, started_us=START_US + time * SECOND)
-        for report, time in zip(query_reports(batches), at, strict=True)
-    ]

@@ -12,13 +12,14 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.tables import QuarantinedRow, ReportRow, StreamRow
 from tidemark.controller.errors import ReportConflictError
 from tidemark.controller.intake.quarantine import Quarantine, quarantines
-from tidemark.controller.intake.take_reports import StoredReceipt, take_report
+from tidemark.controller.intake.take_reports import StoredReceipt
 from tidemark.models.operators import tumbling
 from tidemark.models.quarantine import AGREED_US, KEPT_US, MAX_AHEAD_US
 
 from support.empty_store import open_empty
 from support.reports import START_US
 from support.streams import SECOND, report_of
+from support.taking import take_report
 
 TEN_SECONDS = tumbling("10 seconds")
 MINUTE = 60 * SECOND

@@ -15,19 +15,15 @@ from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import (
     Base,
     LedgerKeyRow,
-    NeedBlockRow,
-    NeedSketchRow,
-    NeedSlotRow,
+    PartitionRollupRow,
     ReportBodyRow,
-    ReportHourRow,
     ReportRow,
-    SeriesRow,
+    RollupRow,
     SloRow,
     StreamRow,
 )
 from tidemark.controller.decide.pace import Pace
 from tidemark.controller.evidence.upkeep import Upkeep
-from tidemark.controller.intake.take_reports import take_reports
 from tidemark.controller.loop import run_once
 from tidemark.controller.service import Service, make_service
 from tidemark.controller.settings import Settings
@@ -39,16 +35,14 @@ from tidemark.models.slo import Slo
 from support.empty_store import put_sqlite
 from support.full_store import END_US, Filling, fill, report_of
 from support.steered_stream import report_under, steer
+from support.taking import take_reports
 
 GROWING: tuple[type[Base], ...] = (
     LedgerKeyRow,
-    NeedBlockRow,
-    NeedSketchRow,
-    NeedSlotRow,
+    PartitionRollupRow,
     ReportBodyRow,
-    ReportHourRow,
     ReportRow,
-    SeriesRow,
+    RollupRow,
 )
 """Tables that get rows for as long as a stream reports."""
 

@@ -1,184 +1,171 @@
-"""What reports add by partition is kept in memory until it is counted; from the bodies it comes out the same."""
+"""What reports add by partition is kept in memory until it is rolled up; from the bodies it comes out the same."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from alembic import command
 from prometheus_client import CollectorRegistry
 from sqlalchemy import select
 from sqlalchemy.orm import Session, SessionTransaction
 
-from tidemark.controller.db.database import Database, _migrations
-from tidemark.controller.db.tables import (
-    LedgerKeyRow,
-    NeedSketchRow,
-    PartitionSumsRow,
-    ReportRow,
-    SeriesRow,
-)
-from tidemark.controller.evidence.rollups import locked_rollup
-from tidemark.controller.intake import count_waiting
+from tidemark.controller.db.database import Database
+from tidemark.controller.db.tables import PartitionRollupRow, ReportRow, RollupRow
+from tidemark.controller.evidence import roll_up
+from tidemark.controller.evidence.roll_up import TailNeeds, locked_offset
 from tidemark.controller.intake.group_commit import ReportWriter
-from tidemark.controller.intake.report_counts import ReportCounts, ReportCountsCache, counts_of
-from tidemark.controller.intake.take_reports import take_report
+from tidemark.controller.intake.store_reports import NewNeeds
 from tidemark.controller.metrics.process import IntakeCounters
+from tidemark.models.late_base import needs_against
 from tidemark.models.operators import Operator, row_level, sliding, tumbling
+from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.wire import Report
 
 from support.empty_store import open_empty
 from support.reports import START_US, exponential_batches, query_reports
 from support.streams import report_of
-from support.waiting import count_by_partition
+from support.taking import EVIDENCE, take_report
 
-COUNTED = (NeedSketchRow, PartitionSumsRow, SeriesRow)
+COUNTED = (PartitionRollupRow, RollupRow)
+
+
+@dataclass
+class Store:
+    """A store, and what is kept in memory of its tail."""
+
+    database: Database
+    tail: TailNeeds = field(default_factory=TailNeeds)
+
+    def take(self, reports: list[Report]) -> None:
+        with self.database.write() as session:
+            receipts = [take_report(session, report, START_US + 10**10) for report in reports]
+        for receipt in receipts:
+            self.tail.add(receipt.needs)
+
+    def roll_up(self) -> int:
+        """Roll up what waits; return in how many steps."""
+        with self.database.write() as session:
+            found = locked_offset(session, 1)
+            assert found is not None
+            return 1 + len(list(iter(partial(roll_up.roll_up, session, found[0], self.tail), False)))
+
+    def tables(self) -> dict[str, list[Any]]:
+        with self.database.read() as session:
+            return {
+                table.__tablename__: [tuple(row) for row in session.execute(select(*table.__table__.columns))]
+                for table in COUNTED
+            }
+
+    @property
+    def kept(self) -> int:
+        return len(self.tail._held)
 
 
 @pytest.fixture
-def stores(tmp_path: Path) -> Iterator[tuple[Database, Database]]:
-    made = [open_empty(f"sqlite:///{tmp_path / name}") for name in ("keeps.db", "forgets.db")]
+def stores(tmp_path: Path) -> Iterator[tuple[Store, Store]]:
+    made = [Store(open_empty(f"sqlite:///{tmp_path / name}")) for name in ("keeps.db", "forgets.db")]
     yield made[0], made[1]
-    for database in made:
-        database.close()
-
-
-def take(database: Database, reports: list[Report]) -> None:
-    with database.write() as session:
-        receipts = [take_report(session, report, START_US + 10**10) for report in reports]
-    for receipt in receipts:
-        database.counted.add(receipt.counted)
-
-
-def tables(database: Database) -> dict[str, list[Any]]:
-    with database.read() as session:
-        return {
-            table.__tablename__: [tuple(row) for row in session.execute(select(*table.__table__.columns))]
-            for table in COUNTED
-        }
-
-
-def kept(database: Database) -> int:
-    return len(database.counted._held)
+    for store in made:
+        store.database.close()
 
 
 @pytest.mark.parametrize("operator", [tumbling("10s"), sliding("10s", "5s"), row_level()], ids=str)
 def test_what_is_kept_and_what_is_read_again_count_the_same(
-    stores: tuple[Database, Database], operator: Operator
+    stores: tuple[Store, Store], operator: Operator
 ) -> None:
     keeps, forgets = stores
     batches = query_reports(exponential_batches(9, 60), operator)
     for some in (batches[:5], batches[5:]):
-        for database in stores:
-            take(database, some)
-        forgets.counted = ReportCountsCache()
-        assert (kept(keeps), kept(forgets)) == (len(some), 0)
-        for database in stores:
-            count_by_partition(database)
-        assert kept(keeps) == 0
-        assert tables(keeps) == tables(forgets)
-    assert all(tables(keeps)[name] for name in ("need_sketches", "series"))
+        for store in stores:
+            store.take(some)
+        forgets.tail = TailNeeds()
+        assert (keeps.kept, forgets.kept) == (len(some), 0)
+        for store in stores:
+            store.roll_up()
+        assert keeps.kept == 0
+        assert keeps.tables() == forgets.tables()
+    assert all(keeps.tables().values())
 
 
 def test_few_counts_are_in_memory_at_once_and_add_up_to_the_same(
-    stores: tuple[Database, Database], monkeypatch: pytest.MonkeyPatch
+    stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of a report of a wide sliding window may have a megabyte."""
-    for database in stores:
-        take(database, query_reports(exponential_batches(9, 60)))
+    for store in stores:
+        store.take(query_reports(exponential_batches(9, 60)))
     together, apart = stores
-    count_by_partition(together)
-    monkeypatch.setattr(count_waiting, "_MAX_BYTES", 1)
-    with apart.write() as session:
-        found = locked_rollup(session, 1)
-        assert found is not None
-        steps = list(iter(partial(count_waiting.count_waiting, session, found[0], apart.counted), False))
-    assert len(steps) > 1
-    assert tables(together) == tables(apart)
+    assert together.roll_up() == 1
+    monkeypatch.setattr(roll_up, "_MAX_BYTES", 1)
+    assert apart.roll_up() > 1
+    assert together.tables() == apart.tables()
 
 
-def test_what_was_counted_against_too_low_a_base_is_read_again(stores: tuple[Database, Database]) -> None:
+def test_what_was_counted_against_too_low_a_base_is_read_again(stores: tuple[Store, Store]) -> None:
     """A batch that comes late raises the base of later ones, whose needs were kept already."""
     keeps, forgets = stores
     batches = [replace(report, late_base_ms=None) for report in query_reports(exponential_batches(6, 60))]
     late = Random(3).sample(batches, len(batches))
-    for database in stores:
+    for store in stores:
         for report in late:
-            take(database, [report])
-    with keeps.read() as session:
+            store.take([report])
+    with keeps.database.read() as session:
         rows = session.execute(select(ReportRow.id, ReportRow.need_base_ms)).all()
-    moved = [report_id for report_id, base in rows if keeps.counted._held[report_id][1].base_ms != base]
-    assert moved
-    forgets.counted = ReportCountsCache()
-    for database in stores:
-        count_by_partition(database)
-    assert tables(keeps) == tables(forgets)
+    assert [report_id for report_id, base in rows if keeps.tail._held[report_id].base_ms != base]
+    forgets.tail = TailNeeds()
+    for store in stores:
+        store.roll_up()
+    assert keeps.tables() == forgets.tables()
 
 
 def test_what_is_not_committed_is_not_kept(
-    stores: tuple[Database, Database], monkeypatch: pytest.MonkeyPatch
+    stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The id of a row that was rolled back may be given to another report."""
-    database, _ = stores
+    store, _ = stores
     first, second = query_reports(exponential_batches(2, 60))
-    writer = ReportWriter(database, lambda: START_US, IntakeCounters(CollectorRegistry()))
+    counters = IntakeCounters(CollectorRegistry())
+    writer = ReportWriter(store.database, lambda: START_US, counters, EVIDENCE, store.tail.add)
     with monkeypatch.context() as patched:
         patched.setattr(Session, "commit", _interrupted)
         patched.setattr(SessionTransaction, "commit", _interrupted)
         with pytest.raises(InterruptedError):
             writer._together([first])
-    assert kept(database) == 0
+    assert store.kept == 0
     writer._together([second])
-    assert kept(database) == 1
+    assert store.kept == 1
 
 
 def _interrupted(*_: object, **__: object) -> None:
     raise InterruptedError
 
 
-def test_what_an_earlier_release_had_in_the_ledger_is_not_added_again(
-    stores: tuple[Database, Database],
-) -> None:
-    """It counted the ledger by partition with each report, and needs later."""
-    database, _ = stores
-    reports = query_reports(exponential_batches(9, 60))
-    take(database, reports[:5])
-    with database.connect() as connection:
-        command.downgrade(_migrations(connection), "0007")
-        connection.commit()
-    database.migrate()
-    database.counted = ReportCountsCache()
-    take(database, reports[5:])
-    count_by_partition(database)
-    with database.read() as session:
-        keys = session.scalars(select(LedgerKeyRow)).all()
-    assert sum(row.rows for row in keys) == sum(len(batch) for batch in exponential_batches(9, 60))
+def kept_needs(number: int) -> NewNeeds:
+    report = report_of([("p", number)], tumbling("10s"), late_watermark_ms=0)
+    return NewNeeds("fingerprint", number, PartitionNeeds.counted(needs_against(report, number)))
 
 
-def counted(number: int) -> ReportCounts:
-    return counts_of(report_of([("p", number)], tumbling("10s"), late_watermark_ms=0), number)
+def row(number: int, fingerprint: str = "fingerprint", base_ms: int | None = None) -> ReportRow:
+    base_ms = number if base_ms is None else base_ms
+    return ReportRow(id=number, fingerprint=fingerprint, need_base_ms=base_ms)
 
 
 def test_what_is_kept_is_of_one_report_and_one_base_and_taken_once() -> None:
-    reports = ReportCountsCache()
-    reports.add({1: ("digest", counted(5)), 2: ("digest", counted(5)), 3: ("digest", counted(5))})
-    assert reports.take(1, "digest", 5) is not None
-    assert reports.take(1, "digest", 5) is None
-    assert reports.take(2, "another digest", 5) is None
-    assert reports.take(3, "digest", 6) is None
-    assert reports._bytes == 0
+    tail = TailNeeds()
+    tail.add({1: kept_needs(1), 2: kept_needs(2), 3: kept_needs(3)})
+    assert tail.take(row(1)) is not None
+    assert tail.take(row(1)) is None
+    assert tail.take(row(2, fingerprint="another")) is None
+    assert tail.take(row(3, base_ms=6)) is None
+    assert tail._bytes == 0
 
 
 def test_what_came_first_goes_first_when_too_much_is_kept() -> None:
-    size = counted(0).needs.size
-    reports = ReportCountsCache(max_bytes=3 * size)
+    tail = TailNeeds(max_bytes=3 * kept_needs(0).needs.size)
     for number in range(10):
-        reports.add({number: ("digest", counted(number))})
-    assert [reports.take(number, "digest", number) is not None for number in range(10)] == [False] * 7 + [
-        True
-    ] * 3
+        tail.add({number: kept_needs(number)})
+    assert [tail.take(row(number)) is not None for number in range(10)] == [False] * 7 + [True] * 3

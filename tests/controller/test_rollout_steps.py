@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.limits import NO_LIMITS
 from tidemark.controller.db.tables import (
     EventRow,
     FailedBoundRow,
@@ -19,8 +20,6 @@ from tidemark.controller.db.tables import (
     ReportRow,
     RolloutRow,
 )
-from tidemark.controller.intake.limits import NO_LIMITS
-from tidemark.controller.intake.take_reports import take_reports
 from tidemark.controller.rollout.advance import apply_move
 from tidemark.controller.rollout.facts import _latency_us, count_at_risk
 from tidemark.controller.rollout.failed_bounds import (
@@ -48,6 +47,7 @@ from tidemark.models.slo import Policy, Slo
 from support.empty_store import open_empty
 from support.reports import START_US, exponential_batches, query_reports
 from support.streams import SECOND
+from support.taking import take_reports
 
 HOUR_US = 3_600 * SECOND
 GENERATION = 7

@@ -18,26 +18,28 @@ from sqlalchemy import func, select
 
 from tidemark.controller.db.tables import (
     LedgerKeyRow,
-    NeedSketchRow,
-    NeedSlotRow,
+    OffsetRow,
     QueryRow,
     ReportBodyRow,
-    ReportHourRow,
     ReportRow,
     RollupRow,
     StreamRow,
 )
 from tidemark.controller.errors import ReportTooOldError
-from tidemark.controller.evidence.hourly_sums import sums_in
-from tidemark.controller.evidence.needs import Span, needs_in, partition_needs
+from tidemark.controller.evidence.rollups import (
+    Span,
+    levels_of,
+    needs_of,
+    partition_needs,
+    rollups_in,
+    sums_of,
+)
 from tidemark.controller.evidence.upkeep import Upkeep
-from tidemark.controller.intake.report_counts import ReportCountsCache
-from tidemark.controller.intake.take_reports import take_report
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.models.coverage import merge_ranges
-from tidemark.models.horizon import SUMMED
 from tidemark.models.late_base import needs_against
 from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US
+from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.retention import Retention
 from tidemark.models.sketch import Sketch
 from tidemark.models.wire import Report
@@ -48,6 +50,7 @@ from support.examples import examples
 from support.patience import PATIENCE_S, until
 from support.reports import START_US, query_reports
 from support.streams import SECOND
+from support.taking import take_report
 
 pytestmark = pytest.mark.slow
 
@@ -133,8 +136,8 @@ class Store:
         whole, parts = Sketch(), dict[str, Sketch]()
         with self.database.read() as session:
             stream_id = _id(session)
-            rollup = session.get(RollupRow, stream_id)
-            gone_us = 0 if rollup is None else rollup.needs_from_us
+            offset = session.get(OffsetRow, stream_id)
+            gone_us = 0 if offset is None else offset.rollups_from_us
             facts = dict.fromkeys(("rows", "need_pairs", "need_unknown_rows", "early_rows"), 0)
             kept = {number for number, report in self.taken.items() if report.started_us >= gone_us}
             for number in kept:
@@ -147,20 +150,20 @@ class Store:
                 facts["need_pairs"] += needs.pairs
                 facts["need_unknown_rows"] += needs.unknown_rows
                 facts["early_rows"] += needs.early_rows
-            assert needs_in(session, Span(stream_id, 0)) == whole
-            assert partition_needs(session, stream_id, 0).sketches() == parts
-            found = sums_in(session, Span(stream_id, 0))
+            read = rollups_in(session, Span(stream_id, 0))
+            assert needs_of(read) == whole
+            assert partition_needs(session, Span(stream_id, 0)) == PartitionNeeds.of(parts)
+            found = sums_of(read)
             assert found is not None
             assert found.batches == len(kept)
             assert {name: found.sums[name] for name in facts} == facts
             assert found.batches_of == {"query": merge_ranges((number, number) for number in kept)}
-            # Each count is in the one slot that the marks say.
-            widths = session.execute(select(NeedSlotRow.slot_us, NeedSlotRow.width_us)).all()
-            hours = 0 if rollup is None else rollup.hours_until_us
-            days = 0 if rollup is None else rollup.days_until_us
-            for slot_us, width_us in widths:
-                wanted = DAY_US if slot_us < days else HOUR_US if slot_us < hours else SLOT_US
-                assert (width_us, slot_us % width_us) == (wanted, 0)
+            # Narrow slots are there from where their offsets say.
+            slots = session.execute(select(RollupRow.slot_us, RollupRow.width_us)).all()
+            levels = levels_of(offset)
+            for slot_us, width_us in slots:
+                assert slot_us % width_us == 0
+                assert width_us >= levels.width_us(slot_us)
             stream = session.scalars(select(StreamRow)).one()
             assert stream.reports == len(self.taken)
 
@@ -170,7 +173,6 @@ class _Within:
 
     def __init__(self, session: Any) -> None:
         self._session = session
-        self.counted = ReportCountsCache()
 
     @contextmanager
     def write(self) -> Iterator[Any]:
@@ -221,8 +223,9 @@ def test_any_interleaving_of_reports_steps_crashes_and_two_replicas_counts_every
                 plain.take(report)
             with store.database.read() as one, plain.database.read() as other:
                 # In any order, rolled up or not, it is the same.
-                assert needs_in(one, Span(_id(one), 0)) == needs_in(other, Span(_id(other), 0))
-                assert sums_in(one, Span(_id(one), 0)) == sums_in(other, Span(_id(other), 0))
+                ours, theirs = (rollups_in(session, Span(_id(session), 0)) for session in (one, other))
+                assert needs_of(ours) == needs_of(theirs)
+                assert sums_of(ours) == sums_of(theirs)
 
 
 # A store ages a day at a time: what a longer story costs is upkeep of days on which nothing comes.
@@ -233,16 +236,16 @@ def test_what_ages_out_is_gone_whole_and_the_rest_stays_exact(seed: int, days: i
     with sqlite_store(AGEING) as store:
         interleave(store, spread_reports(seed, 30, days), random.Random(seed))
         with store.database.read() as session:
-            rollup = session.scalars(select(RollupRow)).one()
+            offset = session.scalars(select(OffsetRow)).one()
             newest = session.scalars(select(func.max(ReportRow.seen_us))).one()
             assert newest is not None
             oldest = session.scalars(select(func.min(ReportRow.started_us))).one()
             assert oldest is not None
             assert oldest >= newest - 32 * DAY_US - HOUR_US * 24
-            assert rollup.reports_from_us > 0
-            assert rollup.needs_from_us > 0
-            slots = session.scalars(select(func.min(NeedSlotRow.slot_us))).one()
-            assert slots >= rollup.needs_from_us
+            assert offset.reports_from_us > 0
+            assert offset.rollups_from_us > 0
+            slots = session.scalars(select(func.min(RollupRow.slot_us))).one()
+            assert slots >= offset.rollups_from_us
 
 
 def test_a_report_that_comes_after_its_hour_was_summed_up_corrects_the_needs_of_those_after_it(
@@ -299,7 +302,7 @@ def test_on_postgresql_too_with_replicas_that_really_run_at_once(new_postgres_ur
     store.age()
     store.check()
     with store.database.read() as session:
-        assert session.scalars(select(func.count()).select_from(ReportHourRow)).one() > 50
+        assert session.scalars(select(func.count()).select_from(RollupRow)).one() > 50
     store.database.close()
 
 
@@ -421,11 +424,11 @@ def test_the_needs_of_partitions_wait_for_their_minute_and_are_there_all_the_tim
         controller.report_all(reports)
         before = controller.get("/partitions").json()
         with controller.service.database.read() as session:
-            assert session.scalars(select(func.count()).select_from(NeedSketchRow)).one() == 0
+            assert session.scalars(select(func.count()).select_from(RollupRow)).one() == 0
         controller.clock.now_us += 60 * SECOND
         controller.service.ticker._upkeep.tick(controller.clock())
         with controller.service.database.read() as session:
-            assert session.scalars(select(func.count()).select_from(NeedSketchRow)).one() > 0
+            assert session.scalars(select(func.count()).select_from(RollupRow)).one() > 0
         assert controller.get("/partitions").json() == before
         assert sum(part["pairs"] for part in before["partitions"]) > 300
 
@@ -443,7 +446,3 @@ def test_the_needs_of_partitions_wait_for_their_minute_and_are_there_all_the_tim
 def test_a_retention_below_what_a_horizon_rests_on_is_refused(changes: dict[str, int], body: str) -> None:
     with pytest.raises(ValueError, match=body):
         Retention(**changes)
-
-
-def test_all_sums_of_a_horizon_are_summed_by_the_hour() -> None:
-    assert set(SUMMED) <= set(ReportHourRow.__table__.columns.keys())

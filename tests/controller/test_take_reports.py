@@ -12,22 +12,22 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from tidemark.controller.db.database import Database
+from tidemark.controller.db.limits import NO_LIMITS, Limits
 from tidemark.controller.db.tables import (
     LedgerKeyRow,
-    NeedSlotRow,
+    OffsetRow,
+    PartitionRollupRow,
     PartitionRow,
     QuarantinedRow,
     QueryRow,
     ReportBodyRow,
-    ReportHourRow,
     ReportRow,
     RollupRow,
     StreamRow,
 )
 from tidemark.controller.errors import TidemarkError
-from tidemark.controller.intake.limits import NO_LIMITS, Limits
 from tidemark.controller.intake.stored_facts import stored_facts
-from tidemark.controller.intake.take_reports import StoredReceipt, take_report, take_reports
+from tidemark.controller.intake.take_reports import StoredReceipt
 from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.need_slots import HOUR_US
 from tidemark.models.operators import Operator, row_level, sliding, tumbling
@@ -36,6 +36,8 @@ from tidemark.models.wire import Report
 from support.empty_store import new_postgres, open_empty
 from support.reports import START_US, exponential_batches, query_reports
 from support.streams import SECOND
+from support.taking import take_report, take_reports
+from support.waiting import roll_up_all
 
 NOW_US = START_US + 600 * SECOND
 OPERATORS: tuple[Operator, ...] = (tumbling("10s"), sliding("10s", "5s"), row_level())
@@ -44,10 +46,11 @@ TABLES = (
     ReportRow,
     ReportBodyRow,
     LedgerKeyRow,
-    NeedSlotRow,
     PartitionRow,
     QueryRow,
     QuarantinedRow,
+    RollupRow,
+    PartitionRollupRow,
 )
 
 Outcome = tuple[str, bool, bool]
@@ -188,7 +191,8 @@ def test_a_batch_that_comes_late_raises_the_base_of_the_second_after_it_also_whe
     for number, order in enumerate(([0, 1, 2, 3], [0, 2, 3, 1])):
         database = open_empty(f"sqlite:///{tmp_path / f'{number}.db'}")
         one_by_one(database, [reports[batch] for batch in order], NO_LIMITS)
-        found.append(stored(database)[NeedSlotRow.__tablename__])
+        roll_up_all(database)
+        found.append(stored(database)[PartitionRollupRow.__tablename__])
         with database.read() as session:
             bases = select(ReportRow.batch_id, ReportRow.need_base_ms).order_by(ReportRow.batch_id)
             found.append(session.execute(bases).all())
@@ -253,12 +257,15 @@ def test_a_batch_that_comes_late_counts_in_an_hour_that_is_rolled_up_and_raises_
         one_by_one(database, reports[:1], NO_LIMITS)
         with database.write() as session:
             stream_id = session.scalars(select(StreamRow.id)).one()
-            session.add(RollupRow(stream_id=stream_id, hours_until_us=START_US + HOUR_US))
-        one_by_one(database, [reports[batch] for batch in order[1:]], NO_LIMITS)
+            session.add(OffsetRow(stream_id=stream_id, hours_until_us=START_US + HOUR_US))
+        for batch in order[1:]:
+            one_by_one(database, [reports[batch]], NO_LIMITS)
+            roll_up_all(database)
         with database.read() as session:
-            (hour,) = session.scalars(select(ReportHourRow)).all()
+            assert session.scalars(select(RollupRow).where(RollupRow.width_us < HOUR_US)).all() == []
+            (hour,) = session.scalars(select(RollupRow).where(RollupRow.width_us == HOUR_US)).all()
             sums = ("batches", "pairs", "late_max", "need_pairs", "need_unknown_rows", "batch_ranges")
             found.append({name: getattr(hour, name) for name in sums})
         database.close()
     assert found[0] == found[1]
-    assert (found[0]["batches"], found[0]["batch_ranges"]) == (3, "[[1, 3]]")
+    assert (found[0]["batches"], found[0]["batch_ranges"]) == (4, '{"query": [[0, 3]]}')

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import func, select
 
 from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import ReportRow, RollupRow
+from tidemark.controller.db.tables import OffsetRow, ReportRow
 from tidemark.models.operators import TimeWindow, sliding
 from tidemark.models.wire import Report, to_json_object
 
@@ -76,7 +76,7 @@ def counted(database: Database) -> dict[int, bool]:
         newest = session.execute(
             select(ReportRow.stream_id, func.max(ReportRow.id)).group_by(ReportRow.stream_id)
         )
-        done = dict(session.execute(select(RollupRow.stream_id, RollupRow.split_report_id)).all())
+        done = dict(session.execute(select(OffsetRow.stream_id, OffsetRow.last_report_id)).all())
         return {stream_id: done.get(stream_id) == report_id for stream_id, report_id in newest}
 
 

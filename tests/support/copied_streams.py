@@ -32,7 +32,7 @@ def copy_stream(database: Database, number: int) -> None:
                 which = table.c.stream_id == 1
                 if table.name == ReportRow.__tablename__:
                     changes["id"] = table.c.id + shift
-                for name in ("split_report_id", "counted_report_id"):
+                for name in ("last_report_id", "counted_report_id"):
                     if name in table.c:
                         changes[name] = table.c[name] + shift
             else:

@@ -6,8 +6,7 @@ others, which only lists touch, the last hour is there. Sketches are drawn from 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,26 +18,23 @@ from tidemark.controller.db.tables import (
     AcknowledgementRow,
     Base,
     LedgerKeyRow,
-    NeedBlockRow,
-    NeedSketchRow,
-    NeedSlotRow,
+    OffsetRow,
+    PartitionRollupRow,
     PartitionRow,
     PolicyRow,
     PublishedRow,
     QueryRow,
     ReportBodyRow,
-    ReportHourRow,
     ReportRow,
     RollupRow,
-    SeriesRow,
     SloRow,
     StreamRow,
 )
-from tidemark.controller.evidence.blocks import cells_of
 from tidemark.controller.intake.canonical_json import canonical_json
 from tidemark.controller.intake.stored_bodies import packed
 from tidemark.controller.specs.store import policy_values, slo_values
 from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
+from tidemark.models.horizon import SUMMED
 from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US
 from tidemark.models.operators import tumbling
 from tidemark.models.slo import Policy, Slo
@@ -162,44 +158,12 @@ def _stream(session: Session, number: int, filling: Filling, pools: SketchPools)
     )
     _specified(session, stream_id, from_us)
     _partitions(session, stream_id, filling, from_us)
-    minutes = range(from_us, END_US, SLOT_US)
     a_minute = SLOT_US // step_us
-    _put(
-        session,
-        NeedSlotRow,
-        (
-            {
-                "stream_id": stream_id,
-                "slot_us": at_us,
-                "sketch": pools.whole,
-                "width_us": SLOT_US,
-            }
-            for at_us in minutes
-        ),
-    )
-    _put(session, SeriesRow, (_sums(stream_id, SLOT_US, at_us, a_minute, rows, counts) for at_us in minutes))
-    hours = range(from_us, END_US, HOUR_US)
-    _put(
-        session,
-        SeriesRow,
-        (_sums(stream_id, HOUR_US, at_us, 60 * a_minute, rows, counts) for at_us in hours),
-    )
-    _put(
-        session,
-        NeedSketchRow,
-        (
-            {
-                "stream_id": stream_id,
-                "slot_us": at_us,
-                "partition": name,
-                "sketch": pools.of(partition, slot),
-                "width_us": SLOT_US,
-            }
-            for slot, at_us in enumerate(minutes)
-            for partition, name in enumerate(pools.names)
-            if full or slot % 10 == 0
-        ),
-    )
+    for width_us, needs in pools.of_width.items():
+        slots = range(from_us // width_us * width_us, END_US, width_us)
+        batches = width_us // SLOT_US * a_minute
+        _put_rollups(session, stream_id, width_us, slots, batches, rows, counts, needs)
+    minutes = range(from_us, END_US, SLOT_US)
     kept = [at_us for at_us in minutes if full or at_us >= END_US - 10 * SLOT_US]
     of_key = {"rows": ROWS_A_MINUTE, "late_min": 2, "late_max": 2}
     _put(
@@ -214,88 +178,70 @@ def _stream(session: Session, number: int, filling: Filling, pools: SketchPools)
             for at_us in kept
         ),
     )
+    old = number == 0 and filling.days > 0
     _put(
         session,
-        RollupRow,
+        OffsetRow,
         [
             {
                 "stream_id": stream_id,
-                "split_report_id": newest,
+                "last_report_id": newest,
                 "aged_us": triggers[-1],
-                "hours_until_us": from_us if number == 0 and filling.days else 0,
-                "tens_until_us": from_us if number == 0 and filling.days else 0,
-                "hour_blocks_until_us": from_us if number == 0 and filling.days else 0,
-                "day_blocks_until_us": from_us // DAY_US * DAY_US if number == 0 and filling.days else 0,
+                "hours_until_us": from_us if old else 0,
             }
         ],
     )
-    if number == 0 and filling.days:
-        _month(session, stream_id, filling, pools, from_us, rows * 6 * a_minute, counts)
+    if old:
+        for width_us in (HOUR_US, DAY_US):
+            first_us, last_us = (
+                at_us // width_us * width_us for at_us in (from_us - filling.days * DAY_US, from_us)
+            )
+            batches, slots = width_us // filling.trigger_us, range(first_us, last_us, width_us)
+            needs = pools.of_width[width_us]
+            _put_rollups(session, stream_id, width_us, slots, batches, rows, counts, needs)
 
 
-def _month(
+def _put_rollups(
     session: Session,
     stream_id: int,
-    filling: Filling,
-    pools: SketchPools,
-    until_us: int,
+    width_us: int,
+    slots: range,
+    batches: int,
     rows: int,
     counts: Mapping[str, int],
+    needs: Sequence[tuple[bytes, bytes]],
 ) -> None:
-    hours = range(until_us - filling.days * DAY_US, until_us, HOUR_US)
-    batches = HOUR_US // filling.trigger_us
-    _put(session, SeriesRow, (_sums(stream_id, HOUR_US, at_us, batches, rows, counts) for at_us in hours))
+    """Put rollups of one width, with needs of the stream and of its partitions drawn from a pool."""
+    keys = [{"stream_id": stream_id, "width_us": width_us, "slot_us": slot_us} for slot_us in slots]
+    sums = {name: value * batches for name, value in counts.items()}
+    none = dict.fromkeys(SUMMED, 0)
     _put(
         session,
-        NeedSlotRow,
+        RollupRow,
         (
             {
-                "stream_id": stream_id,
-                "slot_us": at_us,
-                "sketch": pools.hour_whole,
-                "width_us": HOUR_US,
-            }
-            for at_us in hours
-        ),
-    )
-    _put(
-        session,
-        ReportHourRow,
-        (
-            {
-                "stream_id": stream_id,
-                "slot_us": at_us,
-                "query_id": "query",
+                **key,
                 "batches": batches,
-                "batch_ranges": "[[10, 10]]",
-                "from_us": at_us,
-                "to_us": at_us + HOUR_US - filling.trigger_us,
-                "keys_per_row": 1,
+                **none,
                 "rows": rows * batches,
-                "uncounted_rows": 0,
-                **{name: value * batches for name, value in counts.items()},
                 "need_pairs": rows * batches,
-                "need_unknown_rows": 0,
-                "early_rows": 0,
-                "future_rows": 0,
+                **sums,
+                "keys_per_row": 1,
+                "from_us": key["slot_us"],
+                "newest_us": key["slot_us"] + width_us - 1,
+                "bound_ms": 30_000,
+                "effective_bound_ms": 31_000,
+                "state_rows": 5_000,
+                "batch_ranges": '{"query": [[10, 10]]}',
+                "needs": needs[number % len(needs)][0],
             }
-            for at_us in hours
+            for number, key in enumerate(keys)
         ),
     )
-    cells = cells_of(pools.hour, 990_000)
-    body = json.dumps([cells.names, cells.need_ms, cells.pairs], separators=(",", ":"))
-    block = {"stream_id": stream_id, "share_ppm": 990_000, "cells": body}
-    needs = pools.hour.to_bytes()
     _put(
         session,
-        NeedBlockRow,
-        ({**block, "width_us": HOUR_US, "slot_us": at_us, "needs": needs} for at_us in hours),
-    )
-    days = range(hours[0] // DAY_US * DAY_US, until_us // DAY_US * DAY_US, DAY_US)
-    _put(
-        session,
-        NeedBlockRow,
-        ({**block, "width_us": DAY_US, "slot_us": at_us, "needs": None} for at_us in days),
+        PartitionRollupRow,
+        ({**key, "needs": needs[number % len(needs)][1]} for number, key in enumerate(keys)),
     )
 
 
@@ -324,25 +270,6 @@ def _report_facts(stream_id: int, rows: int, counts: Mapping[str, int]) -> dict[
         "early_rows": 0,
         "future_rows": 0,
         "fingerprint": "0" * 64,
-    }
-
-
-def _sums(
-    stream_id: int, width_us: int, slot_us: int, batches: int, rows: int, counts: Mapping[str, int]
-) -> dict[str, Any]:
-    return {
-        "stream_id": stream_id,
-        "width_us": width_us,
-        "slot_us": slot_us,
-        "batches": batches,
-        "rows": rows * batches,
-        **{name: value * batches for name, value in counts.items()},
-        "future_rows": 0,
-        "keys_per_row": 1,
-        "newest_us": slot_us + width_us - 1,
-        "bound_ms": 30_000,
-        "effective_bound_ms": 31_000,
-        "state_rows": 5_000,
     }
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tidemark.controller.evidence.rollups import TEN_MINUTES_US
+from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US
 from tidemark.models.partition_needs import PartitionNeeds
 from tidemark.models.sketch import Sketch
 
@@ -28,19 +30,18 @@ class SketchPools:
         self._slow = slow
         self._minutes = [_minute(dice, late_us=0) for _ in range(_POOL)]
         self._slow_minutes = [_minute(dice, late_us=20_000_000) for _ in range(_POOL)]
-        self._minute_bytes = [sketch.to_bytes() for sketch in self._minutes]
-        self._slow_bytes = [sketch.to_bytes() for sketch in self._slow_minutes]
         self.names = [str(number) for number in range(partitions)]
-        self.whole = self._needs(minutes=1).whole.to_bytes()
-        self.hour = self._needs(minutes=60)
-        self.hour_whole = self.hour.whole.to_bytes()
+        minutes = [self._needs(range(first, first + 1)) for first in range(_POOL)]
+        hour = self._needs(range(60))
+        self.of_width: dict[int, list[tuple[bytes, bytes]]] = {
+            SLOT_US: [_both(each) for each in minutes],
+            TEN_MINUTES_US: [_both(self._needs(range(10)))],
+            HOUR_US: [_both(hour)],
+            DAY_US: [_both(PartitionNeeds.merged([hour] * 24))],
+        }
+        """By the width of slots a pool of needs: of the stream, and of its partitions."""
 
-    def of(self, partition: int, slot: int) -> bytes:
-        """Return the needs of one partition in one minute."""
-        pool = self._slow_bytes if partition == self._slow else self._minute_bytes
-        return pool[(partition + slot) % _POOL]
-
-    def _needs(self, minutes: int) -> PartitionNeeds:
+    def _needs(self, minutes: range) -> PartitionNeeds:
         return PartitionNeeds.merged(
             PartitionNeeds.of(
                 {
@@ -50,8 +51,12 @@ class SketchPools:
                     for number, name in enumerate(self.names)
                 }
             )
-            for minute in range(minutes)
+            for minute in minutes
         )
+
+
+def _both(needs: PartitionNeeds) -> tuple[bytes, bytes]:
+    return needs.whole.to_bytes(), needs.to_bytes()
 
 
 def _minute(dice: np.random.Generator, late_us: int) -> Sketch:

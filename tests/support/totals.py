@@ -10,12 +10,12 @@ from sqlalchemy import select
 
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import KNOWN, LedgerKeyRow, ReportRow, StreamRow
-from tidemark.controller.evidence.needs import Span, needs_in, partition_needs
-from tidemark.controller.intake.take_reports import take_report
+from tidemark.controller.evidence.rollups import Span, needs_of, partition_needs, rollups_in
 from tidemark.models.wire import Report
 
 from support.empty_store import open_empty
-from support.waiting import count_by_partition
+from support.taking import take_report
+from support.waiting import roll_up_all
 
 __all__ = ["totals", "totals_of"]
 
@@ -23,7 +23,7 @@ __all__ = ["totals", "totals_of"]
 def totals(database: Database) -> dict[str, Any]:
     """Return everything that the reports of a store add up to, by stream."""
     found: dict[str, Any] = {}
-    count_by_partition(database)
+    roll_up_all(database)
     with database.read() as session:
         for row in session.scalars(select(StreamRow).where(KNOWN)):
             ledger = session.execute(
@@ -34,13 +34,13 @@ def totals(database: Database) -> dict[str, Any]:
             batches = session.scalars(
                 select(ReportRow.batch_id).where(ReportRow.stream_id == row.id).order_by(ReportRow.batch_id)
             ).all()
-            parts = partition_needs(session, row.id, 0).sketches()
+            parts = partition_needs(session, Span(row.id, 0))
             found[row.stream] = {
                 "totals": (row.reports, row.pairs, row.late_min, row.late_max, row.unjudged_rows),
                 "batches": list(batches),
                 "ledger": [tuple(each) for each in ledger],
-                "needs": needs_in(session, Span(row.id, 0)).to_bytes(),
-                "needs of partitions": {name: sketch.to_bytes() for name, sketch in parts.items()},
+                "needs": needs_of(rollups_in(session, Span(row.id, 0))).to_bytes(),
+                "needs of partitions": parts.to_bytes(),
             }
     return found
 

@@ -1,4 +1,4 @@
-"""Counting by partition what waits for it, as upkeep does in time."""
+"""Rolling up what waits, as upkeep does in time."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from sqlalchemy import select
 
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import StreamRow
-from tidemark.controller.evidence.rollups import locked_rollup
-from tidemark.controller.intake.count_waiting import count_waiting
+from tidemark.controller.evidence.roll_up import TailNeeds, locked_offset, roll_up
 
-__all__ = ["count_by_partition"]
+__all__ = ["roll_up_all"]
 
 
-def count_by_partition(database: Database) -> None:
-    """Count all reports of all streams by partition."""
+def roll_up_all(database: Database) -> None:
+    """Roll up all reports of all streams."""
     with database.write() as session:
         for stream_id in session.scalars(select(StreamRow.id).order_by(StreamRow.id)).all():
-            found = locked_rollup(session, stream_id)
-            while found is not None and count_waiting(session, found[0], database.counted):
+            found = locked_offset(session, stream_id)
+            while found is not None and roll_up(session, found[0], TailNeeds()):
                 pass

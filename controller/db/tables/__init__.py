@@ -14,13 +14,9 @@ from tidemark.controller.db.tables.columns import Base
 from tidemark.controller.db.tables.events import EventRow
 from tidemark.controller.db.tables.evidence import (
     LedgerKeyRow,
-    NeedBlockRow,
-    NeedSketchRow,
-    NeedSlotRow,
-    PartitionSumsRow,
-    ReportHourRow,
+    OffsetRow,
+    PartitionRollupRow,
     RollupRow,
-    SeriesRow,
 )
 from tidemark.controller.db.tables.lost import LateSlotRow, LateStepRow
 from tidemark.controller.db.tables.replicas import EpochRow, LeaseRow, ReplicaRow
@@ -60,12 +56,10 @@ __all__ = [
     "LeaseRow",
     "LedgerKeyRow",
     "LiveRow",
-    "NeedBlockRow",
-    "NeedSketchRow",
-    "NeedSlotRow",
+    "OffsetRow",
     "OverviewRow",
+    "PartitionRollupRow",
     "PartitionRow",
-    "PartitionSumsRow",
     "PinRow",
     "PolicyRow",
     "PredictionRow",
@@ -76,11 +70,9 @@ __all__ = [
     "RecommendationRow",
     "ReplicaRow",
     "ReportBodyRow",
-    "ReportHourRow",
     "ReportRow",
     "RolloutRow",
     "RollupRow",
-    "SeriesRow",
     "ShadowDayRow",
     "ShadowRow",
     "SloRow",

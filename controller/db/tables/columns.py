@@ -31,8 +31,6 @@ OfReport = Annotated[int, mapped_column(ForeignKey("reports.id"), primary_key=Tr
 KeyNumber = Annotated[int, mapped_column(BigInteger, primary_key=True, autoincrement=False)]
 KeyName = Annotated[str, mapped_column(String(200), primary_key=True)]
 KeyIdentifier = Annotated[str, mapped_column(String(64), primary_key=True)]
-SlotWidth = Annotated[int, mapped_column(BigInteger, default=60_000_000, server_default="60000000")]
-"""Width of a slot in microseconds: a minute, an hour or a day."""
 Kind = Annotated[str, mapped_column(String(40))]
 Long = Annotated[str, mapped_column(Text)]
 Blob = Annotated[bytes, mapped_column(LargeBinary)]

@@ -1,21 +1,10 @@
-"""Evidence by key, partition and time: the ledger, needs, series, and how far they are rolled up."""
+"""Evidence by key and time: the ledger, the rollups of reports, and how far a stream is rolled up."""
 
 from __future__ import annotations
 
 from sqlalchemy.orm import Mapped
 
-from tidemark.controller.db.tables.columns import (
-    Base,
-    Blob,
-    Counter,
-    KeyIdentifier,
-    KeyName,
-    KeyNumber,
-    Long,
-    OfStream,
-    SlotWidth,
-    Whole,
-)
+from tidemark.controller.db.tables.columns import Base, Blob, Counter, KeyNumber, Long, OfStream, Whole
 
 
 class LedgerKeyRow(Base):
@@ -31,127 +20,70 @@ class LedgerKeyRow(Base):
     late_max: Mapped[Whole]
 
 
-class NeedSlotRow(Base):
-    """The needs of all partitions of a stream in one minute, hour or day of batches, as one sketch."""
+class RollupRow(Base):
+    """What the reports of a stream in one slot add up to: a minute, ten minutes, an hour or a day of batches."""
 
-    __tablename__ = "need_slots"
-
-    stream_id: Mapped[OfStream]
-    slot_us: Mapped[KeyNumber]
-    sketch: Mapped[Blob]
-    width_us: Mapped[SlotWidth]
-
-
-class NeedSketchRow(Base):
-    """The needs of one partition in one minute, hour or day of batches."""
-
-    __tablename__ = "need_sketches"
-
-    stream_id: Mapped[OfStream]
-    slot_us: Mapped[KeyNumber]
-    partition: Mapped[KeyName]
-    sketch: Mapped[Blob]
-    width_us: Mapped[SlotWidth]
-
-
-class PartitionSumsRow(Base):
-    """The needs of all partitions of a stream over its horizon, up to the reports that are counted in them."""
-
-    __tablename__ = "partition_sums"
-
-    stream_id: Mapped[OfStream]
-    from_us: Mapped[Whole]
-    """Where it begins: it holds exactly the slots of ``NeedSketchRow`` from here on."""
-    needs: Mapped[Blob]
-    """``models.partition_needs``."""
-
-
-class NeedBlockRow(Base):
-    """The needs of a stream's partitions in one past span of ten minutes, an hour or a day."""
-
-    __tablename__ = "need_blocks"
-
-    stream_id: Mapped[OfStream]
-    width_us: Mapped[KeyNumber]
-    slot_us: Mapped[KeyNumber]
-    share_ppm: Mapped[Whole]
-    """The share of pairs that ``cells`` are about: the target when it was made."""
-    cells: Mapped[Long]
-    """As JSON: [[partition, ...], [need in milliseconds, ...], [pairs, ...]]."""
-    needs: Mapped[Blob | None]
-    """The needs themselves (``models.partition_needs``), from which a day is made; null except for an hour."""
-
-
-class SeriesRow(Base):
-    """Sums over the reports of a stream in one minute or hour of batches."""
-
-    __tablename__ = "series"
+    __tablename__ = "rollups"
 
     stream_id: Mapped[OfStream]
     width_us: Mapped[KeyNumber]
     slot_us: Mapped[KeyNumber]
     batches: Mapped[Whole]
-    rows: Mapped[Whole]
-    pairs: Mapped[Whole]
-    late_min: Mapped[Whole]
-    late_max: Mapped[Whole]
-    unjudged_rows: Mapped[Whole]
-    future_rows: Mapped[Whole]
-    keys_per_row: Mapped[Whole]
-    """Maximum number of keys of one row."""
-    newest_us: Mapped[Whole]
-    """Trigger time of the newest batch, which the columns below describe."""
-    bound_ms: Mapped[Whole]
-    effective_bound_ms: Mapped[Whole | None]
-    state_rows: Mapped[Whole]
-
-
-class ReportHourRow(Base):
-    """Sums over the reports of one query in one hour, for spans that are rolled up."""
-
-    __tablename__ = "report_hours"
-
-    stream_id: Mapped[OfStream]
-    slot_us: Mapped[KeyNumber]
-    query_id: Mapped[KeyIdentifier]
-    batches: Mapped[Whole]
-    batch_ranges: Mapped[Long]
-    """Ids of the batches as JSON: [[first, last], ...], ascending and disjoint."""
-    from_us: Mapped[Whole]
-    """Trigger time of the first batch."""
-    to_us: Mapped[Whole]
-    """Trigger time of the newest batch."""
-    keys_per_row: Mapped[Whole]
     rows: Mapped[Whole]
     uncounted_rows: Mapped[Whole]
     pairs: Mapped[Whole]
     late_min: Mapped[Whole]
     late_max: Mapped[Whole]
-    corrected_min: Mapped[Counter]
-    corrected_max: Mapped[Counter]
+    corrected_min: Mapped[Whole]
+    corrected_max: Mapped[Whole]
     unjudged_rows: Mapped[Whole]
     need_pairs: Mapped[Whole]
     need_unknown_rows: Mapped[Whole]
     early_rows: Mapped[Whole]
     future_rows: Mapped[Whole]
-    misdated_rows: Mapped[Counter]
-    misdated_late: Mapped[Counter]
+    misdated_rows: Mapped[Whole]
+    misdated_late: Mapped[Whole]
+    keys_per_row: Mapped[Whole]
+    """Maximum number of keys of one row."""
+    from_us: Mapped[Whole]
+    """Trigger time of the first batch."""
+    newest_us: Mapped[Whole]
+    """Trigger time of the newest batch, which the next three columns describe."""
+    bound_ms: Mapped[Whole]
+    effective_bound_ms: Mapped[Whole | None]
+    state_rows: Mapped[Whole]
+    batch_ranges: Mapped[Long]
+    """Ids of the batches as JSON by query: {query: [[first, last], ...]}, ascending and disjoint."""
+    needs: Mapped[Blob]
+    """The needs of all partitions as one sketch (``models.sketch``)."""
 
 
-class RollupRow(Base):
-    """How far a stream's data are rolled up and aged out; without a row, none are."""
+class PartitionRollupRow(Base):
+    """The needs of a stream's partitions in the slot of a rollup; apart, so that scans of rollups stay short."""
 
-    __tablename__ = "rollups"
+    __tablename__ = "partition_rollups"
 
     stream_id: Mapped[OfStream]
+    width_us: Mapped[KeyNumber]
+    slot_us: Mapped[KeyNumber]
+    needs: Mapped[Blob]
+    """``models.partition_needs``."""
+
+
+class OffsetRow(Base):
+    """How far a stream is rolled up and aged out; without a row, nothing is."""
+
+    __tablename__ = "offsets"
+
+    stream_id: Mapped[OfStream]
+    last_report_id: Mapped[Counter]
+    """Reports up to this one are in the rollups; later ones are the tail, which readers add."""
     hours_until_us: Mapped[Counter]
-    """Older data are kept by the hour."""
+    """Rollups that begin before are of an hour or a day; narrower ones are deleted."""
     days_until_us: Mapped[Counter]
-    """Older data are kept by the day."""
-    split_report_id: Mapped[Counter]
-    """Reports up to this one are counted by partition and in the series (``intake.count_waiting``)."""
-    needs_from_us: Mapped[Counter]
-    """Older needs and hourly sums are deleted."""
+    """Rollups that begin before are of a day."""
+    rollups_from_us: Mapped[Counter]
+    """Rollups that begin before are deleted."""
     reports_from_us: Mapped[Counter]
     """Reports of batches that started before are deleted."""
     bodies_from_us: Mapped[Counter]
@@ -160,9 +92,3 @@ class RollupRow(Base):
     """Lower keys are deleted from the ledger; null while none is."""
     aged_us: Mapped[Counter]
     """The time that ages are measured from: the newest batch's, but never more than a day's step at once."""
-    tens_until_us: Mapped[Counter]
-    """Blocks of ten minutes are made up to here."""
-    hour_blocks_until_us: Mapped[Counter]
-    """Blocks of an hour are made up to here."""
-    day_blocks_until_us: Mapped[Counter]
-    """Blocks of a day are made up to here."""

@@ -175,6 +175,8 @@ class ReportBodyRow(Base):
     report_id: Mapped[OfReport]
     body: Mapped[Blob]
     """Canonical JSON, compressed with zlib."""
+    needs: Mapped[Blob | None]
+    """The needs of its rows as one sketch, against ``ReportRow.need_base_ms``; null without any."""
 
 
 class QuarantinedRow(Base):

@@ -1,4 +1,9 @@
-"""When windows are emitted, kept in memory: the steps of a stream's newest query, 8 bytes a batch, and the windows."""
+"""Batches of a stream's newest query, kept in memory: when windows are emitted, and the pace of the query.
+
+What emission depends on is one fact a batch, and does not add up over slots of time, so it is no rollup. Reading it for
+a day of batches every three seconds takes a tenth of a second; moving it on with what is new a hundredth of that. It is
+8 bytes a batch here.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Row
+from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import ReportRow
-from tidemark.controller.evidence.horizon import keys_in
+from tidemark.controller.evidence.horizon import Horizon, keys_in, step_rows
+from tidemark.controller.reports.store import max_before_us
+from tidemark.models.defaults import PACE_BATCHES
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.horizon import (
     NO_BASE,
@@ -25,6 +32,7 @@ from tidemark.models.horizon import (
 )
 from tidemark.models.operators import Int64s
 from tidemark.models.packed_times import PackedTimes
+from tidemark.models.progress import PACE_COLUMNS
 
 STEP_ROW = tuple(getattr(ReportRow, name) for name in STEP_COLUMNS)
 """The columns of a report that emission depends on."""
@@ -34,14 +42,12 @@ class KeptSteps:
     """The steps of the batches of one query within a horizon.
 
     Args:
-        query_id: the query.
         seen_us: when each batch was seen, in the order of their ids, shape (batches,), at least one.
         batches: their ``STEP_COLUMNS``, ``UNKNOWN`` where something is not known, shape (batches, 5).
         before_us: maximum event time of the query's batches before the first; None when none is known.
     """
 
-    def __init__(self, query_id: str, seen_us: Int64s, batches: Int64s, before_us: int | None) -> None:
-        self._query_id = query_id
+    def __init__(self, seen_us: Int64s, batches: Int64s, before_us: int | None) -> None:
         self._in_order = bool((np.diff(seen_us) >= 0).all())
         self._last_us = int(seen_us[-1])
         self._before_us = before_us
@@ -50,23 +56,24 @@ class KeptSteps:
         self._wall_us = PackedTimes(wall_us_of(batches))
         self._newest_us = int(seen_us_of(batches)[-1])
 
+    @classmethod
+    def read(cls, session: Session, horizon: Horizon) -> KeptSteps:
+        """Return those of the newest query within a horizon."""
+        query_id = horizon.newest.query_id
+        ids, seen_us, batches = step_rows(session, horizon.span, query_id)
+        return cls(seen_us, batches, max_before_us(session, horizon.stream_id, query_id, int(ids[0]) - 1))
+
     @property
     def nbytes(self) -> int:
         """Memory that the steps take, in bytes."""
         return self._base_us.nbytes + self._wall_us.nbytes
 
-    def move_to(self, query_id: str, new: Sequence[Row[Any]], gone: Sequence[Row[Any]]) -> bool:
-        """Add new batches and remove those that left the horizon; return False when that cannot be done exactly.
+    def move_to(self, new: Sequence[Row[Any]], gone: Sequence[Row[Any]]) -> bool:
+        """Add new batches, in the order of their ids, and remove those that left the horizon.
 
-        Args:
-            query_id: the query of the newest batch.
-            new: batches of all queries in the order of their ids, query by query.
-            gone: the batches of all queries that left.
+        Returns:
+            False when that cannot be done exactly.
         """
-        if query_id != self._query_id:
-            return False
-        gone = [row for row in gone if row.query_id == query_id]
-        new = [row for row in new if row.query_id == query_id]
         if gone:
             known = [self._before_us, *(row.max_event_time_us for row in gone)]
             self._before_us = max((time_us for time_us in known if time_us is not None), default=None)
@@ -80,7 +87,7 @@ class KeptSteps:
         return len(self._wall_us) > 0
 
     def _add(self, new: Sequence[Row[Any]]) -> None:
-        batches = np.array([_columns(row) for row in new], np.int64)
+        batches = np.array([_values(row, STEP_COLUMNS) for row in new], np.int64)
         seen_us = np.array([self._last_us, *(row.seen_us for row in new)], np.int64)
         self._in_order = self._in_order and bool((np.diff(seen_us) >= 0).all())
         self._last_us = int(seen_us[-1])
@@ -133,6 +140,51 @@ class KeptKeys:
         return held
 
 
-def _columns(row: Row[Any]) -> list[int]:
-    values = (getattr(row, name) for name in STEP_COLUMNS)
+class KeptBatches:
+    """Those within a horizon, at most ``PACE_BATCHES``.
+
+    Args:
+        horizon: the horizon now.
+    """
+
+    def __init__(self, session: Session, horizon: Horizon) -> None:
+        columns = (func.coalesce(getattr(ReportRow, name), UNKNOWN) for name in PACE_COLUMNS)
+        # A thousand rows: the session would wrap each.
+        rows = session.connection().execute(
+            select(ReportRow.seen_us, *columns)
+            .where(*horizon.batches, ReportRow.query_id == horizon.newest.query_id)
+            .order_by(ReportRow.batch_id.desc())
+            .limit(PACE_BATCHES)
+        )
+        found = np.array([tuple(row) for row in rows], np.int64).reshape(-1, 1 + len(PACE_COLUMNS))
+        self._batches: Int64s = found[::-1]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that they take, in bytes."""
+        return self._batches.nbytes
+
+    @property
+    def table(self) -> Int64s:
+        """``PACE_COLUMNS`` of the batches in the order of their ids, shape (batches, 4)."""
+        return self._batches[:, 1:]
+
+    def move_to(self, horizon: Horizon, new: Sequence[Row[Any]]) -> bool:
+        """Add new batches, in the order of their ids, and remove those that left the horizon.
+
+        Returns:
+            False when that cannot be done exactly.
+        """
+        stay = self._batches[:, 0] >= horizon.from_us
+        if not stay.all() and len(self._batches) == PACE_BATCHES:
+            # Earlier ones, which are not held, would take their place.
+            return False
+        added = [[row.seen_us, *_values(row, PACE_COLUMNS)] for row in new]
+        more = np.array(added, np.int64).reshape(-1, self._batches.shape[1])
+        self._batches = np.concatenate([self._batches[stay], more])[-PACE_BATCHES:]
+        return True
+
+
+def _values(row: Row[Any], names: Sequence[str]) -> list[int]:
+    values = (getattr(row, name) for name in names)
     return [UNKNOWN if value is None else value for value in values]

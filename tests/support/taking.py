@@ -1,0 +1,46 @@
+"""Taking reports as the service does: with the evidence that follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.db.limits import NO_LIMITS, Limits
+from tidemark.controller.errors import TidemarkError
+from tidemark.controller.evidence.follow_reports import StreamEvidence
+from tidemark.controller.intake import take_reports as intake
+from tidemark.controller.intake.take_reports import StoredReceipt
+from tidemark.controller.specs.store import horizon_ms_of
+from tidemark.models.wire import Report
+
+__all__ = ["EVIDENCE", "take_report", "take_reports"]
+
+EVIDENCE = StreamEvidence(horizon_ms_of)
+"""What follows from reports, as in the service."""
+
+
+def take_reports(
+    session: Session,
+    reports: Sequence[Report],
+    now_us: int,
+    limits: Limits = NO_LIMITS,
+    *,
+    believed: bool = False,
+) -> list[StoredReceipt | TidemarkError]:
+    """Take reports; return the receipt of each, or why it is refused."""
+    return intake.take_reports(session, reports, now_us, EVIDENCE, limits, believed=believed)
+
+
+def take_report(
+    session: Session, report: Report, now_us: int, limits: Limits = NO_LIMITS, *, believed: bool = False
+) -> StoredReceipt:
+    """Take one report.
+
+    Raises:
+        TidemarkError: when it is refused.
+    """
+    (taken,) = take_reports(session, [report], now_us, limits, believed=believed)
+    if isinstance(taken, TidemarkError):
+        raise taken
+    return taken
