@@ -35,7 +35,7 @@ from tidemark.controller.runtime.watchdog import Watchdog
 from tidemark.controller.settings import Settings
 from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.controller.stream_state.overviews import Overviews
-from tidemark.models.skew import SkewRule
+from tidemark.models.evidence.skew import SkewRule
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,10 @@ from tidemark.controller.evidence.rollups import Span, levels_in, rollups_in
 from tidemark.controller.specs.store import get_slo
 from tidemark.controller.stream_state.budget import Spent, budget_of, spent_in
 from tidemark.controller.streams.store import get_stream
-from tidemark.models.burn import burn_rate_ppm, exhausted_in_ms
-from tidemark.models.chart_slots import Slots, slots_of
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.need_slots import edge_us
-from tidemark.models.slo import Slo
-from tidemark.models.target import PPM
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.target import PPM, burn_rate_ppm, exhausted_in_ms
+from tidemark.models.evidence.slots import Slots, edge_us, slots_of
+from tidemark.models.specs.slo import Slo
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 

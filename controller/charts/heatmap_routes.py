@@ -19,8 +19,7 @@ from tidemark.controller.evidence.rollups import WIDTHS_US, levels_in
 from tidemark.controller.reports.store import effective_bound_of
 from tidemark.controller.specs.store import share_ppm_of
 from tidemark.controller.streams.store import get_stream
-from tidemark.models.chart_slots import Slots, slots_of
-from tidemark.models.need_slots import SLOT_US, Levels
+from tidemark.models.evidence.slots import SLOT_US, Levels, Slots, slots_of
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 

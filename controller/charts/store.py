@@ -21,11 +21,10 @@ from tidemark.controller.evidence.rollups import (
     sums_of,
 )
 from tidemark.controller.reports.store import effective_bound_of
-from tidemark.models.chart_slots import Slots
-from tidemark.models.need_slots import edge_us
-from tidemark.models.partition_needs import PartitionNeeds
-from tidemark.models.sketch import Sketch
-from tidemark.models.target import PPM
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.partition_needs import PartitionNeeds
+from tidemark.models.evidence.sketch import Sketch
+from tidemark.models.evidence.slots import Slots, edge_us
 
 MAX_MINUTES = 90
 """Maximum slots of a minute in a map: longer spans are read by ten minutes, a tenth of the work."""

@@ -22,9 +22,8 @@ from tidemark.controller.db.tables import (
 )
 from tidemark.controller.evidence.roll_up import forget_rollups
 from tidemark.controller.evidence.rollups import TEN_MINUTES_US
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US, edge_us
-from tidemark.models.retention import Retention
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US, Retention, edge_us
 
 _MAX_REPORTS = 500
 """Reports and events that one step deletes."""

@@ -27,10 +27,10 @@ from tidemark.controller.evidence.kept_batches import STEP_ROW, KeptBatches, Kep
 from tidemark.controller.evidence.kept_joins import KeptJoins
 from tidemark.controller.evidence.roll_up import TailNeeds
 from tidemark.controller.evidence.rollups import Rollup, needs_of, rollups_in, sums_of
-from tidemark.models.curve import Curve, Emissions
-from tidemark.models.horizon import HorizonFacts
-from tidemark.models.need_slots import HOUR_US
-from tidemark.models.operators import Int64s
+from tidemark.models.base.operators import Int64s
+from tidemark.models.evidence.curve import Curve, Emissions
+from tidemark.models.evidence.horizon import HorizonFacts
+from tidemark.models.evidence.slots import HOUR_US
 
 T = TypeVar("T")
 

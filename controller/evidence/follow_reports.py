@@ -17,10 +17,10 @@ from tidemark.controller.partitions.store import (
     base_after_us,
     forget_partitions,
 )
-from tidemark.models.horizon import bucket_keys_us, horizon_from_us
-from tidemark.models.late_base import late_base_ms
-from tidemark.models.operators import TimeWindow
-from tidemark.models.runs import sum_runs
+from tidemark.models.base.operators import TimeWindow
+from tidemark.models.evidence.horizon import bucket_keys_us, horizon_from_us
+from tidemark.models.evidence.key_counts import sum_runs
+from tidemark.models.evidence.needs import late_base_ms
 
 _COUNTS = ("rows", "late_min", "late_max")
 

@@ -1,6 +1,6 @@
 """A stream's data over a horizon or a span of the past: evidence, completeness, coverage, and emissions.
 
-The database finds and sums; ``tidemark.models.horizon`` defines what counts.
+The database finds and sums; ``tidemark.models.evidence.horizon`` defines what counts.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.tables import LedgerKeyRow, OffsetRow, PartitionRow, ReportRow
 from tidemark.controller.evidence.rollups import Span, Sums, levels_of, needs_of, rollups_in, sums_of
 from tidemark.controller.reports.store import NEWEST_FIRST, max_before_us, newest_report
-from tidemark.models.curve import Curve, Emissions
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.horizon import (
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.operators import Int64s
+from tidemark.models.evidence.curve import Curve, Emissions
+from tidemark.models.evidence.horizon import (
     STEP_COLUMNS,
     UNKNOWN,
     HorizonFacts,
@@ -25,8 +26,7 @@ from tidemark.models.horizon import (
     facts_of,
     horizon_from_us,
 )
-from tidemark.models.late_base import late_base_ms
-from tidemark.models.operators import Int64s
+from tidemark.models.evidence.needs import late_base_ms
 
 WINDOW = "window"
 """``kind`` of the operator that has windows."""

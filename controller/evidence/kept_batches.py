@@ -17,9 +17,10 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.tables import ReportRow
 from tidemark.controller.evidence.horizon import Horizon, keys_in, step_rows
 from tidemark.controller.reports.store import max_before_us
-from tidemark.models.defaults import PACE_BATCHES
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.horizon import (
+from tidemark.models.base.defaults import PACE_BATCHES
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.operators import Int64s
+from tidemark.models.evidence.horizon import (
     NO_BASE,
     STEP_COLUMNS,
     UNKNOWN,
@@ -30,9 +31,8 @@ from tidemark.models.horizon import (
     steps_of,
     wall_us_of,
 )
-from tidemark.models.operators import Int64s
-from tidemark.models.packed_times import PackedTimes
-from tidemark.models.progress import PACE_COLUMNS
+from tidemark.models.evidence.packed_times import PackedTimes
+from tidemark.models.evidence.progress import PACE_COLUMNS
 
 STEP_ROW = tuple(getattr(ReportRow, name) for name in STEP_COLUMNS)
 """The columns of a report that emission depends on."""

@@ -37,12 +37,12 @@ from tidemark.controller.intake.raise_bases import Corrected
 from tidemark.controller.intake.store_reports import NewNeeds
 from tidemark.controller.intake.stored_bodies import stored_report
 from tidemark.controller.reports.store import effective_bound_of
-from tidemark.models.coverage import Range, merge_ranges
-from tidemark.models.horizon import SUMMED
-from tidemark.models.late_base import needs_against
-from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US, edge_us
-from tidemark.models.partition_needs import PartitionNeeds
-from tidemark.models.sketch import Sketch
+from tidemark.models.evidence.coverage import Range, merge_ranges
+from tidemark.models.evidence.horizon import SUMMED
+from tidemark.models.evidence.needs import needs_against
+from tidemark.models.evidence.partition_needs import PartitionNeeds
+from tidemark.models.evidence.sketch import Sketch
+from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US, edge_us
 
 _AT_ONCE = 100
 """How many reports are rolled up at once: it takes some hundredths of a second, for which new ones wait."""

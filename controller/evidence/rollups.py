@@ -28,12 +28,12 @@ from tidemark.controller.db.tables import (
     RollupRow,
 )
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.models.coverage import Range, merge_ranges
-from tidemark.models.horizon import SUMMED
-from tidemark.models.late_base import needs_against
-from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US, Levels, edge_us, merge_all
-from tidemark.models.partition_needs import PartitionNeeds
-from tidemark.models.sketch import Sketch
+from tidemark.models.evidence.coverage import Range, merge_ranges
+from tidemark.models.evidence.horizon import SUMMED
+from tidemark.models.evidence.needs import needs_against
+from tidemark.models.evidence.partition_needs import PartitionNeeds
+from tidemark.models.evidence.sketch import Sketch
+from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US, Levels, edge_us, merge_all
 
 TEN_MINUTES_US = 10 * SLOT_US
 """Width of a slot in microseconds."""

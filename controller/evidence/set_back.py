@@ -25,8 +25,8 @@ from tidemark.controller.db.tables import (
 )
 from tidemark.controller.evidence.roll_up import move_hour
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.models.need_slots import HOUR_US, edge_us
-from tidemark.models.quarantine import AGREED_US, MAX_AHEAD_US
+from tidemark.models.evidence.misdated import AGREED_US, MAX_AHEAD_US
+from tidemark.models.evidence.slots import HOUR_US, edge_us
 
 _TIMES: dict[type[Base], tuple[str, ...]] = {
     PublishedRow: ("published_us",),

@@ -24,9 +24,8 @@ from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.runtime.priority import Pause, no_pause
 from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.controller.streams.store import lock_by_id
-from tidemark.models.need_slots import DAY_US, HOUR_US
-from tidemark.models.quarantine import limit_us
-from tidemark.models.retention import Retention
+from tidemark.models.evidence.misdated import limit_us
+from tidemark.models.evidence.slots import DAY_US, HOUR_US, Retention
 
 _log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import ReportBodyRow, ReportRow
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.models.late_base import Needs, needs_against
-from tidemark.models.partition_needs import PartitionNeeds
-from tidemark.models.wire import Report
+from tidemark.models.evidence.needs import Needs, needs_against
+from tidemark.models.evidence.partition_needs import PartitionNeeds
+from tidemark.models.protocol.messages import Report
 
 
 @dataclass(frozen=True, slots=True)

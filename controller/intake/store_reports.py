@@ -18,14 +18,12 @@ from tidemark.controller.intake.raise_bases import Corrected, raise_later_bases,
 from tidemark.controller.intake.stored_bodies import packed
 from tidemark.controller.intake.stored_facts import StoredFacts
 from tidemark.controller.stream_state.live import keep_live
-from tidemark.models.cells import ReportCells, cells_of
-from tidemark.models.horizon import ReportFacts, report_facts
-from tidemark.models.key_counts import key_counts
-from tidemark.models.late_base import floor_ms, late_base_ms, needs_against
-from tidemark.models.ledger import Judgement, judge
-from tidemark.models.partition_needs import PartitionNeeds
-from tidemark.models.runs import run_starts
-from tidemark.models.wire import Report
+from tidemark.models.evidence.horizon import ReportFacts, report_facts
+from tidemark.models.evidence.key_counts import ReportCells, cells_of, key_counts, run_starts
+from tidemark.models.evidence.ledger import Judgement, judge
+from tidemark.models.evidence.needs import floor_ms, late_base_ms, needs_against
+from tidemark.models.evidence.partition_needs import PartitionNeeds
+from tidemark.models.protocol.messages import Report
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from tidemark.controller.db.given_rows import given, given_rows
 from tidemark.controller.db.tables import OffsetRow, QueryRow, ReportRow, StreamRow
 from tidemark.controller.intake.limits import count_of_partitions
 from tidemark.controller.reports.store import max_up_to, with_gone
-from tidemark.models.wire import Report
+from tidemark.models.protocol.messages import Report
 
 
 @dataclass(frozen=True, slots=True)

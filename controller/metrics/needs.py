@@ -8,8 +8,8 @@ from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.db.tables import OffsetRow, ReportBodyRow, ReportRow, RollupRow, StreamRow
-from tidemark.models.need_slots import SLOT_US, merge_all, slot_of_us
-from tidemark.models.sketch import Sketch
+from tidemark.models.evidence.sketch import Sketch
+from tidemark.models.evidence.slots import SLOT_US, merge_all, slot_of_us
 
 _NEED_SLOTS = 2
 """How many of the newest slots are merged: the newest one alone may have begun with the newest batch."""

@@ -11,8 +11,8 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 from tidemark.controller.db.tables import QuarantinedRow, QueryRow, ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.errors import ReportNotFoundError
 from tidemark.controller.intake.stored_bodies import stored_json, stored_report
-from tidemark.models.late_base import effective_bound_ms, late_base_ms
-from tidemark.models.wire import Report
+from tidemark.models.evidence.needs import effective_bound_ms, late_base_ms
+from tidemark.models.protocol.messages import Report
 
 _BODIES_AT_ONCE = 50
 

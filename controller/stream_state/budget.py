@@ -11,9 +11,9 @@ from tidemark.controller.db.tables import ReportRow
 from tidemark.controller.evidence.horizon import Horizon, facts_from
 from tidemark.controller.evidence.rollups import Sums, rollups_in, sums_of
 from tidemark.controller.evidence.windows import closed_windows
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.slo import Slo
-from tidemark.models.target import PPM
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.target import PPM
+from tidemark.models.specs.slo import Slo
 
 
 @dataclass(frozen=True, slots=True)

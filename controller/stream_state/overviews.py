@@ -44,7 +44,7 @@ from tidemark.controller.stream_state.overview_store import (
 from tidemark.controller.stream_state.snapshots import StreamSnapshot, take_snapshot
 from tidemark.controller.stream_state.state import SkewCost, StreamState
 from tidemark.controller.streams.store import lock_by_id
-from tidemark.models.skew import SkewRule
+from tidemark.models.evidence.skew import SkewRule
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from tidemark.controller.db.given_rows import given, given_rows
 from tidemark.controller.db.tables import OffsetRow, ReportRow, RollupRow, StreamRow
 from tidemark.controller.evidence.rollups import cover
 from tidemark.controller.reports.store import newest_report_query
-from tidemark.models.need_slots import HOUR_US, SLOT_US, Levels, edge_us
+from tidemark.models.evidence.slots import HOUR_US, SLOT_US, Levels, edge_us
 
 QUARTER_US = 900_000_000
 """A quarter of an hour, in microseconds."""

@@ -53,15 +53,14 @@ from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.forgetting.delete_stream import delete_stream
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.reports.store import newest_report_id
-from tidemark.models.coverage import Range, merge_ranges
-from tidemark.models.curve import Emissions
-from tidemark.models.horizon import SUMMED
-from tidemark.models.late_base import needs_against
-from tidemark.models.need_slots import DAY_US, SLOT_US, Levels, edge_us
-from tidemark.models.operators import Operator, RowLevel, sliding, tumbling
-from tidemark.models.partition_needs import PartitionNeeds
-from tidemark.models.retention import Retention
-from tidemark.models.wire import Report
+from tidemark.models.base.operators import Operator, RowLevel, sliding, tumbling
+from tidemark.models.evidence.coverage import Range, merge_ranges
+from tidemark.models.evidence.curve import Emissions
+from tidemark.models.evidence.horizon import SUMMED
+from tidemark.models.evidence.needs import needs_against
+from tidemark.models.evidence.partition_needs import PartitionNeeds
+from tidemark.models.evidence.slots import DAY_US, SLOT_US, Levels, Retention, edge_us
+from tidemark.models.protocol.messages import Report
 
 from support.empty_store import open_empty
 from support.reports import START_US

@@ -21,10 +21,10 @@ from tidemark.controller.evidence.roll_up import TailNeeds, locked_offset
 from tidemark.controller.intake.group_commit import ReportWriter
 from tidemark.controller.intake.store_reports import NewNeeds
 from tidemark.controller.metrics.process import IntakeCounters
-from tidemark.models.late_base import needs_against
-from tidemark.models.operators import Operator, row_level, sliding, tumbling
-from tidemark.models.partition_needs import PartitionNeeds
-from tidemark.models.wire import Report
+from tidemark.models.base.operators import Operator, row_level, sliding, tumbling
+from tidemark.models.evidence.needs import needs_against
+from tidemark.models.evidence.partition_needs import PartitionNeeds
+from tidemark.models.protocol.messages import Report
 
 from support.empty_store import open_empty
 from support.reports import START_US, exponential_batches, query_reports

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tidemark.controller.evidence.rollups import TEN_MINUTES_US
-from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US
-from tidemark.models.partition_needs import PartitionNeeds
-from tidemark.models.sketch import Sketch
+from tidemark.models.evidence.partition_needs import PartitionNeeds
+from tidemark.models.evidence.sketch import Sketch
+from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US
 
 _POOL = 32
 """Different sketches of a minute."""

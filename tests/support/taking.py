@@ -12,7 +12,7 @@ from tidemark.controller.evidence.follow_reports import StreamEvidence
 from tidemark.controller.intake import take_reports as intake
 from tidemark.controller.intake.take_reports import StoredReceipt
 from tidemark.controller.specs.store import horizon_ms_of
-from tidemark.models.wire import Report
+from tidemark.models.protocol.messages import Report
 
 __all__ = ["EVIDENCE", "take_report", "take_reports"]
 

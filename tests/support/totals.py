@@ -11,7 +11,7 @@ from sqlalchemy import select
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import KNOWN, LedgerKeyRow, ReportRow, StreamRow
 from tidemark.controller.evidence.rollups import Span, needs_of, partition_needs, rollups_in
-from tidemark.models.wire import Report
+from tidemark.models.protocol.messages import Report
 
 from support.empty_store import open_empty
 from support.taking import take_report
