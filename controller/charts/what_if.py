@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.chains import downstream_of
+from tidemark.controller.bounds.acknowledgements import downstream_of
 from tidemark.controller.decide.load import HorizonEvidence, evidence_over, progress_in, situation_in
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_HORIZON_MS, get_slo

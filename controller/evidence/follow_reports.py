@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.statements import upsert_many
 from tidemark.controller.db.tables import LedgerKeyRow
-from tidemark.controller.db.upsert import upsert_many
 from tidemark.controller.evidence import roll_up
 from tidemark.controller.intake.raise_bases import Corrected
 from tidemark.controller.intake.store_reports import CountedReport

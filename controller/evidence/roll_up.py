@@ -23,6 +23,7 @@ from typing import Any, cast
 from sqlalchemy import Table, bindparam, delete, func, select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.statements import upsert_many
 from tidemark.controller.db.tables import (
     OffsetRow,
     PartitionRollupRow,
@@ -31,7 +32,6 @@ from tidemark.controller.db.tables import (
     RollupRow,
     StreamRow,
 )
-from tidemark.controller.db.upsert import upsert_many
 from tidemark.controller.evidence.rollups import WIDTHS_US, Rollup, levels_of
 from tidemark.controller.intake.raise_bases import Corrected
 from tidemark.controller.intake.store_reports import NewNeeds

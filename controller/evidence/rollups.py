@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import BigInteger, ColumnElement, Executable, Row, Select, bindparam, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.given_rows import given, given_rows
+from tidemark.controller.db.statements import given, given_rows
 from tidemark.controller.db.tables import (
     OffsetRow,
     PartitionRollupRow,

@@ -8,6 +8,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.database import Database
+from tidemark.controller.db.leases import LeaseKeeper
 from tidemark.controller.db.limits import Limits
 from tidemark.controller.db.tables import OffsetRow, QuarantinedRow, StreamRow
 from tidemark.controller.errors import TidemarkError
@@ -20,8 +21,7 @@ from tidemark.controller.forgetting.history import HISTORY_STEPS
 from tidemark.controller.intake.quarantine import last_counted
 from tidemark.controller.intake.stored_bodies import stored_report
 from tidemark.controller.intake.take_reports import take_reports
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper
-from tidemark.controller.runtime.priority import Pause, no_pause
+from tidemark.controller.runtime.background import Pause, no_pause
 from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.controller.streams.store import lock_by_id
 from tidemark.models.evidence.misdated import limit_us

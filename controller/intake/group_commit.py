@@ -19,8 +19,8 @@ from tidemark.controller.db.database import Database
 from tidemark.controller.errors import TidemarkError
 from tidemark.controller.intake.store_reports import NewNeeds, ReportFollower
 from tidemark.controller.intake.take_reports import StoredReceipt, take_reports
-from tidemark.controller.metrics.process import IntakeCounters
 from tidemark.controller.runtime.clock import Clock
+from tidemark.controller.runtime.counters import IntakeCounters
 from tidemark.models.protocol.messages import Report
 
 _log = logging.getLogger(__name__)

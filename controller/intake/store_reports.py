@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Table, bindparam, func, insert, update
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.limits import Limits
+from tidemark.controller.db.statements import Excluded, greater, lesser, upsert_many
 from tidemark.controller.db.tables import QueryRow, ReportBodyRow, ReportRow, StreamRow
-from tidemark.controller.db.upsert import Excluded, greater, lesser, upsert_many
 from tidemark.controller.errors import TidemarkError
 from tidemark.controller.intake.limits import check_room_for_pairs, make_room_for_partitions
 from tidemark.controller.intake.raise_bases import Corrected, raise_later_bases, sketch_of

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Row, Select, String, and_, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.given_rows import given, given_rows
+from tidemark.controller.db.statements import given, given_rows
 from tidemark.controller.db.tables import OffsetRow, QueryRow, ReportRow, StreamRow
 from tidemark.controller.intake.limits import count_of_partitions
 from tidemark.controller.reports.store import max_up_to, with_gone

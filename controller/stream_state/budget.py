@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api.schemas import Budget
-from tidemark.controller.db.tables import ReportRow
-from tidemark.controller.evidence.horizon import Horizon, facts_from
+from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.rollups import Sums, rollups_in, sums_of
 from tidemark.controller.evidence.windows import closed_windows
 from tidemark.models.base.granules import SPARK_TICK_US
@@ -68,27 +66,3 @@ def _spent_rows(sums: Sums | None, slo: Slo) -> Spent:
     if sums is None:
         return Spent(0, 0, 0, slo.target_ppm)
     return Spent(sums.counted, sums.sums["late_min"], sums.sums["late_max"] + sums.unjudged, slo.target_ppm)
-
-
-def budget_of(session: Session, newest: ReportRow, slo: Slo, *, provisional: bool) -> Budget:
-    """Return the budget of a stream.
-
-    Args:
-        session: the session.
-        newest: its newest batch.
-        slo: its SLO.
-        provisional: whether rows of its windows can still come.
-    """
-    horizon = Horizon(newest.stream_id, slo.window_ms, newest)
-    sums = sums_of(rollups_in(session, horizon.span))
-    assert sums is not None, "it has a newest batch"
-    known = facts_from(session, horizon, sums)
-    spent = spent_in(session, horizon, slo) if slo.objective == "timeslices" else _spent_rows(sums, slo)
-    return Budget.of(
-        spent,
-        objective=slo.objective,
-        window_ms=slo.window_ms,
-        from_us=known.from_us,
-        missing_batches=known.missing_batches,
-        provisional=provisional,
-    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import BigInteger, ColumnElement, and_, func, select, true
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from tidemark.controller.db.given_rows import given, given_rows
+from tidemark.controller.db.statements import given, given_rows
 from tidemark.controller.db.tables import OffsetRow, ReportRow, RollupRow, StreamRow
 from tidemark.controller.evidence.rollups import cover
 from tidemark.controller.reports.store import newest_report_query

@@ -25,6 +25,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.database import Database
+from tidemark.controller.db.leases import LeaseKeeper
 from tidemark.controller.db.tables import (
     KNOWN,
     OffsetRow,
@@ -51,7 +52,6 @@ from tidemark.controller.evidence.rollups import sums_of as rollup_sums
 from tidemark.controller.evidence.set_back import set_back
 from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.forgetting.delete_stream import delete_stream
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.reports.store import newest_report_id
 from tidemark.models.base.operators import Operator, RowLevel, sliding, tumbling
 from tidemark.models.evidence.coverage import Range, merge_ranges

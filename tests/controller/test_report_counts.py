@@ -20,7 +20,7 @@ from tidemark.controller.evidence import roll_up
 from tidemark.controller.evidence.roll_up import TailNeeds, locked_offset
 from tidemark.controller.intake.group_commit import ReportWriter
 from tidemark.controller.intake.store_reports import NewNeeds
-from tidemark.controller.metrics.process import IntakeCounters
+from tidemark.controller.runtime.counters import IntakeCounters
 from tidemark.models.base.operators import Operator, row_level, sliding, tumbling
 from tidemark.models.evidence.needs import needs_against
 from tidemark.models.evidence.partition_needs import PartitionNeeds

@@ -16,6 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
+from tidemark.controller.db.leases import LeaseKeeper
 from tidemark.controller.db.tables import (
     LedgerKeyRow,
     OffsetRow,
@@ -35,7 +36,6 @@ from tidemark.controller.evidence.rollups import (
     sums_of,
 )
 from tidemark.controller.evidence.upkeep import Upkeep
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.models.evidence.coverage import merge_ranges
 from tidemark.models.evidence.needs import needs_against
 from tidemark.models.evidence.partition_needs import PartitionNeeds
