@@ -38,7 +38,6 @@ from tidemark.controller.page import server as page_server
 from tidemark.controller.partitions import curve_routes as partition_curve_routes
 from tidemark.controller.partitions import routes as partition_routes
 from tidemark.controller.pins import routes as pin_routes
-from tidemark.controller.predictions import routes as prediction_routes
 from tidemark.controller.reports import routes as report_routes
 from tidemark.controller.rollout import routes as rollout_routes
 from tidemark.controller.runtime.clock import Clock, SteadyClock, system_clock
@@ -71,7 +70,6 @@ _RESOURCES = (
     budget_routes,
     partition_routes,
     partition_curve_routes,
-    prediction_routes,
     report_routes,
     published_routes,
     rollout_routes,

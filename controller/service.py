@@ -27,7 +27,7 @@ from tidemark.controller.intake.limits import Limits
 from tidemark.controller.loop import Ticker
 from tidemark.controller.metrics.process import GateCounters, IntakeCounters, LoopCounters, measure
 from tidemark.controller.metrics.scrape import Scrape
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper
+from tidemark.controller.replicas.leases import LeaseKeeper
 from tidemark.controller.runtime.clock import Clock, SteadyClock
 from tidemark.controller.runtime.limited_runs import LimitedRuns
 from tidemark.controller.runtime.shared_reads import SharedReads

@@ -21,7 +21,7 @@ from tidemark.controller.alerts.table import ALERTS, Alert
 from tidemark.controller.db.database import STORE_ERRORS, Database
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.metrics.process import NotifyCounters
-from tidemark.controller.replicas.lease_store import Lease, confirm
+from tidemark.controller.replicas.leases import Lease, confirm
 
 _log = logging.getLogger(__name__)
 

@@ -18,12 +18,12 @@ from tidemark.controller.alerts.rules import active_alerts
 from tidemark.controller.alerts.table import ALERTS
 from tidemark.controller.db.database import Database
 from tidemark.controller.metrics.process import NotifyCounters
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper
+from tidemark.controller.replicas.leases import LeaseKeeper
 from tidemark.controller.runtime.clock import Clock
 from tidemark.controller.runtime.ticking_thread import TickingThread
 from tidemark.controller.stream_state.load import load_states
-from tidemark.controller.stream_state.partition_summaries import load_partitions
-from tidemark.controller.stream_state.recent_rows import NO_RECENT_ROWS, load_recent_rows
+from tidemark.controller.stream_state.partition_rows import load_partitions
+from tidemark.controller.stream_state.recent_reports import NO_RECENT_ROWS, load_recent_rows
 
 _log = logging.getLogger(__name__)
 

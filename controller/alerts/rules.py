@@ -35,8 +35,8 @@ from tidemark.controller.alerts.table import (
     Burn,
 )
 from tidemark.controller.runtime.moments import utc_text
-from tidemark.controller.stream_state.partition_summaries import PartitionSummary
-from tidemark.controller.stream_state.recent_rows import JudgedRows, RecentRows
+from tidemark.controller.stream_state.partition_rows import PartitionSummary
+from tidemark.controller.stream_state.recent_reports import JudgedRows, RecentRows
 from tidemark.controller.stream_state.state import StreamState
 from tidemark.models.duration import format_about
 from tidemark.models.figures import format_number

@@ -11,7 +11,7 @@ from tidemark.controller.alerts.destinations import DEFAULT, Destination, read_d
 from tidemark.controller.alerts.notifier import Notifier
 from tidemark.controller.db.database import Database
 from tidemark.controller.metrics.process import NotifyCounters, measure
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper
+from tidemark.controller.replicas.leases import LeaseKeeper
 from tidemark.controller.runtime.clock import Clock
 from tidemark.controller.settings import Settings
 

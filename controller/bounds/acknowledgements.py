@@ -1,18 +1,26 @@
-"""Acknowledgements: which bounds runs of a job applied."""
+"""Acknowledgements: which bound a run of a job applied, what that decides downstream, and what becomes of late rows.
+
+What the newest one says of the last two is kept in the stream's row: every decision reads that anyway.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import lru_cache
 
 from sqlalchemy import ScalarSelect, bindparam, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.bounds.chains import chain_json
-from tidemark.controller.bounds.late_treatments import late_json
 from tidemark.controller.db.tables import AcknowledgementRow, ReportRow, StreamRow
+from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
 from tidemark.controller.intake.take_reports import StoredReceipt
+from tidemark.models.coupling import Chain
+from tidemark.models.late_policy import LateTreatment
+from tidemark.models.read_json import read_object
+from tidemark.models.slo import Policy
 from tidemark.models.wire import Acknowledgement
 
 
@@ -98,3 +106,50 @@ _OWN_REPORTED = (
     .order_by(ReportRow.seen_us.desc())
     .limit(1)
 )
+
+
+def chain_json(chain: Chain | None) -> str | None:
+    """Return what is stored of a chain."""
+    return None if chain is None else json.dumps(asdict(chain))
+
+
+def chain_of(session: Session, stream_id: int) -> Chain | None:
+    """Return a stream's chain; None when its bound decides nothing else, or when that is not known."""
+    text = session.get_one(StreamRow, stream_id).chain
+    return None if text is None else _chain(text)
+
+
+@lru_cache(maxsize=4_096)
+def _chain(text: str) -> Chain:
+    return read_object(Chain, json.loads(text))
+
+
+def policy_in_force(session: Session, stream_id: int, policy: Policy) -> Policy:
+    """Return the policy under which nothing is published that the stream's chain may not survive.
+
+    For an unsafe chain the bound in use is the minimum, whatever the policy says; else it is the policy as it is.
+    """
+    chain = chain_of(session, stream_id)
+    horizon = horizon_of(session, stream_id, 0) if chain is not None and chain.unsafe else None
+    if horizon is None:
+        return policy
+    used_ms = horizon.newest.bound_ms
+    max_ms = policy.max_bound_ms
+    return replace(
+        policy,
+        min_bound_ms=max(policy.min_bound_ms, used_ms),
+        max_bound_ms=None if max_ms is None else max(max_ms, used_ms),
+        # The job's own bound may be narrower.
+        on_no_data="hold" if policy.on_no_data == "own" else policy.on_no_data,
+    )
+
+
+def late_json(late: LateTreatment | None) -> str | None:
+    """Return what is stored of it."""
+    return None if late is None else json.dumps(asdict(late))
+
+
+@lru_cache(maxsize=256)
+def late_in(text: str | None) -> LateTreatment | None:
+    """Return what ``late_json`` made JSON of; None when the job does not say."""
+    return None if text is None else read_object(LateTreatment, json.loads(text))

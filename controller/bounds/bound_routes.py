@@ -13,8 +13,8 @@ from tidemark.controller.api.documented import answers
 from tidemark.controller.api.etags import IfNoneMatch, etag, is_current
 from tidemark.controller.api.names import StreamPath, WhichStream
 from tidemark.controller.api.prefer import Prefer, wait_seconds
-from tidemark.controller.bounds.versions import versions
 from tidemark.controller.bounds.views import bound_answer
+from tidemark.controller.bounds.watch import versions
 from tidemark.controller.service import Service
 from tidemark.controller.streams.store import find_stream
 from tidemark.models.wire import BoundAnswer

@@ -1,4 +1,4 @@
-"""The history of a stream: the bounds published and the acknowledgements."""
+"""The history of a stream: the bounds published, what was predicted for each and how it came out, acknowledgements."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from tidemark.controller.api.cursors import ThePaging, decode_number_cursor, dec
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.schemas import Prediction, PredictionPage, Realised
+from tidemark.controller.api.units import milliseconds, share_ppm
 from tidemark.controller.bounds.acknowledgements import list_acknowledgements
 from tidemark.controller.bounds.publication import answer_of, list_published
-from tidemark.controller.db.tables import PublishedRow
+from tidemark.controller.db.tables import PredictionRow, PublishedRow
+from tidemark.controller.decide.predictions import list_predictions
 from tidemark.controller.streams.store import get_stream
+from tidemark.models.defaults import PREDICTION_MIN_ROWS
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
@@ -54,3 +58,40 @@ def list_bounds(which: WhichStream, service: TheService, paging: ThePaging) -> s
 
 def _bound(row: PublishedRow) -> schemas.PublishedBound:
     return schemas.PublishedBound.of(answer_of(row), generation=row.generation, published_us=row.published_us)
+
+
+@router.get(
+    "/predictions",
+    operation_id="listPredictions",
+    summary="List predictions",
+    responses=answers("PredictionPage", 404, 422, 503),
+)
+def list_predicted(which: WhichStream, service: TheService, paging: ThePaging) -> PredictionPage:
+    """List the prediction for each published bound and how it came out, the newest first."""
+    before = decode_number_cursor(paging.cursor)
+    with service.database.read() as session:
+        stream_id = get_stream(session, which.job, which.stream).id
+        rows = list_predictions(session, stream_id, before, paging.rows)
+    page, next_cursor = paging.cut(rows, lambda row: (row.generation,))
+    return PredictionPage(
+        predictions=[_prediction(row) for row in page],
+        min_rows=PREDICTION_MIN_ROWS,
+        next_cursor=next_cursor,
+    )
+
+
+def _prediction(row: PredictionRow) -> Prediction:
+    return Prediction.of(
+        row,
+        stands_still_ms=milliseconds(row.stands_still_us),
+        completeness_ppm=share_ppm(row.rows - row.late, row.rows),
+        latency_base_ms=milliseconds(row.latency_base_us),
+        latency_wall_ms=milliseconds(row.latency_wall_us),
+        realised=Realised.of(
+            row,
+            rows=row.judged_rows,
+            late_min=row.judged_late_min,
+            late_max=row.judged_late_max,
+            completeness_ppm=row.realised_ppm,
+        ),
+    )

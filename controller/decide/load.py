@@ -9,8 +9,9 @@ import numpy as np
 from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.chains import chain_of, policy_in_force
+from tidemark.controller.bounds.acknowledgements import chain_of, policy_in_force
 from tidemark.controller.bounds.publication import last_published
+from tidemark.controller.bounds.recommendations import recent_bounds_ms
 from tidemark.controller.db.tables import (
     LedgerKeyRow,
     PartitionRow,
@@ -21,14 +22,13 @@ from tidemark.controller.db.tables import (
     SloRow,
     StreamRow,
 )
-from tidemark.controller.decide.recent_bounds import recent_bounds_ms
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon, horizon_of
+from tidemark.controller.evidence.live import newest_state
 from tidemark.controller.evidence.windows import windows_in
 from tidemark.controller.intake.stored_bodies import stored_report
 from tidemark.controller.joins.sides import side_of
 from tidemark.controller.specs.store import get_specs
-from tidemark.controller.stream_state.live import newest_state
 from tidemark.models.curve import Curve
 from tidemark.models.defaults import SAMPLED_BATCHES
 from tidemark.models.granules import SPARK_TICK_US

@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.api import schemas
 from tidemark.controller.api.units import milliseconds
+from tidemark.controller.bounds.recommendations import steps_of
 from tidemark.controller.db.tables import PublishedRow, RecommendationRow
 from tidemark.controller.decide.load import is_current
-from tidemark.controller.decide.stored_steps import steps_of
 from tidemark.models.recommend.steps import DecisionStep, because, deciding_step
 
 

@@ -18,7 +18,7 @@ from tidemark.controller.gates.ask import Reply, ask
 from tidemark.controller.gates.configuration import Gate
 from tidemark.controller.gates.store import OpenQuestion, keep_reply, open_questions
 from tidemark.controller.metrics.process import GateCounters
-from tidemark.controller.replicas.lease_store import confirm
+from tidemark.controller.replicas.leases import confirm
 from tidemark.controller.runtime.clock import Clock
 from tidemark.controller.runtime.ticking_thread import TickingThread
 

@@ -14,6 +14,7 @@ from tidemark.controller.db.upsert import Excluded, greater, lesser, upsert_many
 from tidemark.controller.errors import TidemarkError
 from tidemark.controller.evidence.hourly_sums import add_to_hours
 from tidemark.controller.evidence.ledger import NewKeys, add_to_ledger
+from tidemark.controller.evidence.live import keep_live
 from tidemark.controller.evidence.needs import BatchSlot, add_needs
 from tidemark.controller.intake.limits import Limits, check_room_for_pairs, make_room_for_partitions
 from tidemark.controller.intake.raise_bases import raise_later_bases
@@ -28,7 +29,6 @@ from tidemark.controller.partitions.store import (
     forget_partitions,
 )
 from tidemark.controller.specs.store import horizon_ms_of
-from tidemark.controller.stream_state.live import keep_live
 from tidemark.models.cells import cells_of
 from tidemark.models.horizon import ReportFacts, horizon_from_us, report_facts
 from tidemark.models.key_counts import key_counts

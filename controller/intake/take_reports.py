@@ -30,8 +30,7 @@ from tidemark.controller.intake.report_counts import ReportCounts
 from tidemark.controller.intake.store_reports import NewReport, Stored, store_reports
 from tidemark.controller.intake.stored_bodies import digest_of, stored_json, stored_report
 from tidemark.controller.intake.stored_facts import StoredFacts, stored_facts
-from tidemark.controller.streams.names import named_streams, names_given
-from tidemark.controller.streams.store import add_event, lock_or_make
+from tidemark.controller.streams.store import add_event, lock_or_make, named_streams, names_given
 from tidemark.models.wire import Report
 
 

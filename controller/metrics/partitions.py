@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from tidemark.controller.metrics.names import HELP, PARTITION
-from tidemark.controller.stream_state.partition_summaries import PartitionSummary
+from tidemark.controller.stream_state.partition_rows import PartitionSummary
 
 
 def _is(partition: PartitionSummary, state: str) -> int | None:

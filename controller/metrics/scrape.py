@@ -19,7 +19,7 @@ from tidemark.controller.metrics.process import scrape_seconds
 from tidemark.controller.metrics.streams import stream_families
 from tidemark.controller.rollout.store import rollouts_by_state
 from tidemark.controller.stream_state.load import load_states
-from tidemark.controller.stream_state.partition_summaries import PartitionSummary, load_partitions
+from tidemark.controller.stream_state.partition_rows import PartitionSummary, load_partitions
 from tidemark.controller.stream_state.state import StreamState
 from tidemark.models.sketch import Sketch
 

@@ -21,8 +21,8 @@ from tidemark.controller.pins.store import (
     put_pin,
     streams_in,
 )
+from tidemark.controller.rollout.actions import republish
 from tidemark.controller.rollout.publish import republish_under
-from tidemark.controller.rollout.republish import republish
 from tidemark.controller.specs.store import get_policy, get_specs
 from tidemark.controller.streams.store import add_event, lock_by_id, lock_stream
 

@@ -8,7 +8,7 @@ import numpy as np
 from sqlalchemy import ColumnElement, and_, bindparam, func, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.chains import chain_of
+from tidemark.controller.bounds.acknowledgements import chain_of
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.tables import (
     BY_BOUND,
@@ -20,11 +20,12 @@ from tidemark.controller.db.tables import (
     RolloutRow,
 )
 from tidemark.controller.evidence.horizon import horizon_of
+from tidemark.controller.evidence.live import newest_state
 from tidemark.controller.evidence.needs import Span
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.controller.rollout.batches import RolloutBatches, batches_of
+from tidemark.controller.rollout.effect import RolloutBatches, batches_of
 from tidemark.controller.rollout.failed_bounds import failures_of
-from tidemark.controller.rollout.rules import RolloutRules
+from tidemark.controller.rollout.record import RolloutRules
 from tidemark.controller.rollout.store import (
     fleet_share,
     gate_answers_of,
@@ -33,7 +34,6 @@ from tidemark.controller.rollout.store import (
     unanswered_us,
     verified_narrowing,
 )
-from tidemark.controller.stream_state.live import newest_state
 from tidemark.models.chain_latency import latency_of
 from tidemark.models.curve import Emissions
 from tidemark.models.granules import SPARK_TICK_US

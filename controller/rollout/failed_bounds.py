@@ -9,7 +9,6 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import FailedBoundRow, RolloutRow
-from tidemark.controller.rollout.store import list_rollouts
 from tidemark.models.defaults import FAILED_LONGEST_MS, FAILED_MS
 from tidemark.models.rollout.facts import Failure, FailureKind
 from tidemark.models.slo import Direction
@@ -111,7 +110,9 @@ def carry_failures(session: Session, stream_id: int, before: int, after: int) ->
 
 
 def _vetoed(session: Session, stream_id: int) -> Sequence[RolloutRow]:
-    return list_rollouts(session, limit=_VETOES, stream_id=stream_id, vetoed=True)
+    row = RolloutRow
+    wanted = select(row).where(row.stream_id == stream_id, row.vetoed).order_by(row.id.desc()).limit(_VETOES)
+    return session.scalars(wanted).all()
 
 
 def _in_force(

@@ -12,11 +12,11 @@ from tidemark.controller.rollout.publish import current_answer
 from tidemark.controller.rollout.record import (
     Proposal,
     RolloutChange,
+    RolloutRules,
     end_rollout,
     new_rollout,
     open_rollout_row,
 )
-from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import model_of, open_rollout
 from tidemark.models.rollout.gate import at_gate, needs_approval
 from tidemark.models.rollout.outside import held_outside

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.acknowledgements import last_acknowledgement
-from tidemark.controller.bounds.chains import chain_of, policy_in_force
+from tidemark.controller.bounds.acknowledgements import chain_of, last_acknowledgement, policy_in_force
 from tidemark.controller.bounds.publication import (
     Carried,
     PublishedAnswer,
@@ -21,19 +20,19 @@ from tidemark.controller.bounds.publication import (
     pinned_answer,
     publish,
 )
+from tidemark.controller.bounds.recommendations import because_of
 from tidemark.controller.db.tables import PublishedRow, RecommendationRow, RolloutRow
-from tidemark.controller.decide.stored_steps import because_of
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.pins.store import StoredPin
 from tidemark.controller.rollout.failed_bounds import envelope_failed
 from tidemark.controller.rollout.record import (
     Proposal,
     RolloutChange,
+    RolloutRules,
     end_rollout,
     new_rollout,
     open_rollout_row,
 )
-from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import envelope_json, envelope_of, open_rollout
 from tidemark.controller.specs.store import Spec, get_policy
 from tidemark.models.coupling import UNSAFE

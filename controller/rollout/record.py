@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy.orm import Session
 
+from tidemark.controller.bounds.acknowledgements import policy_in_force
 from tidemark.controller.db.locked_reads import read_again
 from tidemark.controller.db.tables import RolloutRow, StreamRow
-from tidemark.controller.rollout.rules import RolloutRules
+from tidemark.controller.joins.store import join_of
+from tidemark.controller.pins.store import StoredPin, pin_in_force
 from tidemark.controller.rollout.store import NEWEST_ROLLOUT, envelope_json, set_predicted
+from tidemark.controller.specs.store import Spec, get_specs
 from tidemark.controller.streams.store import EventBasis, add_event
 from tidemark.models.rollout.facts import Cause
+from tidemark.models.rollout.restarts import FleetLimits
 from tidemark.models.rollout.states import State
 from tidemark.models.rollout.verification import needed_rows
-from tidemark.models.slo import Direction
+from tidemark.models.slo import Direction, Policy, Slo
 from tidemark.models.transition import Transition
 from tidemark.models.wire import Envelope
 
@@ -163,3 +167,31 @@ def _summary(row: RolloutRow, state: str) -> dict[str, Any]:
         "from_bound_ms": row.from_bound_ms,
         "to_bound_ms": row.to_bound_ms,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRules:
+    """What a rollout of a stream must keep to."""
+
+    slo: Spec[Slo]
+    """The SLO; of a side of a join with at least the target of the join, since its late rows lose pairs."""
+    policy: Spec[Policy]
+    """The policy, with what the stream's chain forbids."""
+    pin: StoredPin | None
+    """The pin in force; None without one."""
+    fleet: FleetLimits | None
+    """What limits how many jobs are changed at once; None where that does not apply."""
+
+
+def rules_of(session: Session, stream_id: int, fleet: FleetLimits | None) -> RolloutRules | None:
+    """Return a stream's rules; None without an SLO, when nothing is rolled out."""
+    slo, policy = get_specs(session, stream_id)
+    if slo is None:
+        return None
+    if slo.join_id is not None:
+        target_ppm = max(slo.value.target_ppm, join_of(session, slo.join_id).slo.target_ppm)
+        slo = replace(slo, value=replace(slo.value, target_ppm=target_ppm))
+    stream = session.get_one(StreamRow, stream_id)
+    pin = pin_in_force(session, stream.job, stream.stream)
+    in_force = replace(policy, value=policy_in_force(session, stream_id, policy.value))
+    return RolloutRules(slo, in_force, pin, fleet)

@@ -15,7 +15,7 @@ from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.writes import DryRun, Reason
 from tidemark.controller.errors import SloNotSetError
-from tidemark.controller.rollout.republish import republish
+from tidemark.controller.rollout.actions import republish
 from tidemark.controller.shadow.store import (
     StoredShadow,
     check_tried,

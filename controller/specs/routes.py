@@ -14,11 +14,10 @@ from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas import Consequences, PolicyAnswer, PolicySet, SloAnswer, SloSet
 from tidemark.controller.api.writes import DryRun, Reason
-from tidemark.controller.bounds.chains import chain_of
-from tidemark.controller.decide.ceiling import NO_CEILING
+from tidemark.controller.bounds.acknowledgements import chain_of
 from tidemark.controller.errors import ErrorItem, InvalidBodyError, LiveRefusedError, SloNotSetError
+from tidemark.controller.rollout.actions import republish
 from tidemark.controller.rollout.record import end_rollout
-from tidemark.controller.rollout.republish import republish
 from tidemark.controller.rollout.store import open_rollout
 from tidemark.controller.service import Service
 from tidemark.controller.shadow.store import end_shadow
@@ -36,6 +35,7 @@ from tidemark.controller.specs.store import (
 )
 from tidemark.controller.specs.views import policy_answer, slo_answer
 from tidemark.controller.stream_state.load import load_room, load_state
+from tidemark.controller.stream_state.state import NO_CEILING
 from tidemark.controller.streams.store import get_stream, lock_known_stream, lock_stream
 from tidemark.models.chains import CONFIRMED_KEY
 from tidemark.models.coupling import UNSAFE

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.bounds.acknowledgements import newest_acknowledgement_query
 from tidemark.controller.bounds.publication import newest_generation_query
+from tidemark.controller.bounds.recommendations import steps_of
 from tidemark.controller.db.tables import (
     KNOWN,
     AcknowledgementRow,
@@ -28,11 +29,10 @@ from tidemark.controller.db.tables import (
     SloRow,
     StreamRow,
 )
-from tidemark.controller.decide.ceiling import Room
 from tidemark.controller.decide.load import progress_from
-from tidemark.controller.decide.stored_steps import steps_of
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import with_gone
+from tidemark.controller.evidence.live import state_in
 from tidemark.controller.intake.quarantine import Quarantine, quarantines
 from tidemark.controller.joins.lost import miss_of
 from tidemark.controller.lost.summary import LostSummary
@@ -40,7 +40,6 @@ from tidemark.controller.pins.store import StoredPin, pins_in_force
 from tidemark.controller.reports.store import newest_report_query
 from tidemark.controller.rollout.store import missed_rollout_query, newest_rollout_query
 from tidemark.controller.specs.store import policy_of, slo_of
-from tidemark.controller.stream_state.live import state_in
 from tidemark.controller.stream_state.partition_rows import (
     PartitionFacts,
     future_rows_among,
@@ -49,8 +48,8 @@ from tidemark.controller.stream_state.partition_rows import (
     skew_among,
     times_in,
 )
-from tidemark.controller.stream_state.recent_queries import recent_queries
-from tidemark.controller.stream_state.state import HorizonState, NewestBatch, SkewCost, StreamState
+from tidemark.controller.stream_state.recent_reports import recent_queries
+from tidemark.controller.stream_state.state import HorizonState, NewestBatch, Room, SkewCost, StreamState
 from tidemark.models.defaults import RECENT_BATCHES
 from tidemark.models.late_base import late_base_ms
 

@@ -26,14 +26,12 @@ from tidemark.controller.evidence.rollups import locked_rollup, move_horizon
 from tidemark.controller.intake.count_waiting import count_waiting
 from tidemark.controller.lost.summary import lost_summary
 from tidemark.controller.metrics.process import LoopCounters
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper
-from tidemark.controller.replicas.lease_store import Lease, confirm
+from tidemark.controller.replicas.leases import Lease, LeaseKeeper, confirm
 from tidemark.controller.runtime.clock import SteadyClock
 from tidemark.controller.runtime.limited_runs import GivenUpError, GoOn, LimitedRuns
 from tidemark.controller.runtime.priority import Pause
 from tidemark.controller.specs.store import DEFAULT_WINDOW_MS
-from tidemark.controller.stream_state.budget import spent_in
-from tidemark.controller.stream_state.budget_course import BudgetCourse, next_course
+from tidemark.controller.stream_state.budget import BudgetCourse, next_course, spent_in
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.load import load_horizon, load_states
 from tidemark.controller.stream_state.overview_store import (

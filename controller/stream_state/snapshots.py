@@ -9,9 +9,9 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from tidemark.controller.evidence.horizon import Horizon
+from tidemark.controller.evidence.live import KeptLive
 from tidemark.controller.evidence.needs import partition_needs
 from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_SHARE_PPM
-from tidemark.controller.stream_state.live import KeptLive
 from tidemark.controller.stream_state.partition_rows import PartitionFacts
 from tidemark.models.skew import Effect, SkewRule, effects_of, is_skewed
 from tidemark.models.slo import Slo

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from tidemark.controller.bounds.late_treatments import late_in
+from tidemark.controller.bounds.acknowledgements import late_in
 from tidemark.controller.db.tables import (
     AcknowledgementRow,
     OverviewRow,
@@ -20,18 +20,18 @@ from tidemark.controller.db.tables import (
     RolloutRow,
     StreamRow,
 )
-from tidemark.controller.decide.ceiling import Room
 from tidemark.controller.evidence.horizon import Horizon
+from tidemark.controller.evidence.live import KeptLive, NewestState
 from tidemark.controller.intake.quarantine import Quarantine
 from tidemark.controller.joins.lost import JoinMiss
 from tidemark.controller.lost.summary import LostSummary
 from tidemark.controller.partitions.store import FutureRows, MisdatedRows, Skew
 from tidemark.controller.pins.store import StoredPin
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, Spec
-from tidemark.controller.stream_state.live import KeptLive, NewestState
 from tidemark.controller.stream_state.partition_rows import PartitionFacts
-from tidemark.controller.stream_state.recent_queries import RecentQuery
+from tidemark.controller.stream_state.recent_reports import RecentQuery
 from tidemark.models.adoption import AppliedState, has_applied
+from tidemark.models.duration import format_about, format_duration
 from tidemark.models.horizon import HorizonFacts
 from tidemark.models.late_base import effective_bound_ms
 from tidemark.models.late_policy import LateTreatment
@@ -274,3 +274,47 @@ class HorizonState:
     """The queries that reported it of late, in the order in which they began."""
     join_miss: JoinMiss | None
     """By what the output of its join misses the target for sure; None without a join, or when it may meet it."""
+
+
+NO_CEILING = "the job's call has no ceiling="
+"""Why a job cannot run in Live."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A ceiling and what it has to leave room for. Times are in milliseconds."""
+
+    ceiling_ms: int | None
+    """The ceiling that the job last acknowledged; None when its call sets none."""
+    bound_ms: int = 0
+    """The bound in use; 0 when none is known."""
+    skew_ms: int = 0
+    """How far the slowest partition is behind the stream's maximum event time; 0 when it is not known."""
+    partition: str | None = None
+    """Name of the slowest partition; None when it is not known."""
+
+    @property
+    def needed_ms(self) -> int:
+        """The minimum ceiling."""
+        return self.bound_ms + self.skew_ms
+
+    @property
+    def too_low(self) -> bool:
+        """Whether there is a ceiling and it is too low."""
+        return self.ceiling_ms is not None and self.ceiling_ms < self.needed_ms
+
+    @property
+    def needed(self) -> str:
+        """How the minimum ceiling is made up, in words."""
+        reason = f"{_about(self.bound_ms)} of bound"
+        if self.partition is None:
+            return reason
+        behind = f"{_about(self.skew_ms)} by which partition {self.partition!r} is behind"
+        return f"{_about(self.needed_ms)}: {reason} and {behind}"
+
+
+def _about(duration_ms: int) -> str:
+    # Short ones to the millisecond, since people copy a ceiling from here.
+    return (
+        format_duration(duration_ms * 1_000) if duration_ms < 120_000 else format_about(duration_ms * 1_000)
+    )

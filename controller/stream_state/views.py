@@ -13,12 +13,12 @@ from tidemark.controller.bounds.views import applied_answer, published_answer
 from tidemark.controller.decide.views import recommended_answer, transition_answer
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import open_keys
+from tidemark.controller.evidence.live import NewestState
 from tidemark.controller.pins.views import pin_answer
 from tidemark.controller.rollout.views import rollout_answer
 from tidemark.controller.specs.views import slo_answer
 from tidemark.controller.stream_state.budget import budget_of
 from tidemark.controller.stream_state.conditions import conditions_of
-from tidemark.controller.stream_state.live import NewestState
 from tidemark.controller.stream_state.load import load_horizon, load_state
 from tidemark.controller.stream_state.state import HorizonState, StreamState
 from tidemark.controller.stream_state.summary import summary_of

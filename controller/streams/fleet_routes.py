@@ -22,9 +22,9 @@ from tidemark.controller.db.tables import OverviewRow
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 from tidemark.controller.pins.store import StoredPin
 from tidemark.controller.pins.views import pin_answer
-from tidemark.controller.stream_state.budget_course import BudgetCourse
+from tidemark.controller.stream_state.budget import BudgetCourse
 from tidemark.controller.stream_state.condition_types import CONDITION_TYPES, summary_of
-from tidemark.controller.stream_state.fleet_states import FleetState, load_fleet
+from tidemark.controller.stream_state.fleet import FleetState, load_fleet
 from tidemark.controller.stream_state.overview_store import FleetRow, fleet_page, worst_by_job
 from tidemark.models.rollout.facts import Gate
 from tidemark.models.rollout.states import State

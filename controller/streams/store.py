@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import Select, String, and_, bindparam, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.access.actor import current_actor
+from tidemark.controller.db.given_rows import given, given_rows
 from tidemark.controller.db.locked_reads import remember_reads
 from tidemark.controller.db.tables import KNOWN, EventRow, StreamRow
 from tidemark.controller.db.upsert import insert_into
@@ -190,3 +191,24 @@ def add_event(
             report_id=None if evidence is None else evidence.report_id,
         )
     )
+
+
+def named_streams(dialect: str, *columns: Any) -> Select[Any]:
+    """Return a query for the rows of named streams.
+
+    SQLite uses no index for a list of pairs (``(job, stream) IN (VALUES ...)``), so the names are joined.
+
+    Args:
+        dialect: the database's, sqlite or postgresql.
+        columns: what to select.
+    """
+    named = given_rows(dialect, {"job": String(), "stream": String()})
+    return select(*columns).join(
+        named, and_(StreamRow.job == named.c.job, StreamRow.stream == named.c.stream)
+    )
+
+
+def names_given(dialect: str, names: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """Return the parameters for the names of streams, each of job and stream."""
+    pairs = list(names)
+    return given(dialect, {"job": [job for job, _ in pairs], "stream": [stream for _, stream in pairs]})

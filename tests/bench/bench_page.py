@@ -21,7 +21,7 @@ from tidemark.controller.db.database import Database
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.metrics.process import LoopCounters
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper
+from tidemark.controller.replicas.leases import LeaseKeeper
 from tidemark.controller.runtime.limited_runs import LimitedRuns
 from tidemark.controller.runtime.priority import no_pause
 from tidemark.controller.stream_state.overviews import Overviews

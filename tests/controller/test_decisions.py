@@ -12,9 +12,8 @@ from sqlalchemy import Engine, event, select
 
 from tidemark.controller.bounds.publication import NO_REPORT, OFF
 from tidemark.controller.db.tables import StreamRow
-from tidemark.controller.decide.decision import decide
+from tidemark.controller.decide.decision import decide, write
 from tidemark.controller.decide.load import load, version_of
-from tidemark.controller.decide.write import write
 from tidemark.controller.loop import Tick
 from tidemark.models.curve import Curve
 from tidemark.models.wire import Acknowledgement, Report, to_json_object

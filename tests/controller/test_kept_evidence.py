@@ -35,7 +35,7 @@ from tidemark.controller.evidence.kept_steps import KeptSteps
 from tidemark.controller.evidence.needs import needs_in
 from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.intake.take_reports import take_report
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper
+from tidemark.controller.replicas.leases import LeaseKeeper
 from tidemark.models.curve import Emissions
 from tidemark.models.operators import Operator, RowLevel, sliding, tumbling
 from tidemark.models.retention import Retention

@@ -20,8 +20,8 @@ from tidemark.controller.intake.checks import check_report
 from tidemark.controller.intake.report_body import parse_report
 from tidemark.controller.intake.take_reports import take_report
 from tidemark.controller.stream_state.load import load_states
-from tidemark.controller.stream_state.partition_summaries import load_partitions
-from tidemark.controller.stream_state.recent_rows import NO_RECENT_ROWS, load_recent_rows
+from tidemark.controller.stream_state.partition_rows import load_partitions
+from tidemark.controller.stream_state.recent_reports import NO_RECENT_ROWS, load_recent_rows
 from tidemark.models.coupling import Chain
 from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
 from tidemark.models.late_counts import LateCounts, LossCounts

@@ -23,15 +23,16 @@ from tidemark.controller.decide.decider import Decider
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.loop import Tick, run_once
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper, share_out
-from tidemark.controller.replicas.lease_store import (
+from tidemark.controller.replicas.leases import (
     SHARDS,
     Lease,
+    LeaseKeeper,
     Shard,
     confirm,
     give_back,
     shard_of,
     shards,
+    share_out,
     take,
 )
 from tidemark.controller.settings import Settings

@@ -23,7 +23,7 @@ from tidemark.controller.db.tables import (
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.evidence.needs import partition_needs
 from tidemark.controller.loop import snapshot_seconds
-from tidemark.controller.replicas.lease_store import Lease
+from tidemark.controller.replicas.leases import Lease
 from tidemark.controller.stream_state.overviews import QUIET_US, SOON_US
 from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.wire import LiveState, Report

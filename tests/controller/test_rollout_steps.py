@@ -30,7 +30,7 @@ from tidemark.controller.rollout.failed_bounds import (
     keep_failure,
 )
 from tidemark.controller.rollout.publish import publish_rollout
-from tidemark.controller.rollout.rules import RolloutRules
+from tidemark.controller.rollout.record import RolloutRules
 from tidemark.controller.rollout.store import (
     fleet_share,
     missed_rollout_query,

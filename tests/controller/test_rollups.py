@@ -33,7 +33,7 @@ from tidemark.controller.evidence.needs import Span, needs_in, partition_needs
 from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.intake.report_counts import ReportCountsCache
 from tidemark.controller.intake.take_reports import take_report
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper
+from tidemark.controller.replicas.leases import LeaseKeeper
 from tidemark.models.coverage import merge_ranges
 from tidemark.models.horizon import SUMMED
 from tidemark.models.late_base import needs_against

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tidemark.controller.bounds.recommendations import steps_json, steps_of
 from tidemark.controller.db.tables import RecommendationRow
-from tidemark.controller.decide.stored_steps import steps_json, steps_of
 from tidemark.models.recommend.steps import Conflict, DecisionStep, StepKind
 
 CHAIN = [

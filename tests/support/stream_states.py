@@ -12,8 +12,8 @@ from tidemark.controller.db.tables import (
     ReportRow,
     StreamRow,
 )
+from tidemark.controller.evidence.live import NewestState
 from tidemark.controller.specs.store import Spec
-from tidemark.controller.stream_state.live import NewestState
 from tidemark.controller.stream_state.state import NewestBatch, StreamState
 from tidemark.models.recommend.steps import DecisionStep, StepKind
 from tidemark.models.slo import Policy, Slo

@@ -19,8 +19,8 @@ from tidemark.controller.alerts.table import (
 )
 from tidemark.controller.db.tables import PredictionRow, RolloutRow
 from tidemark.controller.lost.summary import LostOfValue, LostSummary
-from tidemark.controller.stream_state.partition_summaries import PartitionSummary
-from tidemark.controller.stream_state.recent_rows import NO_RECENT_ROWS, JudgedRows, RecentRows
+from tidemark.controller.stream_state.partition_rows import PartitionSummary
+from tidemark.controller.stream_state.recent_reports import NO_RECENT_ROWS, JudgedRows, RecentRows
 from tidemark.controller.stream_state.state import StreamState
 
 from support.stream_states import NOW_US, stream_state
