@@ -19,7 +19,6 @@ from tidemark.controller.api.documented import problem
 from tidemark.controller.api.parameters import KnownParameters
 from tidemark.controller.api.request_log import RequestLog
 from tidemark.controller.bounds import bound_routes
-from tidemark.controller.bounds import history_routes as published_routes
 from tidemark.controller.charts import (
     budget_routes,
     curve_routes,
@@ -45,8 +44,7 @@ from tidemark.controller.service import make_service
 from tidemark.controller.settings import Settings
 from tidemark.controller.shadow import routes as shadow_routes
 from tidemark.controller.specs import routes as spec_routes
-from tidemark.controller.stream_state import routes as status_routes
-from tidemark.controller.streams import fleet_routes, job_routes
+from tidemark.controller.streams import fleet_routes, job_routes, stream_routes
 
 _RESOURCES = (
     # First, because routes are tried in order: what every job sends for every batch.
@@ -54,7 +52,7 @@ _RESOURCES = (
     bound_routes,
     fleet_routes,
     job_routes,
-    status_routes,
+    stream_routes,
     forget_routes,
     spec_routes,
     gate_routes,
@@ -71,7 +69,6 @@ _RESOURCES = (
     partition_routes,
     partition_curve_routes,
     report_routes,
-    published_routes,
     rollout_routes,
     event_routes,
     caller_routes,

@@ -42,17 +42,14 @@ class Service:
     """The parts of one running controller."""
 
     settings: Settings
-    """The settings."""
     clock: Clock
     """The wall time in microseconds."""
     database: Database
-    """The store."""
     kept: EvidenceCache
     """Keeps the evidence on streams."""
     decider: Decider
     """Decides one stream."""
     ticker: Ticker
-    """The decision loop."""
     overviews: Overviews
     """Takes snapshots of streams."""
     what_if: WhatIfCache

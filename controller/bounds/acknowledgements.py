@@ -14,7 +14,6 @@ from sqlalchemy import ScalarSelect, bindparam, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.db.tables import AcknowledgementRow, ReportRow, StreamRow
-from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
 from tidemark.controller.intake.take_reports import StoredReceipt
 from tidemark.models.coupling import Chain
@@ -43,7 +42,7 @@ def take_acknowledgement(
     last = last_acknowledgement(session, stream_id)
     if last is None or last.applied_us <= applied_us:
         stream = session.get_one(StreamRow, stream_id)
-        stream.chain, stream.late = chain_json(acknowledgement.chain), late_json(acknowledgement.late)
+        stream.chain, stream.late = _json(acknowledgement.chain), _json(acknowledgement.late)
     values = asdict(acknowledgement) | {"applied_us": applied_us}
     del values["chain"], values["late"]
     session.add(AcknowledgementRow(stream_id=stream_id, received_us=now_us, fingerprint=digest, **values))
@@ -74,10 +73,7 @@ def list_acknowledgements(
     """Return up to ``limit`` acknowledgements, the last applied first.
 
     Args:
-        session: the session.
-        stream_id: the stream.
         before: (``applied_us``, ``id``) of the last one on the previous page; None for the first page.
-        limit: how many.
     """
     table = AcknowledgementRow
     query = select(table).where(table.stream_id == stream_id)
@@ -108,33 +104,35 @@ _OWN_REPORTED = (
 )
 
 
-def chain_json(chain: Chain | None) -> str | None:
-    """Return what is stored of a chain."""
-    return None if chain is None else json.dumps(asdict(chain))
-
-
-def chain_of(session: Session, stream_id: int) -> Chain | None:
-    """Return a stream's chain; None when its bound decides nothing else, or when that is not known."""
-    text = session.get_one(StreamRow, stream_id).chain
-    return None if text is None else _chain(text)
+def read_chain(session: Session, stream_id: int) -> Chain | None:
+    """Return what a stream's bound decides behind its own operator; None when nothing, or when that is not known."""
+    return chain_in(session.get_one(StreamRow, stream_id).chain)
 
 
 @lru_cache(maxsize=4_096)
-def _chain(text: str) -> Chain:
-    return read_object(Chain, json.loads(text))
+def chain_in(text: str | None) -> Chain | None:
+    """Return what ``StreamRow.chain`` holds."""
+    return None if text is None else read_object(Chain, json.loads(text))
 
 
-def policy_in_force(session: Session, stream_id: int, policy: Policy) -> Policy:
+@lru_cache(maxsize=256)
+def late_in(text: str | None) -> LateTreatment | None:
+    """Return what ``StreamRow.late`` holds; None when the job does not say what it does with late rows."""
+    return None if text is None else read_object(LateTreatment, json.loads(text))
+
+
+def _json(said: Chain | LateTreatment | None) -> str | None:
+    return None if said is None else json.dumps(asdict(said))
+
+
+def policy_in_force(policy: Policy, chain: Chain | None, newest: ReportRow | None) -> Policy:
     """Return the policy under which nothing is published that the stream's chain may not survive.
 
     For an unsafe chain the bound in use is the minimum, whatever the policy says; else it is the policy as it is.
     """
-    chain = chain_of(session, stream_id)
-    horizon = horizon_of(session, stream_id, 0) if chain is not None and chain.unsafe else None
-    if horizon is None:
+    if chain is None or not chain.unsafe or newest is None:
         return policy
-    used_ms = horizon.newest.bound_ms
-    max_ms = policy.max_bound_ms
+    used_ms, max_ms = newest.bound_ms, policy.max_bound_ms
     return replace(
         policy,
         min_bound_ms=max(policy.min_bound_ms, used_ms),
@@ -142,14 +140,3 @@ def policy_in_force(session: Session, stream_id: int, policy: Policy) -> Policy:
         # The job's own bound may be narrower.
         on_no_data="hold" if policy.on_no_data == "own" else policy.on_no_data,
     )
-
-
-def late_json(late: LateTreatment | None) -> str | None:
-    """Return what is stored of it."""
-    return None if late is None else json.dumps(asdict(late))
-
-
-@lru_cache(maxsize=256)
-def late_in(text: str | None) -> LateTreatment | None:
-    """Return what ``late_json`` made JSON of; None when the job does not say."""
-    return None if text is None else read_object(LateTreatment, json.loads(text))

@@ -1,11 +1,10 @@
-"""The reasons chain of a recommendation as the store has it."""
+"""Recommendations as the store has them: the chain of reasons, and the bounds that rows required of late."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Any
 
 from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
@@ -14,9 +13,7 @@ from tidemark.controller.db.tables import RecentBoundRow, RecommendationRow, Sha
 from tidemark.controller.db.upsert import upsert_many
 from tidemark.models.defaults import NARROW_STABILISATION_MS
 from tidemark.models.read_json import read_object
-from tidemark.models.recommend.steps import Cap, Conflict, DecisionStep, StepKind, because
-
-_CAPS: dict[StepKind, Cap] = {StepKind.LATENCY_CAP: "latency", StepKind.STATE_CAP: "state"}
+from tidemark.models.recommend.steps import Conflict, DecisionStep, StepKind, because
 
 
 def steps_json(steps: Iterable[DecisionStep]) -> str:
@@ -35,20 +32,16 @@ def steps_json(steps: Iterable[DecisionStep]) -> str:
 
 
 def steps_of(row: RecommendationRow | ShadowRow) -> list[DecisionStep]:
-    """Return the stored chain, first to last, whichever release wrote it."""
-    return [_read(step) for step in json.loads(row.steps)]
-
-
-def _read(stored: Any) -> DecisionStep:
-    if isinstance(stored, list):
-        # Earlier releases wrote [label, bound_ms, reason] and, later, [..., kind, the bound that exceeds the cap].
-        label, bound_ms, reason, *more = stored
-        kind = StepKind.of_label(label)
-        exceeding_ms = more[1] if more else None
-        conflict = None if exceeding_ms is None else Conflict(_CAPS[kind], exceeding_ms)
-        return DecisionStep(kind, bound_ms, reason, conflict)
-    conflict = None if stored["conflict"] is None else read_object(Conflict, stored["conflict"])
-    return DecisionStep(StepKind(stored["kind"]), stored["bound_ms"], stored["reason"], conflict)
+    """Return the stored chain, first to last."""
+    return [
+        DecisionStep(
+            StepKind(step["kind"]),
+            step["bound_ms"],
+            step["reason"],
+            None if step["conflict"] is None else read_object(Conflict, step["conflict"]),
+        )
+        for step in json.loads(row.steps)
+    ]
 
 
 def because_of(row: RecommendationRow) -> str:

@@ -82,7 +82,6 @@ class Watch:
     """All requests of this process that wait for a new answer.
 
     Args:
-        database: the store.
         max_waiting: how many requests may wait at once; half of them, rounded up, of one caller.
         poll_seconds: time between two reads while a request waits, in seconds.
     """

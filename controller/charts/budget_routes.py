@@ -16,7 +16,7 @@ from tidemark.controller.db.tables import RollupRow
 from tidemark.controller.evidence.horizon import Horizon, horizon_of, open_keys
 from tidemark.controller.evidence.needs import levels_of
 from tidemark.controller.specs.store import get_slo
-from tidemark.controller.stream_state.budget import Spent, budget_of, spent_in
+from tidemark.controller.stream_state.budget import Spent, read_budget, read_spent
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.burn import burn_rate_ppm, exhausted_in_ms
 from tidemark.models.chart_slots import Slots, slots_of
@@ -50,12 +50,14 @@ def get_budget(which: WhichStream, service: TheService, points: _Points = 240) -
         if spec is None or horizon is None:
             return _unknown(which.job, which.stream)
         slo, newest = spec.value, horizon.newest
-        budget = budget_of(session, newest, slo, service.decider.kept, provisional=open_keys(session, newest))
+        budget = read_budget(
+            session, newest, slo, service.decider.kept, provisional=open_keys(session, newest)
+        )
         levels = levels_of(session.get(RollupRow, stream_id))
         slots = slots_of(horizon.from_us, newest.seen_us + 1, points, levels)
         spent = spent_by_slot(session, horizon, slo, slots)
         by_span = {
-            span_ms: spent_in(session, Horizon(stream_id, span_ms, newest), slo)
+            span_ms: read_spent(session, Horizon(stream_id, span_ms, newest), slo)
             for span_ms in _SPANS_MS
             if span_ms < slo.window_ms
         }

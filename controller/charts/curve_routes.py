@@ -17,7 +17,7 @@ from tidemark.controller.api.units import share_ppm
 from tidemark.controller.charts.latency import latency_answer
 from tidemark.controller.charts.what_if import WhatIf, outcome_at
 from tidemark.controller.db.tables import RecommendationRow
-from tidemark.controller.decide.load import HorizonEvidence, bound_held
+from tidemark.controller.decide.load import HorizonEvidence, read_replaced_bound
 from tidemark.controller.evidence.horizon import Horizon, effective_bound_of, horizon_of
 from tidemark.controller.evidence.past import past_of
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
@@ -125,7 +125,7 @@ def _operating(session: Session, stream_id: int) -> schemas.Operating:
     if horizon is None:
         return schemas.Operating(bound_ms=None, is_published=False, effective_bound_ms=None)
     return schemas.Operating.of(
-        bound_held(session, horizon),
+        read_replaced_bound(session, horizon),
         effective_bound_ms=effective_bound_of(session, horizon.newest),
     )
 

@@ -1,4 +1,4 @@
-"""The decision about a stream: pure, from what was loaded."""
+"""The decision about a stream: made from what was loaded alone, then written with all that follows from it."""
 
 from __future__ import annotations
 
@@ -6,27 +6,26 @@ import json
 from dataclasses import asdict, dataclass
 
 from sqlalchemy import bindparam, select
-from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.publication import has_published, last_published
+from tidemark.controller.bounds.publication import SteeredStream
 from tidemark.controller.bounds.recommendations import keep_bound, steps_json
 from tidemark.controller.db.tables import RecommendationRow
 from tidemark.controller.db.upsert import upsert_many
-from tidemark.controller.decide.load import Loaded, share_below
+from tidemark.controller.decide.load import Loaded, read_progress, read_replaced_bound, read_share_below
 from tidemark.controller.decide.predictions import keep_prediction, newest_prediction, score_predictions
-from tidemark.controller.evidence.horizon import newest_report_id
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
+from tidemark.controller.evidence.horizon import Horizon, newest_report_id
 from tidemark.controller.joins.store import keep_choice
 from tidemark.controller.rollout.advance import advance_rollout
 from tidemark.controller.rollout.propose import propose
 from tidemark.controller.rollout.publish import republish_under
-from tidemark.controller.rollout.record import Proposal, RolloutRules, rules_of
-from tidemark.controller.rollout.store import newest_rollout, set_predicted
-from tidemark.controller.streams.store import add_event, lock_by_id
+from tidemark.controller.rollout.record import Proposal, RolloutRules
+from tidemark.controller.rollout.store import set_predicted
+from tidemark.controller.streams.store import add_event
 from tidemark.models.duration import format_about
 from tidemark.models.progress import Progress
 from tidemark.models.recommend.chain import recommend
 from tidemark.models.recommend.steps import Recommendation
-from tidemark.models.rollout.restarts import FleetLimits
 from tidemark.models.slo import Policy
 from tidemark.models.transition import Transition, cut_bucket, transition_to
 
@@ -36,9 +35,7 @@ class StreamDecision:
     """What was decided about a stream."""
 
     loaded: Loaded
-    """What it rests on."""
     recommendation: Recommendation
-    """The recommendation."""
     predicted: Transition | None
     """What going to the recommended bound will do; None without one."""
     proposal: Proposal | None
@@ -62,14 +59,7 @@ def decide(loaded: Loaded) -> StreamDecision:
 def propose_without_data(
     policy: Policy, progress: Progress, in_use_bound_ms: int | None, report_id: int
 ) -> Proposal | None:
-    """Return what the policy proposes for a job whose reports stopped; None while they come, or to hold the bound.
-
-    Args:
-        policy: the stream's policy.
-        progress: the stream's progress.
-        in_use_bound_ms: the bound in use, in milliseconds; None when it is not known.
-        report_id: the newest report.
-    """
+    """Return what the policy proposes for a job whose reports stopped; None while they come, or to hold the bound."""
     if policy.on_no_data == "hold" or policy.mode == "Off" or not progress.fell_silent:
         return None
     silent = f"no report had come for {format_about(progress.silent_us or 0)}"
@@ -80,113 +70,113 @@ def propose_without_data(
     return Proposal(policy.max_bound_ms, "NoData", reason, in_use_bound_ms, report_id)
 
 
-def write(session: Session, decision: StreamDecision, now_us: int, fleet: FleetLimits) -> bool:
-    """Write a decision and take the stream's rollout as far as it goes; return whether it was written.
+def propose_for_silence(stream: SteeredStream, rules: RolloutRules, cache: EvidenceCache) -> Proposal | None:
+    """Return what ``propose_without_data`` does for a stream that is not decided now, because it has nothing new."""
+    policy = rules.policy.value
+    if policy.on_no_data == "hold" or policy.mode == "Off" or stream.newest is None:
+        return None
+    horizon = Horizon(stream.id, rules.slo.value.horizon_ms, stream.newest)
+    progress = read_progress(stream.session, horizon, stream.now_us, cache)
+    replaced = read_replaced_bound(stream.session, horizon)
+    return propose_without_data(policy, progress, replaced.bound_ms, stream.newest.id)
 
-    It is not when the stream was deleted since the decision was loaded. Nor is it when the SLO or the policy changed
-    since then, or a report ended the silence that it is about: then the next tick decides again.
 
-    Args:
-        session: the session.
-        decision: the decision.
-        now_us: the wall time in microseconds.
-        fleet: what limits how many jobs are changed at once.
+def write(stream: SteeredStream, rules: RolloutRules, decision: StreamDecision) -> bool:
+    """Write a decision and all that follows from it in one transaction; return whether it was written.
+
+    It is not when the SLO or the policy changed since the decision was loaded, or a report ended the silence that it is
+    about: then the next tick decides again. The stream is locked.
     """
-    loaded, newest = decision.loaded, decision.loaded.horizon.newest
-    # While the row is held here, the session need not read it again.
-    stream_id = loaded.horizon.stream_id
-    stream = lock_by_id(session, stream_id)
-    rules = None if stream is None else rules_of(session, stream_id, fleet)
-    if rules is None or _is_outdated(session, rules, decision):
+    if _is_outdated(stream, rules, decision):
         return False
-    _keep_recommendation(session, stream_id, decision, now_us)
-    keep_choice(session, rules.slo.join_id, loaded.inputs.join)
-    if decision.recommendation.required_ms is not None:
-        keep_bound(
-            session,
-            stream_id,
-            loaded.version.slo_generation,
-            newest.seen_us,
-            decision.recommendation.required_ms,
-        )
-    session.flush()
-    republish_under(session, stream_id, rules.policy.value, rules.slo, rules.pin, now_us=now_us)
-    session.flush()
-    _predict_published(session, decision, now_us)
-    score_predictions(session, newest, loaded.version.newest_report_id, now_us)
-    session.flush()
-    # A rollout that has failed by now is rolled back and remembered before another one takes its place.
-    advance_rollout(session, stream_id, rules, now_us)
-    if propose(session, stream_id, rules, decision.proposal, now_us):
-        advance_rollout(session, stream_id, rules, now_us)
-    session.flush()
-    if has_published(session):
-        _predict_published(session, decision, now_us)
+    _store(stream, rules, decision)
+    republish_under(stream, rules.policy.value, rules.slo, rules.pin)
+    _predict_published(stream, decision)
+    loaded = decision.loaded
+    score_predictions(stream.session, loaded.horizon.newest, loaded.version.newest_report_id, stream.now_us)
+    stream.session.flush()
+    steer(stream, rules, decision.proposal)
+    if stream.has_published:
+        _predict_published(stream, decision)
     return True
 
 
-def _is_outdated(session: Session, rules: RolloutRules, decision: StreamDecision) -> bool:
+def steer(stream: SteeredStream, rules: RolloutRules, proposal: Proposal | None) -> None:
+    """Take the stream's rollouts as far as they go, then open, revise or withdraw the one of a proposal.
+
+    A rollout that has failed by now is rolled back and remembered before another one takes its place.
+    """
+    advance_rollout(stream, rules)
+    if propose(stream, rules, proposal):
+        advance_rollout(stream, rules)
+    stream.session.flush()
+
+
+def _is_outdated(stream: SteeredStream, rules: RolloutRules, decision: StreamDecision) -> bool:
     before = decision.loaded.version
     if (rules.slo.generation, rules.policy.generation) != (before.slo_generation, before.policy_generation):
         return True
     silent = decision.proposal is not None and decision.proposal.cause == "NoData"
-    stream_id = decision.loaded.horizon.stream_id
-    return silent and newest_report_id(session, stream_id) != before.newest_report_id
+    return silent and newest_report_id(stream.session, stream.id) != before.newest_report_id
 
 
-def _keep_recommendation(session: Session, stream_id: int, decision: StreamDecision, now_us: int) -> None:
-    version, recommendation = decision.loaded.version, decision.recommendation
-    before = session.connection().execute(_BEFORE, {"stream": stream_id}).one_or_none()
+def _store(stream: SteeredStream, rules: RolloutRules, decision: StreamDecision) -> None:
+    """Store the recommendation, and what later ones rest on."""
+    session, loaded, recommendation = stream.session, decision.loaded, decision.recommendation
+    before = session.connection().execute(_BEFORE, {"stream": stream.id}).one_or_none()
     if before is None or before.bound_ms != recommendation.bound_ms:
         add_event(
             session,
-            stream_id,
-            now_us,
+            stream.id,
+            stream.now_us,
             kind="RecommendationChanged",
             reason=recommendation.reason,
             before=None if before is None else json.dumps(before.bound_ms),
             after=json.dumps(recommendation.bound_ms),
         )
     columns = {
-        "decided_us": now_us,
+        "decided_us": stream.now_us,
         "bound_ms": recommendation.bound_ms,
         "steps": steps_json(recommendation.steps),
         "conflict": bool(recommendation.conflicts),
-        "newest_report_id": version.newest_report_id,
-        "slo_generation": version.slo_generation,
-        "policy_generation": version.policy_generation,
+        **asdict(loaded.version),
         "transition": _as_json(decision.predicted),
     }
     upsert_many(
         session,
         RecommendationRow,
         {name: [value] for name, value in columns.items()},
-        same={"stream_id": stream_id},
+        same={"stream_id": stream.id},
         replaced=tuple(columns),
     )
+    keep_choice(session, rules.slo.join_id, loaded.inputs.join)
+    required_ms = recommendation.required_ms
+    if required_ms is not None:
+        at_us = loaded.horizon.newest.seen_us
+        keep_bound(session, stream.id, loaded.version.slo_generation, at_us, required_ms)
+    session.flush()
 
 
 # Built once: building it takes longer than running it.
 _BEFORE = select(RecommendationRow.bound_ms).where(RecommendationRow.stream_id == bindparam("stream"))
 
 
-def _predict_published(session: Session, decision: StreamDecision, now_us: int) -> None:
+def _predict_published(stream: SteeredStream, decision: StreamDecision) -> None:
     """Keep a prediction for the bound published last, unless it has one."""
-    loaded = decision.loaded
-    stream_id, situation = loaded.horizon.stream_id, loaded.situation
-    published = last_published(session, stream_id)
+    session, loaded, published = stream.session, decision.loaded, stream.published
+    session.flush()
     if published is None or published.bound_ms is None:
         return
-    newest = newest_prediction(session, stream_id)
+    newest = newest_prediction(session, stream.id)
     if newest is not None and newest.generation == published.generation:
         return
     bound_us = published.bound_ms * 1_000
-    cut = cut_bucket(situation.curve, bound_us)
-    share = None if cut is None else share_below(session, loaded.horizon, cut, bound_us)
-    predicted = transition_to(situation, bound_us, share_below=share)
-    keep_prediction(session, published, predicted, loaded.inputs.slo.horizon_ms, now_us)
+    cut = cut_bucket(loaded.situation.curve, bound_us)
+    share = None if cut is None else read_share_below(session, loaded.horizon, cut, bound_us)
+    predicted = transition_to(loaded.situation, bound_us, share_below=share)
+    keep_prediction(session, published, predicted, loaded.inputs.slo.horizon_ms, stream.now_us)
     # A bound has one prediction, the one that is scored, whether a recommendation or an operator led to the bound.
-    row = newest_rollout(session, stream_id)
+    row = stream.newest_rollout
     if row is not None and row.state != "Verified" and row.id == published.rollout_id:
         set_predicted(row, predicted)
     session.flush()

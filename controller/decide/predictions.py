@@ -1,4 +1,9 @@
-"""Predictions for published bounds, as the store has them."""
+"""Predictions for published bounds, as the store has them, and how each comes out by the ledger.
+
+A prediction is scored over as much time as it rests on: the first horizon under the bound. What was counted before is
+kept, so that a decision reads only the reports since the last one. A report that came out of order may change what
+counts; then all are counted again.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +29,7 @@ def keep_prediction(
     """Store the prediction for a published bound, once a generation.
 
     Args:
-        session: the session.
-        published: what is published to the stream.
-        transition: what going to its bound will do.
         horizon_ms: length of the evidence that this rests on, in milliseconds.
-        now_us: the wall time in microseconds.
     """
     columns = PredictionRow.__table__.columns
     same = {
@@ -80,10 +81,7 @@ def score_predictions(session: Session, newest: ReportRow, newest_report_id: int
     """Score the prediction for the bound that the newest batch runs with; the stream is locked.
 
     Args:
-        session: the session.
-        newest: the newest batch.
         newest_report_id: the report stored last; later ones are left to the next decision.
-        now_us: the wall time in microseconds.
     """
     if newest.generation is None:
         return

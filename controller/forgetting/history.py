@@ -67,8 +67,8 @@ def _forget_bounds(session: Session, rollup: RollupRow, now_us: int, retention: 
 def _forget_rollouts(session: Session, rollup: RollupRow, now_us: int, retention: Retention) -> bool:
     """Delete rollouts that ended long ago and that no later decision follows from."""
     stream_id = rollup.stream_id
-    in_force = rollout_in_force(session, stream_id)
     unpinned = last_published(session, stream_id, pinned=False)
+    in_force = rollout_in_force(session, unpinned)
     decided = (RolloutRow.stream_id == stream_id, RolloutRow.cause == "Decision")
     kept = {
         _newest(session, RolloutRow.stream_id == stream_id),

@@ -10,11 +10,11 @@ from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.schemas import Partition, PartitionPage
 from tidemark.controller.db.tables import PartitionRow
-from tidemark.controller.decide.load import progress_in
+from tidemark.controller.decide.load import read_progress
 from tidemark.controller.partitions.store import last_event_time_us, list_partitions
 from tidemark.controller.specs.store import DEFAULT_SHARE_PPM
 from tidemark.controller.stream_state.load import load_state
-from tidemark.controller.stream_state.partition_rows import partitions_of
+from tidemark.controller.stream_state.partition_rows import read_partitions
 from tidemark.controller.stream_state.snapshots import PartitionSnapshot, take_snapshot
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.skew import skew_text
@@ -43,9 +43,9 @@ def list_all(which: WhichStream, service: TheService, paging: ThePaging) -> Part
                 session,
                 horizon,
                 None if state.slo is None else state.slo.value,
-                partitions=partitions_of(session, stream_id),
+                partitions=read_partitions(session, stream_id),
                 live=state.live,
-                batch_gap_us=progress_in(session, horizon, service.clock(), service.kept).batch_gap_us,
+                batch_gap_us=read_progress(session, horizon, service.clock(), service.kept).batch_gap_us,
                 rule=service.overviews.rule,
             )
         max_us = last_event_time_us(session, stream_id)

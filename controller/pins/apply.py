@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session, aliased
 
+from tidemark.controller.bounds.publication import SteeredStream
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import KNOWN, PublishedRow, StreamRow
 from tidemark.controller.errors import PinNotSetError
@@ -124,7 +125,8 @@ def _publish(
                 after=_event(after),
             )
             slo, policy = get_specs(session, row.id)
-            republish_under(session, row.id, policy.value, slo, in_force, now_us=now_us)
+            stream = SteeredStream(session, row, now_us, locked=True)
+            republish_under(stream, policy.value, slo, in_force)
 
 
 def _event(pin: StoredPin | None) -> str | None:

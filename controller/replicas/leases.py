@@ -30,7 +30,7 @@ from tidemark.controller.runtime.ticking_thread import TickingThread
 SHARDS = 64
 """Number of shards: several for each of more replicas than one store can serve."""
 
-_IN_ORDER = select(LeaseRow.shard, LeaseRow.holder, LeaseRow.fencing).order_by(LeaseRow.shard)
+_IN_ORDER = select(LeaseRow.shard.label("number"), LeaseRow.holder, LeaseRow.fencing).order_by(LeaseRow.shard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,6 @@ class Lease:
     """The right to decide the streams of one shard, until another process takes it."""
 
     shard: int
-    """The shard."""
     fencing: int
     """The fencing number that it was taken under."""
 
@@ -48,7 +47,6 @@ class Shard:
     """A shard as it is stored."""
 
     number: int
-    """Its number."""
     holder: str | None
     """Who holds it; None when nobody does."""
     fencing: int
@@ -71,7 +69,7 @@ def make_shards(session: Session) -> None:
 
 def shards(session: Session) -> list[Shard]:
     """Return all shards in their order."""
-    return [Shard(*row) for row in session.execute(_IN_ORDER)]
+    return [Shard(**row) for row in session.execute(_IN_ORDER).mappings()]
 
 
 def beat(session: Session, holder: str, count: int) -> None:
@@ -125,7 +123,8 @@ def _locked(session: Session, numbers: Collection[int]) -> list[Shard]:
     """Return shards and lock them until this transaction ends."""
     # Locked in their order, so that two processes that want the same ones cannot deadlock.
     these = _IN_ORDER.where(LeaseRow.shard.in_(list(numbers)))
-    return [Shard(*row) for row in session.execute(these.with_for_update(key_share=True))]
+    rows = session.execute(these.with_for_update(key_share=True))
+    return [Shard(**row) for row in rows.mappings()]
 
 
 def confirm(session: Session, stream_id: int, lease: Lease) -> None:
@@ -202,9 +201,7 @@ class LeaseKeeper:
     """Keeps this process's leases. Safe to call from several threads.
 
     Args:
-        database: the
         lease_seconds: time without a heartbeat after which another process's leases are taken over, in seconds.
-        steady: a clock that never jumps, in seconds.
         holder: name of this process; by default a new one at each start.
     """
 

@@ -62,7 +62,7 @@ def keep_failure(
     )
 
 
-def failures_of(
+def read_failures(
     session: Session, stream_id: int, slo_generation: int, policy_generation: int, now_us: int
 ) -> tuple[Failure, ...]:
     """Return the bounds that are vetoed, then those that still count as failed under an SLO and a policy."""

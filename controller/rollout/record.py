@@ -9,11 +9,11 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.acknowledgements import policy_in_force
-from tidemark.controller.db.locked_reads import read_again
-from tidemark.controller.db.tables import RolloutRow, StreamRow
+from tidemark.controller.bounds.publication import SteeredStream, envelope_json
+from tidemark.controller.db.tables import RolloutRow
 from tidemark.controller.joins.store import join_of
 from tidemark.controller.pins.store import StoredPin, pin_in_force
-from tidemark.controller.rollout.store import NEWEST_ROLLOUT, envelope_json, set_predicted
+from tidemark.controller.rollout.store import set_predicted
 from tidemark.controller.specs.store import Spec, get_specs
 from tidemark.controller.streams.store import EventBasis, add_event
 from tidemark.models.rollout.facts import Cause
@@ -32,9 +32,7 @@ class Proposal:
     bound_ms: int | None
     """The bound in milliseconds; None: the job keeps its own."""
     cause: Cause
-    """What proposes it."""
     reason: str
-    """Why."""
     in_use_bound_ms: int | None
     """The bound in the plan of the newest batch, in milliseconds; None when it is not known."""
     report_id: int = 0
@@ -48,7 +46,6 @@ class RolloutChange:
     """What a rollout changes. Bounds are in milliseconds; None: the job keeps its own."""
 
     direction: Direction
-    """Which way."""
     from_bound_ms: int | None
     """The bound published before it."""
     to_bound_ms: int | None
@@ -61,28 +58,39 @@ class RolloutChange:
     """Whether no bound was published before it."""
 
 
-def new_rollout(
-    session: Session,
-    stream_id: int,
-    rules: RolloutRules,
-    proposal: Proposal,
-    *,
-    change: RolloutChange,
-    now_us: int,
-) -> RolloutRow:
-    """Return a rollout of ``proposal`` that is not opened yet.
+@dataclass(frozen=True, slots=True)
+class RolloutRules:
+    """What a rollout of a stream must keep to."""
 
-    Args:
-        session: the session.
-        stream_id: the stream.
-        rules: its rules.
-        proposal: the bound proposed.
-        change: what changes when it is published.
-        now_us: the wall time in microseconds.
-    """
-    stream = session.get_one(StreamRow, stream_id)
+    slo: Spec[Slo]
+    """The SLO; of a side of a join with at least the target of the join, since its late rows lose pairs."""
+    policy: Spec[Policy]
+    """The policy, with what the stream's chain forbids."""
+    pin: StoredPin | None
+    """The pin in force; None without one."""
+    fleet: FleetLimits | None
+    """What limits how many jobs are changed at once; None where that does not apply."""
+
+
+def read_rules(stream: SteeredStream, fleet: FleetLimits | None) -> RolloutRules | None:
+    """Return a stream's rules; None without an SLO, when nothing is rolled out."""
+    slo, policy = get_specs(stream.session, stream.id)
+    if slo is None:
+        return None
+    if slo.join_id is not None:
+        target_ppm = max(slo.value.target_ppm, join_of(stream.session, slo.join_id).slo.target_ppm)
+        slo = replace(slo, value=replace(slo.value, target_ppm=target_ppm))
+    pin = pin_in_force(stream.session, stream.row.job, stream.row.stream)
+    in_force = replace(policy, value=policy_in_force(policy.value, stream.chain, stream.newest))
+    return RolloutRules(slo, in_force, pin, fleet)
+
+
+def new_rollout(
+    stream: SteeredStream, rules: RolloutRules, proposal: Proposal, change: RolloutChange
+) -> RolloutRow:
+    """Return a rollout of a proposal that is not opened yet."""
     row = RolloutRow(
-        stream_id=stream_id,
+        stream_id=stream.id,
         state="Recommended",
         reason=proposal.reason,
         cause=proposal.cause,
@@ -99,22 +107,22 @@ def new_rollout(
         report_id=proposal.report_id,
         rows=0,
         late=0,
-        needed_rows=needed_rows(rules.slo.value.target_ppm, stream.pairs // max(stream.reports, 1)),
+        needed_rows=needed_rows(rules.slo.value.target_ppm, stream.row.pairs // max(stream.row.reports, 1)),
         needed_event_ms=0,
-        created_us=now_us,
-        changed_us=now_us,
+        created_us=stream.now_us,
+        changed_us=stream.now_us,
     )
     if proposal.predicted is not None:
         set_predicted(row, proposal.predicted)
     return row
 
 
-def open_rollout_row(session: Session, row: RolloutRow, now_us: int) -> None:
+def open_rollout_row(stream: SteeredStream, row: RolloutRow) -> None:
     """Store a new rollout."""
-    session.add(row)
-    session.flush()
-    read_again(session, row.stream_id, NEWEST_ROLLOUT)
-    add_rollout_event(session, row, None, now_us)
+    stream.session.add(row)
+    stream.session.flush()
+    stream.newest_rollout = row
+    add_rollout_event(stream.session, row, None, stream.now_us)
 
 
 def end_rollout(session: Session, row: RolloutRow, state: State, reason: str, now_us: int) -> None:
@@ -138,10 +146,8 @@ def add_rollout_event(
     """Add an event about a rollout.
 
     Args:
-        session: the session.
         row: the rollout, changed already.
         before: its state before; None when it is new.
-        now_us: the wall time in microseconds.
         kind: kind of the event; by default it names the new state.
         reason_class: class of the reason; None when only equal wording is the same reason.
     """
@@ -167,31 +173,3 @@ def _summary(row: RolloutRow, state: str) -> dict[str, Any]:
         "from_bound_ms": row.from_bound_ms,
         "to_bound_ms": row.to_bound_ms,
     }
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutRules:
-    """What a rollout of a stream must keep to."""
-
-    slo: Spec[Slo]
-    """The SLO; of a side of a join with at least the target of the join, since its late rows lose pairs."""
-    policy: Spec[Policy]
-    """The policy, with what the stream's chain forbids."""
-    pin: StoredPin | None
-    """The pin in force; None without one."""
-    fleet: FleetLimits | None
-    """What limits how many jobs are changed at once; None where that does not apply."""
-
-
-def rules_of(session: Session, stream_id: int, fleet: FleetLimits | None) -> RolloutRules | None:
-    """Return a stream's rules; None without an SLO, when nothing is rolled out."""
-    slo, policy = get_specs(session, stream_id)
-    if slo is None:
-        return None
-    if slo.join_id is not None:
-        target_ppm = max(slo.value.target_ppm, join_of(session, slo.join_id).slo.target_ppm)
-        slo = replace(slo, value=replace(slo.value, target_ppm=target_ppm))
-    stream = session.get_one(StreamRow, stream_id)
-    pin = pin_in_force(session, stream.job, stream.stream)
-    in_force = replace(policy, value=policy_in_force(session, stream_id, policy.value))
-    return RolloutRules(slo, in_force, pin, fleet)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import TypeAdapter
-from sqlalchemy.orm import Session
 
 from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.api.bodies import ReasonBody, parse_body
@@ -20,6 +19,7 @@ from tidemark.controller.api.reach import in_reach
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas import PolicyAnswer, RolloutAnswer, RolloutDetail, RolloutPage
 from tidemark.controller.api.writes import DryRun
+from tidemark.controller.bounds.publication import SteeredStream
 from tidemark.controller.db.tables import RolloutRow, StreamRow
 from tidemark.controller.events.store import history_of
 from tidemark.controller.events.views import event_answer
@@ -61,17 +61,8 @@ _Vetoed = Annotated[
 ]
 
 
-class _Act(Protocol):
-    def __call__(
-        self,
-        session: Session,
-        stream_id: int,
-        rollout_id: int,
-        reason: str,
-        now_us: int,
-        *,
-        fleet: FleetLimits,
-    ) -> RolloutRow: ...
+_Act = Callable[[SteeredStream, int, str, FleetLimits], RolloutRow]
+"""An action on a rollout: the stream, the rollout's number, the reason, and the limits of the fleet."""
 
 
 @router.get(
@@ -245,7 +236,8 @@ def _act(
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
         stream = lock_known_stream(session, which.job, which.stream)
-        row = act(session, stream.id, rollout_id, reason, now_us, fleet=service.decider.fleet)
+        steered = SteeredStream(session, stream, now_us, locked=True)
+        row = act(steered, rollout_id, reason, service.decider.fleet)
         session.flush()
         answer = rollout_answer(row, stream)
     if not dry_run:

@@ -7,34 +7,20 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from typing import cast
 
-from sqlalchemy import ColumnElement, ScalarSelect, and_, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, ScalarSelect, and_, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.bounds.publication import last_published
-from tidemark.controller.db.locked_reads import read_once
+from tidemark.controller.bounds.publication import SteeredStream, newest_rollout
 from tidemark.controller.db.tables import PolicyRow, PublishedRow, RolloutRow, StreamRow
 from tidemark.models.read_json import read_object
 from tidemark.models.rollout.facts import Cause, GateAnswer, Rollout
 from tidemark.models.rollout.states import OPEN, UNDER_WAY, State
 from tidemark.models.slo import Direction
 from tidemark.models.transition import Transition
-from tidemark.models.wire import Envelope, Mode
-
-NEWEST_ROLLOUT = "rollout"
-"""Name of what is read once of a locked stream."""
+from tidemark.models.wire import Mode
 
 _FLEET_LOCK = 0x7469_6466
 """Key of the PostgreSQL advisory lock under which the limits of the fleet are counted and used."""
-
-
-def envelope_json(envelope: Envelope | None) -> str | None:
-    """Return an envelope as it is stored; None for None."""
-    return None if envelope is None else json.dumps(asdict(envelope))
-
-
-def envelope_of(text: str | None) -> Envelope | None:
-    """Return the envelope that is stored as ``text``; None for None."""
-    return None if text is None else read_object(Envelope, json.loads(text))
 
 
 def gate_answers_json(answers: Iterable[GateAnswer]) -> str:
@@ -80,28 +66,8 @@ def open_rollout(session: Session, stream_id: int) -> RolloutRow | None:
     return newest if newest is not None and newest.state in OPEN else None
 
 
-def newest_rollout(session: Session, stream_id: int) -> RolloutRow | None:
-    """Return the stream's newest rollout; None without any."""
-    return read_once(
-        session,
-        stream_id,
-        NEWEST_ROLLOUT,
-        lambda: session.scalars(_NEWEST, {"stream": stream_id}).one_or_none(),
-    )
-
-
-# Built once: building it takes longer than running it.
-_NEWEST = (
-    select(RolloutRow)
-    .where(RolloutRow.stream_id == bindparam("stream"))
-    .order_by(RolloutRow.id.desc())
-    .limit(1)
-)
-
-
-def rollout_in_force(session: Session, stream_id: int) -> RolloutRow | None:
+def rollout_in_force(session: Session, found: PublishedRow | None) -> RolloutRow | None:
     """Return the verified rollout whose bound is published, whether or not a pin overrides it; None without one."""
-    found = last_published(session, stream_id, pinned=False)
     row = None if found is None or found.rollout_id is None else session.get(RolloutRow, found.rollout_id)
     return row if row is not None and row.state == "Verified" else None
 
@@ -114,11 +80,7 @@ def newest_rollout_query() -> ScalarSelect[int | None]:
 
 
 def missed_rollout_query(published: type[PublishedRow]) -> ScalarSelect[int | None]:
-    """Return the query for the id of the rollout that missed its target after it was verified, if any.
-
-    Args:
-        published: what is published but for a pin, in the statement that the query becomes a part of.
-    """
+    """Return the query for the id of the rollout behind ``published`` that missed its target after it was verified."""
     row = aliased(RolloutRow)
     stands = and_(row.state == "Verified", row.id == published.rollout_id)
     undone = and_(row.state == "RolledBack", row.id == published.rolled_back_id)
@@ -168,12 +130,7 @@ def list_rollouts(
     """Return up to ``limit`` rollouts, the newest first.
 
     Args:
-        session: the session.
-        limit: how many.
-        stream_id: only those of this stream; None for all.
         states: only those in one of these states; empty for all.
-        vetoed: only those whose veto holds.
-        before_id: only those with a lower id; None for all.
     """
     found = select(RolloutRow).order_by(RolloutRow.id.desc()).limit(limit)
     if stream_id is not None:
@@ -216,8 +173,6 @@ def unanswered_us(session: Session, stream_id: int, answered_us: int) -> int | N
     """Return since when the job has not answered a rollout that it should act on; None when it has answered all.
 
     Args:
-        session: the session.
-        stream_id: the stream.
         answered_us: when the job last acknowledged, or in Live last reached the controller; 0 for never.
     """
     return session.scalars(
@@ -237,25 +192,23 @@ def lock_fleet(session: Session) -> None:
         session.execute(select(func.pg_advisory_xact_lock(_FLEET_LOCK)))
 
 
-def fleet_share(session: Session, stream_id: int, share_ppm: int, *, lock: bool) -> tuple[int, int]:
+def read_fleet_share(stream: SteeredStream, share_ppm: int) -> tuple[int, int]:
     """Return how many other streams are being narrowed, and how many may be at once.
 
     Args:
-        session: the session.
-        stream_id: the stream, which is not counted.
+        stream: the stream, which is not counted. Where it is locked, no other transaction counts meanwhile.
         share_ppm: share of the controlled streams that may be, in parts per million; one always may.
-        lock: whether this transaction uses the share, so that no other may count meanwhile.
     """
-    if lock:
-        lock_fleet(session)
-    controlled = session.scalars(
+    if stream.locked:
+        lock_fleet(stream.session)
+    controlled = stream.session.scalars(
         select(func.count()).select_from(PolicyRow).where(PolicyRow.mode != "Off")
     ).one()
-    under_way = session.scalars(
+    under_way = stream.session.scalars(
         select(func.count(RolloutRow.stream_id.distinct())).where(
             RolloutRow.state.in_(UNDER_WAY),
             RolloutRow.direction == "Narrow",
-            RolloutRow.stream_id != stream_id,
+            RolloutRow.stream_id != stream.id,
         )
     ).one()
     return under_way, max(controlled * share_ppm // 1_000_000, 1)

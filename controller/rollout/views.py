@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import cast
 
 from tidemark.controller.api import schemas
+from tidemark.controller.bounds.publication import envelope_of
 from tidemark.controller.db.tables import RolloutRow, StreamRow
-from tidemark.controller.rollout.store import envelope_of, gate_answers_of
+from tidemark.controller.rollout.store import gate_answers_of
 from tidemark.models.rollout.machine import allowed
 from tidemark.models.rollout.states import State
 

@@ -14,7 +14,7 @@ from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas import Consequences, PolicyAnswer, PolicySet, SloAnswer, SloSet
 from tidemark.controller.api.writes import DryRun, Reason
-from tidemark.controller.bounds.acknowledgements import chain_of
+from tidemark.controller.bounds.acknowledgements import read_chain
 from tidemark.controller.errors import ErrorItem, InvalidBodyError, LiveRefusedError, SloNotSetError
 from tidemark.controller.rollout.actions import republish
 from tidemark.controller.rollout.record import end_rollout
@@ -267,7 +267,7 @@ def _check_ceiling(service: Service, session: Session, stream_id: int, now_us: i
 
 
 def _check_chain(session: Session, stream_id: int) -> None:
-    chain = chain_of(session, stream_id)
+    chain = read_chain(session, stream_id)
     if chain is not None and chain.unsafe:
         raise _refused(
             f"{UNSAFE}; if its rows stay ahead of any watermark, set {CONFIRMED_KEY}=true for the job"

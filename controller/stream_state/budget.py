@@ -8,12 +8,12 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api.schemas import Budget
 from tidemark.controller.db.tables import ReportRow
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.series import series_sums
 from tidemark.controller.evidence.windows import closed_windows
+from tidemark.controller.stream_state.answers import Budget
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.slo import Slo
 from tidemark.models.target import PPM
@@ -53,7 +53,7 @@ class Spent:
         return (self.allowed - self.bad_max) * PPM // self.allowed if self.allowed else None
 
 
-def spent_in(session: Session, horizon: Horizon, slo: Slo) -> Spent:
+def read_spent(session: Session, horizon: Horizon, slo: Slo) -> Spent:
     """Return what counts for the budget over the SLO's window, which ``horizon`` is."""
     if slo.objective == "timeslices":
         until_us = horizon.newest.watermark_ms * SPARK_TICK_US
@@ -70,21 +70,17 @@ def spent_in(session: Session, horizon: Horizon, slo: Slo) -> Spent:
     return Spent(sums.counted, sums.late_min, sums.late_max + sums.unjudged, slo.target_ppm)
 
 
-def budget_of(
+def read_budget(
     session: Session, newest: ReportRow, slo: Slo, kept: EvidenceCache, *, provisional: bool
 ) -> Budget:
     """Return the budget of a stream.
 
     Args:
-        session: the session.
-        newest: its newest batch.
-        slo: its SLO.
-        kept: the evidence on streams.
         provisional: whether rows of its windows can still come.
     """
     horizon = Horizon(newest.stream_id, slo.window_ms, newest)
     known = kept.facts(session, horizon)
-    spent = spent_in(session, horizon, slo)
+    spent = read_spent(session, horizon, slo)
     return Budget.of(
         spent,
         objective=slo.objective,
@@ -101,7 +97,10 @@ PARTS: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class BudgetCourse:
-    """What was left of the budget in each part of the window. Nulls are parts without a snapshot that knew it."""
+    """What was left of the budget in each part of the window. Nulls are parts without a snapshot that knew it.
+
+    Each snapshot adds what it finds to what the one before kept, so that a list of many streams reads no history.
+    """
 
     generation: int
     """Generation of the SLO that the figures are of."""
@@ -128,9 +127,6 @@ def next_course(
 
     Args:
         before: the course so far; None before the first snapshot. One of another SLO is dropped.
-        generation: generation of the SLO.
-        window_ms: its window, in milliseconds.
-        now_us: when the snapshot was taken, in microseconds.
         left_ppm: what is left of the budget; None when unknown.
     """
     part = now_us * PARTS // (window_ms * 1_000)

@@ -1,4 +1,4 @@
-"""The partitions of one stream, read once for all that follows from them."""
+"""Partitions as they are stored: of one stream, read once for all that follows, or of all streams, for alerts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,11 @@ from tidemark.models.misdated import explained
 from tidemark.models.progress import PartitionTimes
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionFacts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts(PartitionTimes):
     """What is stored of one partition. Times are in microseconds."""
 
     partition: str
-    """Its name."""
-    times: PartitionTimes
-    """When it was seen."""
     behind_us: int | None
     """How far behind the stream's maximum event time it was when it was last seen; None when unknown."""
     last_future_us: int | None
@@ -60,17 +57,15 @@ _PARTITIONS = (
 )
 
 
-def partitions_of(session: Session, stream_id: int) -> list[PartitionFacts]:
+def read_partitions(session: Session, stream_id: int) -> list[PartitionFacts]:
     """Return all partitions of a stream by name."""
-    return [
-        PartitionFacts(row[0], PartitionTimes(*row[1:4]), *row[4:])
-        for row in session.connection().execute(_PARTITIONS, {"stream": stream_id})
-    ]
+    rows = session.connection().execute(_PARTITIONS, {"stream": stream_id})
+    return [PartitionFacts(**row) for row in rows.mappings()]
 
 
-def times_in(partitions: Sequence[PartitionFacts], horizon: Horizon) -> list[PartitionTimes]:
-    """Return when each partition with a row within the horizon was seen."""
-    return [each.times for each in partitions if each.times.last_seen_us >= horizon.from_us]
+def present_in(partitions: Sequence[PartitionFacts], horizon: Horizon) -> list[PartitionFacts]:
+    """Return the partitions with a row within the horizon."""
+    return [each for each in partitions if each.last_seen_us >= horizon.from_us]
 
 
 def skew_among(
@@ -81,19 +76,17 @@ def skew_among(
     Each counts with its distance when it was last seen, which does not grow while it is idle.
 
     Args:
-        partitions: all partitions of the stream, by name.
-        horizon: the batches that count.
         batch_gap_us: the stream's typical gap between batches, in microseconds; None when it is not known, and then
             every partition in the horizon counts.
     """
     furthest: Skew | None = None
     for each in partitions:
-        behind_us, times = each.behind_us, each.times
-        if behind_us is None or times.last_seen_us < horizon.from_us:
+        behind_us = each.behind_us
+        if behind_us is None or each.last_seen_us < horizon.from_us:
             continue
         if furthest is not None and behind_us <= furthest.behind_us:
             continue
-        if batch_gap_us is None or not times.silent_at(horizon.newest.seen_us, batch_gap_us):
+        if batch_gap_us is None or not each.silent_at(horizon.newest.seen_us, batch_gap_us):
             furthest = Skew(each.partition, behind_us)
     return furthest
 
@@ -134,7 +127,6 @@ class PartitionSummary:
     """One partition as of the newest snapshot of its stream. None is unknown."""
 
     partition: str
-    """Its name."""
     state: str | None
     """Active, Idle or Behind."""
     skewed: bool
@@ -142,7 +134,6 @@ class PartitionSummary:
     costs_ms: int | None
     """By how much."""
     future_rows: int
-    """Future-dated rows of it."""
     misdated_rows: int
     """Rows of it whose event time no delay explains."""
 
@@ -156,7 +147,7 @@ class PartitionSummary:
 def load_partitions(session: Session) -> Mapping[int, list[PartitionSummary]]:
     """Return by stream its partitions in order of their names; those that are gone are left out."""
     found: defaultdict[int, list[PartitionSummary]] = defaultdict(list)
-    for stream_id, name, state, skewed, costs_ms, future_rows, misdated_rows in session.execute(
+    rows = session.execute(
         select(
             PartitionRow.stream_id,
             PartitionRow.partition,
@@ -168,6 +159,8 @@ def load_partitions(session: Session) -> Mapping[int, list[PartitionSummary]]:
         )
         .where(or_(PartitionRow.state.is_(None), PartitionRow.state != _GONE))
         .order_by(PartitionRow.stream_id, PartitionRow.partition)
-    ):
-        found[stream_id].append(PartitionSummary(name, state, skewed, costs_ms, future_rows, misdated_rows))
+    )
+    for row in rows.mappings():
+        known = dict(row)
+        found[known.pop("stream_id")].append(PartitionSummary(**known))
     return found

@@ -1,4 +1,4 @@
-"""The queries that reported a stream of late: whether several do at once, and whether the watermark moves."""
+"""What the newest reports say: of one stream by query, and summed up for all streams at once, for alerts on rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from sqlalchemy import ColumnElement, case, func, select
+from sqlalchemy import Label, RowMapping, case, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from tidemark.controller.db.tables import ReportRow, RollupRow, SeriesRow, StreamRow
@@ -27,7 +27,6 @@ class RecentQuery:
     """What one query reported of a stream of late. Times are in microseconds."""
 
     query_id: str
-    """Its id."""
     first_us: int
     """When its first batch was triggered."""
     last_us: int
@@ -52,22 +51,21 @@ class RecentQuery:
         return self.event_us[0] > (highest_ms + self.bound_ms) * SPARK_TICK_US
 
 
-def recent_queries(session: Session, stream_id: int, newest_us: int) -> list[RecentQuery]:
+def read_recent_queries(session: Session, stream_id: int, newest_us: int) -> list[RecentQuery]:
     """Return the queries that reported a stream shortly before ``newest_us``, in the order in which they began."""
     row = ReportRow
-    lowest, highest = func.min(row.max_event_time_us), func.max(row.max_event_time_us)
     found = session.execute(
         select(
             row.query_id,
-            func.min(row.seen_us),
-            func.max(row.seen_us),
-            func.sum(row.rows),
-            func.sum(case((row.max_event_time_us.is_not(None), 1), else_=0)),
-            func.min(row.watermark_ms),
-            func.max(row.watermark_ms),
-            func.max(row.bound_ms),
-            lowest,
-            highest,
+            func.min(row.seen_us).label("first_us"),
+            func.max(row.seen_us).label("last_us"),
+            func.sum(row.rows).label("rows"),
+            func.sum(case((row.max_event_time_us.is_not(None), 1), else_=0)).label("busy"),
+            func.min(row.watermark_ms).label("lowest_ms"),
+            func.max(row.watermark_ms).label("highest_ms"),
+            func.max(row.bound_ms).label("bound_ms"),
+            func.min(row.max_event_time_us).label("lowest_us"),
+            func.max(row.max_event_time_us).label("highest_us"),
         )
         .where(row.stream_id == stream_id, row.seen_us > newest_us - RECENT_US)
         .group_by(row.query_id)
@@ -75,17 +73,17 @@ def recent_queries(session: Session, stream_id: int, newest_us: int) -> list[Rec
     )
     return [
         RecentQuery(
-            query_id=query_id,
-            first_us=first_us,
-            last_us=last_us,
+            query_id=each.query_id,
+            first_us=each.first_us,
+            last_us=each.last_us,
             # PostgreSQL sums to an exact decimal.
-            rows=int(rows),
-            busy=int(busy),
-            watermarks_ms=(from_ms, to_ms),
-            bound_ms=bound_ms,
-            event_us=None if from_us is None else (from_us, to_us),
+            rows=int(each.rows),
+            busy=int(each.busy),
+            watermarks_ms=(each.lowest_ms, each.highest_ms),
+            bound_ms=each.bound_ms,
+            event_us=None if each.lowest_us is None else (each.lowest_us, each.highest_us),
         )
-        for query_id, first_us, last_us, rows, busy, from_ms, to_ms, bound_ms, from_us, to_us in found
+        for each in found
     ]
 
 
@@ -126,7 +124,6 @@ class RecentRows:
     judged: int
     """Pairs judged in the last quarter of an hour."""
     future_rows: int
-    """Future-dated rows of it."""
     misdated_rows: int
     """Rows of it whose event time no delay explains."""
     uncounted_rows: int
@@ -143,10 +140,8 @@ def load_recent_rows(session: Session, windows_s: Iterable[int], now_us: int) ->
     """Return by stream what its newest reports add up to; streams without reports are left out.
 
     Args:
-        session: the session.
         windows_s: lengths of windows that end now, in seconds. They begin on the edge of the minute, or of the hour,
             that holds their start.
-        now_us: the wall time, in microseconds.
     """
     windows = sorted(set(windows_s))
     sums: defaultdict[int, dict[int, list[int]]] = defaultdict(lambda: {window: [0, 0] for window in windows})
@@ -157,14 +152,14 @@ def load_recent_rows(session: Session, windows_s: Iterable[int], now_us: int) ->
     _add_waiting(session, sums, windows, now_us)
     then = _watermarks(session, now_us - QUARTER_US)
     found = {}
-    for stream_id, judged, future, misdated, uncounted in _of_a_quarter(session, now_us - QUARTER_US):
+    for row in _of_a_quarter(session, now_us - QUARTER_US):
+        # PostgreSQL sums to an exact decimal.
+        counts = {name: int(number) for name, number in row.items()}
+        stream_id = counts.pop("id")
         found[stream_id] = RecentRows(
             by_window_s={window: JudgedRows(*counted) for window, counted in sums[stream_id].items()},
             watermark_then_ms=then.get(stream_id),
-            judged=judged,
-            future_rows=future,
-            misdated_rows=misdated,
-            uncounted_rows=uncounted,
+            **counts,
         )
     return found
 
@@ -227,25 +222,24 @@ def _watermarks(session: Session, until_us: int) -> dict[int, int | None]:
     return {stream_id: watermark_ms or None for stream_id, watermark_ms in rows}
 
 
-def _of_a_quarter(session: Session, from_us: int) -> list[tuple[int, ...]]:
+def _of_a_quarter(session: Session, from_us: int) -> Iterable[RowMapping]:
     """Return by stream with reports the pairs judged, and the rows future-dated, misdated and not counted since."""
 
-    def since(column: InstrumentedAttribute[int]) -> ColumnElement[int]:
+    def since(column: InstrumentedAttribute[int], name: str) -> Label[int]:
         # At the end of an index, stream by stream.
         return (
             select(func.coalesce(func.sum(column), 0))
             .where(ReportRow.stream_id == StreamRow.id, ReportRow.seen_us >= from_us)
             .correlate(StreamRow)
-            .scalar_subquery()
+            .label(name)
         )
 
-    rows = session.execute(
+    return session.execute(
         select(
             StreamRow.id,
-            since(ReportRow.pairs),
-            since(ReportRow.future_rows),
-            since(ReportRow.misdated_rows),
-            since(ReportRow.uncounted_rows),
+            since(ReportRow.pairs, "judged"),
+            since(ReportRow.future_rows, "future_rows"),
+            since(ReportRow.misdated_rows, "misdated_rows"),
+            since(ReportRow.uncounted_rows, "uncounted_rows"),
         ).where(StreamRow.reports > 0)
-    )
-    return [tuple(map(int, row)) for row in rows]
+    ).mappings()

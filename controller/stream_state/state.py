@@ -49,7 +49,6 @@ class NewestBatch:
     """The newest batch of a stream."""
 
     report: ReportRow
-    """Its report."""
     base_ms: int | None
     """The maximum event time that the watermark after it could know."""
     gap_us: int | None
@@ -78,13 +77,10 @@ class StreamState:
     """The state of one stream, as far as it can be read for all streams at once."""
 
     row: StreamRow
-    """The stream and its totals."""
     slo: Spec[Slo] | None
-    """Its SLO."""
     join_id: int | None
     """The join whose output decides about its bound; None without one."""
     policy: Spec[Policy]
-    """Its policy."""
     paused_why: str | None
     """Why it is paused; None when it is not, or when the policy was set so."""
     future_rows: int
@@ -94,31 +90,23 @@ class StreamState:
     missing_batches: int | None
     """Batches never reported; None before the first report."""
     newest: NewestBatch | None
-    """The newest batch."""
     quarantine: Quarantine | None
     """Its reports in quarantine; None without any."""
     recommendation: RecommendationRow | None
-    """The newest recommendation."""
     steps: Sequence[DecisionStep]
     """Its steps; empty without one."""
     published: PublishedRow | None
     """What is published to the job; None before the first generation."""
     previous_bound_ms: int | None
-    """The bound of the generation before."""
     unpinned: PublishedRow | None
-    """What was published last without a pin."""
     pin: StoredPin | None
-    """The pin in force."""
     applied: AcknowledgementRow | None
-    """The newest acknowledgement."""
     rollout: RolloutRow | None
-    """The newest rollout."""
     missed: RolloutRow | None
     """The rollout that missed its target after it was verified, while its bound is the published one."""
     prediction: PredictionRow | None
     """The newest prediction of a published bound."""
     overview: OverviewRow | None
-    """The newest snapshot."""
     lost: LostSummary | None
     """Who is lost, as of that; None without a dimension."""
     shadow_since_us: int | None
@@ -238,7 +226,6 @@ class SkewCost:
     """What a skewed partition costs."""
 
     partition: str
-    """Its name."""
     costs_ms: int
     """By how much the bound would fall without it, in milliseconds."""
     without_ms: int
@@ -255,15 +242,12 @@ class HorizonState:
     """What a stream's reports add up to over its horizon: too costly to read for all streams at once."""
 
     horizon: Horizon
-    """The batches that count."""
     facts: HorizonFacts
-    """The sums over them."""
     progress: Progress
     """Its pace, gaps and silences."""
     skew: Skew | None
     """How far apart its partitions are."""
     future: FutureRows
-    """Future-dated rows."""
     misdated: MisdatedRows
     """Rows whose event time no delay explains."""
     partitions: Sequence[PartitionFacts]
@@ -282,7 +266,12 @@ NO_CEILING = "the job's call has no ceiling="
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """A ceiling and what it has to leave room for. Times are in milliseconds."""
+    """A ceiling and what it has to leave room for. Times are in milliseconds.
+
+    In Live, Spark always takes the greater of the watermark by the ceiling and the one by live control. When the
+    controller or the control stream is gone, only the ceiling holds the watermark back. So it has to be at least the
+    bound plus how far the slowest partition is behind: a lower one closes windows that live control would hold open.
+    """
 
     ceiling_ms: int | None
     """The ceiling that the job last acknowledged; None when its call sets none."""

@@ -17,7 +17,7 @@ from tidemark.controller.evidence.live import NewestState
 from tidemark.controller.pins.views import pin_answer
 from tidemark.controller.rollout.views import rollout_answer
 from tidemark.controller.specs.views import slo_answer
-from tidemark.controller.stream_state.budget import budget_of
+from tidemark.controller.stream_state.budget import read_budget
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.load import load_horizon, load_state
 from tidemark.controller.stream_state.state import HorizonState, StreamState
@@ -47,7 +47,7 @@ def stream_status(
     provisional = newest is None or open_keys(session, newest.report)
     budget = None
     if slo is not None and newest is not None:
-        budget = budget_of(session, newest.report, slo.value, kept, provisional=provisional)
+        budget = read_budget(session, newest.report, slo.value, kept, provisional=provisional)
     conditions = conditions_of(state, found, now_us)
     return schemas.StreamStatus(
         job=row.job,

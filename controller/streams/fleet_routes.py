@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import cast
+from typing import Any
 
 from fastapi import APIRouter, Response
+from sqlalchemy import Row
 
 from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.access.principal import Principal
@@ -17,21 +18,23 @@ from tidemark.controller.api.documented import answers
 from tidemark.controller.api.etags import IfNoneMatch, answered
 from tidemark.controller.api.names import OfJob
 from tidemark.controller.api.reach import in_reach
-from tidemark.controller.api.schemas import ConditionType
 from tidemark.controller.db.tables import OverviewRow
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 from tidemark.controller.pins.store import StoredPin
 from tidemark.controller.pins.views import pin_answer
+from tidemark.controller.stream_state.answers import CONDITION_TYPES, ConditionType, summary_of
 from tidemark.controller.stream_state.budget import BudgetCourse
-from tidemark.controller.stream_state.condition_types import CONDITION_TYPES, summary_of
-from tidemark.controller.stream_state.fleet import FleetState, load_fleet
-from tidemark.controller.stream_state.overview_store import FleetRow, fleet_page, worst_by_job
-from tidemark.models.rollout.facts import Gate
-from tidemark.models.rollout.states import State
+from tidemark.controller.stream_state.fleet import fleet_page, load_fleet, worst_by_job
 from tidemark.models.skew import skew_text
-from tidemark.models.wire import Mode
 
 router = APIRouter(tags=["streams"])
+
+_UNSEEN = OverviewRow(
+    conditions="[]",
+    provisional=True,
+    **dict.fromkeys(("partitions", "idle", "behind", "skewed", "future"), 0),
+)
+"""Of a stream without a snapshot; all else is unknown."""
 
 _UNKNOWN = ""
 """Stands for an unknown budget in a cursor."""
@@ -88,11 +91,11 @@ def _position(cursor: str | None) -> tuple[int | None, str, str] | None:
     return remaining, job, stream
 
 
-def _place(row: FleetRow) -> tuple[int | None, str, str]:
+def _place(row: Row[Any]) -> tuple[int | None, str, str]:
     return row.remaining_ppm, row.job, row.stream
 
 
-def _in_cursor(row: FleetRow) -> tuple[int | str, str, str]:
+def _in_cursor(row: Row[Any]) -> tuple[int | str, str, str]:
     remaining, job, stream = _place(row)
     return _UNKNOWN if remaining is None else remaining, job, stream
 
@@ -112,64 +115,42 @@ def _totals(principal: Principal, worst: list[tuple[str, ConditionType | None, i
     return schemas.FleetTotals(streams=counted.total(), worst=rows)
 
 
-def _stream(state: FleetState, pin: StoredPin | None) -> schemas.FleetStream:
-    seen, rollout = state.overview, state.rollout
-    kinds = [] if seen is None else [kind for kind, _ in json.loads(seen.conditions)]
-    return schemas.FleetStream(
+def _stream(state: Row[Any], pin: StoredPin | None) -> schemas.FleetStream:
+    seen: OverviewRow = state.OverviewRow or _UNSEEN
+    rollout, kinds = state.RolloutRow, [kind for kind, _ in json.loads(seen.conditions)]
+    return schemas.FleetStream.of(
+        seen,
         job=state.job,
         stream=state.stream,
-        mode=cast("Mode", state.mode or "Off"),
+        mode=state.mode,
         registered_us=state.registered_us,
         paused=bool(state.paused),
         pin=pin_answer(pin),
         target_ppm=state.target_ppm,
-        completeness_min_ppm=None if seen is None else seen.now_min_ppm,
-        completeness_max_ppm=None if seen is None else seen.now_max_ppm,
-        provisional=seen is None or seen.provisional,
-        window_min_ppm=None if seen is None else seen.window_min_ppm,
-        window_max_ppm=None if seen is None else seen.window_max_ppm,
-        budget_remaining_ppm=None if seen is None else seen.remaining_ppm,
-        budget_course_ppm=_course(state),
+        completeness_min_ppm=seen.now_min_ppm,
+        completeness_max_ppm=seen.now_max_ppm,
+        budget_remaining_ppm=seen.remaining_ppm,
+        budget_course_ppm=_course(seen, state.slo_generation),
         recommended_bound_ms=state.recommended_bound_ms,
         published_bound_ms=state.published_bound_ms,
         applied_bound_ms=state.applied_bound_ms,
-        in_use_bound_ms=None if seen is None else seen.in_use_bound_ms,
-        effective_bound_ms=None if seen is None else seen.effective_bound_ms,
-        rollout=None
-        if rollout is None
-        else schemas.FleetRollout(
-            id=rollout.id,
-            state=cast("State", rollout.state),
-            held_by=cast("Gate | None", rollout.held_by),
-            from_bound_ms=rollout.from_bound_ms,
-            to_bound_ms=rollout.to_bound_ms,
-        ),
+        rollout=None if rollout is None else schemas.FleetRollout.of(rollout),
         worst=summary_of(kinds[0]) if kinds else None,
         alerts=[kind for kind in kinds if CONDITION_TYPES[kind].problem],
-        partitions=schemas.FleetPartitions(
-            total=0 if seen is None else seen.partitions,
-            idle=0 if seen is None else seen.idle,
-            behind=0 if seen is None else seen.behind,
-            skewed=0 if seen is None else seen.skewed,
-            future=0 if seen is None else seen.future,
-        ),
+        partitions=schemas.FleetPartitions.of(seen, total=seen.partitions),
         skewed=_skewed(seen),
-        last_batch_us=None if seen is None else seen.last_batch_us,
-        updated_us=None if seen is None else seen.seen_us,
+        updated_us=seen.seen_us,
     )
 
 
-def _course(state: FleetState) -> list[int | None]:
-    stored = None if state.overview is None else state.overview.budget_course
-    course = None if stored is None else BudgetCourse.from_json(stored)
+def _course(seen: OverviewRow, slo_generation: int | None) -> list[int | None]:
+    course = None if seen.budget_course is None else BudgetCourse.from_json(seen.budget_course)
     # A course of an SLO that was replaced since the snapshot says nothing of this one.
-    if course is None or course.generation != state.slo_generation:
-        return []
-    return [*course.left_ppm]
+    return [] if course is None or course.generation != slo_generation else [*course.left_ppm]
 
 
-def _skewed(seen: OverviewRow | None) -> schemas.SkewedPartition | None:
-    if seen is None or seen.skewed_partition is None:
+def _skewed(seen: OverviewRow) -> schemas.SkewedPartition | None:
+    if seen.skewed_partition is None:
         return None
     costs_ms, without_ms = seen.skewed_costs_ms or 0, seen.skewed_without_ms or 0
     return schemas.SkewedPartition(

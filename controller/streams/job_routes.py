@@ -16,14 +16,13 @@ from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichJob
 from tidemark.controller.api.reach import in_reach
-from tidemark.controller.api.schemas import Condition, ConditionSummary
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.pins.store import pin_in_force
 from tidemark.controller.pins.views import pin_answer
-from tidemark.controller.stream_state.condition_types import place_of, summary_of
+from tidemark.controller.stream_state.answers import Condition, ConditionSummary, place_of, summary_of
 from tidemark.controller.stream_state.conditions import conditions_of
+from tidemark.controller.stream_state.fleet import list_worst
 from tidemark.controller.stream_state.load import load_horizon, load_states
-from tidemark.controller.stream_state.overview_store import list_worst
 from tidemark.controller.stream_state.state import StreamState
 from tidemark.controller.streams.store import list_jobs, streams_of_job
 from tidemark.models.wire import Mode
@@ -82,20 +81,17 @@ def listed_jobs(
     """Return known jobs as they are listed.
 
     Args:
-        session: the session.
-        jobs: their names.
-        now_us: the wall time, in microseconds.
         kept: the evidence on streams: the conditions of one without a snapshot are computed.
     """
     streams = list_worst(session, jobs)
-    unseen = load_states(session, [row.stream_id for row in streams if not row.seen])
+    unseen = load_states(session, [row.id for row in streams if row.seen_us is None])
     computed = {state.id: _conditions(session, state, now_us, kept) for state in unseen}
     found: defaultdict[str, list[tuple[str, Mode, ConditionSummary | None]]] = defaultdict(list)
     for row in streams:
-        if row.seen:
+        if row.seen_us is not None:
             worst = None if row.worst is None else summary_of(row.worst)
         else:
-            worst = next(iter(computed[row.stream_id]), None)
+            worst = next(iter(computed[row.id]), None)
         found[row.job].append((row.stream, row.mode, worst))
     return [
         _summary(

@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.access.actor import current_actor
 from tidemark.controller.db.given_rows import given, given_rows
-from tidemark.controller.db.locked_reads import remember_reads
 from tidemark.controller.db.tables import KNOWN, EventRow, StreamRow
 from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import JobNotFoundError, StreamNotFoundError
@@ -27,7 +26,6 @@ class EventBasis:
     rows: int | None = None
     """(Row, key) pairs; None without any."""
     report_id: int | None = None
-    """The newest report; None without any."""
 
 
 def find_stream(session: Session, job: str, stream: str) -> StreamRow | None:
@@ -128,10 +126,7 @@ def lock_by_id(session: Session, stream_id: int) -> StreamRow | None:
     Its name may be another stream's then. Others wait for the commit.
     """
     row = session.scalars(_LOCKED_ID, {"stream": stream_id}).one_or_none()
-    if row is None or row.deleted_us is not None:
-        return None
-    remember_reads(session, stream_id)
-    return row
+    return None if row is None or row.deleted_us is not None else row
 
 
 def add_event(
@@ -151,15 +146,9 @@ def add_event(
     The same change for the same reason, directly after the one before, only adds to its count.
 
     Args:
-        session: the session.
         stream_id: the stream, locked.
         at_us: when, in microseconds.
-        kind: what happened.
-        reason: why, in words.
-        before: the value before, as JSON.
-        after: the value after, as JSON.
         reason_class: what the reason is an instance of; None when only the same words are the same reason.
-        evidence: what it rests on; None without any.
     """
     by = current_actor()
     last = session.scalars(
@@ -200,7 +189,6 @@ def named_streams(dialect: str, *columns: Any) -> Select[Any]:
 
     Args:
         dialect: the database's, sqlite or postgresql.
-        columns: what to select.
     """
     named = given_rows(dialect, {"job": String(), "stream": String()})
     return select(*columns).join(

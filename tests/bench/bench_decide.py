@@ -19,8 +19,7 @@ from tidemark.controller.intake.take_reports import StoredReceipt, take_reports
 from tidemark.controller.loop import run_once
 from tidemark.controller.service import make_service
 from tidemark.controller.settings import Settings
-from tidemark.controller.stream_state.fleet import load_fleet
-from tidemark.controller.stream_state.overview_store import fleet_page
+from tidemark.controller.stream_state.fleet import fleet_page, load_fleet
 from tidemark.controller.stream_state.views import stream_status
 from tidemark.controller.streams import fleet_routes, job_routes
 from tidemark.models.retention import Retention

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tidemark.controller.bounds.publication import answer_for, envelope_for, pinned_answer
 from tidemark.controller.cli import app
 from tidemark.controller.pins.store import FLEET, StoredPin
+from tidemark.controller.rollout.publish import answer_for, envelope_for, pinned_answer
 from tidemark.models.coupling import Chain
 from tidemark.models.granule_counts import PartitionCounts
 from tidemark.models.slo import Policy, Slo

@@ -16,7 +16,6 @@ from tidemark.controller.api.schemas.charts import (
     HistoryRollout,
     HistorySlot,
 )
-from tidemark.controller.api.schemas.conditions import Condition, ConditionSummary, ConditionType, Severity
 from tidemark.controller.api.schemas.curve import (
     CurveAnswer,
     CurveBasis,
@@ -28,7 +27,6 @@ from tidemark.controller.api.schemas.curve import (
 from tidemark.controller.api.schemas.deleted import StreamDeleted
 from tidemark.controller.api.schemas.events import Event, EventEvidence, EventPage
 from tidemark.controller.api.schemas.evidence import (
-    Budget,
     Completeness,
     Evidence,
     MissingRange,
@@ -102,6 +100,13 @@ from tidemark.controller.api.schemas.specs import (
 )
 from tidemark.controller.api.schemas.streams import StreamStatus
 from tidemark.controller.api.schemas.tokens import Caller, TokenAnswer, TokenMade, TokenPage
+from tidemark.controller.stream_state.answers import (
+    Budget,
+    Condition,
+    ConditionSummary,
+    ConditionType,
+    Severity,
+)
 
 __all__ = [
     "AcknowledgementFacts",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
-from tidemark.controller.api.schemas.evidence import Budget
+from tidemark.controller.stream_state.answers import Budget
 from tidemark.models.rollout.states import State
 from tidemark.models.wire import PartitionState
 

@@ -1,9 +1,8 @@
-"""What is known of a stream: needs, batches, completeness, budget."""
+"""What is known of a stream: needs, batches, completeness."""
 
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
-from tidemark.models.slo import Objective
 
 
 class Evidence(Answer):
@@ -80,32 +79,3 @@ class Completeness(Answer):
     """Whether the share is exact: no doubtful pair, no unjudged row, no missing batch."""
     provisional: bool
     """Whether rows can still be admitted to windows (or minutes) that the watermark has not passed."""
-
-
-class Budget(Answer):
-    """How much may be lost over the SLO's window, and how much is."""
-
-    objective: Objective
-    """What counts: rows, or windows that did not reach the target."""
-    window_ms: int
-    """The SLO's window, in milliseconds, back from the newest batch."""
-    from_us: int
-    """Trigger time of the first batch that counts, in microseconds since the epoch."""
-    counted: int
-    """(Row, key) pairs that arrived, or windows that the watermark has passed."""
-    bad_min: int
-    """How many of them were late, or did not reach the target, for sure."""
-    bad_max: int
-    """How many may have been, unjudged ones among them."""
-    min_ppm: int | None
-    """Minimum share that was good, in parts per million, rounded down; null when nothing counts."""
-    max_ppm: int | None
-    """Maximum share that was good; null when nothing counts."""
-    allowed: int
-    """How many may be bad of what is counted."""
-    remaining_ppm: int | None
-    """Minimum share of that which is left, in parts per million; negative when overdrawn, null when that is 0."""
-    missing_batches: int
-    """Batches never reported: how many rows they held is unknown."""
-    provisional: bool
-    """Whether rows can still come for windows (or minutes) that the watermark has not passed."""

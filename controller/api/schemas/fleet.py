@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
-from tidemark.controller.api.schemas.conditions import ConditionSummary, ConditionType, Severity
 from tidemark.controller.api.schemas.pins import PinInForce
+from tidemark.controller.stream_state.answers import ConditionSummary, ConditionType, Severity
 from tidemark.models.rollout.facts import Gate
 from tidemark.models.rollout.states import State
 from tidemark.models.wire import Mode

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
-from tidemark.controller.api.schemas.conditions import Condition, ConditionSummary
 from tidemark.controller.api.schemas.pins import PinInForce
+from tidemark.controller.stream_state.answers import Condition, ConditionSummary
 from tidemark.models.wire import Mode
 
 

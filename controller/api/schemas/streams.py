@@ -5,8 +5,7 @@ from __future__ import annotations
 from tidemark.controller.api.schemas.alerts import Notified
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.bounds import Published
-from tidemark.controller.api.schemas.conditions import Condition
-from tidemark.controller.api.schemas.evidence import Budget, Completeness, Evidence, QueryCoverage
+from tidemark.controller.api.schemas.evidence import Completeness, Evidence, QueryCoverage
 from tidemark.controller.api.schemas.intake import Applied
 from tidemark.controller.api.schemas.late import LateStatus
 from tidemark.controller.api.schemas.live import AppendDelaySeen, Live
@@ -15,6 +14,7 @@ from tidemark.controller.api.schemas.predictions import TransitionAnswer
 from tidemark.controller.api.schemas.recommended import RecommendationAnswer
 from tidemark.controller.api.schemas.rollouts import RolloutAnswer
 from tidemark.controller.api.schemas.specs import SloAnswer
+from tidemark.controller.stream_state.answers import Budget, Condition
 from tidemark.models.wire import Mode
 
 

@@ -287,7 +287,7 @@ class OverviewRow(Base):
     remaining_ppm: Mapped[Whole | None]
     """What was left of the budget."""
     budget_course: Mapped[Long | None]
-    """How it went over the SLO's window, as JSON (``stream_state.budget_course``); null without an SLO."""
+    """How it went over the SLO's window, as JSON (``BudgetCourse``); null without an SLO."""
     conditions: Mapped[Long]
     """The conditions, the worst first, as JSON: [[type, detail], ...]."""
     worst: Mapped[Kind | None]

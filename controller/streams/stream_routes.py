@@ -1,13 +1,14 @@
-"""The history of a stream: the bounds published, what was predicted for each and how it came out, acknowledgements."""
+"""One stream: its status, and its history of published bounds, of predictions for them and of acknowledgements."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 from tidemark.controller.api import schemas
 from tidemark.controller.api.cursors import ThePaging, decode_number_cursor, decode_numbers_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
+from tidemark.controller.api.etags import IfNoneMatch, answered
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.schemas import Prediction, PredictionPage, Realised
 from tidemark.controller.api.units import milliseconds, share_ppm
@@ -15,10 +16,26 @@ from tidemark.controller.bounds.acknowledgements import list_acknowledgements
 from tidemark.controller.bounds.publication import answer_of, list_published
 from tidemark.controller.db.tables import PredictionRow, PublishedRow
 from tidemark.controller.decide.predictions import list_predictions
+from tidemark.controller.stream_state.views import stream_status
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.defaults import PREDICTION_MIN_ROWS
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
+
+
+@router.get(
+    "",
+    operation_id="getStream",
+    summary="Status of a stream",
+    response_model=schemas.StreamStatus,
+    responses=answers("StreamStatus", 304, 404, 422, 503),
+)
+def get_status(which: WhichStream, service: TheService, if_none_match: IfNoneMatch = None) -> Response:
+    """Say all that is known of a stream: what is recommended, applied and effective, on what evidence and why."""
+    with service.database.read() as session:
+        stream_id = get_stream(session, which.job, which.stream).id
+        found = stream_status(session, stream_id, service.clock(), service.kept, service.destinations)
+    return answered(found, if_none_match)
 
 
 @router.get(

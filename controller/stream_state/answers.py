@@ -1,15 +1,103 @@
-"""The types of conditions: how grave each is, what people call it, and which alert belongs to it.
+"""What the state of a stream is told in: the types of conditions, the conditions that hold, and the budget.
 
-Every other place takes these from here: the order of lists, the fleet's worst condition, the doctor, and, through the
-API, the page.
+Every other place takes from here how grave a condition is, what people call it, and which alert belongs to it: the
+order of lists, the fleet's worst condition, the doctor, and, through the API, the page.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from tidemark.controller.api.schemas import Condition, ConditionSummary, ConditionType, Severity
+from tidemark.controller.runtime.answer import Answer
+from tidemark.models.slo import Objective
+
+ConditionType = Literal[
+    "NoReportYet",
+    "NoRecentReport",
+    "PartitionsSilent",
+    "NoSlo",
+    "NotEnoughEvidence",
+    "CoverageGap",
+    "BatchesRanAgain",
+    "SeveralQueries",
+    "WatermarkStandsStill",
+    "BatchesQuarantined",
+    "OperatorContradicted",
+    "RowsNotCounted",
+    "NeedsUnknown",
+    "ConstraintsConflict",
+    "BoundNotAcknowledged",
+    "WaitsForStart",
+    "Rolling",
+    "RolloutHeld",
+    "TargetMissed",
+    "RolledBack",
+    "Paused",
+    "NarrowingFrozen",
+    "Pinned",
+    "LiveWithoutCeiling",
+    "SkewBeyondCeiling",
+    "CeilingNear",
+    "FutureRows",
+    "MisdatedRows",
+    "PartitionSkewed",
+    "LossIsBiased",
+    "LatePolicyNotFollowed",
+    "JoinMissesTarget",
+]
+
+Severity = Literal["critical", "warning", "info", "ok"]
+"""critical: rows are lost or the job is not steered; warning: something is unknown or not as it should be; info: a
+setting or a person is the reason; ok: nothing to do."""
+
+
+class ConditionSummary(Answer):
+    """A condition without its figures."""
+
+    type: ConditionType
+    """Which one."""
+    severity: Severity
+    """How grave it is."""
+    title: str
+    """A short name for people."""
+
+
+class Condition(ConditionSummary):
+    """Something about the stream that somebody should know; it is listed only while it holds."""
+
+    detail: str
+    """The figures, as a sentence."""
+
+
+class Budget(Answer):
+    """How much may be lost over the SLO's window, and how much is."""
+
+    objective: Objective
+    """What counts: rows, or windows that did not reach the target."""
+    window_ms: int
+    """The SLO's window, in milliseconds, back from the newest batch."""
+    from_us: int
+    """Trigger time of the first batch that counts, in microseconds since the epoch."""
+    counted: int
+    """(Row, key) pairs that arrived, or windows that the watermark has passed."""
+    bad_min: int
+    """How many of them were late, or did not reach the target, for sure."""
+    bad_max: int
+    """How many may have been, unjudged ones among them."""
+    min_ppm: int | None
+    """Minimum share that was good, in parts per million, rounded down; null when nothing counts."""
+    max_ppm: int | None
+    """Maximum share that was good; null when nothing counts."""
+    allowed: int
+    """How many may be bad of what is counted."""
+    remaining_ppm: int | None
+    """Minimum share of that which is left, in parts per million; negative when overdrawn, null when that is 0."""
+    missing_batches: int
+    """Batches never reported: how many rows they held is unknown."""
+    provisional: bool
+    """Whether rows can still come for windows (or minutes) that the watermark has not passed."""
 
 
 @dataclass(frozen=True, slots=True)
