@@ -25,7 +25,7 @@ from tidemark.controller.streams.store import add_event
 from tidemark.models.duration import format_about
 from tidemark.models.progress import Progress
 from tidemark.models.recommend.chain import recommend
-from tidemark.models.recommend.steps import Recommendation
+from tidemark.models.recommend.steps import Recommendation, StepKind, deciding_step
 from tidemark.models.slo import Policy
 from tidemark.models.transition import Transition, cut_bucket, transition_to
 
@@ -50,8 +50,15 @@ def decide(loaded: Loaded) -> StreamDecision:
     predicted = None if bound_ms is None else transition_to(loaded.situation, bound_ms * 1_000)
     proposal = propose_without_data(inputs.policy, inputs.progress, inputs.in_use_bound_ms, report_id)
     if proposal is None and bound_ms is not None:
+        held = deciding_step(recommendation.steps).kind is StepKind.NO_DATA
         proposal = Proposal(
-            bound_ms, "Decision", recommendation.because, inputs.in_use_bound_ms, report_id, predicted
+            bound_ms,
+            "Decision",
+            recommendation.because,
+            inputs.in_use_bound_ms,
+            report_id,
+            predicted,
+            held_from_ms=recommendation.required_ms if held else None,
         )
     return StreamDecision(loaded, recommendation, predicted, proposal)
 

@@ -50,7 +50,7 @@ def propose(stream: SteeredStream, rules: RolloutRules, proposal: Proposal | Non
         return True
     if row.state in CANDIDATE:
         return _revise(stream, row, candidate)
-    overtakes = _overtakes(stream, row, candidate, rules)
+    overtakes = not _only_held(row, proposal) and _overtakes(stream, row, candidate, rules)
     if overtakes:
         _replace(stream, row, candidate, "a newer recommendation took its place")
     return overtakes
@@ -140,6 +140,16 @@ def _revise(stream: SteeredStream, row: RolloutRow, candidate: RolloutRow) -> bo
 def _replace(stream: SteeredStream, row: RolloutRow, candidate: RolloutRow, reason: str) -> None:
     end_rollout(stream.session, row, "Superseded", reason, stream.now_us)
     open_rollout_row(stream, candidate)
+
+
+def _only_held(row: RolloutRow, proposal: Proposal) -> bool:
+    """Return whether a proposal says nothing against a bound that waits for its job to start.
+
+    While the job is stopped, the bound in use is held for want of reports. What was published before, perhaps after
+    somebody had approved it, still admits all that the rows require.
+    """
+    held_ms, to_ms = proposal.held_from_ms, row.to_bound_ms
+    return row.state == "Published" and held_ms is not None and to_ms is not None and held_ms <= to_ms
 
 
 def _overtakes(stream: SteeredStream, row: RolloutRow, candidate: RolloutRow, rules: RolloutRules) -> bool:

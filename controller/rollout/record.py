@@ -39,6 +39,8 @@ class Proposal:
     """The newest report that it rests on; 0 for none."""
     predicted: Transition | None = None
     """What it will do; None when that is not known."""
+    held_from_ms: int | None = None
+    """The bound that the rows require, where the one in use is only held because no report comes; None otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
