@@ -16,7 +16,7 @@ from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.replicas.leases import Lease, LeaseKeeper, confirm
 from tidemark.controller.rollout.advance import advance_rollout, is_due
 from tidemark.controller.rollout.propose import changes_published
-from tidemark.controller.rollout.record import read_rules
+from tidemark.controller.rollout.store import read_rules
 from tidemark.controller.runtime.limited_runs import GoOn
 from tidemark.controller.shadow.follow import decide_shadow, follow_shadow, why_not_shadowed
 from tidemark.controller.shadow.store import StoredShadow, has_shadow
@@ -40,11 +40,10 @@ class Decider:
     def evidence(self, session: Session, stream_id: int, horizon_ms: int) -> HorizonEvidence | None:
         """Return the evidence on a stream over ``horizon_ms``; None without reports."""
         horizon = horizon_of(session, stream_id, horizon_ms)
-        return (
-            None
-            if horizon is None
-            else HorizonEvidence(horizon, *self.kept.facts_and_curve(session, horizon))
-        )
+        if horizon is None:
+            return None
+        facts, curve = self.kept.facts_and_curve(session, horizon)
+        return HorizonEvidence(horizon, facts, curve)
 
     def decide(self, stream_id: int, now_us: int, go_on: GoOn = lambda: None) -> bool:
         """Decide one stream; return False when nothing it depends on has changed, or another process decides it.

@@ -19,8 +19,7 @@ from tidemark.controller.joins.store import keep_choice
 from tidemark.controller.rollout.advance import advance_rollout
 from tidemark.controller.rollout.propose import propose
 from tidemark.controller.rollout.publish import republish_under
-from tidemark.controller.rollout.record import Proposal, RolloutRules
-from tidemark.controller.rollout.store import set_predicted
+from tidemark.controller.rollout.store import Proposal, RolloutRules, set_predicted
 from tidemark.controller.streams.store import add_event
 from tidemark.models.duration import format_about
 from tidemark.models.progress import Progress

@@ -17,8 +17,7 @@ from tidemark.controller.pins.store import pin_in_force
 from tidemark.controller.rollout.advance import advance_rollout, apply_move
 from tidemark.controller.rollout.propose import propose
 from tidemark.controller.rollout.publish import current_answer, republish_under
-from tidemark.controller.rollout.record import Proposal, RolloutRules, read_rules
-from tidemark.controller.rollout.store import find_rollout
+from tidemark.controller.rollout.store import Proposal, RolloutRules, find_rollout, read_rules
 from tidemark.controller.specs.store import Spec, get_slo
 from tidemark.controller.streams.store import EventBasis, add_event
 from tidemark.models.read_json import read_object

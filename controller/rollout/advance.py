@@ -21,8 +21,13 @@ from tidemark.controller.rollout.effect import count_at_risk
 from tidemark.controller.rollout.facts import read_facts
 from tidemark.controller.rollout.failed_bounds import keep_failure
 from tidemark.controller.rollout.publish import publish_previous, publish_rollout
-from tidemark.controller.rollout.record import RolloutRules, add_rollout_event
-from tidemark.controller.rollout.store import lock_fleet, model_of, rollout_in_force
+from tidemark.controller.rollout.store import (
+    RolloutRules,
+    add_rollout_event,
+    lock_fleet,
+    model_of,
+    rollout_in_force,
+)
 from tidemark.models.defaults import ACKNOWLEDGE_MS, RESTART_LOOK_MS, RESTART_LOSS_MS
 from tidemark.models.rollout.facts import Move, RolloutFacts
 from tidemark.models.rollout.machine import advance, restores_previous

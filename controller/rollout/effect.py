@@ -142,7 +142,7 @@ _SINCE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class RolloutEffect:
     """What became of the bound that a rollout published."""
 
     acknowledged_us: int | None = None
@@ -151,7 +151,9 @@ class Effect:
     state_rows: int | None = None
 
 
-def read_effect(stream: SteeredStream, row: RolloutRow, last_contact_us: int | None) -> tuple[Effect, Under]:
+def read_effect(
+    stream: SteeredStream, row: RolloutRow, last_contact_us: int | None
+) -> tuple[RolloutEffect, Under]:
     """Return what became of a rollout that was published, and the batches in which it was in effect.
 
     Args:
@@ -169,7 +171,7 @@ def read_effect(stream: SteeredStream, row: RolloutRow, last_contact_us: int | N
             acknowledged_us = last_contact_us
         return _live_effect(stream, row, batches, acknowledged_us)
     if acknowledged_us is None:
-        return Effect(), ()
+        return RolloutEffect(), ()
     if row.to_bound_ms is None:
         return _since(stream, row, acknowledged_us, batches.reports)
     found = stream.session.scalars(
@@ -180,7 +182,7 @@ def read_effect(stream: SteeredStream, row: RolloutRow, last_contact_us: int | N
         )
     ).all()
     if not found:
-        return Effect(acknowledged_us, row.effective_us), ()
+        return RolloutEffect(acknowledged_us, row.effective_us), ()
     since_us = min(each.became_effective_us or 0 for each in found)
     judged = Judged(
         sum(each.judged_rows for each in found),
@@ -190,25 +192,25 @@ def read_effect(stream: SteeredStream, row: RolloutRow, last_contact_us: int | N
     newest = stream.newest
     state_rows = newest.state_rows if newest is not None and batches.have(newest) else None
     under = (*batches.reports, ReportRow.seen_us >= since_us)
-    return Effect(acknowledged_us, since_us, judged, state_rows), under
+    return RolloutEffect(acknowledged_us, since_us, judged, state_rows), under
 
 
 def _live_effect(
     stream: SteeredStream, row: RolloutRow, batches: RolloutBatches, acknowledged_us: int | None
-) -> tuple[Effect, Under]:
+) -> tuple[RolloutEffect, Under]:
     newest = stream.newest
     if acknowledged_us is None or newest is None:
-        return Effect(acknowledged_us), ()
+        return RolloutEffect(acknowledged_us), ()
     if row.effective_us is None:
         # The batch that acknowledged it still ran with the bound before.
         later = newest.seen_us > acknowledged_us
-        return Effect(acknowledged_us, newest.seen_us if later else None), ()
+        return RolloutEffect(acknowledged_us, newest.seen_us if later else None), ()
     return _since(stream, row, acknowledged_us, (*batches.reports, ReportRow.seen_us > row.effective_us))
 
 
 def _since(
     stream: SteeredStream, row: RolloutRow, acknowledged_us: int, under: Under
-) -> tuple[Effect, Under]:
+) -> tuple[RolloutEffect, Under]:
     """Return what became of a rollout by the batches that ``under`` picks."""
     first_us, *sums = stream.session.execute(
         select(func.min(ReportRow.seen_us), *map(func.sum, BY_BOUND)).where(*under)
@@ -216,7 +218,7 @@ def _since(
     # PostgreSQL sums to an exact decimal, and nothing to null.
     judged = Judged(*(int(number or 0) for number in sums))
     rows = None if stream.newest is None else stream.newest.state_rows
-    return Effect(acknowledged_us, row.effective_us or first_us, judged, rows), under
+    return RolloutEffect(acknowledged_us, row.effective_us or first_us, judged, rows), under
 
 
 def _acknowledged_us(session: Session, row: RolloutRow, batches: RolloutBatches) -> int | None:

@@ -13,8 +13,8 @@ from tidemark.controller.evidence.live import newest_state
 from tidemark.controller.evidence.needs import Span
 from tidemark.controller.rollout.effect import read_effect, read_latency_us, read_span_us
 from tidemark.controller.rollout.failed_bounds import read_failures
-from tidemark.controller.rollout.record import RolloutRules
 from tidemark.controller.rollout.store import (
+    RolloutRules,
     gate_answers_of,
     narrowed_us,
     published_before,

@@ -7,15 +7,15 @@ from tidemark.controller.bounds.publication import PublishedAnswer, SteeredStrea
 from tidemark.controller.db.tables import RolloutRow
 from tidemark.controller.rollout.facts import read_facts
 from tidemark.controller.rollout.publish import current_answer, within_limits
-from tidemark.controller.rollout.record import (
+from tidemark.controller.rollout.store import (
     Proposal,
     RolloutChange,
     RolloutRules,
     end_rollout,
+    model_of,
     new_rollout,
     open_rollout_row,
 )
-from tidemark.controller.rollout.store import model_of
 from tidemark.models.rollout.gate import at_gate, needs_approval
 from tidemark.models.rollout.outside import held_outside
 from tidemark.models.rollout.proposal import direction_of, revise

@@ -22,7 +22,7 @@ from tidemark.controller.bounds.recommendations import because_of
 from tidemark.controller.db.tables import RecommendationRow, RolloutRow
 from tidemark.controller.pins.store import StoredPin
 from tidemark.controller.rollout.failed_bounds import envelope_failed
-from tidemark.controller.rollout.record import (
+from tidemark.controller.rollout.store import (
     Proposal,
     RolloutChange,
     RolloutRules,

@@ -17,8 +17,7 @@ from tidemark.controller.api.writes import DryRun, Reason
 from tidemark.controller.bounds.acknowledgements import read_chain
 from tidemark.controller.errors import ErrorItem, InvalidBodyError, LiveRefusedError, SloNotSetError
 from tidemark.controller.rollout.actions import republish
-from tidemark.controller.rollout.record import end_rollout
-from tidemark.controller.rollout.store import open_rollout
+from tidemark.controller.rollout.store import end_rollout, open_rollout
 from tidemark.controller.service import Service
 from tidemark.controller.shadow.store import end_shadow
 from tidemark.controller.specs.consequences import consequences, decide_now

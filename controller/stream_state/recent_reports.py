@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from sqlalchemy import Label, RowMapping, case, func, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from tidemark.controller.db.tables import ReportRow, RollupRow, SeriesRow, StreamRow
 from tidemark.controller.reports.store import newest_report_query
@@ -150,15 +150,14 @@ def load_recent_rows(session: Session, windows_s: Iterable[int], now_us: int) ->
     for some, width_us in ((short, SLOT_US), (long, HOUR_US)):
         _add_series(session, sums, some, width_us, now_us)
     _add_waiting(session, sums, windows, now_us)
-    then = _watermarks(session, now_us - QUARTER_US)
     found = {}
-    for row in _of_a_quarter(session, now_us - QUARTER_US):
+    for row in _read_quarter(session, now_us - QUARTER_US):
         # PostgreSQL sums to an exact decimal.
-        counts = {name: int(number) for name, number in row.items()}
-        stream_id = counts.pop("id")
+        counts = {name: int(number or 0) for name, number in row.items()}
+        stream_id, watermark_ms = counts.pop("id"), counts.pop("watermark_ms")
         found[stream_id] = RecentRows(
             by_window_s={window: JudgedRows(*counted) for window, counted in sums[stream_id].items()},
-            watermark_then_ms=then.get(stream_id),
+            watermark_then_ms=watermark_ms or None,
             **counts,
         )
     return found
@@ -212,18 +211,9 @@ def _add(into: list[int], judged: int, late: int) -> None:
     into[1] += int(late)
 
 
-def _watermarks(session: Session, until_us: int) -> dict[int, int | None]:
-    """Return by stream the watermark after its newest batch up to ``until_us``; None while there is none."""
-    rows = session.execute(
-        select(StreamRow.id, ReportRow.watermark_ms).join(
-            ReportRow, ReportRow.id == newest_report_query(until_us)
-        )
-    )
-    return {stream_id: watermark_ms or None for stream_id, watermark_ms in rows}
-
-
-def _of_a_quarter(session: Session, from_us: int) -> Iterable[RowMapping]:
-    """Return by stream with reports the pairs judged, and the rows future-dated, misdated and not counted since."""
+def _read_quarter(session: Session, from_us: int) -> Iterable[RowMapping]:
+    """Return by stream with reports the watermark at ``from_us``, and the pairs and rows counted since, by name."""
+    then = aliased(ReportRow)
 
     def since(column: InstrumentedAttribute[int], name: str) -> Label[int]:
         # At the end of an index, stream by stream.
@@ -237,9 +227,12 @@ def _of_a_quarter(session: Session, from_us: int) -> Iterable[RowMapping]:
     return session.execute(
         select(
             StreamRow.id,
+            then.watermark_ms,
             since(ReportRow.pairs, "judged"),
             since(ReportRow.future_rows, "future_rows"),
             since(ReportRow.misdated_rows, "misdated_rows"),
             since(ReportRow.uncounted_rows, "uncounted_rows"),
-        ).where(StreamRow.reports > 0)
+        )
+        .outerjoin(then, then.id == newest_report_query(from_us))
+        .where(StreamRow.reports > 0)
     ).mappings()

@@ -15,7 +15,7 @@ from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.decide.decision import decide, write
 from tidemark.controller.decide.load import load, read_version
 from tidemark.controller.loop import Tick
-from tidemark.controller.rollout.record import read_rules
+from tidemark.controller.rollout.store import read_rules
 from tidemark.models.curve import Curve
 from tidemark.models.wire import Acknowledgement, Report, to_json_object
 

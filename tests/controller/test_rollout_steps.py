@@ -32,8 +32,8 @@ from tidemark.controller.rollout.failed_bounds import (
     read_failures,
 )
 from tidemark.controller.rollout.publish import publish_rollout
-from tidemark.controller.rollout.record import RolloutRules
 from tidemark.controller.rollout.store import (
+    RolloutRules,
     missed_rollout_query,
     narrowed_us,
     published_before,

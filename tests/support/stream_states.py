@@ -15,7 +15,7 @@ from tidemark.controller.db.tables import (
 from tidemark.controller.evidence.live import NewestState
 from tidemark.controller.specs.store import Spec
 from tidemark.controller.stream_state.state import NewestBatch, StreamState
-from tidemark.models.recommend.steps import DecisionStep, StepKind
+from tidemark.models.recommend.steps import Conflict, DecisionStep, StepKind
 from tidemark.models.slo import Policy, Slo
 
 __all__ = ["NOW_US", "stream_state"]
@@ -80,7 +80,12 @@ def stream_state(**changes: Any) -> StreamState:
         ),
         "steps": (
             DecisionStep(StepKind.ROUND_UP, facts["required_ms"], "the rows require it"),
-            DecisionStep(StepKind.LIMITS, facts["recommended_bound_ms"], "within the limits"),
+            DecisionStep(
+                StepKind.LIMITS,
+                facts["recommended_bound_ms"],
+                "within the limits",
+                Conflict("latency", 5_000) if facts["conflict"] else None,
+            ),
         ),
         "published": PublishedRow(
             generation=facts["generation"],
