@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import lru_cache
 
 from sqlalchemy import ScalarSelect, bindparam, select, tuple_
@@ -19,7 +19,6 @@ from tidemark.controller.intake.take_reports import StoredReceipt
 from tidemark.models.coupling import Chain
 from tidemark.models.late_policy import LateTreatment
 from tidemark.models.read_json import read_object
-from tidemark.models.slo import Policy
 from tidemark.models.wire import Acknowledgement
 
 
@@ -123,20 +122,3 @@ def late_in(text: str | None) -> LateTreatment | None:
 
 def _json(said: Chain | LateTreatment | None) -> str | None:
     return None if said is None else json.dumps(asdict(said))
-
-
-def policy_in_force(policy: Policy, chain: Chain | None, newest: ReportRow | None) -> Policy:
-    """Return the policy under which nothing is published that the stream's chain may not survive.
-
-    For an unsafe chain the bound in use is the minimum, whatever the policy says; else it is the policy as it is.
-    """
-    if chain is None or not chain.unsafe or newest is None:
-        return policy
-    used_ms, max_ms = newest.bound_ms, policy.max_bound_ms
-    return replace(
-        policy,
-        min_bound_ms=max(policy.min_bound_ms, used_ms),
-        max_bound_ms=None if max_ms is None else max(max_ms, used_ms),
-        # The job's own bound may be narrower.
-        on_no_data="hold" if policy.on_no_data == "own" else policy.on_no_data,
-    )

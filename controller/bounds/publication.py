@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -24,6 +24,7 @@ from tidemark.models.duration import format_duration
 from tidemark.models.late_policy import REVISED
 from tidemark.models.read_json import read_object
 from tidemark.models.rollout.states import OPEN
+from tidemark.models.slo import Policy
 from tidemark.models.wire import Envelope, Mode, Pin
 
 NO_REPORT = "no report yet: the job keeps its own bound"
@@ -175,6 +176,22 @@ class SteeredStream:
         """What its bound decides behind its own operator; None when nothing, or when that is not known."""
         return chain_in(self.row.chain)
 
+    def policy_in_force(self, policy: Policy) -> Policy:
+        """Return the policy under which nothing is published that the stream's chain may not survive.
+
+        For an unsafe chain the bound in use is the minimum, whatever the policy says; else it is the policy as it is.
+        """
+        if self.chain is None or not self.chain.unsafe or self.newest is None:
+            return policy
+        used_ms, max_ms = self.newest.bound_ms, policy.max_bound_ms
+        return replace(
+            policy,
+            min_bound_ms=max(policy.min_bound_ms, used_ms),
+            max_bound_ms=None if max_ms is None else max(max_ms, used_ms),
+            # The job's own bound may be narrower.
+            on_no_data="hold" if policy.on_no_data == "own" else policy.on_no_data,
+        )
+
     @cached_property
     def newest(self) -> ReportRow | None:
         """The report of its newest batch."""
@@ -188,6 +205,8 @@ class SteeredStream:
     @cached_property
     def unpinned(self) -> PublishedRow | None:
         """What was published last without a pin."""
+        if self.published is None or self.published.pin is None:
+            return self.published
         return last_published(self.session, self.id, pinned=False)
 
     @cached_property

@@ -9,7 +9,6 @@ import numpy as np
 from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.acknowledgements import policy_in_force
 from tidemark.controller.bounds.publication import SteeredStream, last_published
 from tidemark.controller.bounds.recommendations import recent_bounds_ms
 from tidemark.controller.db.tables import (
@@ -86,7 +85,7 @@ def load(stream: SteeredStream, version: Version, cache: EvidenceCache) -> Loade
     inputs = Inputs(
         curve=curve,
         slo=slo.value,
-        policy=policy_in_force(policy.value, stream.chain, newest),
+        policy=stream.policy_in_force(policy.value),
         evidence=facts.evidence(curve.needs),
         in_use_bound_ms=replaced.bound_ms,
         bound_is_published=replaced.is_published,

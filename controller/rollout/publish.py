@@ -6,7 +6,7 @@ A pin overrides both.
 
 from __future__ import annotations
 
-from tidemark.controller.bounds.acknowledgements import last_acknowledgement, policy_in_force
+from tidemark.controller.bounds.acknowledgements import last_acknowledgement
 from tidemark.controller.bounds.publication import (
     OFF,
     Carried,
@@ -53,7 +53,7 @@ def republish_under(
     The stream is locked.
     """
     session, row, now_us = stream.session, stream.open_rollout, stream.now_us
-    policy = policy_in_force(policy, stream.chain, stream.newest)
+    policy = stream.policy_in_force(policy)
     before = stream.unpinned if policy.mode == "Live" else None
     answer = current_answer(stream, policy, slo)
     if row is not None and policy.mode == "Off":

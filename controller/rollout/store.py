@@ -10,7 +10,6 @@ from typing import Any, cast
 from sqlalchemy import ColumnElement, ScalarSelect, and_, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.bounds.acknowledgements import policy_in_force
 from tidemark.controller.bounds.publication import SteeredStream, envelope_json, newest_rollout
 from tidemark.controller.db.tables import PolicyRow, PublishedRow, RolloutRow, StreamRow
 from tidemark.controller.joins.store import join_of
@@ -279,7 +278,7 @@ def read_rules(stream: SteeredStream, fleet: FleetLimits | None) -> RolloutRules
         target_ppm = max(slo.value.target_ppm, join_of(stream.session, slo.join_id).slo.target_ppm)
         slo = replace(slo, value=replace(slo.value, target_ppm=target_ppm))
     pin = pin_in_force(stream.session, stream.row.job, stream.row.stream)
-    in_force = replace(policy, value=policy_in_force(policy.value, stream.chain, stream.newest))
+    in_force = replace(policy, value=stream.policy_in_force(policy.value))
     return RolloutRules(slo, in_force, pin, fleet)
 
 
