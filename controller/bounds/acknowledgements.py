@@ -16,10 +16,10 @@ from sqlalchemy.orm import Session, aliased
 from tidemark.controller.db.tables import AcknowledgementRow, ReportRow, StreamRow
 from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
 from tidemark.controller.intake.take_reports import StoredReceipt
-from tidemark.models.coupling import Chain
-from tidemark.models.late_policy import LateTreatment
-from tidemark.models.read_json import read_object
-from tidemark.models.wire import Acknowledgement
+from tidemark.models.base.read_json import read_object
+from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.protocol.late_policy import LateTreatment
+from tidemark.models.protocol.messages import Acknowledgement
 
 
 def take_acknowledgement(
@@ -41,9 +41,9 @@ def take_acknowledgement(
     last = last_acknowledgement(session, stream_id)
     if last is None or last.applied_us <= applied_us:
         stream = session.get_one(StreamRow, stream_id)
-        stream.chain, stream.late = _json(acknowledgement.chain), _json(acknowledgement.late)
+        stream.downstream, stream.late = _json(acknowledgement.downstream), _json(acknowledgement.late)
     values = asdict(acknowledgement) | {"applied_us": applied_us}
-    del values["chain"], values["late"]
+    del values["downstream"], values["late"]
     session.add(AcknowledgementRow(stream_id=stream_id, received_us=now_us, fingerprint=digest, **values))
     return StoredReceipt(now_us, duplicate=False)
 
@@ -103,15 +103,15 @@ _OWN_REPORTED = (
 )
 
 
-def read_chain(session: Session, stream_id: int) -> Chain | None:
+def read_chain(session: Session, stream_id: int) -> Downstream | None:
     """Return what a stream's bound decides behind its own operator; None when nothing, or when that is not known."""
-    return chain_in(session.get_one(StreamRow, stream_id).chain)
+    return chain_in(session.get_one(StreamRow, stream_id).downstream)
 
 
 @lru_cache(maxsize=4_096)
-def chain_in(text: str | None) -> Chain | None:
-    """Return what ``StreamRow.chain`` holds."""
-    return None if text is None else read_object(Chain, json.loads(text))
+def chain_in(text: str | None) -> Downstream | None:
+    """Return what ``StreamRow.downstream`` holds."""
+    return None if text is None else read_object(Downstream, json.loads(text))
 
 
 @lru_cache(maxsize=256)
@@ -120,5 +120,5 @@ def late_in(text: str | None) -> LateTreatment | None:
     return None if text is None else read_object(LateTreatment, json.loads(text))
 
 
-def _json(said: Chain | LateTreatment | None) -> str | None:
+def _json(said: Downstream | LateTreatment | None) -> str | None:
     return None if said is None else json.dumps(asdict(said))

@@ -19,13 +19,13 @@ from tidemark.controller.bounds.acknowledgements import chain_in, late_in
 from tidemark.controller.db.tables import AcknowledgementRow, PublishedRow, ReportRow, RolloutRow, StreamRow
 from tidemark.controller.reports.store import newest_report
 from tidemark.controller.streams.store import add_event, lock_by_id
-from tidemark.models.coupling import Chain
-from tidemark.models.duration import format_duration
-from tidemark.models.late_policy import REVISED
-from tidemark.models.read_json import read_object
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.read_json import read_object
+from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.protocol.late_policy import REVISED
+from tidemark.models.protocol.messages import Envelope, Mode, Pin
 from tidemark.models.rollout.states import OPEN
-from tidemark.models.slo import Policy
-from tidemark.models.wire import Envelope, Mode, Pin
+from tidemark.models.specs.slo import Policy
 
 NO_REPORT = "no report yet: the job keeps its own bound"
 """Reason of the answer for an unknown stream."""
@@ -172,16 +172,16 @@ class SteeredStream:
         return None if row is None else cls(session, row, now_us, locked=True)
 
     @property
-    def chain(self) -> Chain | None:
+    def downstream(self) -> Downstream | None:
         """What its bound decides behind its own operator; None when nothing, or when that is not known."""
-        return chain_in(self.row.chain)
+        return chain_in(self.row.downstream)
 
     def policy_in_force(self, policy: Policy) -> Policy:
-        """Return the policy under which nothing is published that the stream's chain may not survive.
+        """Return the policy under which nothing is published that the stream's query may not survive.
 
-        For an unsafe chain the bound in use is the minimum, whatever the policy says; else it is the policy as it is.
+        Where a narrower bound may end it, the bound in use is the minimum, whatever the policy says; else it is the policy as it is.
         """
-        if self.chain is None or not self.chain.unsafe or self.newest is None:
+        if self.downstream is None or not self.downstream.unsafe or self.newest is None:
             return policy
         used_ms, max_ms = self.newest.bound_ms, policy.max_bound_ms
         return replace(

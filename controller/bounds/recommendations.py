@@ -11,13 +11,13 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import RecentBoundRow, RecommendationRow, ShadowRow
 from tidemark.controller.db.upsert import upsert_many
-from tidemark.models.defaults import NARROW_STABILISATION_MS
-from tidemark.models.read_json import read_object
+from tidemark.models.base.defaults import NARROW_STABILISATION_MS
+from tidemark.models.base.read_json import read_object
 from tidemark.models.recommend.steps import Conflict, DecisionStep, StepKind, because
 
 
 def steps_json(steps: Iterable[DecisionStep]) -> str:
-    """Return a chain as JSON: a list of objects with the fields of ``DecisionStep``."""
+    """Return the steps as JSON: a list of objects with the fields of ``DecisionStep``."""
     return json.dumps(
         [
             {

@@ -21,12 +21,12 @@ from tidemark.controller.rollout.propose import propose
 from tidemark.controller.rollout.publish import republish_under
 from tidemark.controller.rollout.store import Proposal, RolloutRules, set_predicted
 from tidemark.controller.streams.store import add_event
-from tidemark.models.duration import format_about
-from tidemark.models.progress import Progress
-from tidemark.models.recommend.chain import recommend
+from tidemark.models.base.duration import format_about
+from tidemark.models.evidence.progress import Progress
+from tidemark.models.recommend.recommendation import recommend
 from tidemark.models.recommend.steps import Recommendation, StepKind, deciding_step
-from tidemark.models.slo import Policy
-from tidemark.models.transition import Transition, cut_bucket, transition_to
+from tidemark.models.recommend.transition import Transition, cut_bucket, transition_to
+from tidemark.models.specs.slo import Policy
 
 
 @dataclass(frozen=True, slots=True)

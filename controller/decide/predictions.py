@@ -15,8 +15,8 @@ from sqlalchemy import ColumnElement, and_, bindparam, false, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from tidemark.controller.db.tables import BY_BOUND, PredictionRow, PublishedRow, ReportRow
-from tidemark.models.prediction import Judged, UnderBound, score
-from tidemark.models.transition import Transition
+from tidemark.models.recommend.transition import Transition
+from tidemark.models.rollout.evidence import Judged, UnderBound, score
 
 
 def keep_prediction(

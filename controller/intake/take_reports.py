@@ -31,7 +31,7 @@ from tidemark.controller.intake.store_reports import NewReport, Stored, store_re
 from tidemark.controller.intake.stored_bodies import digest_of, stored_json, stored_report
 from tidemark.controller.intake.stored_facts import StoredFacts, stored_facts
 from tidemark.controller.streams.store import add_event, lock_or_make, named_streams, names_given
-from tidemark.models.wire import Report
+from tidemark.models.protocol.messages import Report
 
 
 @dataclass(frozen=True, slots=True)

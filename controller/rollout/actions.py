@@ -20,13 +20,12 @@ from tidemark.controller.rollout.publish import current_answer, republish_under
 from tidemark.controller.rollout.store import Proposal, RolloutRules, find_rollout, read_rules
 from tidemark.controller.specs.store import Spec, get_slo
 from tidemark.controller.streams.store import EventBasis, add_event
-from tidemark.models.read_json import read_object
-from tidemark.models.rollout.facts import Move
+from tidemark.models.base.read_json import read_object
+from tidemark.models.recommend.transition import Transition
 from tidemark.models.rollout.machine import allowed
 from tidemark.models.rollout.restarts import FleetLimits
-from tidemark.models.rollout.states import OPEN, Act, State, state_text
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.transition import Transition
+from tidemark.models.rollout.states import OPEN, Act, Move, State, state_text
+from tidemark.models.specs.slo import Policy, Slo
 
 _WORDS: Mapping[Act, tuple[str, str]] = {
     "approve": ("it cannot be approved", "it can be approved"),

@@ -28,11 +28,10 @@ from tidemark.controller.rollout.store import (
     model_of,
     rollout_in_force,
 )
-from tidemark.models.defaults import ACKNOWLEDGE_MS, RESTART_LOOK_MS, RESTART_LOSS_MS
-from tidemark.models.rollout.facts import Move, RolloutFacts
+from tidemark.models.base.defaults import ACKNOWLEDGE_MS, RESTART_LOOK_MS, RESTART_LOSS_MS
 from tidemark.models.rollout.machine import advance, restores_previous
 from tidemark.models.rollout.restarts import FLEET, RestartingJob, RestartLine, limited, restarts_job
-from tidemark.models.rollout.states import CANDIDATE, OPEN, UNDER_WAY, State
+from tidemark.models.rollout.states import CANDIDATE, OPEN, UNDER_WAY, Move, RolloutFacts, State
 
 
 def advance_rollout(stream: SteeredStream, rules: RolloutRules) -> RolloutRow | None:
@@ -177,7 +176,7 @@ def _why_no_restart(stream: SteeredStream, row: RolloutRow, rules: RolloutRules)
         _lost_rows(session, stream.id),
         None if name is None else rules.policy.value.labels.get(name),
     )
-    return line.why_held(own, waits=row.held_by == "Restarts")
+    return line.why_waiting(own, waits=row.held_by == "Restarts")
 
 
 def _lost_rows(session: Session, stream_id: int) -> int:

@@ -26,11 +26,10 @@ from tidemark.controller.db.tables import (
     RolloutRow,
 )
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.models.chain_latency import latency_of
-from tidemark.models.curve import Emissions
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.prediction import Judged
-from tidemark.models.rollout.facts import NOTHING_JUDGED
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.evidence.curve import Emissions, latency_of
+from tidemark.models.rollout.evidence import Judged
+from tidemark.models.rollout.states import NOTHING_JUDGED
 from tidemark.models.rollout.verification import needed_event_us
 
 Under = tuple[ColumnElement[bool], ...]
@@ -328,5 +327,5 @@ def read_latency_us(stream: SteeredStream, under: Under) -> float | None:
         .order_by(LedgerKeyRow.key_us)
     ).all()
     wall = Emissions(np.array(ends, np.int64), marks_us, walls_us).latency(0)[1]
-    latency = None if wall is None else latency_of(wall, stream.chain, 0)
+    latency = None if wall is None else latency_of(wall, stream.downstream, 0)
     return None if latency is None else latency.measured_us

@@ -22,12 +22,10 @@ from tidemark.controller.rollout.store import (
     unanswered_us,
     verified_narrowing,
 )
-from tidemark.models.operators import Int64s
-from tidemark.models.prediction import Judged
-from tidemark.models.rollout.evidence import EvidenceSpan, evidence_span
-from tidemark.models.rollout.facts import RolloutFacts
+from tidemark.models.base.operators import Int64s
+from tidemark.models.rollout.evidence import EvidenceSpan, Judged, evidence_span
 from tidemark.models.rollout.gate import DAY_US
-from tidemark.models.rollout.states import CANDIDATE
+from tidemark.models.rollout.states import CANDIDATE, RolloutFacts
 
 
 def read_facts(stream: SteeredStream, row: RolloutRow, rules: RolloutRules) -> RolloutFacts:

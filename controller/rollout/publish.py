@@ -31,12 +31,12 @@ from tidemark.controller.rollout.store import (
     open_rollout_row,
 )
 from tidemark.controller.specs.store import Spec, get_policy
-from tidemark.models.coupling import UNSAFE, Chain
-from tidemark.models.duration import format_duration
-from tidemark.models.rollout.proposal import envelope_direction
+from tidemark.models.base.duration import format_duration
+from tidemark.models.protocol.downstream import UNSAFE, Downstream
+from tidemark.models.protocol.messages import Envelope, Mode, Pin
+from tidemark.models.rollout.machine import envelope_direction
 from tidemark.models.rollout.states import UNDER_WAY
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.wire import Envelope, Mode, Pin
+from tidemark.models.specs.slo import Policy, Slo
 
 NO_BOUND = "no bound is published yet"
 """Reason of the answer before the first bound; what it waits for changes, so that only the status says it."""
@@ -103,13 +103,13 @@ def publish_rollout(stream: SteeredStream, row: RolloutRow, rules: RolloutRules)
 
 def publish_previous(stream: SteeredStream, row: RolloutRow, rules: RolloutRules) -> None:
     """Publish again what was published before a rollout; under a pin, that takes effect when the pin is removed."""
-    policy, chain, following = rules.policy.value, stream.chain, stream.open_rollout
+    policy, downstream, following = rules.policy.value, stream.downstream, stream.open_rollout
     if following is not None:
         reason = f"rollout {row.id}, which it followed, is rolled back"
         end_rollout(stream.session, following, "Superseded", reason, stream.now_us)
     envelope = envelope_of(row.from_envelope) if policy.mode == "Live" else None
     bound_ms, reason = row.from_bound_ms, f"rollback: {row.reason}"
-    if chain is not None and chain.unsafe and (bound_ms is None or bound_ms < policy.min_bound_ms):
+    if downstream is not None and downstream.unsafe and (bound_ms is None or bound_ms < policy.min_bound_ms):
         # The bound in use; the job's own may be narrower.
         bound_ms, reason = policy.min_bound_ms, f"{reason}; the bound in use is not narrowed: {UNSAFE}"
     answer = answer_for(policy, bound_ms, reason, envelope)
@@ -124,7 +124,7 @@ def _read_envelope(
     stream: SteeredStream, policy: Policy, slo: Spec[Slo] | None, held: PublishedAnswer | None
 ) -> Envelope | None:
     """Return the envelope that follows from the policy and the SLO, or the published one where that failed before."""
-    required = envelope_for(policy, None if slo is None else slo.value, stream.chain)
+    required = envelope_for(policy, None if slo is None else slo.value, stream.downstream)
     text = envelope_json(required)
     if text is None or slo is None or held is None or held.envelope is None or held.envelope == required:
         return required
@@ -188,20 +188,20 @@ def answer_for(
     return PublishedAnswer(policy.mode, limited_ms, reason, envelope)
 
 
-def envelope_for(policy: Policy, slo: Slo | None, chain: Chain | None = None) -> Envelope | None:
+def envelope_for(policy: Policy, slo: Slo | None, downstream: Downstream | None = None) -> Envelope | None:
     """Return what the policy and the SLO ask of a live job's fast policy; None in every other mode.
 
     Args:
-        chain: what its bound decides behind its own operator; None when nothing.
+        downstream: what its bound decides behind its own operator; None when nothing.
     """
     if policy.mode != "Live":
         return None
     # The fast policy treats its cap as a hard limit, so a cap that may be exceeded is not passed on.
     capped = slo is not None and slo.on_conflict != "exceed_latency_cap"
     cap_ms = slo.latency_cap_ms if slo is not None and capped else None
-    if cap_ms is not None and chain is not None:
+    if cap_ms is not None and downstream is not None:
         # Behind a join windows wait for its retention as well.
-        cap_ms = max(cap_ms - (chain.retention_ms or 0), 0)
+        cap_ms = max(cap_ms - (downstream.retention_ms or 0), 0)
     return Envelope(
         target_ppm=None if slo is None else slo.target_ppm,
         latency_cap_ms=cap_ms,

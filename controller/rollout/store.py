@@ -16,14 +16,13 @@ from tidemark.controller.joins.store import join_of
 from tidemark.controller.pins.store import StoredPin, pin_in_force
 from tidemark.controller.specs.store import Spec, get_specs
 from tidemark.controller.streams.store import EventBasis, add_event
-from tidemark.models.read_json import read_object
-from tidemark.models.rollout.facts import Cause, GateAnswer, Rollout
+from tidemark.models.base.read_json import read_object
+from tidemark.models.protocol.messages import Envelope, Mode
+from tidemark.models.recommend.transition import Transition
 from tidemark.models.rollout.restarts import FleetLimits
-from tidemark.models.rollout.states import OPEN, UNDER_WAY, State
+from tidemark.models.rollout.states import OPEN, UNDER_WAY, Cause, GateAnswer, Rollout, State
 from tidemark.models.rollout.verification import needed_rows
-from tidemark.models.slo import Direction, Policy, Slo
-from tidemark.models.transition import Transition
-from tidemark.models.wire import Envelope, Mode
+from tidemark.models.specs.slo import Direction, Policy, Slo
 
 _FLEET_LOCK = 0x7469_6466
 """Key of the PostgreSQL advisory lock under which the limits of the fleet are counted and used."""
@@ -262,7 +261,7 @@ class RolloutRules:
     slo: Spec[Slo]
     """The SLO; of a side of a join with at least the target of the join, since its late rows lose pairs."""
     policy: Spec[Policy]
-    """The policy, with what the stream's chain forbids."""
+    """The policy, with what the stream's query forbids."""
     pin: StoredPin | None
     """The pin in force; None without one."""
     fleet: FleetLimits | None

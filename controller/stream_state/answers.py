@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tidemark.controller.runtime.answer import Answer
-from tidemark.models.slo import Objective
+from tidemark.models.specs.slo import Objective
 
 ConditionType = Literal[
     "NoReportYet",

@@ -12,8 +12,8 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from tidemark.controller.db.tables import ReportRow, RollupRow, SeriesRow, StreamRow
 from tidemark.controller.reports.store import newest_report_query
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.need_slots import HOUR_US, SLOT_US, edge_us
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.evidence.slots import HOUR_US, SLOT_US, edge_us
 
 RECENT_US = 900_000_000
 """How far back from the newest batch, in microseconds: a quarter of an hour."""

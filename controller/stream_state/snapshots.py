@@ -31,10 +31,10 @@ from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_SHAR
 from tidemark.controller.stream_state.partition_rows import PartitionFacts
 from tidemark.controller.stream_state.state import SkewCost
 from tidemark.controller.streams.store import add_event
-from tidemark.models.skew import Effect, SkewRule, effects_of, is_skewed, skew_text
-from tidemark.models.slo import Slo
-from tidemark.models.target import PPM
-from tidemark.models.wire import PartitionState
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.skew import Effect, SkewRule, effects_of, is_skewed, skew_text
+from tidemark.models.protocol.messages import PartitionState
+from tidemark.models.specs.slo import Slo
 
 NOW_US = 600_000_000
 """How far back from the newest batch "now" reaches, in microseconds: ten minutes, or one batch."""

@@ -25,7 +25,7 @@ from tidemark.controller.pins.views import pin_answer
 from tidemark.controller.stream_state.answers import CONDITION_TYPES, ConditionType, summary_of
 from tidemark.controller.stream_state.budget import BudgetCourse
 from tidemark.controller.stream_state.fleet import fleet_page, load_fleet, worst_by_job
-from tidemark.models.skew import skew_text
+from tidemark.models.evidence.skew import skew_text
 
 router = APIRouter(tags=["streams"])
 

@@ -18,7 +18,7 @@ from tidemark.controller.db.tables import PredictionRow, PublishedRow
 from tidemark.controller.decide.predictions import list_predictions
 from tidemark.controller.stream_state.views import stream_status
 from tidemark.controller.streams.store import get_stream
-from tidemark.models.defaults import PREDICTION_MIN_ROWS
+from tidemark.models.base.defaults import PREDICTION_MIN_ROWS
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 

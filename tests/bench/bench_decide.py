@@ -22,7 +22,7 @@ from tidemark.controller.settings import Settings
 from tidemark.controller.stream_state.fleet import fleet_page, load_fleet
 from tidemark.controller.stream_state.views import stream_status
 from tidemark.controller.streams import fleet_routes, job_routes
-from tidemark.models.retention import Retention
+from tidemark.models.evidence.slots import Retention
 
 from support.copied_streams import copy_stream
 from support.full_store import END_US, Filling, fill, report_of, stream_name

@@ -16,8 +16,8 @@ from tidemark.controller.decide.decision import decide, write
 from tidemark.controller.decide.load import load, read_version
 from tidemark.controller.loop import Tick
 from tidemark.controller.rollout.store import read_rules
-from tidemark.models.curve import Curve
-from tidemark.models.wire import Acknowledgement, Report, to_json_object
+from tidemark.models.evidence.curve import Curve
+from tidemark.models.protocol.messages import Acknowledgement, Report, to_json_object
 
 from support.controller_app import Controller
 from support.oracles import replay_reports

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.pins import PinInForce
 from tidemark.controller.stream_state.answers import Condition, ConditionSummary
-from tidemark.models.wire import Mode
+from tidemark.models.protocol.messages import Mode
 
 
 class JobCondition(Condition):

@@ -15,7 +15,7 @@ from tidemark.controller.stream_state.partition_rows import (
     present_in,
     skew_among,
 )
-from tidemark.models.need_slots import SLOT_US
+from tidemark.models.evidence.slots import SLOT_US
 
 NEWEST_US = 100 * SLOT_US
 HORIZON = Horizon(1, 10 * SLOT_US // 1_000, ReportRow(seen_us=NEWEST_US))
