@@ -114,11 +114,5 @@ def chain_in(text: str | None) -> Downstream | None:
     return None if text is None else read_object(Downstream, json.loads(text))
 
 
-@lru_cache(maxsize=256)
-def late_in(text: str | None) -> LateTreatment | None:
-    """Return what ``StreamRow.late`` holds; None when the job does not say what it does with late rows."""
-    return None if text is None else read_object(LateTreatment, json.loads(text))
-
-
 def _json(said: Downstream | LateTreatment | None) -> str | None:
     return None if said is None else json.dumps(asdict(said))

@@ -15,7 +15,8 @@ from typing import Any, cast
 from sqlalchemy import ScalarSelect, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.bounds.acknowledgements import chain_in, late_in
+from tidemark.controller.bounds.acknowledgements import chain_in
+from tidemark.controller.bounds.chains import late_in
 from tidemark.controller.db.tables import AcknowledgementRow, PublishedRow, ReportRow, RolloutRow, StreamRow
 from tidemark.controller.reports.store import newest_report
 from tidemark.controller.streams.store import add_event, lock_by_id

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.statements import upsert_many
 from tidemark.controller.db.tables import RecentBoundRow, RecommendationRow, ShadowRow
-from tidemark.controller.db.upsert import upsert_many
 from tidemark.models.base.defaults import NARROW_STABILISATION_MS
 from tidemark.models.base.read_json import read_object
 from tidemark.models.recommend.steps import Conflict, DecisionStep, StepKind, because

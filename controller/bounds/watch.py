@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar, cast
 
+from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import and_
 from sqlalchemy.orm import Session
 
@@ -257,3 +258,40 @@ def _version(epoch: str, row: Any, pin: StoredPin | None) -> str:
     # Without a pin these answers never differ.
     base = _UNREPORTED if row is None or row.registered_us is None else "0"
     return base if pin is None else version_in(epoch, base, pin.version(epoch))
+
+
+V = TypeVar("V")
+
+
+class SharedReads:
+    """Shares reads by key; it belongs to the event loop that serves the requests."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[Hashable, asyncio.Task[Any]] = {}
+        self._next: dict[Hashable, asyncio.Task[Any]] = {}
+
+    async def read(self, key: Hashable, read: Callable[[], V]) -> V:
+        """Return the result of a read that begins from now on, or raise its error.
+
+        Args:
+            key: what is read; callers with the same key share the read.
+            read: reads it, in a thread.
+        """
+        task = self._next.get(key)
+        if task is None:
+            task = asyncio.create_task(self._run(key, read, self._under_way.get(key)))
+            self._next[key] = task
+        # A caller that is cancelled does not cancel the read for the others.
+        return cast("V", await asyncio.shield(task))
+
+    async def _run(self, key: Hashable, read: Callable[[], V], before: asyncio.Task[Any] | None) -> V:
+        if before is not None:
+            await asyncio.wait([before])
+        # Later callers may expect what is written after the read began: they get the next read.
+        task = self._next.pop(key)
+        self._under_way[key] = task
+        try:
+            return await run_in_threadpool(read)
+        finally:
+            if self._under_way.get(key) is task:
+                del self._under_way[key]

@@ -8,16 +8,16 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.publication import SteeredStream
 from tidemark.controller.db.database import Database
+from tidemark.controller.db.leases import Lease, LeaseKeeper, confirm
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.decide.decision import StreamDecision, decide, propose_for_silence, steer, write
 from tidemark.controller.decide.load import HorizonEvidence, Loaded, Version, load, read_version
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import horizon_of
-from tidemark.controller.replicas.leases import Lease, LeaseKeeper, confirm
 from tidemark.controller.rollout.advance import advance_rollout, is_due
 from tidemark.controller.rollout.propose import changes_published
 from tidemark.controller.rollout.store import read_rules
-from tidemark.controller.runtime.limited_runs import GoOn
+from tidemark.controller.runtime.background import GoOn
 from tidemark.controller.shadow.follow import decide_shadow, follow_shadow, why_not_shadowed
 from tidemark.controller.shadow.store import StoredShadow, has_shadow
 from tidemark.models.rollout.restarts import FleetLimits

@@ -9,8 +9,8 @@ from sqlalchemy import bindparam, select
 
 from tidemark.controller.bounds.publication import SteeredStream
 from tidemark.controller.bounds.recommendations import keep_bound, steps_json
+from tidemark.controller.db.statements import upsert_many
 from tidemark.controller.db.tables import RecommendationRow
-from tidemark.controller.db.upsert import upsert_many
 from tidemark.controller.decide.load import Loaded, read_progress, read_replaced_bound, read_share_below
 from tidemark.controller.decide.predictions import keep_prediction, newest_prediction, score_predictions
 from tidemark.controller.evidence.evidence_cache import EvidenceCache

@@ -9,10 +9,9 @@ from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.bounds.publication import SteeredStream
-from tidemark.controller.db.database import Database
+from tidemark.controller.db.database import NO_LIMITS, Database, Limits
 from tidemark.controller.db.tables import KNOWN, PublishedRow, StreamRow
 from tidemark.controller.errors import PinNotSetError
-from tidemark.controller.intake.limits import NO_LIMITS, Limits
 from tidemark.controller.pins.store import (
     PinScope,
     StoredPin,

@@ -12,6 +12,7 @@ from sqlalchemy import Row, bindparam, func, select, update
 from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.bounds.acknowledgements import newest_acknowledgement_query
+from tidemark.controller.db.statements import upsert_many
 from tidemark.controller.db.tables import (
     KNOWN,
     OverviewRow,
@@ -22,7 +23,6 @@ from tidemark.controller.db.tables import (
     SloRow,
     StreamRow,
 )
-from tidemark.controller.db.upsert import upsert_many
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.live import KeptLive
 from tidemark.controller.evidence.needs import partition_needs

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from tidemark.controller.api import schemas
 from tidemark.controller.api.cursors import ThePaging, decode_number_cursor, decode_numbers_cursor
-from tidemark.controller.api.dependencies import TheService
-from tidemark.controller.api.documented import answers
 from tidemark.controller.api.etags import IfNoneMatch, answered
-from tidemark.controller.api.names import WhichStream
-from tidemark.controller.api.schemas import Prediction, PredictionPage, Realised
-from tidemark.controller.api.units import milliseconds, share_ppm
+from tidemark.controller.api.openapi import answers
+from tidemark.controller.api.parameters import TheService, WhichStream
+from tidemark.controller.api.schemas.bounds import (
+    AcknowledgementFacts,
+    AcknowledgementPage,
+    BoundPage,
+    Prediction,
+    PredictionPage,
+    PublishedBound,
+    Realised,
+)
+from tidemark.controller.api.schemas.streams import StreamStatus
+from tidemark.controller.api.views import stream_status
 from tidemark.controller.bounds.acknowledgements import list_acknowledgements
 from tidemark.controller.bounds.publication import answer_of, list_published
 from tidemark.controller.db.tables import PredictionRow, PublishedRow
 from tidemark.controller.decide.predictions import list_predictions
-from tidemark.controller.stream_state.views import stream_status
+from tidemark.controller.runtime.answer import milliseconds, share_ppm
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.base.defaults import PREDICTION_MIN_ROWS
 
@@ -27,7 +34,7 @@ router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
     "",
     operation_id="getStream",
     summary="Status of a stream",
-    response_model=schemas.StreamStatus,
+    response_model=StreamStatus,
     responses=answers("StreamStatus", 304, 404, 422, 503),
 )
 def get_status(which: WhichStream, service: TheService, if_none_match: IfNoneMatch = None) -> Response:
@@ -44,7 +51,7 @@ def get_status(which: WhichStream, service: TheService, if_none_match: IfNoneMat
     summary="List acknowledgements",
     responses=answers("AcknowledgementPage", 404, 422, 503),
 )
-def list_acks(which: WhichStream, service: TheService, paging: ThePaging) -> schemas.AcknowledgementPage:
+def list_acks(which: WhichStream, service: TheService, paging: ThePaging) -> AcknowledgementPage:
     """List what runs of the job acknowledged, the last applied first."""
     position = decode_numbers_cursor(paging.cursor, 2)
     before = None if position is None else (position[0], position[1])
@@ -52,8 +59,8 @@ def list_acks(which: WhichStream, service: TheService, paging: ThePaging) -> sch
         stream_id = get_stream(session, which.job, which.stream).id
         rows = list_acknowledgements(session, stream_id, before, paging.rows)
     page, next_cursor = paging.cut(rows, lambda row: (row.applied_us, row.id))
-    return schemas.AcknowledgementPage(
-        acknowledgements=[schemas.AcknowledgementFacts.of(row) for row in page], next_cursor=next_cursor
+    return AcknowledgementPage(
+        acknowledgements=[AcknowledgementFacts.of(row) for row in page], next_cursor=next_cursor
     )
 
 
@@ -63,18 +70,18 @@ def list_acks(which: WhichStream, service: TheService, paging: ThePaging) -> sch
     summary="List the bounds published",
     responses=answers("BoundPage", 404, 422, 503),
 )
-def list_bounds(which: WhichStream, service: TheService, paging: ThePaging) -> schemas.BoundPage:
+def list_bounds(which: WhichStream, service: TheService, paging: ThePaging) -> BoundPage:
     """List the published bounds, the newest generation first."""
     before = decode_number_cursor(paging.cursor)
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
         rows = list_published(session, stream_id, before, paging.rows)
     page, next_cursor = paging.cut(rows, lambda row: (row.generation,))
-    return schemas.BoundPage(bounds=[_bound(row) for row in page], next_cursor=next_cursor)
+    return BoundPage(bounds=[_bound(row) for row in page], next_cursor=next_cursor)
 
 
-def _bound(row: PublishedRow) -> schemas.PublishedBound:
-    return schemas.PublishedBound.of(answer_of(row), generation=row.generation, published_us=row.published_us)
+def _bound(row: PublishedRow) -> PublishedBound:
+    return PublishedBound.of(answer_of(row), generation=row.generation, published_us=row.published_us)
 
 
 @router.get(

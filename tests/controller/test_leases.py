@@ -13,17 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select, text
 
 from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import (
-    EventRow,
-    PublishedRow,
-    RecommendationRow,
-    StreamRow,
-)
-from tidemark.controller.decide.decider import Decider
-from tidemark.controller.errors import LeaseLostError
-from tidemark.controller.evidence.evidence_cache import EvidenceCache
-from tidemark.controller.loop import Tick, run_once
-from tidemark.controller.replicas.leases import (
+from tidemark.controller.db.leases import (
     SHARDS,
     Lease,
     LeaseKeeper,
@@ -35,6 +25,16 @@ from tidemark.controller.replicas.leases import (
     share_out,
     take,
 )
+from tidemark.controller.db.tables import (
+    EventRow,
+    PublishedRow,
+    RecommendationRow,
+    StreamRow,
+)
+from tidemark.controller.decide.decider import Decider
+from tidemark.controller.errors import LeaseLostError
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
+from tidemark.controller.loop import Tick, run_once
 from tidemark.controller.settings import Settings
 
 from support.controller_app import STREAM, Controller

@@ -12,6 +12,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.publication import SteeredStream
+from tidemark.controller.db.database import NO_LIMITS
 from tidemark.controller.db.tables import (
     EventRow,
     FailedBoundRow,
@@ -21,7 +22,6 @@ from tidemark.controller.db.tables import (
     RolloutRow,
     StreamRow,
 )
-from tidemark.controller.intake.limits import NO_LIMITS
 from tidemark.controller.intake.take_reports import take_reports
 from tidemark.controller.rollout.advance import apply_move
 from tidemark.controller.rollout.effect import count_at_risk, read_latency_us
