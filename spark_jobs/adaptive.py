@@ -38,6 +38,7 @@ from tidemark.spark_jobs.binding import Binding, ReportSink
 from tidemark.spark_jobs.bound import ChosenBound, choose_bound_at_start
 from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.client import ControllerClient
+from tidemark.spark_jobs.columns import quoted
 from tidemark.spark_jobs.connections import NoSink, connection_to, listener_of
 from tidemark.spark_jobs.event_time import column_named, column_of, read_event_time
 from tidemark.spark_jobs.java_classes import JavaClasses
@@ -54,7 +55,7 @@ from tidemark.spark_jobs.query_plan import TAP_PREFIX
 from tidemark.spark_jobs.session_kinds import SessionKind, kind_of
 from tidemark.spark_jobs.settings import JobSettings
 from tidemark.spark_jobs.stage_functions.counting import classes_for, with_tap
-from tidemark.spark_jobs.tap import DEFAULT_MAX_KEYS, Tap, quoted
+from tidemark.spark_jobs.tap import DEFAULT_MAX_KEYS, Tap
 from tidemark.spark_jobs.watch import BoundWatch
 
 _KAFKAS = "partition"

@@ -29,3 +29,8 @@ def is_event_time(expression: _Node) -> bool:
 def delay_ms(event_time: _Node) -> int:
     """Return the bound of an event time's watermark, in milliseconds."""
     return int(event_time.metadata().getLong(DELAY))
+
+
+def quoted(name: str) -> str:
+    """Return a column's name so that Spark takes it whole, dots and backticks included."""
+    return "`" + name.replace("`", "``") + "`"

@@ -14,9 +14,8 @@ from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from tidemark.spark_jobs.columns import DELAY
+from tidemark.spark_jobs.columns import DELAY, quoted
 from tidemark.spark_jobs.gateway import Py4JJavaError
-from tidemark.spark_jobs.tap import quoted
 
 _CASE_SENSITIVE = "spark.sql.caseSensitive"
 _IN_BACK_TICKS = re.compile("`((?:[^`]|``)+)`")

@@ -43,7 +43,9 @@ from tidemark.spark_jobs.query_plan import QueryPlan
 from tidemark.spark_jobs.running_query import RunningQuery
 from tidemark.spark_jobs.start_check import (
     chains_at_start,
+    coupling_of,
     errors_at_start,
+    joins_of,
     judged_at_start,
     warn_of_other_queries,
 )
@@ -191,13 +193,13 @@ class TidemarkListener(JsonListener):
             bindings = self.bindings_in(plan)
             if plan.own_times:
                 run.last_bounds = LastBounds(self._spark, query.checkpoint(), bindings)
-            joins = query.joins()
+            joins = joins_of(query)
             rejected += errors_at_start(query, joins, plan, bindings, run.last_bounds)
             # An earlier run of this query may not be reported as ended yet.
             others = [each for each in list(self._runs.values()) if each.query.query_id != query.query_id]
             warn_of_other_queries(bindings, [self._bindings[tap] for each in others for tap in each.streams])
             operators = {metric: judging.operator for metric, judging in streams.items()}
-            run.chains = chains_at_start(query.coupling(joins), plan, self._bindings, operators)
+            run.chains = chains_at_start(coupling_of(query, joins), plan, self._bindings, operators)
         run.met = True
         if not (rejected and self._reject(query, "; ".join(rejected), begins=begins)):
             self._begin(run_id, run, streams, plan.watermarks)

@@ -8,24 +8,21 @@ is no public way to it, so this module (and ``between_batches``) reaches into Sp
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from tidemark.models.findings import Finding
-from tidemark.models.joins import JoinedQuery
 from tidemark.models.live.control import WatermarkPolicy
 from tidemark.models.wire import OutputMode
-from tidemark.spark_jobs.coupling import PlanCoupling, read_coupling
 from tidemark.spark_jobs.gateway import Py4JError, SparkContext
-from tidemark.spark_jobs.joins.reader import read_joins
-from tidemark.spark_jobs.never_emits import never_emits
 from tidemark.spark_jobs.private_names import FAILURE, INITIALIZING, TERMINATED, constant, find, member_of
 from tidemark.spark_jobs.progress_json import progress_of
 from tidemark.spark_jobs.query_plan import NoOperator, QueryPlan, read_plan
 
+T = TypeVar("T")
 _log = logging.getLogger("tidemark.spark")
 _POLICY_KEY = "spark.sql.streaming.multipleWatermarkPolicy"
 _METRICS_KEY = "spark.sql.streaming.metricsEnabled"
@@ -118,53 +115,28 @@ class RunningQuery:
 
     def plan(self) -> QueryPlan | None:
         """Return what the query's plan holds; None when it cannot be read."""
-        try:
-            if self._execution is None:
-                return None
-            state = self._session().sessionState()
-            return read_plan(self._execution.analyzedPlan(), state.optimizer())
-        except (Py4JError, PySparkException) as error:
-            _log.warning("the query's plan cannot be read: %s", error)
-            return None
+        return self.read(
+            "the query's plan",
+            lambda session, plan: read_plan(plan, session.sessionState().optimizer()),
+            None,
+        )
 
-    def stalls(self) -> list[Finding]:
-        """Return what keeps the query from ever putting out a window; nothing when its plan cannot be read."""
-        try:
-            if self._execution is None or self.output_mode() != "append":
-                return []
-            return never_emits(self._execution.analyzedPlan(), self._session().sessionState().conf())
-        except (Py4JError, PySparkException, TypeError) as error:
-            _log.warning("whether the query puts anything out cannot be read: %s", error)
-            return []
-
-    def joins(self) -> JoinedQuery | None:
-        """Return what Spark makes of the query's stream-stream joins; None without any, or when it cannot be read.
-
-        The policy is the session's; that of a checkpoint is in force only from the first batch's planning on.
-        """
-        try:
-            if self._execution is None:
-                return None
-            mode = self.output_mode() or "append"
-            return read_joins(self._session(), self._execution.analyzedPlan(), mode)
-        # Py4J says TypeError of a class that this Spark does not have.
-        except (Py4JError, PySparkException, TypeError) as error:
-            _log.warning("the query's joins cannot be read: %s", error)
-            return None
-
-    def coupling(self, joins: JoinedQuery | None) -> PlanCoupling:
-        """Return what the bounds decide at the query's operators; nothing when it cannot be read.
+    def read(self, what: str, reader: Callable[[Any, Any], T], unread: T) -> T:
+        """Return what ``reader`` makes of Spark's session of the query and its analysed plan, both in the JVM.
 
         Args:
-            joins: what ``joins`` returned.
+            what: what cannot be read then, for the log.
+            reader: reads the plan.
+            unread: returned where the plan is out of reach, or cannot be read.
         """
         try:
-            if self._execution is None:
-                return PlanCoupling()
-            return read_coupling(self._session(), self._execution.analyzedPlan(), joins)
-        except (Py4JError, TypeError) as error:
-            _log.warning("what the bounds decide cannot be read: %s", error)
-            return PlanCoupling()
+            return (
+                unread if self._execution is None else reader(self._session(), self._execution.analyzedPlan())
+            )
+        # Py4J says TypeError of a class that this Spark does not have.
+        except (Py4JError, PySparkException, TypeError) as error:
+            _log.warning("%s cannot be read: %s", what, error)
+            return unread
 
     def has_metrics(self) -> bool:
         """Return whether Spark shows metrics of the query, as its session is set when the query starts.

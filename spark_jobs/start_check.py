@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tidemark.models.coupling import Chain
+from tidemark.models.findings import Finding
 from tidemark.models.joins import JoinedQuery, judge_joins
 from tidemark.models.operators import Operator
 from tidemark.spark_jobs.binding import (
@@ -20,7 +21,9 @@ from tidemark.spark_jobs.binding import (
     not_judged,
 )
 from tidemark.spark_jobs.chains import LastBounds, check_chain
-from tidemark.spark_jobs.coupling import PlanCoupling
+from tidemark.spark_jobs.coupling import PlanCoupling, read_coupling
+from tidemark.spark_jobs.joins.reader import read_joins
+from tidemark.spark_jobs.never_emits import never_emits
 from tidemark.spark_jobs.query_plan import Found, QueryPlan
 from tidemark.spark_jobs.real_time import why_not_real_time
 from tidemark.spark_jobs.running_query import RunningQuery
@@ -44,7 +47,7 @@ def errors_at_start(
         bindings: its streams.
         last_bounds: the bounds that its checkpoint last ran with; None where they do not matter.
     """
-    findings = [*query.stalls(), *([] if joins is None else judge_joins(joins))]
+    findings = [*_stalls(query), *([] if joins is None else judge_joins(joins))]
     findings += check_chain(plan.own_times, bindings, {} if last_bounds is None else last_bounds.read())
     errors = []
     for finding in findings:
@@ -55,6 +58,33 @@ def errors_at_start(
             level = logging.WARNING if finding.severity == "warning" else logging.INFO
             _log.log(level, "query %s: %s", query.query_id, text)
     return errors
+
+
+def joins_of(query: RunningQuery) -> JoinedQuery | None:
+    """Return what Spark makes of the query's stream-stream joins; None without any, or when it cannot be read.
+
+    The policy is the session's; that of a checkpoint is in force only from the first batch's planning on.
+    """
+    mode = query.output_mode() or "append"
+    return query.read("the query's joins", lambda session, plan: read_joins(session, plan, mode), None)
+
+
+def coupling_of(query: RunningQuery, joins: JoinedQuery | None) -> PlanCoupling:
+    """Return what the bounds decide at the query's operators; nothing when it cannot be read."""
+    return query.read(
+        "what the bounds decide", lambda session, plan: read_coupling(session, plan, joins), PlanCoupling()
+    )
+
+
+def _stalls(query: RunningQuery) -> list[Finding]:
+    """Return what keeps the query from ever putting out a window; nothing when its plan cannot be read."""
+    if query.output_mode() != "append":
+        return []
+    return query.read(
+        "whether the query puts anything out",
+        lambda session, plan: never_emits(plan, session.sessionState().conf()),
+        [],
+    )
 
 
 def warn_of_other_queries(bindings: Sequence[Binding], others: Iterable[Binding]) -> None:

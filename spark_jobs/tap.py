@@ -25,6 +25,7 @@ from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.granules import Granules, granule_last_us
 from tidemark.models.operators import Closed
 from tidemark.models.wire import AppendDelay
+from tidemark.spark_jobs.columns import quoted
 from tidemark.spark_jobs.compact_counts import NAME_AND_NUMBER
 from tidemark.spark_jobs.key_counts import APPROX_TOP_K, CountedKeys, KeyCounter, stage_counts
 from tidemark.spark_jobs.key_reading import NO_KEYS, KeyReading
@@ -319,11 +320,6 @@ _ALL = "all"
 
 _OTHER = "other"
 """Name under which rows are counted whose partition's number is null, negative or too large to be packed."""
-
-
-def quoted(name: str) -> str:
-    """Return a column's name so that Spark takes it whole, dots and backticks included."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _short(name: str) -> str:

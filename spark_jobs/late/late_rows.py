@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.operators import Closed, Operator, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.read_json import read_object
+from tidemark.spark_jobs.columns import quoted
 from tidemark.spark_jobs.late.due import DueBatch
 from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRowRule
-from tidemark.spark_jobs.tap import quoted
 
 LATE, NO_EVENT_TIME, SET_ASIDE = "late", "no event time", "set aside"
 """Reasons: at or below the watermark; dropped by every window; taken out by ``future_rows="aside"``."""

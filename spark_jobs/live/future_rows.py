@@ -23,9 +23,10 @@ from pyspark.sql import functions as F
 from tidemark.models.duration import parse_duration
 from tidemark.models.operators import Closed
 from tidemark.spark_jobs.arguments import checked
+from tidemark.spark_jobs.columns import quoted
 from tidemark.spark_jobs.event_time import column_of
 from tidemark.spark_jobs.java_classes import JavaClasses
-from tidemark.spark_jobs.tap import SET_ASIDE, SET_BACK, TAKEN, Tap, quoted
+from tidemark.spark_jobs.tap import SET_ASIDE, SET_BACK, TAKEN, Tap
 from tidemark.spark_jobs.time_numbers import FARTHEST_US
 
 Treatment = Literal["clamp", "aside"]

@@ -31,9 +31,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from tidemark.spark_jobs.columns import quoted
 from tidemark.spark_jobs.java_classes import JavaClasses
 from tidemark.spark_jobs.live.control_source import CONTROL_COLUMN, ControlAnswers, control_stream
-from tidemark.spark_jobs.tap import quoted
 
 _EVOLUTION_KEY = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 """Where it is on, Spark requires a name for every source."""

@@ -13,11 +13,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidemark.spark_jobs.columns import quoted
 from tidemark.spark_jobs.gateway import Py4JError, Py4JJavaError, SparkContext
 from tidemark.spark_jobs.java_classes import JavaClasses, java_array, load_classes
 from tidemark.spark_jobs.private_names import COMPILER, PLACEMENT
 from tidemark.spark_jobs.query_plan import TAP_PREFIX
-from tidemark.spark_jobs.tap import Tap, quoted
+from tidemark.spark_jobs.tap import Tap
 
 _log = logging.getLogger("tidemark.spark")
 _DESCRIPTION = "spark.job.description"
