@@ -70,10 +70,10 @@ $(STAMP): pyproject.toml setup.py $(LOCKS)/build.txt $(LOCKS)/dev.txt $(LOCKS)/j
 	@{ $(BIN)/python -m pip --disable-pip-version-check install --progress-bar off --require-hashes \
 		--no-build-isolation -r $(LOCKS)/dev.txt 2>&1; echo "pip ended: $$?"; } | $(PROGRESS)
 	@$(PIP) install --no-deps --no-build-isolation --editable .
-	@$(BIN)/python -m tidemark.spark_jobs.java 2>/dev/null || { \
+	@$(BIN)/python -m tidemark.spark_jobs.spark.java 2>/dev/null || { \
 		echo "no Java 17 or newer here: installing a Java runtime into $(VENV) ($(LOCKS)/java.txt)"; \
 		$(PIP) install --require-hashes --only-binary :all: -r $(LOCKS)/java.txt; \
-		$(BIN)/python -m tidemark.spark_jobs.java || true; \
+		$(BIN)/python -m tidemark.spark_jobs.spark.java || true; \
 	}
 	@touch $(STAMP)
 
@@ -165,7 +165,7 @@ lock: $(STAMP) ## remake the lock files (ARGS=--upgrade for newer versions)
 	@$(UV_COMPILE) --group java -o $(LOCKS)/java.txt
 
 archive: $(STAMP) ## dist/tidemark-pyfiles.zip for spark-submit --py-files
-	@$(BIN)/python -m tidemark.spark_jobs.archive $(DIST)/tidemark-pyfiles.zip
+	@$(BIN)/python -m tidemark.spark_jobs.spark.archive $(DIST)/tidemark-pyfiles.zip
 
 wheel: $(STAMP) ## dist/tidemark-*.whl
 	@rm -rf build/lib build/bdist.*
@@ -195,7 +195,7 @@ jars: $(STAMP) ## get Spark's Kafka connector and a Kafka broker from Maven, whi
 services: ## install the system packages that tests need (Debian, as root)
 	@$(FIND_PYTHON); \
 	packages=; \
-	"$$python" -P spark_jobs/java.py >/dev/null 2>&1 || packages="openjdk-17-jre-headless"; \
+	"$$python" -P spark_jobs/spark/java.py >/dev/null 2>&1 || packages="openjdk-17-jre-headless"; \
 	[ -n "$(INITDB)" ] || packages="$$packages postgresql"; \
 	[ -n "$(CHROMIUM)" ] || packages="$$packages chromium-headless-shell fonts-dejavu-core"; \
 	[ -n "$(NPM)" ] || packages="$$packages nodejs npm"; \

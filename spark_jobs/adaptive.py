@@ -27,36 +27,27 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemark.models.duration import format_duration
 from tidemark.models.operators import Operator
 from tidemark.models.wire import Mode
-from tidemark.spark_jobs.arguments import (
-    check_ceiling,
-    checked,
-    durations_of,
-    instance,
-    one_of,
-)
-from tidemark.spark_jobs.binding import Binding, ReportSink
-from tidemark.spark_jobs.bound import ChosenBound, choose_bound_at_start
-from tidemark.spark_jobs.bound_cache import BoundCache
-from tidemark.spark_jobs.client import ControllerClient
-from tidemark.spark_jobs.columns import quoted
-from tidemark.spark_jobs.connections import NoSink, connection_to, listener_of
-from tidemark.spark_jobs.event_time import column_named, column_of, read_event_time
-from tidemark.spark_jobs.java_classes import JavaClasses
-from tidemark.spark_jobs.key_counts import key_counter
+from tidemark.spark_jobs.connect.session_kinds import SessionKind, kind_of
+from tidemark.spark_jobs.core.arguments import check_ceiling, checked, durations_of, instance, one_of
+from tidemark.spark_jobs.core.binding import Binding, ReportSink
+from tidemark.spark_jobs.core.bound import BoundCache, ChosenBound, choose_bound_at_start
+from tidemark.spark_jobs.core.client import ControllerClient
+from tidemark.spark_jobs.core.connections import NoSink, connection_to, listener_of
+from tidemark.spark_jobs.core.counting import classes_for, with_tap
+from tidemark.spark_jobs.core.key_counts import key_counter
+from tidemark.spark_jobs.core.listener import TidemarkListener
+from tidemark.spark_jobs.core.settings import JobSettings
+from tidemark.spark_jobs.core.tap import DEFAULT_MAX_KEYS, Tap
+from tidemark.spark_jobs.core.watch import BoundWatch, Orders, mode_of
 from tidemark.spark_jobs.late.missing_reports import RemoteLedger
 from tidemark.spark_jobs.late.revise import Revise, RevisedStream
 from tidemark.spark_jobs.late.side import Side
-from tidemark.spark_jobs.listener import TidemarkListener
 from tidemark.spark_jobs.live.future_rows import FutureRowRule, Treatment
 from tidemark.spark_jobs.live.history import StreamHistory
 from tidemark.spark_jobs.live.live_plan import LivePlan
-from tidemark.spark_jobs.live.orders import Orders, mode_of
-from tidemark.spark_jobs.query_plan import TAP_PREFIX
-from tidemark.spark_jobs.session_kinds import SessionKind, kind_of
-from tidemark.spark_jobs.settings import JobSettings
-from tidemark.spark_jobs.stage_functions.counting import classes_for, with_tap
-from tidemark.spark_jobs.tap import DEFAULT_MAX_KEYS, Tap
-from tidemark.spark_jobs.watch import BoundWatch
+from tidemark.spark_jobs.spark.event_time import column_named, column_of, quoted, read_event_time
+from tidemark.spark_jobs.spark.java_classes import JavaClasses
+from tidemark.spark_jobs.spark.query_plan import TAP_PREFIX
 
 _KAFKAS = "partition"
 _KAFKAS_TIME, _KAFKAS_TIME_TYPE = "timestamp", "timestampType"

@@ -171,8 +171,8 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """Return one real Spark session for the whole run, small enough for two cores."""
     from pyspark.sql import SparkSession
 
-    from tidemark.spark_jobs.java import ensure_java
-    from tidemark.spark_jobs.local_disk import LOCAL_DISK
+    from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
+    from tidemark.spark_jobs.spark.java import ensure_java
 
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -17,10 +17,9 @@ from uuid import UUID
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import QueryTerminatedEvent
 
-from tidemark.spark_jobs.connect.commands import end_events, is_listening, listen_again
-from tidemark.spark_jobs.connect.query import ConnectQuery
-from tidemark.spark_jobs.listener import TidemarkListener
-from tidemark.spark_jobs.running_query import RunningQuery
+from tidemark.spark_jobs.connect.query import ConnectQuery, end_events, is_listening, listen_again
+from tidemark.spark_jobs.core.listener import TidemarkListener
+from tidemark.spark_jobs.spark.running_query import RunningQuery
 
 CHECK_S = 30.0
 """How often it is made sure that nothing was missed, in seconds."""

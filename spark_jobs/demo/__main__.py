@@ -31,14 +31,14 @@ from tidemark.models.operators import TimeWindow
 from tidemark.models.plural import plural
 from tidemark.models.target import parse_target
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess, DemoError
-from tidemark.spark_jobs.demo.feed import Feed, FileFeed
-from tidemark.spark_jobs.demo.fleet import Fleet
-from tidemark.spark_jobs.demo.generator import generate
+from tidemark.spark_jobs.demo.generator import Fleet, generate
 from tidemark.spark_jobs.demo.kafka_jars import JarsNotFound, with_kafka
 from tidemark.spark_jobs.demo.loop import JOB, STREAM, Loop
 from tidemark.spark_jobs.demo.plan import (
     DEFAULT_BATCHES,
     MAX_BATCHES,
+    Feed,
+    FileFeed,
     Plan,
     nice_duration_us,
     plan_of,
@@ -46,8 +46,8 @@ from tidemark.spark_jobs.demo.plan import (
     write_trace,
 )
 from tidemark.spark_jobs.demo.replaying import Job
-from tidemark.spark_jobs.java import JavaNotFound, ensure_java
-from tidemark.spark_jobs.local_disk import LOCAL_DISK
+from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
+from tidemark.spark_jobs.spark.java import JavaNotFound, ensure_java
 
 _POLICY = {
     "mode": "OnRestart",

@@ -28,7 +28,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from tidemark.spark_jobs.demo import guard
 from tidemark.spark_jobs.demo.kafka_jars import broker_jars
-from tidemark.spark_jobs.java import find_java
+from tidemark.spark_jobs.spark.java import find_java
 
 TimestampType = Literal["CreateTime", "LogAppendTime"]
 """What a message's timestamp is: the producer's clock at sending, or the broker's clock at appending."""

@@ -13,14 +13,22 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.late_counts import BY_PARTITION, hour_of, late_counts
-from tidemark.spark_jobs.late.checkpoint import Checkpoint
 from tidemark.spark_jobs.late.count_values import count_values
-from tidemark.spark_jobs.late.due import Due, DueBatch, Unknown, apart, due, gaps
-from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
-from tidemark.spark_jobs.late.late_rows import BATCH, FutureRowTreatment, LateRule, late_rows
-from tidemark.spark_jobs.late.offset_log import is_control
+from tidemark.spark_jobs.late.late_rows import (
+    BATCH,
+    Due,
+    DueBatch,
+    FutureRowTreatment,
+    LateRule,
+    Unknown,
+    apart,
+    due,
+    gaps,
+    late_rows,
+)
 from tidemark.spark_jobs.late.reread import LateStream, Reader, read_again, reader_of
 from tidemark.spark_jobs.late.side_folder import ReportedRun, SideFolder, is_off, last_done
+from tidemark.spark_jobs.spark.checkpoint import Checkpoint, HadoopFiles, is_control
 
 _writing: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 """By folder. After a restart in one driver the run that has ended may still be catching up when the next one begins."""

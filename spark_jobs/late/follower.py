@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 
-from tidemark.spark_jobs.client import RequestRejected
+from tidemark.spark_jobs.core.client import RequestRejected
 from tidemark.spark_jobs.late.catch_up import CatchUp, Step
 from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports
 from tidemark.spark_jobs.late.switch import LateSwitch

@@ -18,13 +18,13 @@ from pyspark.sql.streaming.listener import (
 
 from tidemark.models.operators import Operator
 from tidemark.models.wire import OutputMode
-from tidemark.spark_jobs.json_listener import JsonListener
 from tidemark.spark_jobs.late.catch_up import CatchUp
 from tidemark.spark_jobs.late.follower import RETAINED, Follower
 from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports
 from tidemark.spark_jobs.late.switch import LateSwitch
-from tidemark.spark_jobs.query_plan import Found, NoOperator
-from tidemark.spark_jobs.running_query import RunningQuery
+from tidemark.spark_jobs.spark.progress import JsonListener
+from tidemark.spark_jobs.spark.query_plan import Found, NoOperator
+from tidemark.spark_jobs.spark.running_query import RunningQuery
 
 _log = logging.getLogger("tidemark.spark")
 _lock = threading.Lock()

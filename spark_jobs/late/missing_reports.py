@@ -18,18 +18,15 @@ from pyspark.sql import SparkSession
 from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.granules import SPARK_TICK_US, Granules
 from tidemark.models.wire import REPORT_SCHEMA, Report
-from tidemark.spark_jobs.binding import Binding
-from tidemark.spark_jobs.client import ControllerClient, LedgerGaps, RequestRejected
-from tidemark.spark_jobs.late.checkpoint import Checkpoint
-from tidemark.spark_jobs.late.due import DueBatch, due
-from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
-from tidemark.spark_jobs.late.late_rows import FutureRowTreatment
-from tidemark.spark_jobs.late.offset_log import LogEntry
+from tidemark.spark_jobs.core.binding import Binding
+from tidemark.spark_jobs.core.client import ControllerClient, LedgerGaps, RequestRejected
+from tidemark.spark_jobs.core.sender import Sender
+from tidemark.spark_jobs.core.tap import TapCounts
+from tidemark.spark_jobs.late.late_rows import DueBatch, FutureRowTreatment, due
 from tidemark.spark_jobs.late.reread import LateStream, reader_of
 from tidemark.spark_jobs.late.side_folder import ReportedRun, SideFolder
 from tidemark.spark_jobs.late.switch import Said
-from tidemark.spark_jobs.sender import Sender
-from tidemark.spark_jobs.tap import TapCounts
+from tidemark.spark_jobs.spark.checkpoint import Checkpoint, HadoopFiles, LogEntry
 
 _log = logging.getLogger("tidemark.spark")
 

@@ -18,10 +18,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from tidemark.spark_jobs.late.arguments import function_of, operator_of, pairs_of, session_of
-from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
 from tidemark.spark_jobs.late.late_rows import LATE_COLUMN
 from tidemark.spark_jobs.late.reconcile import Combination, reconciled
 from tidemark.spark_jobs.late.side_folder import is_off, last_done, not_kept_in, unknown_in
+from tidemark.spark_jobs.spark.checkpoint import HadoopFiles
 
 _TO, _WRITING = "to_batch=", "_writing/windows"
 

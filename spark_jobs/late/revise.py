@@ -14,15 +14,15 @@ from pyspark.sql import DataFrame
 
 from tidemark.models.duration import format_duration, parse_duration
 from tidemark.models.operators import Operator, SessionWindow, TimeWindow
-from tidemark.models.wire import Mode, OutputMode, Report
-from tidemark.spark_jobs.arguments import checked
-from tidemark.spark_jobs.bound import ChosenBound, chosen_by
-from tidemark.spark_jobs.late.mark import BoundInForce, Mark
-from tidemark.spark_jobs.live.orders import Orders, mode_of
-from tidemark.spark_jobs.running_query import RunningQuery
+from tidemark.models.wire import BoundSource, Mode, OutputMode, Report
+from tidemark.spark_jobs.core.arguments import checked
+from tidemark.spark_jobs.core.bound import ChosenBound, chosen_by
+from tidemark.spark_jobs.core.watch import Orders, mode_of
+from tidemark.spark_jobs.spark.running_query import RunningQuery
 
 if TYPE_CHECKING:
-    from tidemark.spark_jobs.late.revised_run import RevisedRun
+    from tidemark.spark_jobs.late.revision import RevisedRun
+
 
 Upsert = Callable[[DataFrame, int], object]
 """Writes the versions of a batch, each over an older one of its window and keys; gets the batch's number, too."""
@@ -110,7 +110,7 @@ class Revise:
             bound: returns the bound in force now.
         """
         # Only here, because it needs pyarrow, and other jobs do not.
-        from tidemark.spark_jobs.late.revised_run import RevisedRun  # noqa: PLC0415
+        from tidemark.spark_jobs.late.revision import RevisedRun
 
         self._runs[query] = RevisedRun(query, self._end, self._keys, delay_ms, bound)
 
@@ -228,3 +228,52 @@ def _unsupported(operator: Operator) -> str | None:
         f"late=revise versions the windows of an aggregate, and the query has a {operator}; use late=side(...) to keep "
         "the rows that come too late"
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundInForce:
+    """The bound in force in a batch."""
+
+    bound_ms: int
+    """The bound in milliseconds."""
+    generation: int | None = None
+    """Its generation; None when it is the job's own."""
+    source: BoundSource = "job"
+    """Where it came from."""
+    mode: Mode = "Off"
+    """The stream's mode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """The mark of one batch; times in milliseconds."""
+
+    watermark_ms: int
+    """W(n), Spark's watermark in force in the batch: windows that end here or before are final."""
+    early_ms: int
+    """Windows that end here or before have come out."""
+    base_ms: int
+    """The newest event time that the watermark was made of; 0 before there is one."""
+    delay_ms: int
+    """The plan's delay, T."""
+    bound: BoundInForce
+    """The bound in force."""
+
+
+def next_mark(before: Mark | None, watermark_ms: int, bound: BoundInForce, delay_ms: int) -> Mark:
+    """Return the mark of a batch.
+
+    Args:
+        before: that of the batch before; None for the first one of a checkpoint.
+        watermark_ms: Spark's watermark in force in the batch, in milliseconds.
+        bound: the bound. One above the delay counts as the delay: what is final comes out.
+        delay_ms: the plan's delay, in milliseconds.
+    """
+    base_ms = early_ms = 0
+    if before is not None:
+        # The plan of the batch before made this watermark, even where a restart has changed the delay since.
+        moved = watermark_ms > before.watermark_ms
+        base_ms = watermark_ms + before.delay_ms if moved else before.base_ms
+        early_ms = before.early_ms
+    early_ms = max(early_ms, base_ms - bound.bound_ms, watermark_ms)
+    return Mark(watermark_ms=watermark_ms, early_ms=early_ms, base_ms=base_ms, delay_ms=delay_ms, bound=bound)

@@ -10,9 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from tidemark.models.operators import Operator
-from tidemark.spark_jobs.arguments import checked
-from tidemark.spark_jobs.binding import Binding, granules_of
-from tidemark.spark_jobs.event_time import column_of
+from tidemark.spark_jobs.core.arguments import checked
+from tidemark.spark_jobs.core.binding import Binding, granules_of
 from tidemark.spark_jobs.late.catch_up import CatchUp
 from tidemark.spark_jobs.late.followers import Begun, Followed, followers_of
 from tidemark.spark_jobs.late.late_rows import LATE_COLUMN, FutureRowTreatment, LateRule
@@ -22,6 +21,7 @@ from tidemark.spark_jobs.late.reread import DEFAULT_BATCHES, LateStream, Parse
 from tidemark.spark_jobs.late.side_folder import ReportedRun
 from tidemark.spark_jobs.late.switch import LateSwitch
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
+from tidemark.spark_jobs.spark.event_time import column_of
 
 _log = logging.getLogger("tidemark.spark")
 

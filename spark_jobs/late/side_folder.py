@@ -30,10 +30,8 @@ from pyspark.sql import DataFrame
 from tidemark.models.late_counts import LateCounts
 from tidemark.models.read_json import read_object
 from tidemark.models.wire import OutputMode
-from tidemark.spark_jobs.late.checkpoint import numbers_in
-from tidemark.spark_jobs.late.due import Unknown
-from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
-from tidemark.spark_jobs.late.late_rows import FutureRowTreatment
+from tidemark.spark_jobs.late.late_rows import FutureRowTreatment, Unknown
+from tidemark.spark_jobs.spark.checkpoint import HadoopFiles, numbers_in
 
 _VERSION = 1
 _DONE, _UNKNOWN, _WRITING, _FUTURE = "_done", "_unknown", "_writing/rows", "_future_rows"

@@ -15,7 +15,7 @@ from tidemark.models.plural import plural
 from tidemark.models.policies.learned import Learned
 from tidemark.models.policies.setup import Setup
 from tidemark.models.wire import Report
-from tidemark.spark_jobs.client import ControllerClient, RequestRejected
+from tidemark.spark_jobs.core.client import ControllerClient, RequestRejected
 
 _PAGE = 500
 _log = logging.getLogger("tidemark.spark")

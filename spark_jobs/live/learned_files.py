@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping
 from pyspark.sql import SparkSession
 
 from tidemark.models.policies.learned import Learned, unpacked
-from tidemark.spark_jobs.client import ControllerUnavailable
-from tidemark.spark_jobs.gateway import Py4JError
-from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
+from tidemark.spark_jobs.core.client import ControllerUnavailable
 from tidemark.spark_jobs.live.queries import LiveQueries
-from tidemark.spark_jobs.running_query import RunningQuery
+from tidemark.spark_jobs.spark.checkpoint import HadoopFiles
+from tidemark.spark_jobs.spark.jvm import Py4JError
+from tidemark.spark_jobs.spark.running_query import RunningQuery
 
 SAVE_SECONDS = 60.0
 """Time between two saves, and between two tries to read earlier reports, in seconds."""

@@ -7,17 +7,17 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
-from tidemark.spark_jobs.binding import Binding
-from tidemark.spark_jobs.connections import answers_of
-from tidemark.spark_jobs.java_classes import JavaClasses
-from tidemark.spark_jobs.listener import TidemarkListener
+from tidemark.spark_jobs.core.binding import Binding
+from tidemark.spark_jobs.core.connections import answers_of
+from tidemark.spark_jobs.core.counting import with_tap
+from tidemark.spark_jobs.core.listener import TidemarkListener
+from tidemark.spark_jobs.core.watch import Orders
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
 from tidemark.spark_jobs.live.history import StreamHistory
-from tidemark.spark_jobs.live.orders import Orders
 from tidemark.spark_jobs.live.queries import LiveStream
-from tidemark.spark_jobs.live.steering import steered
-from tidemark.spark_jobs.scala import items
-from tidemark.spark_jobs.stage_functions.counting import with_tap
+from tidemark.spark_jobs.live.sources import steered
+from tidemark.spark_jobs.spark.java_classes import JavaClasses
+from tidemark.spark_jobs.spark.jvm import items
 
 
 @dataclass(frozen=True, slots=True)

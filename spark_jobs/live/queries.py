@@ -24,9 +24,9 @@ from tidemark.models.policies.policy import NO_BASE_US
 from tidemark.models.policies.setup import Setup
 from tidemark.models.target import PPM
 from tidemark.models.wire import LiveState, Report
+from tidemark.spark_jobs.core.watch import Orders
 from tidemark.spark_jobs.live.history import StreamHistory
-from tidemark.spark_jobs.live.offset import Offset
-from tidemark.spark_jobs.live.orders import Orders
+from tidemark.spark_jobs.live.sources import Offset
 
 _log = logging.getLogger("tidemark.spark")
 

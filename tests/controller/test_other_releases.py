@@ -17,10 +17,9 @@ from tidemark.controller.access.roles import need_of
 from tidemark.models.late_counts import LateCounts
 from tidemark.models.strict import WIRE
 from tidemark.models.wire import Acknowledgement, BoundAnswer, Report, to_json_object
-from tidemark.spark_jobs.bound import choose_bound_at_start
-from tidemark.spark_jobs.bound_cache import BoundCache
-from tidemark.spark_jobs.client import ControllerClient
-from tidemark.spark_jobs.watch import BoundWatch
+from tidemark.spark_jobs.core.bound import BoundCache, choose_bound_at_start
+from tidemark.spark_jobs.core.client import ControllerClient
+from tidemark.spark_jobs.core.watch import BoundWatch
 
 from support.controller_app import STREAM, Controller
 from support.other_releases import DOCUMENT, OtherRelease, with_unknown, without_optional

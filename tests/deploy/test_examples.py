@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tidemark.spark_jobs.runner import EXIT_NEW_BOUND
-from tidemark.spark_jobs.settings import SETTINGS
+from tidemark.spark_jobs.core.settings import SETTINGS
+from tidemark.spark_jobs.restart.runner import EXIT_NEW_BOUND
 
 from support.patience import PATIENCE_S, until
 from support.tree import ROOT

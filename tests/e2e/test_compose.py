@@ -18,7 +18,7 @@ import pytest
 
 from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker
 from tidemark.spark_jobs.demo.kafka_jars import connector_jars
-from tidemark.spark_jobs.java import ensure_java
+from tidemark.spark_jobs.spark.java import ensure_java
 
 from support.compose import COMPOSE, command_of, compose_file
 from support.kafka import or_skip

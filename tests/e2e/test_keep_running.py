@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
-from tidemark.spark_jobs.java import ensure_java
+from tidemark.spark_jobs.spark.java import ensure_java
 
 from support.patience import PATIENCE_S, until
 from support.policies import at_once

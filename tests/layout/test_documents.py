@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from tidemark.controller.cli import app
 from tidemark.controller.settings import Settings
-from tidemark.spark_jobs.settings import SETTINGS
+from tidemark.spark_jobs.core.settings import SETTINGS
 
 from support.docs import DOCS, DOCUMENTS, all_text, anchors, commands, links
 from support.reference import MODULES, help_of_module

@@ -139,9 +139,9 @@ def run_services(
     for name in ("env", "tee", "chmod", "rm", "cat"):
         (tools / name).symlink_to(shutil.which(name) or "")
     copy = tmp_path / "copy"
-    (copy / "spark_jobs").mkdir(parents=True)
+    (copy / "spark_jobs" / "spark").mkdir(parents=True)
     shutil.copy(ROOT / "Makefile", copy)
-    shutil.copy(ROOT / "spark_jobs" / "java.py", copy / "spark_jobs")
+    shutil.copy(ROOT / "spark_jobs" / "spark" / "java.py", copy / "spark_jobs" / "spark")
     make = shutil.which("make")
     assert make is not None
     run = subprocess.run(

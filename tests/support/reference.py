@@ -33,8 +33,8 @@ from tidemark.controller.metrics.names import HELP, LABELS
 from tidemark.controller.settings import Settings
 from tidemark.models.duration import format_duration
 from tidemark.models.late_counts import LATE_COUNTS_SCHEMA
-from tidemark.spark_jobs.driver_metrics import GAUGES, gauge_name
-from tidemark.spark_jobs.settings import SETTINGS
+from tidemark.spark_jobs.core.driver_metrics import GAUGES, gauge_name
+from tidemark.spark_jobs.core.settings import SETTINGS
 
 from support.reference_spark import spark_document
 from support.tree import ROOT

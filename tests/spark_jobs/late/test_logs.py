@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.spark_jobs.late.due import NOT_KEPT, Unknown, apart, due, gaps
-from tidemark.spark_jobs.late.offset_log import (
+from tidemark.spark_jobs.late.late_rows import NOT_KEPT, Unknown, apart, due, gaps
+from tidemark.spark_jobs.spark.checkpoint import (
     LogEntry,
     LogFormatError,
     data_sources,

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tidemark.models.late_policy import DROPPED, LatePolicy, LateTreatment
-from tidemark.spark_jobs.client import ControllerClient, LedgerGaps
+from tidemark.spark_jobs.core.client import ControllerClient, LedgerGaps
 from tidemark.spark_jobs.late.switch import LateSwitch, Said
 
 

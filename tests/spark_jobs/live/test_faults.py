@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from tidemark.spark_jobs import connections, flush
+from tidemark.spark_jobs import flush
+from tidemark.spark_jobs.core import connections
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 
 from support.live_faults import FaultyAnswers, LiveJob, Logged, files, logged_batches, steady, until

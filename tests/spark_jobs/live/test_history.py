@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tidemark.models.policies.learned import Learned, unpacked
-from tidemark.spark_jobs import connections, flush
+from tidemark.spark_jobs import flush
+from tidemark.spark_jobs.core import connections
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 from tidemark.spark_jobs.live import learned_files
 from tidemark.spark_jobs.live.learned_files import file_of

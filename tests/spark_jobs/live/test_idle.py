@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tidemark.models.operators import tumbling
-from tidemark.spark_jobs import connections, flush
+from tidemark.spark_jobs import flush
+from tidemark.spark_jobs.core import connections
 
 from support.live_faults import (
     Driver,

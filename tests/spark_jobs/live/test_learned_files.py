@@ -12,7 +12,8 @@ import pytest
 
 from tidemark.models.policies.learned import unpacked
 from tidemark.models.wire import Envelope
-from tidemark.spark_jobs import connections, flush
+from tidemark.spark_jobs import flush
+from tidemark.spark_jobs.core import connections
 from tidemark.spark_jobs.live import learned_files
 from tidemark.spark_jobs.live.learned_files import file_of
 

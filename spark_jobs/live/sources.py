@@ -1,0 +1,155 @@
+"""The offset of a control stream, as the driver, the source and the checkpoint have it: see ``control_source``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    NumericType,
+    StringType,
+    StructField,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from tidemark.spark_jobs.spark.event_time import quoted
+from tidemark.spark_jobs.spark.java_classes import JavaClasses
+from tidemark.spark_jobs.spark.jvm import SparkContext
+
+Offset = dict[str, Any]
+"""``{"source": id, "watermark_ms": …, "partitions": {name: base_us}}``"""
+
+
+CONTROL_COLUMN = "watermark_ms"
+"""The one column of a control stream: the required watermark, in milliseconds since the epoch."""
+
+_log = logging.getLogger("tidemark.spark")
+
+
+class ControlAnswers:
+    """What the control sources of a session call.
+
+    Args:
+        answer: returns the offset for ``(stream, start offset)``; None leaves the watermark where it is.
+    """
+
+    def __init__(self, answer: Callable[[str, Offset], Offset | None]) -> None:
+        self._answer = answer
+
+    def apply(self, stream: str, start: str) -> str | None:
+        """Return the offset after ``start`` for a source of ``stream``, as JSON; None where nothing is to move."""
+        try:
+            end = self._answer(stream, json.loads(start))
+        except Exception:  # noqa: BLE001 - without an answer the ceiling holds, which is safe
+            _log.exception("the control of %s could not be decided; the ceiling holds", stream)
+            return None
+        return None if end is None else json.dumps(end, separators=(",", ":"))
+
+    class Java:
+        """As what the JVM sees it."""
+
+        implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
+
+
+def control_stream(
+    spark: SparkSession, classes: JavaClasses, stream: str, answers: ControlAnswers, name: str | None
+) -> DataFrame:
+    """Return a new control stream, with ``CONTROL_COLUMN``.
+
+    Args:
+        spark: the session whose queries have it.
+        classes: the Java classes of the session's context.
+        stream: name under which the driver knows the stream.
+        answers: what it asks.
+        name: the source's name in plans; None where sources have none.
+    """
+    jvm: Any = SparkContext._jvm  # noqa: SLF001 - the one way to the JVM
+    callback = jvm.java.util.ArrayList()
+    callback.add(answers)
+    reader = spark.readStream if name is None else spark.readStream.name(name)
+    made = classes.make("ControlSource$Maker", stream, callback.get(0)).load(reader._jreader)  # noqa: SLF001
+    return DataFrame(made, spark)
+
+
+_EVOLUTION_KEY = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+"""Where it is on, Spark requires a name for every source."""
+
+_IS_CONTROL = "__tidemark_control"
+"""Column that marks control rows, between the union and the filter."""
+
+_EPOCH = "1970-01-01"
+_VALUES: tuple[tuple[type | tuple[type, ...], str | int], ...] = (
+    (NumericType, 0),
+    ((StringType, BinaryType), ""),
+    (BooleanType, "false"),
+    ((DateType, TimestampType, TimestampNTZType), _EPOCH),
+)
+
+
+def steered(
+    df: DataFrame,
+    event_time: str,
+    delay_ms: int,
+    stream: str,
+    *,
+    classes: JavaClasses,
+    answers: ControlAnswers,
+    set_back: Callable[[DataFrame], DataFrame] = lambda marked: marked,
+) -> DataFrame:
+    """Return ``df`` with a watermark that follows the control stream and trails its own rows by ``delay_ms`` at most.
+
+    Args:
+        df: the data, tapped, without a watermark.
+        event_time: name of its event-time column.
+        delay_ms: the static bound, in milliseconds.
+        stream: name under which the driver knows the stream.
+        classes: the Java classes of the session's context.
+        answers: what the control stream asks.
+        set_back: what is to be done with the rows below the watermark's node. They are marked before it: Spark makes
+            one projection of both then, and else two, because it moves none past one that has the batch's clock.
+    """
+    data = set_back(df.withColumn(_IS_CONTROL, F.lit(False)))
+    spark = df.sparkSession
+    control = control_stream(spark, classes, stream, answers, _source_name(spark, stream))
+    shaped = _shaped(control, data.drop(_IS_CONTROL), event_time, delay_ms)
+    both = data.union(shaped).withWatermark(quoted(event_time), f"{delay_ms} milliseconds")
+    never = F.spark_partition_id() < 0
+    return both.filter(~F.col(_IS_CONTROL) | never).drop(_IS_CONTROL)
+
+
+def _source_name(spark: SparkSession, stream: str) -> str | None:
+    if (spark.conf.get(_EVOLUTION_KEY, "false") or "").lower() != "true":
+        return None
+    return "tidemark_" + re.sub(r"\W", "_", stream.split(":")[1])
+
+
+def _shaped(control: DataFrame, df: DataFrame, event_time: str, delay_ms: int) -> DataFrame:
+    """Return the control stream with the columns of ``df`` and the mark."""
+    time = F.timestamp_millis(F.col(CONTROL_COLUMN) + F.lit(delay_ms))
+    columns = [
+        (_present(field, time) if field.name == event_time else _absent(field)).alias(field.name)
+        for field in df.schema
+    ]
+    return control.select(*columns, F.lit(True).alias(_IS_CONTROL))
+
+
+def _present(field: StructField, time: Column) -> Column:
+    return time if field.nullable else F.coalesce(time, F.lit(_EPOCH).cast(field.dataType))
+
+
+def _absent(field: StructField) -> Column:
+    """Return a value for a row that nobody sees; a column without nulls keeps having none, for the state's schema."""
+    if not field.nullable:
+        for kind, value in _VALUES:
+            if isinstance(field.dataType, kind):
+                return F.lit(value).cast(field.dataType)
+    return F.lit(None).cast(field.dataType)

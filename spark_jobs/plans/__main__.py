@@ -1,0 +1,157 @@
+"""``tidemark lint``: check the joins and chains of a job's streams before it starts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+from rich.console import Console
+from rich.table import Table
+
+from tidemark.models.coupling import Coupling
+from tidemark.models.duration import format_duration, parse_duration
+from tidemark.models.findings import Finding, worst_first
+from tidemark.models.joins import JoinedQuery, JoinInput, judge_joins
+from tidemark.spark_jobs.core.connections import listener_of
+from tidemark.spark_jobs.plans.downstream import read_coupling
+from tidemark.spark_jobs.plans.job import JobNotCheckedError, Wanted, queries_of
+from tidemark.spark_jobs.plans.joins import read_joins
+from tidemark.spark_jobs.plans.start_check import check_chain, never_emits
+from tidemark.spark_jobs.spark.java import JavaNotFound, ensure_java
+from tidemark.spark_jobs.spark.query_plan import read_plan
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A query of a job, with what is found."""
+
+    name: str | None
+    output_mode: str
+    joins: JoinedQuery | None
+    findings: list[Finding]
+    coupling: list[Coupling] = field(default_factory=list)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check a job.
+
+    Returns:
+        0 without errors, 1 with one, 2 when the job cannot be checked.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    end = given.index("--") if "--" in given else len(given)
+    chosen = _parser().parse_args(given[:end])
+    console = Console(highlight=False, markup=False, soft_wrap=False)
+    try:
+        ensure_java()
+        checked = [_check(wanted, chosen.bound) for wanted in queries_of(chosen.job, given[end + 1 :])]
+    except (JobNotCheckedError, JavaNotFound) as error:
+        print(f"lint: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    except Exception as error:  # noqa: BLE001 - whatever the job's own code raises
+        print(f"lint: {chosen.job} fails before it is checked: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    if chosen.json:
+        print(json.dumps({"queries": [_as_json(each) for each in checked]}, indent=2))  # noqa: T201
+    else:
+        for number, each in enumerate(checked, 1):
+            _show(console, number, each)
+    return int(any(finding.severity == "error" for each in checked for finding in each.findings))
+
+
+def _check(wanted: Wanted, bound_ms: int | None) -> _Checked:
+    spark = wanted.df.sparkSession
+    session = spark._jsparkSession  # noqa: SLF001 - the one way to Spark's own session
+    analysed = wanted.df._jdf.queryExecution().analyzed()  # noqa: SLF001 - and to the plan
+    joins = read_joins(session, analysed, wanted.output_mode)
+    plan = read_plan(analysed, session.sessionState().optimizer())
+    # Which checkpoint it will run from, and with which bounds that ran, is not known here.
+    found = check_chain(plan.own_times, listener_of(spark).bindings_in(plan), {})
+    found += [] if joins is None else judge_joins(joins)
+    if wanted.output_mode == "append":
+        found += never_emits(analysed, session.sessionState().conf())
+    coupling = [each for each, _ in read_coupling(session, analysed, joins, bound_ms).operators]
+    return _Checked(wanted.name, wanted.output_mode, joins, worst_first(found), coupling)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tidemark lint",
+        description="Check the joins and chains of a job's streams before it starts. The file is run up to where it "
+        "would wait for a query, and no query starts: what it does before that is done.",
+        epilog="Exit code: 0 without errors, 1 with one, 2 when the job cannot be checked.",
+    )
+    parser.add_argument(
+        "job",
+        metavar="JOB",
+        help="a Python file that starts queries, or FILE:FUNCTION for a function that returns streaming DataFrames; "
+        "the file's own arguments follow after --",
+    )
+    parser.add_argument(
+        "--bound",
+        type=_milliseconds,
+        metavar="BOUND",
+        help="show what this bound of all inputs, such as '30 s', would decide; by default those in the plan",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _milliseconds(text: str) -> int:
+    try:
+        return parse_duration(text) // 1_000
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _as_json(checked: _Checked) -> dict[str, object]:
+    document = asdict(checked)
+    document["coupling"] = [{**asdict(each), "after_ms": each.after_ms} for each in checked.coupling]
+    if checked.joins is not None:
+        document["joins"]["starts"] = checked.joins.starts
+    return document
+
+
+def _show(console: Console, number: int, checked: _Checked) -> None:
+    console.print(f"query {checked.name or number}, output mode {checked.output_mode}", style="bold")
+    if checked.joins is None:
+        console.print("  it joins no two streams")
+    else:
+        _show_joins(console, checked.joins)
+    if checked.coupling:
+        decided = Table("operator", "what the bounds decide", box=None, pad_edge=False)
+        for each in checked.coupling:
+            decided.add_row(each.operator, each.text)
+        console.print(decided)
+        console.print()
+    findings = Table("severity", "where", "finding", "instead", box=None, pad_edge=False)
+    for finding in checked.findings:
+        findings.add_row(finding.severity, finding.where, finding.text, finding.instead)
+    if checked.findings:
+        console.print(findings)
+    elif checked.joins is not None:
+        console.print("nothing is wrong")
+    console.print()
+
+
+def _show_joins(console: Console, query: JoinedQuery) -> None:
+    sides = Table("join", "side", "watermark", "a row is kept", box=None, pad_edge=False)
+    for index, join in enumerate(query.joins, 1):
+        for side in ("left", "right"):
+            entry = join.left if side == "left" else join.right
+            sides.add_row(f"{index} {join.type}", side, _watermark_text(entry), entry.kept)
+    console.print(sides)
+    console.print()
+
+
+def _watermark_text(entry: JoinInput) -> str:
+    if entry.watermark_column is None or entry.delay_ms is None:
+        return "none"
+    return f"{entry.watermark_column}, {format_duration(entry.delay_ms * 1_000)}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
