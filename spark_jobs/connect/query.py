@@ -3,6 +3,18 @@
 The watermark in force is that of the progress. Where a progress is not there, which is so of the batch before the first
 one of a run, the client reads the offset log as text, through Spark, which has the rights to the checkpoint that a
 client seldom has. Without those rights the watermark is not known, and neither is what became of that batch's rows.
+
+``StreamingQuery.explain`` prints its text on the standard output of the whole process. ``removeListener`` waits, with
+its lock held, for a thread that needs the lock for each event that is still to come, so that the two may wait for each
+other for ever.
+
+The text of ``explain``: a stateful operator is printed with where its state is, and an aggregate with its output mode
+(Spark 4.0 to 4.3, ``StatefulOperatorStateInfo``, ``StateStoreSaveExec``):
+
+    StateStoreSave [window#23], state info [ checkpoint = file:/jobs/counts/state, runId = ..., opId = 0, ...], Append,
+
+Below it is the tap, ``CollectMetrics tidemark:...``, and what stands between the two changes rows or does not. A column
+made of the event time is printed with its delay, ``ts#4-T10000ms``.
 """
 
 from __future__ import annotations

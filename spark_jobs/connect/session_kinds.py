@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from tidemark.spark_jobs.core.connections import listen
 from tidemark.spark_jobs.core.listener import TidemarkListener
 from tidemark.spark_jobs.spark.jvm import is_since
 
@@ -44,19 +45,13 @@ def kind_of(spark: SparkSession) -> SessionKind:
     return _CONNECT
 
 
-def _in_the_driver(spark: SparkSession) -> TidemarkListener:
-    listener = TidemarkListener(spark)
-    spark.streams.addListener(listener)
-    return listener
-
-
 def _over_connect(spark: SparkSession) -> TidemarkListener:
     from tidemark.spark_jobs.connect.listening import listener_over_connect  # noqa: PLC0415 - it needs gRPC
 
     return listener_over_connect(spark)
 
 
-_DRIVER = SessionKind(_in_the_driver, has_java_classes=True)
+_DRIVER = SessionKind(listen, has_java_classes=True)
 _CONNECT = SessionKind(
     _over_connect,
     no_live="over Spark Connect a control stream would run in the server, out of reach of its client",

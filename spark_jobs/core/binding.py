@@ -1,29 +1,26 @@
-"""What a call of ``adaptive_watermark`` binds to its tap, and what the plan of a query makes of it."""
+"""What a call of ``adaptive_watermark`` binds to its tap, a run of a query that has it, and what takes part in that.
+
+``Extension`` is the one way in which checks of plans, Live and late rows take part in reporting: the listener calls
+them, and knows none of them.
+"""
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from tidemark.models.duration import format_duration
-from tidemark.models.granules import SPARK_TICK_US, Granules, default_granule_us
-from tidemark.models.late_policy import DROPPED, REVISED, LateTreatment
-from tidemark.models.operators import Operator, call_for, row_level
+from tidemark.models.granules import SPARK_TICK_US, Granules
+from tidemark.models.operators import Operator
 from tidemark.models.wire import Acknowledgement, BoundSource, Mode, Report
 from tidemark.spark_jobs.core.counting import StageCounts
-from tidemark.spark_jobs.core.tap import Tap
-from tidemark.spark_jobs.core.watch import Orders
-from tidemark.spark_jobs.late.revise import RevisedStream
-from tidemark.spark_jobs.late.switch import LateSwitch
+from tidemark.spark_jobs.core.tap import Tap, TapCounts
 from tidemark.spark_jobs.spark.progress import newest_ms_of
-from tidemark.spark_jobs.spark.query_plan import Found, NoOperator
+from tidemark.spark_jobs.spark.query_plan import QueryPlan
 from tidemark.spark_jobs.spark.running_query import RunningQuery
-
-_log = logging.getLogger("tidemark.spark")
 
 
 class ReportSink(Protocol):
@@ -43,6 +40,53 @@ class ReportSink(Protocol):
         ...
 
 
+class NoSink:
+    """The sink of a job that has no controller."""
+
+    dropped = 0
+
+    def report(self, report: Report) -> None:
+        """Drop the report."""
+
+    def acknowledge(self, job: str, stream: str, acknowledgement: Acknowledgement) -> None:
+        """Drop the acknowledgement."""
+
+
+class Extension:
+    """What a call adds to counting and reporting. One may serve several streams; a method does nothing by itself."""
+
+    def why_not(self, run: QueryRun, metric: str, judging: Judging) -> str | None:  # noqa: ARG002 - for subclasses
+        """Return why a query must not run with a stream, and what to write; None where it may."""
+        return None
+
+    def rejects(self, run: QueryRun) -> Sequence[str]:  # noqa: ARG002 - as above
+        """Return why a query whose plan is known must not run, and what to do instead."""
+        return ()
+
+    def started(self, run: QueryRun) -> None:
+        """Take a run whose streams are known, before its first report."""
+
+    def batch(self, run: QueryRun, progress: StreamingQueryProgress) -> None:
+        """Take a batch that has ended, before its streams are reported."""
+
+    def acknowledged(
+        self,
+        run: QueryRun,  # noqa: ARG002 - as above
+        metric: str,  # noqa: ARG002
+        found: Acknowledgement,
+        batch_id: int,  # noqa: ARG002
+    ) -> Acknowledgement:
+        """Return what a stream acknowledges with a batch, whose bound at the start ``found`` has."""
+        return found
+
+    def reported(self, run: QueryRun, metric: str, report: Report, batch: Batch) -> Report:  # noqa: ARG002 - as above
+        """Return what is reported of a stream's batch."""
+        return report
+
+    def ended(self, run: QueryRun, error: str) -> None:
+        """Forget a run, which may have ended before it started; ``error`` is what it failed of, or empty."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
     """One stream as one plan has it: what to count, and which bound was applied."""
@@ -60,57 +104,16 @@ class Binding:
     generation: int | None
     sink: ReportSink
     ceiling_ms: int | None = None
-    orders: Orders | None = None
-    """Of a live or revised stream what it has to do: it is watched while a run has this tap."""
-    revised: RevisedStream | None = None
-    """How its windows come out in versions; None when they come out once."""
-    late: LateSwitch | None = None
-    """Whether its late rows are kept; None where the call names nothing to keep them with."""
+    moves: bool = False
+    """Whether its bound, or its watermark, moves while a query runs."""
+    extensions: tuple[Extension, ...] = ()
+    """What takes part in the runs that have its tap."""
     names_granule: bool = False
     """Whether the call names the granule, which reports have then too."""
     stage_counts: StageCounts | None = None
     """What the row counter counted; None where the tap observes."""
-    chain_confirmed: bool = False
-    """Whether the job confirms a chain that a watermark nearer to the newest rows may end."""
-
-    @property
-    def late_treatment(self) -> LateTreatment:
-        """What becomes of its late rows."""
-        if self.revised is not None:
-            return REVISED
-        return DROPPED if self.late is None else self.late.treatment
-
-    def started(self, query: RunningQuery) -> None:
-        """Take a new run of a query that has this tap."""
-        if self.orders is not None:
-            self.orders.started()
-        if self.revised is not None:
-            self.revised.started(query)
-
-    def ended(self, query: RunningQuery) -> None:
-        """Forget a run."""
-        if self.orders is not None:
-            self.orders.ended()
-        if self.revised is not None:
-            self.revised.ended(query)
-
-    def in_batch(self, query: RunningQuery, batch: int) -> Binding:
-        """Return the binding with the bound that was in force in a batch: with versions it need not be the plan's."""
-        mark = None if self.revised is None else self.revised.mark(query, batch)
-        if mark is None:
-            return self
-        bound = mark.bound
-        return replace(
-            self,
-            bound_ms=bound.bound_ms,
-            source=bound.source,
-            mode=bound.mode,
-            generation=bound.generation,
-        )
-
-
-class PlanRejectedError(Exception):
-    """A query must not run with this call; the message says why, and what to write."""
+    own_times_confirmed: bool = False
+    """Whether the job confirms operators that a watermark nearer to the newest rows may end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,113 +152,47 @@ class Judging:
         )
 
 
-def judging_of(binding: Binding, found: Found) -> Judging:
-    """Return how the rows of a stream are judged, given its operator in the plan.
+@dataclass(slots=True, kw_only=True)
+class QueryRun:
+    """One run of a query."""
 
-    Raises:
-        PlanRejectedError: when the ledger would be wrong, or nobody knows the operator.
+    run_id: str
+    query: RunningQuery
+    plan: QueryPlan | None = None
+    """None while it is not known, or when it cannot be read."""
+    bindings: dict[str, Binding] = field(default_factory=dict)
+    """The streams by tap in its plan."""
+    streams: dict[str, Judging] = field(default_factory=dict)
+    """By tap how the rows are judged."""
+    watermark_ms: dict[int, int] = field(default_factory=dict)
+    """The watermark in force in the newest batches."""
+    is_real_time: bool = False
+
+    @property
+    def extensions(self) -> list[Extension]:
+        """What takes part in it, each once."""
+        every = (each for binding in self.bindings.values() for each in binding.extensions)
+        return list({id(each): each for each in every}.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch of a stream that is being reported."""
+
+    progress: StreamingQueryProgress
+    counts: TapCounts
+
+
+def not_in_real_time(why: str, instead: str) -> str:
+    """Return why a stream cannot run in real-time mode.
+
+    Spark 4.3 runs windowed counts and ``dropDuplicates`` in it, in update mode; 4.1 and 4.2 run no stateful operator.
+    Rows are processed as they come, but a batch still ends with each interval of the trigger: metrics are observed,
+    listeners are notified and the watermark moves once a batch, by the same rule as elsewhere (tried on 4.3.0).
     """
-    declared = binding.operator
-    if not isinstance(found, NoOperator):
-        if declared is not None and declared != found:
-            raise PlanRejectedError(
-                f"the call declares a {declared}, but the query has a {found}; write {call_for(found)}"
-            )
-        return Judging(found, granules_of(binding, found))
-    if found.kind == "Unsupported":
-        raise PlanRejectedError(f"{found.why}; give it a fixed gap, or write withWatermark")
-    if found.kind == "Uncounted":
-        return not_judged(binding, found.why)
-    if found.kind == "NothingLate":
-        return not_judged(binding, f"Spark drops no row by this stream's event time: {found.why}")
-    if declared is not None:
-        return Judging(declared, granules_of(binding, declared), doubt=found.why)
-    if found.kind == "Unreadable":
-        return not_judged(binding, f"the call declares no operator, and {found.why}")
-    raise PlanRejectedError(
-        f"the operator cannot be read from the plan: {found.why}; declare it after the bound, with tumbling(size), "
-        "sliding(size, slide), session(gap) or row_level()"
+    return (
+        f"it cannot run in real-time mode: {why} (Spark 4.3.0); {instead}, or use a processing-time trigger"
     )
-
-
-def check_versions(binding: Binding, judging: Judging, query: RunningQuery, watermarks: int | None) -> None:
-    """Raise if a stream's windows are to come out in versions and its query cannot have them.
-
-    Raises:
-        PlanRejectedError: when it cannot.
-    """
-    if binding.revised is not None:
-        why = binding.revised.revise.why_not(
-            judging.operator, judging.contradiction, query.output_mode(), watermarks
-        )
-        if why is not None:
-            raise PlanRejectedError(why)
-
-
-def check_side(binding: Binding, changed: str | None) -> None:
-    """Raise if late rows are to be kept, and not all rows of the stream reach the operator.
-
-    Args:
-        binding: the stream.
-        changed: what drops or multiplies rows on the way, in words; None where nothing does.
-
-    Raises:
-        PlanRejectedError: when rows would be kept that Spark did not drop as late.
-    """
-    if binding.late is not None and changed is not None:
-        raise PlanRejectedError(
-            f"late=side(...) keeps rows as parse makes them, and {changed} behind adaptive_watermark drops or "
-            "multiplies some before Spark judges them; put it into parse"
-        )
-
-
-def not_judged(binding: Binding, why: str) -> Judging:
-    """Return that no row of a stream is judged. A report names an operator all the same."""
-    operator = binding.operator or row_level()
-    closed = binding.tap.closed or operator.closed
-    return Judging(operator, Granules(binding.tap.granule_us, closed), contradiction=why)
-
-
-def log_judging(binding: Binding, judging: Judging) -> None:
-    """Log how the rows of a stream are judged."""
-    if judging.contradiction is not None:
-        _log.error(
-            "stream %s: %s; its rows are not judged and it is not steered",
-            binding.stream,
-            judging.contradiction,
-        )
-    elif judging.doubt is not None:
-        why = "stream %s: the declared %s is believed, since the plan does not show it: %s"
-        _log.warning(why, binding.stream, judging.operator, judging.doubt)
-    elif binding.operator is None:
-        _log.info("stream %s: the query has a %s", binding.stream, judging.operator)
-
-
-def granules_of(binding: Binding, operator: Operator) -> Granules:
-    """Return the granules of reports: the tap's, or without a declaration the operator's default made of them.
-
-    Raises:
-        PlanRejectedError: when the tap's granules do not fit the operator.
-    """
-    tap = binding.tap
-    if tap.closed is not None:
-        return Granules(tap.granule_us, tap.closed)
-    if not operator.granule_fits(tap.granule_us):
-        counted = format_duration(tap.granule_us)
-        raise PlanRejectedError(
-            f"without an operator in the call rows are counted by {counted}, which does not divide the query's "
-            f"{operator}; {_fitting(operator)}"
-        )
-    granule_us = tap.granule_us if binding.names_granule else default_granule_us(operator, tap.granule_us)
-    return Granules(granule_us, operator.closed)
-
-
-def _fitting(operator: Operator) -> str:
-    try:
-        granule = format_duration(default_granule_us(operator))
-    except ValueError as error:
-        return str(error)
-    return f'write {call_for(operator)} after the bound, or granule="{granule}"'
 
 
 def _shown(time_ms: int | None) -> str:
@@ -266,16 +203,3 @@ def _shown(time_ms: int | None) -> str:
     except OverflowError:
         return f"{time_ms} ms since 1970"
     return moment.isoformat(timespec="milliseconds")
-
-
-def why_not_real_time(binding: Binding) -> str | None:
-    """Return why a stream cannot run in real-time mode, and what to do about it; None where it can."""
-    if binding.ceiling_ms is not None:
-        why, instead = "its control stream is a source that Spark does not read in it", "take ceiling= out"
-    elif binding.late is not None or binding.revised is not None:
-        why, instead = "late= has not been tried in it", "take late= out"
-    elif binding.mode == "Restart":
-        why, instead = "mode Restart has not been tried in it", "use mode OnRestart"
-    else:
-        return None
-    return f"{why} (Spark 4.3.0); {instead}, or use a processing-time trigger"

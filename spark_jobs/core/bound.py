@@ -1,4 +1,12 @@
-"""Small files that are written whole or not at all."""
+"""The bound at start: from the controller, else its last good answer on disk, else the job's own.
+
+A job must start even when the controller is away (fail open), so nothing here raises for an outage. The whole answer is
+on disk, including "no bound": an outage must not revive a bound that was withdrawn. A pin is a kill switch and goes
+before everything else: first the job's own pin, then the controller's.
+
+The runner needs to know which bounds a plan was built with, and may have to hold one that worked: ``collected_choices``
+and ``held_bounds`` are for that.
+"""
 
 from __future__ import annotations
 

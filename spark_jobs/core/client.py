@@ -1,5 +1,6 @@
-"""The bearer token of a job: from a file or the environment, never from Spark's conf, which Spark shows to everybody.
+"""The client of the controller: requests a bound, sends reports and acknowledgements.
 
+The bearer token of a job comes from a file or the environment, never from Spark's conf, which Spark shows to everybody.
 Both are read before each request, so that a token can be rotated while the job runs.
 """
 

@@ -1,61 +1,51 @@
-"""What a driver has once: a listener for each session, which control sources ask, a sender for each controller."""
+"""What a driver has once: a listener for each session, a sender for each controller."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidemark.models.wire import Acknowledgement, Report
-from tidemark.spark_jobs.connect.session_kinds import kind_of
 from tidemark.spark_jobs.core.arguments import checked
 from tidemark.spark_jobs.core.client import ControllerClient
 from tidemark.spark_jobs.core.driver_metrics import StreamCounts
 from tidemark.spark_jobs.core.listener import TidemarkListener
 from tidemark.spark_jobs.core.sender import Sender
 from tidemark.spark_jobs.core.settings import JobSettings
-from tidemark.spark_jobs.late.followers import wait_for_followers
-from tidemark.spark_jobs.live.sources import ControlAnswers
 
 _log = logging.getLogger("tidemark.spark")
 _lock = threading.Lock()
 _listeners: dict[SparkSession, TidemarkListener] = {}
-_answers: dict[SparkSession, ControlAnswers] = {}
+_waits: list[Callable[[float], bool]] = []
 _senders: dict[tuple[str, Path | None], tuple[ControllerClient, Sender]] = {}
 
 
-class NoSink:
-    """The sink of a job that has no controller."""
-
-    dropped = 0
-
-    def report(self, report: Report) -> None:
-        """Drop the report."""
-
-    def acknowledge(self, job: str, stream: str, acknowledgement: Acknowledgement) -> None:
-        """Drop the acknowledgement."""
+def listen(spark: SparkSession) -> TidemarkListener:
+    """Return a new listener, which is added to a session in the driver."""
+    listener = TidemarkListener(spark)
+    spark.streams.addListener(listener)
+    return listener
 
 
-def listener_of(spark: SparkSession) -> TidemarkListener:
-    """Return the session's listener; it is added to the session with the first call."""
+def listener_of(
+    spark: SparkSession, listen: Callable[[SparkSession], TidemarkListener] = listen
+) -> TidemarkListener:
+    """Return the session's listener; with the first call ``listen`` adds one to the session."""
     with _lock:
-        listener = _listeners.get(spark)
-        if listener is None:
-            listener = _listeners[spark] = kind_of(spark).listen(spark)
-        return listener
+        if spark not in _listeners:
+            _listeners[spark] = listen(spark)
+        return _listeners[spark]
 
 
-def answers_of(spark: SparkSession) -> ControlAnswers:
-    """Return what the session's control sources ask: its listener."""
-    listener = listener_of(spark)
+def wait_at_flush(wait: Callable[[float], bool]) -> None:
+    """Let ``flush`` wait for something more: ``wait`` gets the seconds left, and returns whether it is done."""
     with _lock:
-        if spark not in _answers:
-            _answers[spark] = ControlAnswers(listener.control)
-        return _answers[spark]
+        _waits.append(wait)
 
 
 def connection_to(settings: JobSettings) -> tuple[ControllerClient | None, Sender | None]:
@@ -85,11 +75,12 @@ def flush(timeout_s: float = 10.0) -> bool:
     """
     deadline = time.monotonic() + timeout_s
     with _lock:
-        listeners = list(_listeners.values())
+        listeners, waits = list(_listeners.values()), list(_waits)
         senders = [sender for _, sender in _senders.values()]
-    found = [listener.wait_for_ended_runs(deadline - time.monotonic()) for listener in listeners]
-    sent = [sender.flush(max(deadline - time.monotonic(), 0)) for sender in senders]
-    return all(found) and all(sent) and wait_for_followers(max(deadline - time.monotonic(), 0))
+    done = [listener.wait_for_ended_runs(deadline - time.monotonic()) for listener in listeners]
+    done += [sender.flush(max(deadline - time.monotonic(), 0)) for sender in senders]
+    done += [wait(max(deadline - time.monotonic(), 0)) for wait in waits]
+    return all(done)
 
 
 @checked()

@@ -1,4 +1,4 @@
-"""Rows counted for a tap within the stage that reads them.
+"""Rows counted for a tap: within the stage that reads them, or observed in the progress.
 
 The function that counts is a column that is always true, and a filter on it, so that Spark does not leave it out.
 """
@@ -6,7 +6,7 @@ The function that counts is a column that is always true, and a filter on it, so
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from tidemark.spark_jobs.core.binding import Binding
 from tidemark.spark_jobs.core.tap import Tap
 from tidemark.spark_jobs.spark.event_time import quoted
 from tidemark.spark_jobs.spark.java_classes import JavaClasses, java_array, load_classes
@@ -162,7 +161,7 @@ def _arguments(df: DataFrame, tap: Tap) -> list[Column]:
 
 
 def counted_in(
-    progress: StreamingQueryProgress, bindings: Mapping[str, Binding], of_run: Collection[str]
+    progress: StreamingQueryProgress, taps: Mapping[str, StageCounts | None], of_run: Collection[str]
 ) -> dict[str, str | None]:
     """Return what was counted in a batch, for ``Tap.decode``, by tap; None of a tap that had no row.
 
@@ -170,28 +169,20 @@ def counted_in(
 
     Args:
         progress: the batch's progress.
-        bindings: what stands behind each tap.
+        taps: the row counter of each tap; None of one that observes.
         of_run: the taps that are known to be in the query; none where its plan could not be read. Then those that have
             rows are.
     """
     found: dict[str, str | None] = {
-        name: row[0] for name, row in progress.observedMetrics.items() if name in bindings
+        name: row[0] for name, row in progress.observedMetrics.items() if name in taps
     }
     if "addBatch" not in progress.durationMs:  # no batch was run
         return found
     if not progress.numInputRows:  # of which Spark 3.5 observes nothing
         found = {**dict.fromkeys(of_run), **found}
-    for name in of_run or list(bindings):
-        counts = bindings[name].stage_counts
+    for name in of_run or list(taps):
+        counts = taps[name]
         text = None if counts is None else counts.take(str(progress.id), progress.batchId)
         if text is not None or (counts is not None and name in of_run):
             found[name] = text
     return found
-
-
-def forget_counts(bindings: Mapping[str, Binding], taps: Iterable[str], query_id: str) -> None:
-    """Drop what row counters counted of a query, whose next run begins: it reads a batch that failed anew."""
-    for name in taps:
-        counts = bindings[name].stage_counts
-        if counts is not None:
-            counts.forget(query_id)

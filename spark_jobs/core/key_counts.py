@@ -1,9 +1,24 @@
-"""How many rows of a batch have which key: the two aggregates of Spark that tell, and how each one's answer is read.
+"""How many rows of a batch have which key: Spark's two aggregates that tell, the text of it, and what tells repeats.
 
 ``approx_top_k_accumulate`` (Spark 4.1) takes numbers and texts, and is exact as long as the distinct keys fit, which
 its sketch says. Before it there is ``histogram_numeric``, which keeps one bin for each distinct value as long as they
 fit. Of several tasks it may return several bins with the same value, whose counts are added up here. It takes doubles:
 whole numbers of 53 bits, no texts. A sum over the keys shows whether one of them is missing or wrong.
+
+The counts are short text: Spark keeps a hundred of them and logs each. Keys are sorted, so that most of them are the
+one before plus a step, and only the count has to be written. 96,000 pairs of partition and granule take 0.3 MB, where a
+JSON object for each of them took 3.7 MB.
+
+``/3:12 15 9 /7:1`` are 12 rows of key 3, 15 and 9 rows of the two next ones, and a row of key 7 of the next name, or of
+the same one where numbers are too far apart to be subtracted.
+
+A stage that ran again is observed again. Spark adds up what each task observed, of a stage that it runs again too (an
+executor was lost, with what others were still to read), and of a batch that ``foreachBatch`` reads twice.
+``numInputRows`` is no yardstick: it is counted in the same tasks (tried on 3.5.9 and 4.2.0: 100 rows, 200 of both).
+
+So each row draws a number from a generator that begins with the number of the task's partition, as ``rand(seed)`` does:
+the n-th row of a partition draws the same number whenever the partition is read, whatever row it is then. As many
+distinct numbers as rows means that no row was counted twice. They are counted by a sketch (HyperLogLog).
 """
 
 from __future__ import annotations

@@ -21,27 +21,14 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from tidemark.models.coupling import Chain
+from tidemark.models.late_policy import DROPPED
 from tidemark.models.needs import BaseTracker
 from tidemark.models.wire import REPORT_SCHEMA, Acknowledgement, Report
-from tidemark.spark_jobs.core.binding import Binding, Judging, log_judging
-from tidemark.spark_jobs.core.counting import counted_in, forget_counts
+from tidemark.spark_jobs.core.binding import Batch, Binding, QueryRun
+from tidemark.spark_jobs.core.counting import counted_in
 from tidemark.spark_jobs.core.driver_metrics import DriverMetrics
+from tidemark.spark_jobs.core.judging import judge, log_judging, warn_of_other_queries
 from tidemark.spark_jobs.core.tap import NO_ROWS, Tap, TapCounts
-from tidemark.spark_jobs.live.backlog import backlog_of, control_offsets_of
-from tidemark.spark_jobs.live.learned_files import LearnedKeeper, keeper_of
-from tidemark.spark_jobs.live.mode_changes import why_rejected
-from tidemark.spark_jobs.live.queries import LiveQueries
-from tidemark.spark_jobs.live.sources import Offset
-from tidemark.spark_jobs.plans.start_check import (
-    LastBounds,
-    chains_at_start,
-    coupling_of,
-    errors_at_start,
-    joins_of,
-    judged_at_start,
-    warn_of_other_queries,
-)
 from tidemark.spark_jobs.spark.progress import JsonListener, micros_of, watermark_ms_of
 from tidemark.spark_jobs.spark.query_plan import QueryPlan
 from tidemark.spark_jobs.spark.running_query import RunningQuery
@@ -49,28 +36,19 @@ from tidemark.spark_jobs.spark.running_query import RunningQuery
 _log = logging.getLogger("tidemark.spark")
 
 
-@dataclass(slots=True)
-class _Run:
-    """The state of one run of a query."""
+@dataclass(slots=True, kw_only=True)
+class _Run(QueryRun):
+    """A run, and how far it is reported."""
 
-    query: RunningQuery
     met: bool = False
     """Whether its plan was read, or could not be with its first batch either."""
-    ended: threading.Event = field(default_factory=threading.Event)
+    reported: threading.Event = field(default_factory=threading.Event)
+    """Set when the run has ended and all its batches are reported."""
     last_batch: int = -1
     """The last batch that was reported."""
-    streams: dict[str, Judging] = field(default_factory=dict)
-    """By tap in its plan how the rows are judged."""
-    watermark_ms: dict[int, int] = field(default_factory=dict)
     bases: dict[str, BaseTracker] = field(default_factory=dict)
-    acknowledged: dict[str, tuple[object, ...]] = field(default_factory=dict)
-    """By tap what was acknowledged last."""
-    last_bounds: LastBounds | None = None
-    """Where its bounds are written down; None for a query that any bound is right for."""
-    chains: dict[str, Chain | None] = field(default_factory=dict)
-    """By tap what its bound decides behind its own operator."""
-    learned: LearnedKeeper | None = None
-    """Keeps what its live policies learn; None without any."""
+    acknowledged: dict[str, Acknowledgement] = field(default_factory=dict)
+    """By tap what was acknowledged last, but for the time."""
 
 
 class TidemarkListener(JsonListener):
@@ -85,14 +63,13 @@ class TidemarkListener(JsonListener):
         self, spark: SparkSession, clock_us: Callable[[], int] = lambda: time.time_ns() // 1_000
     ) -> None:
         self._spark = spark
-        self._clock_us = clock_us
+        self.clock_us = clock_us
+        """Returns the wall time in microseconds."""
         self._bindings: dict[str, Binding] = {}
         self._runs: dict[str, _Run] = {}
         self._reporting = threading.RLock()
-        self.live = LiveQueries(clock_us)
-        """The live queries among those that are watched."""
         self.metrics = DriverMetrics()
-        """What Spark's metrics show of them."""
+        """What Spark's metrics show of the queries that are watched."""
 
     def bind(self, metric: str, binding: Binding) -> None:
         """Let the observed metric of name ``metric`` stand for ``binding``."""
@@ -116,24 +93,24 @@ class TidemarkListener(JsonListener):
             self._runs.clear()
             return False
         ended = [run for run_id, run in list(self._runs.items()) if run_id not in active]
-        found = [run.ended.wait(max(deadline - time.monotonic(), 0)) for run in ended]
+        found = [run.reported.wait(max(deadline - time.monotonic(), 0)) for run in ended]
         return all(found)
 
-    def control(self, metric: str, start: Offset) -> Offset | None:
-        """Return the offset after ``start`` for a control source that asks while a batch is planned; None for no news.
-
-        It is made of all batches before that one, of which Spark may not have notified this listener yet.
-        """
-        for run_id in self.live.runs_of(metric, start.get("source")):
-            self._catch_up(run_id)
-        return self.live.answer(metric, start)
+    def catch_up(self, run_id: str) -> None:
+        """Report the batches of a run that have ended, also those of which Spark has not notified this listener yet."""
+        with self._reporting:
+            run = self._runs.get(run_id)
+            # None may be left out: a batch before the last one that was reported is taken for a repetition.
+            if run is not None:
+                for progress in run.query.newer_progress(run.last_batch):
+                    self._report_batch(run, progress)
 
     # -- Spark's callbacks ------------------------------------------------------------------------------------
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Get a handle on the query while it is surely active. Synchronous with ``start()``: must be quick."""
-        run = self._runs[str(event.runId)] = _Run(self._query_of(str(event.id)))
-        self._meet(str(event.runId), run, begins=True)
+        run = self._runs[str(event.runId)] = self._run_of(str(event.runId), str(event.id))
+        self._meet(run, begins=True)
 
     def wants(self, run_id: str, batch_id: int) -> bool:
         """Return whether a batch is yet to be reported: in Live most are before Spark notifies this listener."""
@@ -146,7 +123,7 @@ class TidemarkListener(JsonListener):
         run_id = str(progress.runId)
         with self._reporting:
             if run_id not in self._runs:  # its start was missed
-                self._runs[run_id] = _Run(self._query_of(str(progress.id)))
+                self._runs[run_id] = self._run_of(run_id, str(progress.id))
             self._report_batch(self._runs[run_id], progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
@@ -154,50 +131,53 @@ class TidemarkListener(JsonListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Note that all batches of the run are reported."""
-        run_id = str(event.runId)
-        run = self._runs.get(run_id)
-        if run is not None:
-            if run.learned is not None:
-                run.learned.finish()
-            for metric in run.streams:
-                self._bindings[metric].ended(run.query)
-            self._explain(run, event.exception or "")
-            run.ended.set()
-        # Removed as well: a run holds on to Spark's own object, and a driver may start one every minute.
-        self._runs.pop(run_id, None)
-        self.live.ended(run_id)
-        self.metrics.ended(run_id)
+        run = self._runs.get(str(event.runId))
+        if run is None:
+            return
+        try:
+            for extension in run.extensions:
+                extension.ended(run, event.exception or "")
+        finally:
+            run.reported.set()
+            # Removed as well: a run holds on to Spark's own object, and a driver may start one every minute.
+            self._runs.pop(run.run_id, None)
+            self.metrics.ended(run.run_id)
 
     # -- inside -------------------------------------------------------------------------------------------------
+
+    def _run_of(self, run_id: str, query_id: str) -> _Run:
+        return _Run(run_id=run_id, query=self._query_of(query_id))
 
     def _query_of(self, query_id: str) -> RunningQuery:
         return RunningQuery(self._spark, query_id)
 
-    def _meet(self, run_id: str, run: _Run, *, begins: bool) -> None:
+    def _meet(self, run: _Run, *, begins: bool) -> None:
         """Read the plan of a run: as it begins, or with a batch of one whose beginning was missed or failed."""
-        query, plan = run.query, run.query.plan()
+        query = run.query
+        run.plan = plan = query.plan()
         if plan is None:
             what = "query %s: its plan cannot be read; its streams are recognised by the rows of a batch"
             _log.log(query.unread_level, what, query.query_id)
             return
-        found = {metric: found for metric, found in plan.operators.items() if metric in self._bindings}
+        run.bindings = {
+            metric: self._bindings[metric] for metric in plan.operators if metric in self._bindings
+        }
         if begins:
-            forget_counts(self._bindings, found, query.query_id)
-        streams, rejected = judged_at_start(found, self._bindings, query, plan)
-        if found:
-            bindings = self.bindings_in(plan)
-            if plan.own_times:
-                run.last_bounds = LastBounds(self._spark, query.checkpoint(), bindings)
-            joins = joins_of(query)
-            rejected += errors_at_start(query, joins, plan, bindings, run.last_bounds)
-            # An earlier run of this query may not be reported as ended yet.
-            others = [each for each in list(self._runs.values()) if each.query.query_id != query.query_id]
-            warn_of_other_queries(bindings, [self._bindings[tap] for each in others for tap in each.streams])
-            operators = {metric: judging.operator for metric, judging in streams.items()}
-            run.chains = chains_at_start(coupling_of(query, joins), plan, self._bindings, operators)
+            # It reads a batch that failed anew.
+            for binding in run.bindings.values():
+                if binding.stage_counts is not None:
+                    binding.stage_counts.forget(query.query_id)
+        rejected = judge(run, {metric: plan.operators[metric] for metric in run.bindings})
+        for extension in run.extensions:
+            rejected += extension.rejects(run)
+        # An earlier run of this query may not be reported as ended yet.
+        others = [each for each in list(self._runs.values()) if each.query.query_id != query.query_id]
+        warn_of_other_queries(run, others)
         run.met = True
-        if not (rejected and self._reject(query, "; ".join(rejected), begins=begins)):
-            self._begin(run_id, run, streams, plan.watermarks)
+        if rejected and self._reject(query, "; ".join(rejected), begins=begins):
+            run.streams = {}
+        else:
+            self._begin(run)
 
     @staticmethod
     def _reject(query: RunningQuery, why: str, *, begins: bool) -> bool:
@@ -207,94 +187,56 @@ class TidemarkListener(JsonListener):
         _log.error("query %s %s: %s", query.query_id, what, why)
         return will_end
 
-    def _begin(
-        self, run_id: str, run: _Run, streams: dict[str, Judging], watermark_nodes: int | None
-    ) -> None:
-        """Record the taps of a run."""
-        run.streams = streams
-        for metric, judging in streams.items():
-            binding = self._bindings[metric]
-            log_judging(binding, judging)
-            binding.started(run.query)
-        bounds_ms = {self._bindings[metric].stream: self._bindings[metric].bound_ms for metric in streams}
-        self.metrics.started(run_id, run.query, bounds_ms)
-        operators = {
-            metric: judging.operator for metric, judging in streams.items() if judging.contradiction is None
-        }
-        policy, trigger_ms = run.query.watermark_policy, run.query.trigger_ms()
-        self.live.started(run_id, operators, trigger_ms, policy=policy, watermark_nodes=watermark_nodes)
-        run.learned = keeper_of(self._spark, run.query, self.live, run_id)
-
-    def _explain(self, run: _Run, error: str) -> None:
-        """Log what to do where Spark's own message does not say it."""
-        for metric in run.streams:
-            binding = self._bindings.get(metric)
-            reason = None if binding is None else why_rejected(error, binding.ceiling_ms is not None)
-            if binding is not None and reason is not None:
-                _log.error("stream %s: %s", binding.stream, reason)
-
-    def _catch_up(self, run_id: str) -> None:
-        """Report the batches that have ended, before Spark notifies this listener: the next one is being planned."""
-        with self._reporting:
-            run = self._runs.get(run_id)
-            # None may be left out: a batch before the last one that was reported is taken for a repetition.
-            if run is not None:
-                for progress in run.query.newer_progress(run.last_batch):
-                    self._report_batch(run, progress)
+    def _begin(self, run: _Run) -> None:
+        """Let a run whose streams are known begin."""
+        for metric, judging in run.streams.items():
+            log_judging(run.bindings[metric], judging)
+        for extension in run.extensions:
+            extension.started(run)
+        bounds_ms = {binding.stream: binding.bound_ms for binding in run.bindings.values()}
+        self.metrics.started(run.run_id, run.query, bounds_ms)
 
     def _report_batch(self, run: _Run, progress: StreamingQueryProgress) -> None:
         """Report a batch for each tap in it, once."""
         if progress.batchId <= run.last_batch:
             return
-        run_id = str(progress.runId)
         if not run.met:
             run.met = True
             try:
-                self._meet(run_id, run, begins=False)
+                self._meet(run, begins=False)
             except Exception:  # noqa: BLE001 - its streams are those whose taps have rows
                 _log.exception("query %s: its plan is not known", progress.id)
-        taps = counted_in(progress, self._bindings, run.streams)
+        counters = {metric: binding.stage_counts for metric, binding in self._bindings.items()}
+        taps = counted_in(progress, counters, run.streams)
         if not taps:
             return
         run.last_batch = progress.batchId
-        if run.last_bounds is not None:
-            run.last_bounds.record()
         run.watermark_ms[progress.batchId] = _watermark_ms(progress, run)
         if not run.streams:  # the plan could not be read
-            found = {tap: run.query.unread_of(tap) for tap in taps}
-            self._begin(run_id, run, judged_at_start(found, self._bindings, run.query, None)[0], None)
-        self.live.recognise(run_id, control_offsets_of(progress), run.watermark_ms[progress.batchId])
+            run.bindings = {metric: self._bindings[metric] for metric in taps}
+            judge(run, {metric: run.query.unread_of(metric) for metric in taps})
+            self._begin(run)
+        for extension in run.extensions:
+            extension.batch(run, progress)
         for metric, observed in taps.items():
-            binding = self._bindings[metric]
             try:
-                self._report_stream(run, metric, binding, progress, observed)
+                self._report_stream(run, metric, progress, observed)
             except Exception:  # noqa: BLE001 - the query goes on; the gap in batch ids shows the loss
-                _log.exception("stream %s: batch %d is not reported", binding.stream, progress.batchId)
+                _log.exception(
+                    "stream %s: batch %d is not reported", run.bindings[metric].stream, progress.batchId
+                )
         run.watermark_ms.pop(progress.batchId - 2, None)
 
     def _report_stream(
-        self, run: _Run, metric: str, binding: Binding, progress: StreamingQueryProgress, observed: str | None
+        self, run: _Run, metric: str, progress: StreamingQueryProgress, observed: str | None
     ) -> None:
-        judging, binding = run.streams[metric], binding.in_batch(run.query, progress.batchId)
-        late = binding.late_treatment
-        in_force = binding.bound_ms, binding.generation, binding.source, binding.mode, late
-        if run.acknowledged.get(metric) != in_force:
-            run.acknowledged[metric] = in_force
-            # A stream that is not steered does not run in Live, whatever its mode is.
-            mode = "Off" if binding.mode == "Live" and judging.contradiction else binding.mode
-            applied = self._acknowledgement(replace(binding, mode=mode), progress)
-            applied = replace(applied, chain=run.chains.get(metric), late=late)
-            binding.sink.acknowledge(binding.job, binding.stream, applied)
+        judging, binding = run.streams[metric], run.bindings[metric]
+        self._acknowledge(run, metric, progress)
         clock_us = self._clock_of(run, binding.tap, progress)
         counts = NO_ROWS if observed is None else binding.tap.decode(observed, judging.granules, clock_us)
-        report = self._report(run, metric, binding, progress, counts)
-        if binding.revised is not None:
-            report = binding.revised.judged(report, run.query)
-        if metric in self.live:
-            state = self.live.observe(
-                str(progress.runId), metric, report, counts.newest_granules, backlog_of(progress)
-            )
-            report = replace(report, live=state)
+        report = self._report(run, metric, progress, counts)
+        for extension in binding.extensions:
+            report = extension.reported(run, metric, report, Batch(progress, counts))
         if report.uncounted_rows:
             _log.warning(
                 "stream %s: batch %d: %d rows cannot be judged: %s",
@@ -314,21 +256,30 @@ class TidemarkListener(JsonListener):
         # Spark reads the clock as it plans the batch, some milliseconds after the trigger.
         return micros_of(progress.timestamp) if logged_ms is None else logged_ms * 1_000
 
-    def _acknowledgement(self, binding: Binding, progress: StreamingQueryProgress) -> Acknowledgement:
-        return Acknowledgement(
+    def _acknowledge(self, run: _Run, metric: str, progress: StreamingQueryProgress) -> None:
+        """Acknowledge what is in force in a batch, if that was not done before."""
+        binding = run.bindings[metric]
+        # A stream that is not steered does not run in Live, whatever its mode is.
+        steered = binding.mode != "Live" or run.streams[metric].contradiction is None
+        found = Acknowledgement(
             query_id=str(progress.id),
             run_id=str(progress.runId),
             bound_ms=binding.bound_ms,
             generation=binding.generation,
             source=binding.source,
-            mode=binding.mode,
-            applied_us=self._clock_us(),
+            mode=binding.mode if steered else "Off",
+            applied_us=0,
             ceiling_ms=binding.ceiling_ms,
+            late=DROPPED,
         )
+        for extension in binding.extensions:
+            found = extension.acknowledged(run, metric, found, progress.batchId)
+        if run.acknowledged.get(metric) != found:
+            run.acknowledged[metric] = found
+            binding.sink.acknowledge(binding.job, binding.stream, replace(found, applied_us=self.clock_us()))
 
-    def _report(
-        self, run: _Run, metric: str, binding: Binding, progress: StreamingQueryProgress, counts: TapCounts
-    ) -> Report:
+    def _report(self, run: _Run, metric: str, progress: StreamingQueryProgress, counts: TapCounts) -> Report:
+        binding = run.bindings[metric]
         batch, judging = progress.batchId, run.streams[metric]
         bases = run.bases.setdefault(metric, BaseTracker())
         bases.add(batch, counts.max_event_time_us)
@@ -374,7 +325,7 @@ class TidemarkListener(JsonListener):
         return run.query.logged_watermark_ms(batch - 1) if known is None else known
 
 
-def _watermark_ms(progress: StreamingQueryProgress, run: _Run) -> int:
+def _watermark_ms(progress: StreamingQueryProgress, run: QueryRun) -> int:
     """Return what Spark reports, else what the checkpoint logged, which no year is too late for."""
     found = watermark_ms_of(progress)
     return (run.query.logged_watermark_ms(progress.batchId) or 0) if found is None else found

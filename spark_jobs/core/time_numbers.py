@@ -1,9 +1,11 @@
-"""The numbers under which the tap counts event times: one for each granule, while the operator may not be known yet.
+"""The numbers under which the tap counts event times, and what the keys of a batch stand for.
 
 Windows need granules ``[a, b)`` and other operators ``(a, b]``. Where the operator is read from the plan of the query,
 which is there only after the tap has been put into it, a time's number is the sum of the indexes of both of its
 granules, and each follows from it: of granules of 10 us 0 has -1, 1 to 9 have 0, 10 has 1, 11 to 19 have 2. So the
 counts are as exact as with a declared operator, for some more distinct keys where times lie on edges.
+
+Keys are read in arrays, for speed: in Live the next batch waits for it.
 """
 
 from __future__ import annotations

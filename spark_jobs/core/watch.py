@@ -1,4 +1,4 @@
-"""The watch: one daemon thread that always holds the controller's newest answer for a stream.
+"""The watch: one daemon thread that always has the controller's newest answer for a stream; and what follows from it.
 
 It asks again and again for an answer other than the one it holds. A controller that supports it holds the request until
 there is one. Nothing waits for the watch: while the controller is away the newest answer stays what it was, and only
@@ -13,7 +13,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tenacity import RetryCallState, Retrying, wait_random_exponential
@@ -255,20 +255,21 @@ class Orders:
     own_mode: Mode
     own_pin: Pin | None
     make_watch: Callable[[], BoundWatch] | None = None
-    _watch: BoundWatch | None = None
-    _running: int = 0
+    _watch: BoundWatch | None = field(default=None, init=False)
+    _runs: set[str] = field(default_factory=set, init=False)
+    """The runs that have the plan."""
 
-    def started(self) -> None:
-        """Begin to watch with the first query that runs the plan."""
-        self._running += 1
+    def started(self, run_id: str) -> None:
+        """Begin to watch with the first run that has the plan."""
+        self._runs.add(run_id)
         if self._watch is None and self.make_watch is not None:
             self._watch = self.make_watch()
             self._watch.start()
 
-    def ended(self) -> None:
-        """Close the watch when no query runs the plan any more."""
-        self._running -= 1
-        if self._running <= 0 and self._watch is not None:
+    def ended(self, run_id: str) -> None:
+        """Close the watch when no run has the plan any more."""
+        self._runs.discard(run_id)
+        if not self._runs and self._watch is not None:
             self.first = self._watch.latest or self.first
             self._watch.close()
             self._watch = None

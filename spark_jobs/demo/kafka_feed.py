@@ -1,4 +1,11 @@
-"""The demonstration through a real Kafka broker, which it starts itself: a replayer writes, the job reads."""
+"""The demonstration through a real Kafka broker: a trace is written at the pace at which it happened, the job reads.
+
+    replay_into_topic(Path("trace.parquet"), "clicks", "localhost:9092", speed=10)
+    python -m tidemark.spark_jobs.demo.kafka_feed trace.parquet --topic clicks --bootstrap-servers localhost:9092
+
+A message's value is JSON with ``seq``, ``event_time_us`` and ``partition`` as the trace has them; its timestamp is the
+wall time of sending. A trace is described in ``trace_source``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of a demonstration: which rows go into which batch, and where the bound changes."""
+"""The plan of a demonstration, which rows go into which batch; and where its job gets them from."""
 
 from __future__ import annotations
 

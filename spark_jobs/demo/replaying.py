@@ -1,4 +1,4 @@
-"""The demonstration's job: the trace through Spark into a Parquet sink, run by run."""
+"""The demonstration's job: the trace through Spark into a Parquet sink, run by run, and counted against the truth."""
 
 from __future__ import annotations
 

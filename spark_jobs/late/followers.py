@@ -18,6 +18,7 @@ from pyspark.sql.streaming.listener import (
 
 from tidemark.models.operators import Operator
 from tidemark.models.wire import OutputMode
+from tidemark.spark_jobs.core.connections import wait_at_flush
 from tidemark.spark_jobs.late.catch_up import CatchUp
 from tidemark.spark_jobs.late.follower import RETAINED, Follower
 from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports
@@ -141,15 +142,18 @@ class Followers(JsonListener):
                 _log.exception("stream %s: its late rows are not kept in this run", stream.name)
                 stream.switch.cannot_keep()
 
-    def wants(self, run_id: str, batch_id: int) -> bool:  # noqa: ARG002 - that there is one is enough
-        """Wake the followers of a run whose batch has been committed; its progress is not read."""
+    def committed(self, run_id: str) -> None:
+        """Wake the followers of a run."""
         for follower in self._runs.get(run_id, ()):
             follower.wake()
+
+    def wants(self, run_id: str, batch_id: int) -> bool:  # noqa: ARG002 - that there is one is enough
+        """Return False: no progress is read."""
         return False
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Wake the followers, where PySpark calls this instead of ``wants``."""
-        self.wants(str(event.progress.runId), event.progress.batchId)
+        """Wake the followers, where PySpark's own listener reads each progress."""
+        self.committed(str(event.progress.runId))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
         """Ignore: an idle trigger runs no batch."""
@@ -187,3 +191,6 @@ def wait_for_followers(timeout_s: float) -> bool:
         every = list(_followers.values())
     waited = [each.wait(deadline - time.monotonic()) for each in every]
     return all(waited)
+
+
+wait_at_flush(wait_for_followers)

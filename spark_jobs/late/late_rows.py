@@ -1,4 +1,7 @@
-"""Which of the rows of known batches Spark dropped, by the late rule and in Spark's own SQL.
+"""Which batches are due, and which of their rows Spark dropped: by the late rule, in Spark's own SQL.
+
+Rows that batch n dropped are those with a key at or below W(n-1), among the rows between the offsets of n-1 and of n.
+So both entries of the offset log must be there, and Spark keeps no more than ``minBatchesToRetain`` of them.
 
 A row of batch n is late iff its key is at or below W(n-1). Where Live treats future-dated rows, their key is that of
 the time they were set back to, by the clock that the checkpoint has of the batch.
@@ -17,12 +20,15 @@ from pyspark.sql import functions as F
 from tidemark.models.granules import SPARK_TICK_US
 from tidemark.models.operators import Closed, Operator, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.read_json import read_object
+from tidemark.spark_jobs.core.binding import not_in_real_time
 from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRowRule
 from tidemark.spark_jobs.spark.checkpoint import LogEntry, Offset
 from tidemark.spark_jobs.spark.event_time import quoted
 
 LATE, NO_EVENT_TIME, SET_ASIDE = "late", "no event time", "set aside"
 """Reasons: at or below the watermark; dropped by every window; taken out by ``future_rows="aside"``."""
+
+LATE_IN_REAL_TIME = not_in_real_time("late= has not been tried in it", "take late= out")
 
 LATE_COLUMN = "late"
 """Column that is added to each row."""

@@ -1,7 +1,7 @@
-"""Batches of a file source: which files each read, from the source's own log, and the files read again.
+"""Batches of files and of Kafka read again: from the log of a file source, or between the offsets of messages.
 
-The log has an entry for each of the source's batches; every tenth holds all before it (``9.compact``), and the entries
-it holds are deleted after a while (Spark 4.2, ``FileStreamSourceLog``, ``CompactibleFileStreamLog``).
+The log of a file source has an entry for each of the source's batches; every tenth holds all before it (``9.compact``),
+and the entries it holds are deleted after a while (Spark 4.2, ``FileStreamSourceLog``, ``CompactibleFileStreamLog``).
 """
 
 from __future__ import annotations

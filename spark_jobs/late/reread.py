@@ -1,4 +1,9 @@
-"""Batches read again, by the source's ranges and the user's own ``parse``."""
+"""Batches read again: by the source's ranges, or by Spark itself where a source has none; and the user's ``parse``.
+
+Spark runs a batch that it has planned and not committed again, between the offsets of its log (Spark 4.2,
+``MicroBatchExecution``). So a query over the source alone, whose checkpoint says that everything up to batch n-1 is
+committed and that batch n is planned, reads exactly the rows of batch n, and ends.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The versions of one query's windows, batch by batch: what changed comes in, what is to be put out comes out.
+"""One run of a query whose windows come out in versions: from Spark's batches to their versions, and back to Spark.
 
 What changed in a batch and its mark are on disk before its versions come out. A batch that Spark runs again takes them
 from there, so it puts out the same rows again, whatever the bound is by then.
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BooleanType, LongType, StructType
 
 from tidemark.models.granules import SPARK_TICK_US
-from tidemark.spark_jobs.late.revise import BoundInForce, Mark, next_mark
+from tidemark.spark_jobs.late.mark import BoundInForce, Mark, next_mark
 from tidemark.spark_jobs.late.versions import (
     Key,
     LoggedWindows,

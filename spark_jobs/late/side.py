@@ -11,7 +11,8 @@ from pyspark.sql.types import StructType
 
 from tidemark.models.operators import Operator
 from tidemark.spark_jobs.core.arguments import checked
-from tidemark.spark_jobs.core.binding import Binding, granules_of
+from tidemark.spark_jobs.core.binding import Binding
+from tidemark.spark_jobs.core.judging import granules_of
 from tidemark.spark_jobs.late.catch_up import CatchUp
 from tidemark.spark_jobs.late.followers import Begun, Followed, followers_of
 from tidemark.spark_jobs.late.late_rows import LATE_COLUMN, FutureRowTreatment, LateRule

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidemark.models.late_policy import DROPPED, LatePolicy, LateRows, LateTreatment
+from tidemark.models.wire import Acknowledgement
+from tidemark.spark_jobs.core.binding import Extension, Judging, QueryRun
+from tidemark.spark_jobs.late.late_rows import LATE_IN_REAL_TIME
 
 _CHOICES: tuple[LateRows, ...] = ("drop", "side")
 
@@ -17,7 +20,7 @@ class Said:
     """What the policy says; None for what the job's call says."""
 
 
-class LateSwitch:
+class LateSwitch(Extension):
     """What becomes of a stream's late rows, which its follower settles and its listener acknowledges.
 
     Args:
@@ -28,6 +31,28 @@ class LateSwitch:
         self._by_call = by_call
         self.treatment = LateTreatment(in_force=None, choices=_CHOICES)
         """What is acknowledged; read by another thread than the follower's."""
+
+    def why_not(self, run: QueryRun, metric: str, judging: Judging) -> str | None:  # noqa: ARG002 - whatever judges them
+        """Return why a query must not run: rows would be kept that Spark did not drop as late."""
+        if run.is_real_time:
+            return LATE_IN_REAL_TIME
+        changed = None if run.plan is None else run.plan.changes.get(metric)
+        if changed is None:
+            return None
+        return (
+            f"late=side(...) keeps rows as parse makes them, and {changed} behind adaptive_watermark drops or "
+            "multiplies some before Spark judges them; put it into parse"
+        )
+
+    def acknowledged(
+        self,
+        run: QueryRun,  # noqa: ARG002 - the same in all
+        metric: str,  # noqa: ARG002
+        found: Acknowledgement,
+        batch_id: int,  # noqa: ARG002
+    ) -> Acknowledgement:
+        """Return ``found`` with what becomes of late rows."""
+        return replace(found, late=self.treatment)
 
     def keeps(self, said: Said | None, before: bool | None) -> bool:
         """Return whether late rows are kept.

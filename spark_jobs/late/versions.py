@@ -1,4 +1,10 @@
-"""What a query's versions are made from, in a folder of its checkpoint: one file a batch, written before the output.
+"""The windows of a query that are not final, which of them a batch puts out, and the files that they are made from.
+
+A window comes out first when ``early`` reaches its end, again whenever it changes after that, and a last time when the
+watermark reaches its end: Spark drops its state then, so that it never changes again. A window here is that of one key
+where a query groups by more than the window.
+
+In a folder of the checkpoint one file a batch is written before the output:
 
     changed/12     the windows that changed in batch 12, and its mark
     open/9         every window that was open after batch 9, with its version, and the mark of batch 9
@@ -17,7 +23,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import pyarrow as pa
 
 from tidemark.models.read_json import read_object
-from tidemark.spark_jobs.late.revise import Mark
+from tidemark.spark_jobs.late.mark import Mark
 
 _FORMAT = 1
 _CHANGED, _OPEN = "changed", "open"

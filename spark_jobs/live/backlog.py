@@ -1,4 +1,4 @@
-"""The sources in Spark's progress: how far the control streams were read, and the backlog of the others."""
+"""The sources in Spark's progress: how far the control streams were read, and the rows behind. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from tidemark.spark_jobs.live.sources import Offset
+Offset = dict[str, Any]
+"""That of a control stream: ``{"source": id, "watermark_ms": …, "partitions": {name: base_us}}``."""
 
 
 def control_offsets_of(progress: StreamingQueryProgress) -> list[Offset]:
@@ -70,10 +73,10 @@ def rows_behind(start: Offsets, end: Offsets, latest: Offsets) -> dict[str, int]
     Returns:
         None when this is not known: the source is not Kafka, or its offsets are missing or in another form.
     """
-    reached = _parsed_of_backlog(end)
+    reached = _by_partition(end)
     if reached is None:
-        reached = _parsed_of_backlog(start)
-    newest = _parsed_of_backlog(latest)
+        reached = _by_partition(start)
+    newest = _by_partition(latest)
     if reached is None or newest is None:
         return None
     behind: dict[int, int] = {}
@@ -83,7 +86,7 @@ def rows_behind(start: Offsets, end: Offsets, latest: Offsets) -> dict[str, int]
     return {str(partition): rows for partition, rows in sorted(behind.items())}
 
 
-def _parsed_of_backlog(offsets: Offsets) -> dict[tuple[str, int], int] | None:
+def _by_partition(offsets: Offsets) -> dict[tuple[str, int], int] | None:
     """Return the offsets by topic and partition; None when they are not Kafka's."""
     if isinstance(offsets, str):
         try:

@@ -142,12 +142,10 @@ class LearnedKeeper:
                 self._live.resume(self._run_id, name, learned)
 
 
-def keeper_of(
-    spark: SparkSession, query: RunningQuery, live: LiveQueries, run_id: str
-) -> LearnedKeeper | None:
+def keeper_of(query: RunningQuery, live: LiveQueries, run_id: str) -> LearnedKeeper | None:
     """Return the keeper of a run; None where nothing in it is live or its checkpoint is not known."""
     checkpoint = query.checkpoint() if live.streams_of(run_id) else None
-    return None if checkpoint is None else LearnedKeeper(LearnedFiles(spark, checkpoint), live, run_id)
+    return None if checkpoint is None else LearnedKeeper(LearnedFiles(query.spark, checkpoint), live, run_id)
 
 
 def file_of(stream: str) -> str:

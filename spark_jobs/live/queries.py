@@ -25,8 +25,8 @@ from tidemark.models.policies.setup import Setup
 from tidemark.models.target import PPM
 from tidemark.models.wire import LiveState, Report
 from tidemark.spark_jobs.core.watch import Orders
+from tidemark.spark_jobs.live.backlog import Offset
 from tidemark.spark_jobs.live.history import StreamHistory
-from tidemark.spark_jobs.live.sources import Offset
 
 _log = logging.getLogger("tidemark.spark")
 
@@ -124,9 +124,9 @@ class LiveQueries:
         with self._lock:
             self._streams[metric] = stream
 
-    def __contains__(self, metric: object) -> bool:
-        """Return whether the tap of that name is of a live stream."""
-        return metric in self._streams
+    def stream(self, metric: str) -> LiveStream | None:
+        """Return the live stream of a tap; None where it has none."""
+        return self._streams.get(metric)
 
     def started(
         self,

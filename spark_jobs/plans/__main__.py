@@ -16,10 +16,10 @@ from tidemark.models.duration import format_duration, parse_duration
 from tidemark.models.findings import Finding, worst_first
 from tidemark.models.joins import JoinedQuery, JoinInput, judge_joins
 from tidemark.spark_jobs.core.connections import listener_of
-from tidemark.spark_jobs.plans.downstream import read_coupling
+from tidemark.spark_jobs.plans.downstream import read_operators
 from tidemark.spark_jobs.plans.job import JobNotCheckedError, Wanted, queries_of
 from tidemark.spark_jobs.plans.joins import read_joins
-from tidemark.spark_jobs.plans.start_check import check_chain, never_emits
+from tidemark.spark_jobs.plans.start_check import check_own_times, never_emits
 from tidemark.spark_jobs.spark.java import JavaNotFound, ensure_java
 from tidemark.spark_jobs.spark.query_plan import read_plan
 
@@ -69,11 +69,11 @@ def _check(wanted: Wanted, bound_ms: int | None) -> _Checked:
     joins = read_joins(session, analysed, wanted.output_mode)
     plan = read_plan(analysed, session.sessionState().optimizer())
     # Which checkpoint it will run from, and with which bounds that ran, is not known here.
-    found = check_chain(plan.own_times, listener_of(spark).bindings_in(plan), {})
+    found = check_own_times(plan.own_times, listener_of(spark).bindings_in(plan), {})
     found += [] if joins is None else judge_joins(joins)
     if wanted.output_mode == "append":
         found += never_emits(analysed, session.sessionState().conf())
-    coupling = [each for each, _ in read_coupling(session, analysed, joins, bound_ms).operators]
+    coupling = [each for each, _ in read_operators(session, analysed, joins, bound_ms).operators]
     return _Checked(wanted.name, wanted.output_mode, joins, worst_first(found), coupling)
 
 

@@ -19,7 +19,7 @@ _Node = Any
 
 
 @dataclass(frozen=True, slots=True)
-class PlanCoupling:
+class PlanOperators:
     """What the bounds decide at each stateful operator of a query, and what they are.
 
     Operators, and inputs, are given with the names of the observed metrics below them.
@@ -30,7 +30,7 @@ class PlanCoupling:
     delays: list[tuple[int, frozenset[str]]] = field(default_factory=list)
     """Delays of the plan's watermarks, in milliseconds."""
 
-    def chain_of(
+    def downstream_of(
         self,
         metric: str,
         operator: Operator,
@@ -75,9 +75,9 @@ class PlanCoupling:
         )
 
 
-def read_coupling(
+def read_operators(
     session: _Node, analysed: _Node, joins: JoinedQuery | None, bound_ms: int | None = None
-) -> PlanCoupling:
+) -> PlanOperators:
     """Return what the bounds decide.
 
     Args:
@@ -95,7 +95,7 @@ def read_coupling(
     reader.read(planned)
     widest_ms = max((delay for delay, _ in reader.delays), default=0) if bound_ms is None else bound_ms
     found = [(replace(coupling, bound_ms=widest_ms), metrics) for coupling, metrics in reader.operators]
-    return PlanCoupling(found, reader.delays)
+    return PlanOperators(found, reader.delays)
 
 
 class _Reader:

@@ -1,86 +1,136 @@
-"""The check of a query's joins and chains at its start, and what of them the controller gets to know."""
+"""The check of a query's plan at its start, and what its bounds decide at other operators, which it acknowledges.
+
+A ``transformWithState`` may give its rows an event time of their own, which another watermark may end. A checkpoint
+does not say which bounds it ran with. So a file in its folder does, for such queries alone: whoever runs from the
+checkpoint, wherever, finds it there.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidemark.models.chains import StreamStart, judge_own_times
 from tidemark.models.coupling import Chain
 from tidemark.models.findings import Finding
 from tidemark.models.joins import JoinedQuery, judge_joins
-from tidemark.models.operators import Operator
-from tidemark.spark_jobs.core.binding import (
-    Binding,
-    Judging,
-    PlanRejectedError,
-    check_side,
-    check_versions,
-    judging_of,
-    not_judged,
-    why_not_real_time,
-)
-from tidemark.spark_jobs.plans.downstream import PlanCoupling, read_coupling
+from tidemark.models.wire import Acknowledgement
+from tidemark.spark_jobs.core.binding import Binding, Extension, QueryRun
+from tidemark.spark_jobs.plans.downstream import PlanOperators, read_operators
 from tidemark.spark_jobs.plans.joins import read_joins
+from tidemark.spark_jobs.plans.mode_changes import why_rejected
 from tidemark.spark_jobs.spark.checkpoint import HadoopFiles
 from tidemark.spark_jobs.spark.event_time import is_event_time
 from tidemark.spark_jobs.spark.jvm import Py4JError, items
-from tidemark.spark_jobs.spark.query_plan import Found, QueryPlan
+from tidemark.spark_jobs.spark.query_plan import QueryPlan
 from tidemark.spark_jobs.spark.running_query import RunningQuery
+
+FILE = "tidemark/bounds.json"
+"""Within the checkpoint: by stream the widest bound of the last run, in milliseconds."""
 
 _log = logging.getLogger("tidemark.spark")
 
 
-def errors_at_start(
-    query: RunningQuery,
-    joins: JoinedQuery | None,
-    plan: QueryPlan,
-    bindings: Sequence[Binding],
-    last_bounds: LastBounds | None,
-) -> list[str]:
-    """Return why a query must not run, and what to do instead; log what else is found in it.
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What is known of a run from its plan."""
 
-    Args:
-        query: the query.
-        joins: what Spark makes of its joins; None without any.
-        plan: its plan.
-        bindings: its streams.
-        last_bounds: the bounds that its checkpoint last ran with; None where they do not matter.
-    """
-    findings = [*_stalls(query), *([] if joins is None else judge_joins(joins))]
-    findings += check_chain(plan.own_times, bindings, {} if last_bounds is None else last_bounds.read())
-    errors = []
-    for finding in findings:
-        text = f"{finding.where}: {finding.text}; instead: {finding.instead}"
-        if finding.severity == "error":
-            errors.append(text)
-        else:
-            level = logging.WARNING if finding.severity == "warning" else logging.INFO
-            _log.log(level, "query %s: %s", query.query_id, text)
-    return errors
+    downstream: Mapping[str, Chain | None]
+    """By tap what its bound decides at operators behind its own."""
+    last_bounds: LastBounds | None
+    """Where its bounds are written down; None for a query that any bound is right for."""
 
 
-def joins_of(query: RunningQuery) -> JoinedQuery | None:
+class PlanCheck(Extension):
+    """Checks the plans of a driver's queries as they start."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, _Checked] = {}
+
+    def rejects(self, run: QueryRun) -> list[str]:
+        """Return why a query must not run, and what to do instead; log what else is found in its plan."""
+        if run.plan is None:
+            return []
+        query, plan, bindings = run.query, run.plan, list(run.bindings.values())
+        last_bounds = LastBounds(query.spark, query.checkpoint(), bindings) if plan.own_times else None
+        joins = _joins_of(query)
+        findings = [*_stalls(query), *([] if joins is None else judge_joins(joins))]
+        findings += check_own_times(
+            plan.own_times, bindings, {} if last_bounds is None else last_bounds.read()
+        )
+        operators = query.read(
+            "what the bounds decide",
+            lambda session, analysed: read_operators(session, analysed, joins),
+            PlanOperators(),
+        )
+        self._runs[run.run_id] = _Checked(_downstream(run, plan, operators), last_bounds)
+        errors = []
+        for finding in findings:
+            text = f"{finding.where}: {finding.text}; instead: {finding.instead}"
+            if finding.severity == "error":
+                errors.append(text)
+            else:
+                level = logging.WARNING if finding.severity == "warning" else logging.INFO
+                _log.log(level, "query %s: %s", query.query_id, text)
+        return errors
+
+    def batch(self, run: QueryRun, progress: StreamingQueryProgress) -> None:  # noqa: ARG002 - that there was one is enough
+        """Write down the bounds with which a batch has ended."""
+        checked = self._runs.get(run.run_id)
+        if checked is not None and checked.last_bounds is not None:
+            checked.last_bounds.record()
+
+    def acknowledged(
+        self,
+        run: QueryRun,
+        metric: str,
+        found: Acknowledgement,
+        batch_id: int,  # noqa: ARG002 - the same in all
+    ) -> Acknowledgement:
+        """Return ``found`` with what the bound decides at operators behind the stream's own."""
+        checked = self._runs.get(run.run_id)
+        return found if checked is None else replace(found, chain=checked.downstream.get(metric))
+
+    def ended(self, run: QueryRun, error: str) -> None:
+        """Forget a run; log what to do where Spark's own message does not say it."""
+        self._runs.pop(run.run_id, None)
+        for metric in run.streams:
+            binding = run.bindings[metric]
+            reason = why_rejected(error, binding.ceiling_ms is not None)
+            if reason is not None:
+                _log.error("stream %s: %s", binding.stream, reason)
+
+
+def _downstream(run: QueryRun, plan: QueryPlan, operators: PlanOperators) -> dict[str, Chain | None]:
+    """Return by tap what the bound of each stream decides at operators behind its own."""
+    bindings = run.bindings
+    confirmed = any(binding.own_times_confirmed for binding in bindings.values())
+    return {
+        metric: operators.downstream_of(
+            metric,
+            judging.operator,
+            bound_ms=bindings[metric].bound_ms,
+            live=[each for each in run.streams if bindings[each].moves],
+            unsafe=bool(plan.own_times) and not confirmed,
+        )
+        for metric, judging in run.streams.items()
+    }
+
+
+def _joins_of(query: RunningQuery) -> JoinedQuery | None:
     """Return what Spark makes of the query's stream-stream joins; None without any, or when it cannot be read.
 
     The policy is the session's; that of a checkpoint is in force only from the first batch's planning on.
     """
     mode = query.output_mode() or "append"
     return query.read("the query's joins", lambda session, plan: read_joins(session, plan, mode), None)
-
-
-def coupling_of(query: RunningQuery, joins: JoinedQuery | None) -> PlanCoupling:
-    """Return what the bounds decide at the query's operators; nothing when it cannot be read."""
-    return query.read(
-        "what the bounds decide", lambda session, plan: read_coupling(session, plan, joins), PlanCoupling()
-    )
 
 
 def _stalls(query: RunningQuery) -> list[Finding]:
@@ -94,90 +144,10 @@ def _stalls(query: RunningQuery) -> list[Finding]:
     )
 
 
-def warn_of_other_queries(bindings: Sequence[Binding], others: Iterable[Binding]) -> None:
-    """Log which streams of a query that starts are reported by another query of this driver already."""
-    reported = {(binding.job, binding.stream) for binding in others}
-    for binding in bindings:
-        if (binding.job, binding.stream) in reported:
-            _log.warning(
-                "stream %s: another query of this driver reports it, too, so that each row counts once for each of "
-                "them; call adaptive_watermark once for each query, with a stream= of its own",
-                binding.stream,
-            )
-
-
-def chains_at_start(
-    coupling: PlanCoupling,
-    plan: QueryPlan,
-    bindings: Mapping[str, Binding],
-    operators: Mapping[str, Operator],
-) -> dict[str, Chain | None]:
-    """Return by metric what the bound of each stream decides behind its own operator.
-
-    Args:
-        coupling: what the bounds decide at all operators of the query.
-        plan: its plan.
-        bindings: by metric the streams, of this query and others.
-        operators: by metric the operators of the query's streams.
-    """
-    confirmed = any(bindings[metric].chain_confirmed for metric in operators)
-    return {
-        metric: coupling.chain_of(
-            metric,
-            operator,
-            bound_ms=bindings[metric].bound_ms,
-            live=[each for each in operators if bindings[each].orders is not None],
-            unsafe=bool(plan.own_times) and not confirmed,
-        )
-        for metric, operator in operators.items()
-    }
-
-
-def judged_at_start(
-    found: Mapping[str, Found], bindings: Mapping[str, Binding], query: RunningQuery, plan: QueryPlan | None
-) -> tuple[dict[str, Judging], list[str]]:
-    """Return how the rows of each tap are judged, and why the query must not run.
-
-    Args:
-        found: by tap the operator that its rows are judged by.
-        bindings: by tap the streams, of this query and others.
-        query: the query.
-        plan: its plan; None when it cannot be read.
-    """
-    streams, rejected = {}, []
-    real_time = query.is_real_time()
-    names = Counter((bindings[metric].job, bindings[metric].stream) for metric in found)
-    for metric, operator in found.items():
-        binding = bindings[metric]
-        why = why_not_real_time(binding) if real_time else None
-        if why is not None:
-            rejected.append(f"stream {binding.stream}: it cannot run in real-time mode: {why}")
-        try:
-            judging = judging_of(binding, operator)
-            check_versions(binding, judging, query, None if plan is None else plan.watermarks)
-            if plan is not None:
-                check_side(binding, plan.changes.get(metric))
-                # A control stream is in Spark's event times, and of several watermarks Spark reports one.
-                compared = plan.watermarks == 1 and binding.ceiling_ms is None
-                judging = replace(judging, compared=compared)
-        except PlanRejectedError as error:
-            rejected.append(f"stream {binding.stream}: {error}")
-            judging = not_judged(binding, str(error))
-        if (number := names[binding.job, binding.stream]) > 1:
-            why = f"{number} inputs of the query are called {binding.stream!r}, and a batch is reported once for a name"
-            judging = not_judged(binding, f"{why}; give each call a name of its own: stream=...")
-        streams[metric] = judging
-    return streams, rejected
-
-
-FILE = "tidemark/bounds.json"
-"""Within the checkpoint: by stream the widest bound of the last run, in milliseconds."""
-
-
-def check_chain(
+def check_own_times(
     columns: Sequence[str], bindings: Sequence[Binding], last_bounds_ms: Mapping[str, int]
 ) -> list[Finding]:
-    """Return what is to be said about a chain before it runs.
+    """Return what is to be said, before it runs, of a query whose operators give rows their own event times.
 
     Args:
         columns: the event times that a ``transformWithState`` of the query gives its rows.
@@ -190,11 +160,13 @@ def check_chain(
             bound_ms=binding.bound_ms,
             own_bound_ms=binding.own_bound_ms,
             last_bound_ms=last_bounds_ms.get(binding.stream),
-            live=binding.orders is not None,
+            live=binding.moves,
         )
         for binding in bindings
     )
-    return judge_own_times(columns, starts, confirmed=any(binding.chain_confirmed for binding in bindings))
+    return judge_own_times(
+        columns, starts, confirmed=any(binding.own_times_confirmed for binding in bindings)
+    )
 
 
 class LastBounds:
@@ -210,7 +182,7 @@ class LastBounds:
         self._spark, self._checkpoint = spark, checkpoint
         # In Live nobody knows afterwards how far behind the watermark was, at most the ceiling.
         self._now = {
-            binding.stream: max(binding.bound_ms, (binding.orders and binding.ceiling_ms) or 0)
+            binding.stream: max(binding.bound_ms, (binding.ceiling_ms or 0) if binding.moves else 0)
             for binding in bindings
         }
         self._recorded = False

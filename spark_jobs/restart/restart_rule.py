@@ -1,4 +1,4 @@
-"""When a running query restarts for a published bound: a rule over time, without Spark.
+"""When a running query restarts for a published bound: a rule over time, without Spark; and which bounds it can trust.
 
 A wider bound is worth a restart soon, since rows are being lost: after a random part of a tenth of the cooldown, so
 that jobs that share a slow source do not restart in the same second. A narrower one only saves latency and may be

@@ -1,7 +1,11 @@
-"""Files wherever Hadoop reaches: checkpoints and folders lie on local disks, HDFS or S3 alike.
+"""A query's checkpoint, read only, and files beside it: its id, its offset log and how far it is committed.
 
-Small files are written by the same means as Spark's checkpoints, whole or not at all, on object stores too (Spark 4.2,
-``CheckpointFileManager``).
+An entry is text: a version, metadata as JSON, and a line for each source. In version 1 a source is known by its place
+(Spark 4.2, ``OffsetSeqLog``); version 2, which Spark writes where sources have names
+(``spark.sql.streaming.offsetLog.formatVersion``), puts the name before the offset.
+
+Files are read and written wherever Hadoop reaches, on local disks, HDFS or S3 alike. Small ones are written by the same
+means as Spark's checkpoints, whole or not at all, on object stores too (Spark 4.2, ``CheckpointFileManager``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""The marks that Spark leaves in the metadata of a plan's columns.
+"""The event time of a stream: as plans mark it, and as the call names it, which takes what ``withWatermark`` takes.
 
-``EventTimeWatermark.delayKey`` marks an event time and all that is made of it, and holds the bound of its watermark;
-``TimeWindow.marker`` and ``SessionWindow.marker`` mark windows.
+``EventTimeWatermark.delayKey`` marks an event time and all that is made of it in the metadata of a plan's columns, and
+holds the bound of its watermark (Spark 3.5 to 4.3); ``TimeWindow.marker`` and ``SessionWindow.marker`` mark windows. A
+schema shows it in the driver and over Spark Connect. So Spark itself is asked what an event time and its delay are, and
+not a copy of its rules.
 """
 
 from __future__ import annotations

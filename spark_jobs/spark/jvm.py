@@ -1,4 +1,8 @@
-"""PySpark's way to the JVM, where there is one: ``pyspark-client``, which is Spark Connect alone, has none."""
+"""PySpark's way to the JVM, where there is one: ``pyspark-client``, which is Spark Connect alone, has none.
+
+What only some versions of Spark have is asked for, and not for Spark's number, as far as it can be: platforms number
+their own builds.
+"""
 
 from __future__ import annotations
 

@@ -19,24 +19,20 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyspark
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from tidemark.spark_jobs.spark.jvm import has_read_limits
 from tidemark.spark_jobs.spark.private_names import SESSION, find
 
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSource
-
-
 if not has_read_limits():
     raise ImportError(f"the trace source needs PySpark 4.2 or newer, and this is {pyspark.__version__}")
 
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 TRACE_COLUMNS = ("seq", "event_time_us", "arrival_time_us", "partition")
 """Columns that a trace must have."""
@@ -54,8 +50,25 @@ class _Rows(InputPartition):
 
 
 def register_trace_source(spark: SparkSession) -> None:
-    """Make the format ``tidemark_trace`` known to a session."""
-    register_source(spark, TraceSource)
+    """Make the format ``tidemark_trace`` known to a session. Its class travels by value.
+
+    Spark (4.2, ``DataSourceManager``) looks for a source of that name in the *active* session instead of the one that
+    is to have it, and so refuses a second session what the first one has. Therefore this one is active meanwhile.
+    """
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+    sessions = find(SESSION)
+    if sessions is None:
+        spark.dataSource.register(TraceSource)
+        return
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - PySpark sets no active session
+    try:
+        spark.dataSource.register(TraceSource)
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 class TraceSource(DataSource):
@@ -230,25 +243,3 @@ def _positive(options: dict[str, str], name: str, default: float) -> float:
     if not 0 < value < float("inf"):
         raise ValueError(f"tidemark_trace: {name} is {text!r}; it must be a number above 0")
     return value
-
-
-def register_source(spark: SparkSession, source: type[DataSource]) -> None:
-    """Make ``source`` known to a session. Its class travels by value: it needs pyspark and nothing of ours.
-
-    Spark (4.2, ``DataSourceManager``) looks for a source of that name in the *active* session instead of the one that
-    is to have it, and so refuses a second session what the first one has. Therefore this one is active meanwhile.
-    """
-    cloudpickle.register_pickle_by_value(sys.modules[source.__module__])  # type: ignore[no-untyped-call]
-    sessions = find(SESSION)
-    if sessions is None:
-        spark.dataSource.register(source)
-        return
-    before = sessions.getActiveSession()
-    sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - PySpark sets no active session
-    try:
-        spark.dataSource.register(source)
-    finally:
-        if before.isDefined():
-            sessions.setActiveSession(before.get())
-        else:
-            sessions.clearActiveSession()

@@ -63,7 +63,10 @@ def test_the_archive_holds_what_a_job_needs_and_no_more(tmp_path: Path) -> None:
         if path.parts[:2] != ("spark_jobs", "demo")
         and not (path.parts[0] == "spark_jobs" and Path(*path.parts[1:]).as_posix() in left_out)
     }
-    assert {"tidemark/spark_jobs/adaptive.py", "tidemark/spark_jobs/spark/java_sources/RowCounter.java"} <= files
+    assert {
+        "tidemark/spark_jobs/adaptive.py",
+        "tidemark/spark_jobs/spark/java_sources/RowCounter.java",
+    } <= files
     assert {"tidemark/", "tidemark/models/", "tidemark/spark_jobs/", "tidemark/spark_jobs/live/"} <= set(
         names
     )

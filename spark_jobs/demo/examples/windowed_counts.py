@@ -29,7 +29,7 @@ def read_files(spark: SparkSession, folder: str) -> DataFrame:
 
 def read_trace(spark: SparkSession, path: str, options: dict[str, str]) -> DataFrame:
     """Return the stream that replays a trace; ``options`` are those of ``trace_source.TraceSource``."""
-    from tidemark.spark_jobs.spark.trace_source import register_trace_source
+    from tidemark.spark_jobs.spark.trace_source import register_trace_source  # noqa: PLC0415 - it needs PySpark 4.2
 
     register_trace_source(spark)
     return spark.readStream.format("tidemark_trace").options(path=path, **options).load()

@@ -83,7 +83,7 @@ def test_a_query_whose_start_could_not_be_taken_is_judged_all_the_same(
         raise RuntimeError("out of order")
 
     with monkeypatch.context() as patched:
-        patched.setattr(listener, "forget_counts", fails)
+        patched.setattr(listener, "judge", fails)
         query = job.start("3 seconds")
     job.write(BATCHES)
     query.processAllAvailable()

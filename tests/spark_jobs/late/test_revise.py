@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from tidemark.models.ledger import judge
 from tidemark.models.operators import TimeWindow, sliding
 from tidemark.spark_jobs import adaptive_watermark, flush, revise
-from tidemark.spark_jobs.late.revise import BoundInForce
+from tidemark.spark_jobs.late.mark import BoundInForce
 from tidemark.spark_jobs.late.revision import Revision, WindowColumns
 from tidemark.spark_jobs.late.versions import VersionLog
 from tidemark.spark_jobs.spark.checkpoint import HadoopFiles, parse_entry

@@ -11,7 +11,8 @@ from tidemark.models.wire import BoundAnswer, Mode, Pin
 from tidemark.spark_jobs import adaptive_watermark, revise
 from tidemark.spark_jobs.core.bound import ChosenBound
 from tidemark.spark_jobs.core.watch import Orders
-from tidemark.spark_jobs.late.revise import BoundInForce, RevisedStream
+from tidemark.spark_jobs.late.mark import BoundInForce
+from tidemark.spark_jobs.late.revise import RevisedStream
 
 OWN_MS, GRACE_MS = 10_000, 50_000
 ANSWER = BoundAnswer(job="j", stream="s", mode="OnRestart", generation=3, bound_ms=4_000, reason="")

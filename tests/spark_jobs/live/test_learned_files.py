@@ -16,6 +16,7 @@ from tidemark.spark_jobs import flush
 from tidemark.spark_jobs.core import connections
 from tidemark.spark_jobs.live import learned_files
 from tidemark.spark_jobs.live.learned_files import file_of
+from tidemark.spark_jobs.live.live_plan import live_of
 
 from support.bound_server import BoundServer
 from support.live_faults import LiveJob, files, until
@@ -47,7 +48,7 @@ def job(spark: SparkSession, tmp_path: Path, server: BoundServer) -> LiveJob:
 def run_until_learned(job: LiveJob, pairs: int = 0) -> None:
     """Run the query over rows that are as old as their file, until its policy has seen more than ``pairs``."""
     folder, query = job.folder / "in", job.start("1 second")
-    live = connections.listener_of(job.spark).live
+    live = live_of(connections.listener_of(job.spark)).queries
 
     def has_learned() -> bool:
         now_us, number = time.time_ns() // 1_000, len(list(folder.iterdir()))

@@ -1,4 +1,21 @@
-"""The offset of a control stream, as the driver, the source and the checkpoint have it: see ``control_source``."""
+"""Control streams: made in the JVM by ``ControlSource.java``, answered here, and united with the data in the plan.
+
+A source asks while Spark plans a batch, so the answer is made of all batches before that one, also of those of which
+Spark has not notified the listener yet. Spark waits for the answer; it takes milliseconds, and a source that gets none
+within its time limit goes on without.
+
+The node's delay is the ceiling, and a control row carries the required watermark plus the ceiling as its event time. So
+the watermark becomes the larger of the two: newest event time - ceiling, and the required one. Every input of a query
+has a node of its own, and Spark combines the nodes as the user's ``multipleWatermarkPolicy`` says.
+
+The filter that drops control rows must stay above the node, and no filter of the user's may pass it: below the node a
+control row would be gone before it could move the watermark. The optimizer moves only deterministic predicates and
+moves none past a filter that is not (Spark 4.2, ``PushPredicateThroughNonJoin``, ``CombineFilters``), so the condition
+holds an expression that counts as non-deterministic and costs nothing.
+
+The filter and the node also keep a left semi join above the union. Spark pushes such a join through a union that it
+stands on (``PushDownLeftSemiAntiJoin``), and then keeps the whole right side for each part of it.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +38,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from tidemark.spark_jobs.live.backlog import Offset
 from tidemark.spark_jobs.spark.event_time import quoted
 from tidemark.spark_jobs.spark.java_classes import JavaClasses
 from tidemark.spark_jobs.spark.jvm import SparkContext
-
-Offset = dict[str, Any]
-"""``{"source": id, "watermark_ms": …, "partitions": {name: base_us}}``"""
-
 
 CONTROL_COLUMN = "watermark_ms"
 """The one column of a control stream: the required watermark, in milliseconds since the epoch."""
