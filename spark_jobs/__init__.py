@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from tidemark.spark_jobs.core.connections import counts_of, flush
     from tidemark.spark_jobs.late.revise import revise
     from tidemark.spark_jobs.late.side import side
-    from tidemark.spark_jobs.restart.last_line import run_adaptive, run_and_exit
-    from tidemark.spark_jobs.restart.runner import AdaptiveQuery
+    from tidemark.spark_jobs.restart.runner import AdaptiveQuery, run_adaptive, run_and_exit
 
 __all__ = [
     "AdaptiveQuery",
@@ -38,8 +37,8 @@ _HOME = {
     "adaptive_watermark": "tidemark.spark_jobs.adaptive",
     "counts_of": "tidemark.spark_jobs.core.connections",
     "flush": "tidemark.spark_jobs.core.connections",
-    "run_adaptive": "tidemark.spark_jobs.restart.last_line",
-    "run_and_exit": "tidemark.spark_jobs.restart.last_line",
+    "run_adaptive": "tidemark.spark_jobs.restart.runner",
+    "run_and_exit": "tidemark.spark_jobs.restart.runner",
     "revise": "tidemark.spark_jobs.late.revise",
     "side": "tidemark.spark_jobs.late.side",
 }

@@ -32,18 +32,17 @@ from tidemark.spark_jobs.core.arguments import (
     one_of,
 )
 from tidemark.spark_jobs.core.binding import Binding, NoSink, ReportSink
-from tidemark.spark_jobs.core.connections import listener_of
+from tidemark.spark_jobs.core.connections import Start, announce, listener_of, start_of
 from tidemark.spark_jobs.core.counting import classes_for, with_tap
 from tidemark.spark_jobs.core.key_counts import key_counter
 from tidemark.spark_jobs.core.listener import TidemarkListener
 from tidemark.spark_jobs.core.settings import JobSettings
-from tidemark.spark_jobs.core.start import Start, announce, start_of
 from tidemark.spark_jobs.core.tap import DEFAULT_MAX_KEYS, Tap
 from tidemark.spark_jobs.late.missing_reports import RemoteLedger
 from tidemark.spark_jobs.late.revise import Revise, RevisedStream
 from tidemark.spark_jobs.late.side import Side
 from tidemark.spark_jobs.live.future_rows import FutureRowRule, Treatment
-from tidemark.spark_jobs.live.history import StreamHistory
+from tidemark.spark_jobs.live.learned import StreamHistory
 from tidemark.spark_jobs.live.live_plan import LivePlan
 from tidemark.spark_jobs.plans.start_check import PlanCheck
 from tidemark.spark_jobs.spark.event_time import column_named, column_of, quoted, read_event_time

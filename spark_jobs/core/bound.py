@@ -5,7 +5,7 @@ on disk, including "no bound": an outage must not revive a bound that was withdr
 before everything else: first the job's own pin, then the controller's.
 
 The runner needs to know which bounds a plan was built with, and may have to hold one that worked: ``collected_choices``
-and ``held_bounds`` are for that.
+and ``imposed_bounds`` are for that.
 """
 
 from __future__ import annotations
@@ -136,13 +136,13 @@ class Choice:
         """Return what would be chosen if ``answer`` were the controller's now."""
         if self.pin is not None:
             return self.chosen
-        return _of(answer, "controller", (self.own_bound_ms, self.ceiling_ms), answer.reason)
+        return _chosen(answer, "controller", _Own(self.own_bound_ms, self.ceiling_ms), answer.reason)
 
 
 _Key = tuple[str, str]
-# Context variables, not module state: what one thread builds is neither another's to hold nor to collect.
+# Context variables, not module state: what one thread builds is neither imposed on another nor collected there.
 _collected: ContextVar[tuple[list[Choice], ...]] = ContextVar("tidemark_collected_choices", default=())
-_held: ContextVar[Mapping[_Key, ChosenBound] | None] = ContextVar("tidemark_held_bounds", default=None)
+_imposed: ContextVar[Mapping[_Key, ChosenBound] | None] = ContextVar("tidemark_imposed_bounds", default=None)
 
 
 @contextmanager
@@ -160,17 +160,17 @@ def collected_choices() -> Iterator[list[Choice]]:
 
 
 @contextmanager
-def held_bounds(bounds: Mapping[_Key, ChosenBound]) -> Iterator[None]:
+def imposed_bounds(bounds: Mapping[_Key, ChosenBound]) -> Iterator[None]:
     """Let the streams in ``bounds`` get the bound given there, not the controller's; in this thread only.
 
     Args:
-        bounds: bounds to hold, by names of job and stream. The job's own pin still goes before them.
+        bounds: by names of job and stream. The job's own pin still goes before them.
     """
-    token = _held.set(dict(bounds))
+    token = _imposed.set(dict(bounds))
     try:
         yield
     finally:
-        _held.reset(token)
+        _imposed.reset(token)
 
 
 def choose_bound_at_start(  # noqa: PLR0917 - what a bound depends on
@@ -188,8 +188,8 @@ def choose_bound_at_start(  # noqa: PLR0917 - what a bound depends on
     """Return the bound to start with, within about ``limit_s`` seconds. Never raises: a job must start.
 
     The first of these that exists: the bound that the job's own pin fixes (then the controller is not asked), the one
-    that ``held_bounds`` holds, the controller's answer, the last good answer on disk, the job's own bound. A pin in an
-    answer is followed, too.
+    that ``imposed_bounds`` gives, the controller's answer, the last good answer on disk, the job's own bound. A pin in
+    an answer is followed, too.
 
     Args:
         job: name of the job.
@@ -202,14 +202,14 @@ def choose_bound_at_start(  # noqa: PLR0917 - what a bound depends on
         ceiling_ms: the ceiling of a job that can run in Live, in milliseconds: what the pin ``Ceiling`` holds it to.
         restarts: whether another bound needs another start; a stream that takes it at once is none of the runner's.
     """
-    bounds_ms = own_bound_ms, ceiling_ms
-    held = (_held.get() or {}).get((job, stream))
+    own = _Own(own_bound_ms, ceiling_ms)
+    imposed = (_imposed.get() or {}).get((job, stream))
     if pin is not None:
-        chosen = _pinned(pin, bounds_ms, PIN_KEY, None)
-    elif held is not None:
-        chosen = held
+        chosen = _pinned(pin, own, PIN_KEY, None)
+    elif imposed is not None:
+        chosen = imposed
     else:
-        chosen = _from_controller(client, cache, (job, stream), bounds_ms, limit_s)
+        chosen = _from_controller(client, cache, (job, stream), own, limit_s)
     choice = Choice(
         job=job,
         stream=stream,
@@ -227,27 +227,31 @@ def choose_bound_at_start(  # noqa: PLR0917 - what a bound depends on
 
 def chosen_by(answer: BoundAnswer, own_bound_ms: int) -> ChosenBound:
     """Return what the controller's ``answer`` makes of a job's own bound, where the job has neither pin nor ceiling."""
-    return _of(answer, "controller", (own_bound_ms, None), answer.reason)
+    return _chosen(answer, "controller", _Own(own_bound_ms), answer.reason)
 
 
-_BoundsMs = tuple[int, int | None]
-"""The job's own bound and its ceiling."""
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """What is the job's own, in milliseconds."""
+
+    bound_ms: int
+    ceiling_ms: int | None = None
 
 
 def _from_controller(
-    client: ControllerClient | None, cache: BoundCache, key: _Key, bounds_ms: _BoundsMs, limit_s: float
+    client: ControllerClient | None, cache: BoundCache, key: _Key, own: _Own, limit_s: float
 ) -> ChosenBound:
     """Return what the controller's answer gives, or the last good answer on disk."""
     if client is None:
-        return ChosenBound(bounds_ms[0], "job", None, "Off", "no controller is set")
+        return ChosenBound(own.bound_ms, "job", None, "Off", "no controller is set")
     answer, problem = _ask(client, *key, limit_s)
     if answer is None:
         last = cache.read(*key)
         if last is None:
-            return ChosenBound(bounds_ms[0], "job", None, "Off", f"no answer and none on disk: {problem}")
-        return _of(last, "disk", bounds_ms, f"the last good answer, because: {problem}")
+            return ChosenBound(own.bound_ms, "job", None, "Off", f"no answer and none on disk: {problem}")
+        return _chosen(last, "disk", own, f"the last good answer, because: {problem}")
     cache.write(answer)
-    return _of(answer, "controller", bounds_ms, answer.reason)
+    return _chosen(answer, "controller", own, answer.reason)
 
 
 def _ask(client: ControllerClient, job: str, stream: str, limit_s: float) -> tuple[BoundAnswer | None, str]:
@@ -268,22 +272,20 @@ def _ask(client: ControllerClient, job: str, stream: str, limit_s: float) -> tup
     return (got[0] if got else None), problems[-1]
 
 
-def _of(answer: BoundAnswer, source: BoundSource, bounds_ms: _BoundsMs, reason: str) -> ChosenBound:
+def _chosen(answer: BoundAnswer, source: BoundSource, own: _Own, reason: str) -> ChosenBound:
     if answer.pin is not None and answer.mode != "Off":
-        chosen = _pinned(answer.pin, bounds_ms, "the controller", answer)
+        chosen = _pinned(answer.pin, own, "the controller", answer)
         return replace(chosen, reason=f"{chosen.reason} ({reason})")
     if answer.bound_ms is None or answer.mode == "Off":
-        return ChosenBound(bounds_ms[0], "job", None, answer.mode, reason, answer, answer.pin)
+        return ChosenBound(own.bound_ms, "job", None, answer.mode, reason, answer, answer.pin)
     return ChosenBound(answer.bound_ms, source, answer.generation, answer.mode, reason, answer)
 
 
-def _pinned(pin: Pin, bounds_ms: _BoundsMs, who: str, answer: BoundAnswer | None) -> ChosenBound:
+def _pinned(pin: Pin, own: _Own, who: str, answer: BoundAnswer | None) -> ChosenBound:
     """Return the bound that a pin fixes: the job's own, or its ceiling where it has one."""
-    own_ms, ceiling_ms = bounds_ms
-    if pin == "Ceiling" and ceiling_ms is not None:
-        bound_ms, what = ceiling_ms, "the ceiling"
-    else:
-        bound_ms, what = own_ms, "the job's own bound"
+    bound_ms, what = own.bound_ms, "the job's own bound"
+    if pin == "Ceiling" and own.ceiling_ms is not None:
+        bound_ms, what = own.ceiling_ms, "the ceiling"
     bound = format_duration(bound_ms * 1_000)
     reason = f"pinned to {what} of {bound} by {who}: every window closes at least {bound} after its end"
     mode: Mode = "Off" if answer is None else answer.mode

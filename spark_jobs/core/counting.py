@@ -18,8 +18,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from tidemark.spark_jobs.core.tap import Tap
 from tidemark.spark_jobs.spark.event_time import quoted
 from tidemark.spark_jobs.spark.java_classes import JavaClasses, java_array, load_classes
-from tidemark.spark_jobs.spark.jvm import Py4JError, Py4JJavaError, SparkContext
-from tidemark.spark_jobs.spark.private_names import COMPILER, PLACEMENT
+from tidemark.spark_jobs.spark.jvm import COMPILER, PLACEMENT, Py4JError, Py4JJavaError, SparkContext
 from tidemark.spark_jobs.spark.query_plan import TAP_PREFIX
 
 _log = logging.getLogger("tidemark.spark")

@@ -18,8 +18,7 @@ from typing import Any
 from tidemark.models.late_base import effective_bound_ms
 from tidemark.models.ledger import judge
 from tidemark.models.wire import Report
-from tidemark.spark_jobs.spark.jvm import Py4JJavaError
-from tidemark.spark_jobs.spark.private_names import GAUGE, find
+from tidemark.spark_jobs.spark.jvm import GAUGE, Py4JJavaError, find
 from tidemark.spark_jobs.spark.running_query import RunningQuery
 
 GAUGES: Mapping[str, str] = {

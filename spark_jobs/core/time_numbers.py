@@ -170,13 +170,13 @@ class KeyReading:
             marked, time = marked | ahead, np.where(ahead, clock, time)
         future_rows = np.zeros(len(names), np.int64)
         np.add.at(future_rows, partition[marked], rows[marked])
-        kept = timed & (time < end)
+        counted = timed & (time < end)
         granule = self.times.granule(time, self.granules)
-        on_time = kept & ~marked
+        on_time = counted & ~marked
         newest = np.full(len(names), _NEVER)
         np.maximum.at(newest, partition[on_time], granule[on_time])
         return (
-            _cells(names, partition[kept], granule[kept], rows[kept], future_rows),
+            _cells(names, partition[counted], granule[counted], rows[counted], future_rows),
             {name: at for name, at in zip(names, newest.tolist(), strict=True) if at != _NEVER},
         )
 

@@ -47,6 +47,28 @@ class Watched(Protocol):
         ...
 
 
+class Watching(Protocol):
+    """The newest answer for one stream; ``BoundWatch`` is one."""
+
+    @property
+    def latest(self) -> BoundAnswer | None:
+        """The newest answer."""
+        ...
+
+    @property
+    def last_contact_us(self) -> int | None:
+        """Wall time of the controller's last answer, in microseconds."""
+        ...
+
+    def start(self) -> None:
+        """Begin to watch."""
+        ...
+
+    def close(self) -> None:
+        """End the watch."""
+        ...
+
+
 class BoundWatch:
     """Watches the answer for one stream.
 
@@ -159,13 +181,13 @@ class BoundWatch:
         if self._trouble is not None:
             self._trouble = None
             _log.warning("%s answers again: %s/%s is watched", self._client.url, self._job, self._stream)
-        held = self._monotonic() - began >= _SHARE * self._wait_s
-        return self._wait_s * (_SHARE if self._take(found) or held else 1.0)
+        waited = self._monotonic() - began >= _SHARE * self._wait_s
+        return self._wait_s * (_SHARE if self._take(found) or waited else 1.0)
 
     def _take(self, found: tuple[BoundAnswer, str | None] | None) -> bool:
         """Take the controller's answer; return whether it is new."""
-        held = self._latest
-        answer = None if found is None or found[0] == held else found[0]
+        before = self._latest
+        answer = None if found is None or found[0] == before else found[0]
         if answer is not None:
             # On disk first: whoever acts on an answer must find the same one there when the controller is away.
             self._cache.write(answer)
@@ -176,12 +198,12 @@ class BoundWatch:
             self._news.notify_all()
         if answer is None:
             return False
-        if held is not None and answer.generation < held.generation:
+        if before is not None and answer.generation < before.generation:
             _log.warning(
                 "%s/%s: the controller went back from generation %d to %d (was its store restored?); it is followed",
                 self._job,
                 self._stream,
-                held.generation,
+                before.generation,
                 answer.generation,
             )
         return True

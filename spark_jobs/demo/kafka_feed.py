@@ -1,7 +1,6 @@
 """The demonstration through a real Kafka broker: a trace is written at the pace at which it happened, the job reads.
 
     replay_into_topic(Path("trace.parquet"), "clicks", "localhost:9092", speed=10)
-    python -m tidemark.spark_jobs.demo.kafka_feed trace.parquet --topic clicks --bootstrap-servers localhost:9092
 
 A message's value is JSON with ``seq``, ``event_time_us`` and ``partition`` as the trace has them; its timestamp is the
 wall time of sending. A trace is described in ``trace_source``.
@@ -9,10 +8,8 @@ wall time of sending. A trace is described in ``trace_source``.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
-import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -334,37 +331,3 @@ def _rows(trace: Path, first: int, until: int | None) -> Iterator[_Row]:
             yield from zip(seq, event, arrival, partition, strict=True)
             if until is not None and done >= until:
                 return
-
-
-def _main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("trace", type=Path)
-    parser.add_argument("--topic", required=True)
-    parser.add_argument("--bootstrap-servers", required=True)
-    parser.add_argument(
-        "--speed", type=float, default=1.0, help="how much faster than it happened; 0: at once"
-    )
-    parser.add_argument(
-        "--shift-to-now", action="store_true", help="move event times so that delays stay true"
-    )
-    chosen = parser.parse_args(arguments)
-    try:
-        found = replay_into_topic(
-            chosen.trace,
-            chosen.topic,
-            chosen.bootstrap_servers,
-            speed=chosen.speed or None,
-            shift_to_now=chosen.shift_to_now,
-        )
-    except (ReplayError, ValueError, OSError) as error:
-        sys.stderr.write(f"replayer: {error}\n")
-        return 2
-    pace = f", at worst {found.worst_lag_us / 1e3:.1f} ms after its time" if chosen.speed else ""
-    sys.stdout.write(f"{found.rows:,} rows in {found.seconds:.1f} s{pace}\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1:]))

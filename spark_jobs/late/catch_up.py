@@ -21,10 +21,10 @@ from tidemark.spark_jobs.late.late_rows import (
     FutureRowTreatment,
     LateRule,
     Unknown,
-    apart,
     due,
     gaps,
     late_rows,
+    unknown_and_unwanted,
 )
 from tidemark.spark_jobs.late.reread import LateStream, Reader, read_again, reader_of
 from tidemark.spark_jobs.late.side_folder import ReportedRun, SideFolder, is_off, last_done
@@ -95,7 +95,7 @@ class CatchUp:
         moved = any(is_control(each) and each is not None and each["watermark_ms"] for each in offsets)
         return moved and not folder.knows_future_rows()
 
-    def kept_before(self) -> bool | None:
+    def stored_before(self) -> bool | None:
         """Return whether late rows were kept by whoever dealt with this folder last; None when nobody did."""
         if is_off(self._files):
             return False
@@ -153,14 +153,14 @@ class CatchUp:
         with self._reader_of(source) as reader:
             return reader.expiring(start.offsets.get(source), end.offsets.get(source))
 
-    def kept_counts(self) -> Iterator[tuple[int, str]]:
+    def unsent_counts(self) -> Iterator[tuple[int, str]]:
         """Return what was counted by dimension and is not forgotten yet: the first batch, and the JSON to send."""
         if self._stream.dimension is None:
             return
         log = self._checkpoint.offset_log()
         source = self._checkpoint.source(log, self._stream.source)
         if source is not None:
-            yield from SideFolder(self._files, self._checkpoint.query_id(), source).kept_counts()
+            yield from SideFolder(self._files, self._checkpoint.query_id(), source).unsent_counts()
 
     def forget_counts(self, first: int) -> None:
         """Delete what was counted in the batches from ``first`` on."""
@@ -182,7 +182,7 @@ class CatchUp:
             rows, lost = self._write(
                 folder, reader, [batch for batch in found.batches if batch.has_rows], rule
             )
-        unknown, not_kept = apart((*found.unknown, *lost), folder.off())
+        unknown, not_kept = unknown_and_unwanted((*found.unknown, *lost), folder.off())
         folder.record_gaps(unknown, not_kept)
         folder.mark(last)
         return Step(done + 1, last, rows, tuple(unknown), tuple(not_kept), committed - last)
@@ -220,11 +220,11 @@ class CatchUp:
                 return self._write_once(folder, reader, batches, rule), _unknown(lost)
             except Exception:
                 # Asked only now: data that is gone is rare, and asking costs as much as a small read.
-                gone = reader.lost(batches)
-                if not gone:
+                lost_now = reader.lost(batches)
+                if not lost_now:
                     raise
-                lost |= gone
-                batches = [batch for batch in batches if batch.batch_id not in gone]
+                lost |= lost_now
+                batches = [batch for batch in batches if batch.batch_id not in lost_now]
         folder.clear(folder.done())
         return 0, _unknown(lost)
 
@@ -249,7 +249,7 @@ class CatchUp:
         dimensions = [dimension]
         if rule.partition is not None and dimension.lower() not in {BY_PARTITION, rule.partition.lower()}:
             dimensions.append(rule.partition)
-        folder.keep_counts(
+        folder.write_counts(
             late_counts(
                 *count_values(rows, batches, rule, dimensions),
                 query_id=folder.query_id,

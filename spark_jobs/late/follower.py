@@ -9,11 +9,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from dataclasses import replace
 
+from tidemark.models.late_policy import DROPPED, LateRows, LateTreatment
+from tidemark.models.wire import Acknowledgement
+from tidemark.spark_jobs.core.binding import Extension, Judging, QueryRun
 from tidemark.spark_jobs.core.client import RequestRejected
 from tidemark.spark_jobs.late.catch_up import CatchUp, Step
-from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports
-from tidemark.spark_jobs.late.switch import LateSwitch
+from tidemark.spark_jobs.late.late_rows import LATE_IN_REAL_TIME
+from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports, Said
 
 _log = logging.getLogger("tidemark.spark")
 
@@ -55,7 +59,7 @@ class Follower:
         self._ledger = ledger
         self._missing = missing
         self._switch = switch
-        self._kept: bool | None = None
+        self._stored: bool | None = None
         """Whether late rows are kept; None until that is settled."""
         self._rejected: set[int] = set()
         self._woken = threading.Event()
@@ -86,7 +90,7 @@ class Follower:
             failed = False
             try:
                 began = time.monotonic()
-                while self._keeps() and (step := self._catch_up.step()) is not None:
+                while self._stores_rows() and (step := self._catch_up.step()) is not None:
                     self._tell(step)
                     self._deliver()
                     if step.waiting * 4 < self._retained:
@@ -106,7 +110,7 @@ class Follower:
             self._woken.wait(_RETRY_S if failed else None)
             self._woken.clear()
 
-    def _keeps(self) -> bool:
+    def _stores_rows(self) -> bool:
         """Return whether late rows are kept now; a change is written to the folder first."""
         said = None
         if self._missing is not None:
@@ -116,23 +120,23 @@ class Follower:
                 if not self._catch_up.session_has_ended():
                     self._explain("what the policy says of its late rows is not known", error)
             said = self._missing.said
-        before = self._kept
+        before = self._stored
         if before is None and self._missing is not None:
-            before = self._catch_up.kept_before()
-        kept = self._switch.keeps(said, before)
-        if kept != self._kept:
-            first = self._catch_up.switch(kept=kept)
+            before = self._catch_up.stored_before()
+        stored = self._switch.stores(said, before)
+        if stored != self._stored:
+            first = self._catch_up.switch(kept=stored)
             if first is not None:
                 _log.warning(
                     "stream %s: late rows are only counted from batch %d on, and not kept",
                     self._stream,
                     first,
                 )
-            elif self._kept is not None:
+            elif self._stored is not None:
                 _log.warning("stream %s: late rows are kept again", self._stream)
-            self._kept = kept
-            self._switch.settle(kept=kept)
-        return kept
+            self._stored = stored
+            self._switch.settle(stored=stored)
+        return stored
 
     def _rest(self, began: float) -> None:
         self._ending.wait(min(_REST * (time.monotonic() - began), _MAX_REST_S))
@@ -155,7 +159,7 @@ class Follower:
         if self._ledger is None:
             return True
         try:
-            for first, counts in self._catch_up.kept_counts():
+            for first, counts in self._catch_up.unsent_counts():
                 if first in self._rejected:
                     continue
                 try:
@@ -221,3 +225,62 @@ class Follower:
         if kind not in self._errors:
             self._errors.add(kind)
             _log.error("stream %s: %s: %s", self._stream, what, kind, exc_info=error)
+
+
+_CHOICES: tuple[LateRows, ...] = ("drop", "side")
+
+
+class LateSwitch(Extension):
+    """What becomes of a stream's late rows, which its follower settles and its listener acknowledges.
+
+    Args:
+        by_call: whether the job's call keeps them.
+    """
+
+    def __init__(self, *, by_call: bool) -> None:
+        self._by_call = by_call
+        self.treatment = LateTreatment(in_force=None, choices=_CHOICES)
+        """What is acknowledged; read by another thread than the follower's."""
+
+    def why_not(self, run: QueryRun, metric: str, judging: Judging) -> str | None:  # noqa: ARG002 - whatever judges them
+        """Return why a query must not run: rows would be kept that Spark did not drop as late."""
+        if run.is_real_time:
+            return LATE_IN_REAL_TIME
+        changed = None if run.plan is None else run.plan.changes.get(metric)
+        if changed is None:
+            return None
+        return (
+            f"late=side(...) keeps rows as parse makes them, and {changed} behind adaptive_watermark drops or "
+            "multiplies some before Spark judges them; put it into parse"
+        )
+
+    def acknowledged(
+        self,
+        run: QueryRun,  # noqa: ARG002 - the same in all
+        metric: str,  # noqa: ARG002
+        found: Acknowledgement,
+        batch_id: int,  # noqa: ARG002
+    ) -> Acknowledgement:
+        """Return ``found`` with what becomes of late rows."""
+        return replace(found, late=self.treatment)
+
+    def stores(self, said: Said | None, before: bool | None) -> bool:
+        """Return whether late rows are kept.
+
+        Args:
+            said: the controller's newest answer; None before its first one.
+            before: whether they were kept when it was last settled; None where it never was.
+        """
+        if said is None and before is not None:
+            # An outage changes nothing.
+            return before
+        policy = None if said is None else said.policy
+        return self._by_call if policy is None else policy == "side"
+
+    def settle(self, *, stored: bool) -> None:
+        """Acknowledge from now on that late rows are kept, or that they are only counted."""
+        self.treatment = LateTreatment(in_force="side" if stored else "drop", choices=_CHOICES)
+
+    def cannot_keep(self) -> None:
+        """Acknowledge that they cannot be kept."""
+        self.treatment = DROPPED

@@ -292,7 +292,9 @@ def gaps(numbers: Iterable[int], reason: str) -> list[Unknown]:
     return found
 
 
-def apart(found: Iterable[Unknown], off: Iterable[tuple[int, int]]) -> tuple[list[Unknown], list[Unknown]]:
+def unknown_and_unwanted(
+    found: Iterable[Unknown], off: Iterable[tuple[int, int]]
+) -> tuple[list[Unknown], list[Unknown]]:
     """Return batches that are unknown, and those among them whose late rows were not to be kept.
 
     Args:

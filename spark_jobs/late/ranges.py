@@ -68,17 +68,17 @@ class FileRanges:
 
     def lost(self, batches: Sequence[DueBatch]) -> dict[int, str]:
         """Return, of batches that could not be read, those that never can be, and why."""
-        gone = {}
+        lost = {}
         for batch in batches:
             first, last = _range(batch)
             found = self._files(first, last)
             if len(found) < last - first + 1:
-                gone[batch.batch_id] = f"the source's log {self._log} lacks entries of it"
+                lost[batch.batch_id] = f"the source's log {self._log} lacks entries of it"
             elif any(
                 not HadoopFiles(self._spark, path).exists("") for paths in found.values() for path in paths
             ):
-                gone[batch.batch_id] = "files of it are gone (cleanSource, or deleted); keep them for longer"
-        return gone
+                lost[batch.batch_id] = "files of it are gone (cleanSource, or deleted); keep them for longer"
+        return lost
 
     def _files(self, first: int, last: int) -> Mapping[int, list[str]]:
         """Return the files of the source's batches ``first`` to ``last``, as far as the log has them."""
@@ -209,22 +209,22 @@ class KafkaRanges:
     def lost(self, batches: Sequence[DueBatch]) -> dict[int, str]:
         """Return, of batches that could not be read, those that never can be, and why."""
         ranges: dict[int, dict[_Partition, _Range]] = {}
-        gone: dict[int, str] = {}
+        lost: dict[int, str] = {}
         for batch in batches:
             try:
                 ranges[batch.batch_id] = self._ranges(batch)
             except LookupError as error:
-                gone[batch.batch_id] = str(error)
+                lost[batch.batch_id] = str(error)
         there = self._there({partition for each in ranges.values() for partition in each})
         for batch_id, each in ranges.items():
             for (topic, number), (first, end) in each.items():
                 earliest, latest = there.get((topic, number), (end, end))
                 if first < end and (first < earliest or end > latest):
-                    gone[batch_id] = (
+                    lost[batch_id] = (
                         f"messages of {topic}-{number} have expired, or the topic was made anew; "
                         "raise the topic's retention.ms, or catch up more often"
                     )
-        return gone
+        return lost
 
     def _between(self, ranges: Mapping[_Partition, _Range]) -> DataFrame:
         assign: dict[str, list[int]] = {}

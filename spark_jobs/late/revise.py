@@ -185,8 +185,12 @@ class RevisedStream(Extension):
         self.revise.ended(run.query)
 
     def acknowledged(
-        self, run: QueryRun, metric: str, found: Acknowledgement, batch_id: int
-    ) -> Acknowledgement:  # noqa: ARG002
+        self,
+        run: QueryRun,
+        metric: str,  # noqa: ARG002 - there is one
+        found: Acknowledgement,
+        batch_id: int,
+    ) -> Acknowledgement:
         """Return ``found`` with the bound that was in force in a batch, which need not be the plan's."""
         found, mark = replace(found, late=REVISED), self.revise.mark(run.query, batch_id)
         if mark is None:

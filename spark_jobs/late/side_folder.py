@@ -146,11 +146,11 @@ class SideFolder:
             if first > done:
                 self._files.delete(f"{_COUNTS}/{first}")
 
-    def keep_counts(self, counts: LateCounts) -> None:
+    def write_counts(self, counts: LateCounts) -> None:
         """Write what was counted in some batches; it counts once they are marked done."""
         self._files.write_whole(f"{_COUNTS}/{counts.first_batch}", json.dumps(counts.to_json_object()))
 
-    def kept_counts(self) -> Iterator[tuple[int, str]]:
+    def unsent_counts(self) -> Iterator[tuple[int, str]]:
         """Return what was counted in batches that are done and not forgotten yet: the first batch, and the JSON."""
         done = self.done()
         for first in numbers_in(self._files, _COUNTS):

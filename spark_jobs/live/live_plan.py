@@ -17,8 +17,7 @@ from tidemark.spark_jobs.core.watch import Orders
 from tidemark.spark_jobs.live.backlog import Offset, backlog_of, control_offsets_of
 from tidemark.spark_jobs.live.control_stream import ControlAnswers, steered
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
-from tidemark.spark_jobs.live.history import StreamHistory
-from tidemark.spark_jobs.live.learned_files import LearnedKeeper, keeper_of
+from tidemark.spark_jobs.live.learned import LearnedSaver, StreamHistory, saver_of
 from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
 from tidemark.spark_jobs.spark.java_classes import JavaClasses
 from tidemark.spark_jobs.spark.jvm import items
@@ -36,7 +35,7 @@ class LiveExtension(Extension):
 
     def __init__(self, listener: TidemarkListener) -> None:
         self._listener = listener
-        self._keepers: dict[str, LearnedKeeper] = {}
+        self._savers: dict[str, LearnedSaver] = {}
         self.queries = LiveQueries(listener.clock_us)
         """Those in Live."""
         self.answers = ControlAnswers(self.control)
@@ -77,9 +76,9 @@ class LiveExtension(Extension):
             policy=run.query.watermark_policy,
             watermark_nodes=None if run.plan is None else run.plan.watermarks,
         )
-        keeper = keeper_of(run.query, self.queries, run.run_id)
-        if keeper is not None:
-            self._keepers[run.run_id] = keeper
+        saver = saver_of(run.query, self.queries, run.run_id)
+        if saver is not None:
+            self._savers[run.run_id] = saver
 
     def batch(self, run: QueryRun, progress: StreamingQueryProgress) -> None:
         """Learn what the batch shows of the run's control sources."""
@@ -94,9 +93,9 @@ class LiveExtension(Extension):
 
     def ended(self, run: QueryRun, error: str) -> None:  # noqa: ARG002 - whatever it is
         """Save what was learned, and forget the run."""
-        keeper = self._keepers.pop(run.run_id, None)
-        if keeper is not None:
-            keeper.finish()
+        saver = self._savers.pop(run.run_id, None)
+        if saver is not None:
+            saver.finish()
         for metric in run.streams:
             if (stream := self.queries.stream(metric)) is not None:
                 stream.orders.ended(run.run_id)

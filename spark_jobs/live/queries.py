@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from tidemark.models.duration import format_duration
 from tidemark.models.granules import SPARK_TICK_US
@@ -26,7 +27,6 @@ from tidemark.models.target import PPM
 from tidemark.models.wire import LiveState, Report
 from tidemark.spark_jobs.core.watch import Orders
 from tidemark.spark_jobs.live.backlog import Offset
-from tidemark.spark_jobs.live.history import StreamHistory
 
 _log = logging.getLogger("tidemark.spark")
 
@@ -34,6 +34,16 @@ _PACE_BATCHES = 10
 _MIN_TRIGGER_US = 100_000
 _MAX_PARTITIONS = 1_000
 """Of more partitions the offset keeps none: it is written to the checkpoint with every move."""
+
+
+class EarlierReports(Protocol):
+    """What a stream's earlier reports show."""
+
+    def learned(
+        self, setup: Setup, ceiling_us: int, due_us: Callable[[int], int], ended: Callable[[], bool]
+    ) -> Learned | None:
+        """Return what the policy for ``setup`` learns from them; None when that is nothing."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +55,7 @@ class LiveStream:
     idle_timeout_us: int | None
     orders: Orders
     """What the stream has to do."""
-    history: StreamHistory | None = None
+    history: EarlierReports | None = None
     """Its earlier reports; None for a job without a controller."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidemark.models.coupling import Chain, CoupledOperator, Coupling
 from tidemark.models.joins import JoinedQuery
@@ -18,17 +18,31 @@ _Node = Any
 """A node of a plan, or an expression, in the JVM."""
 
 
+class PlanOperator(NamedTuple):
+    """A stateful operator of a plan."""
+
+    decided: Coupling
+    """What the bounds decide at it."""
+    metrics: frozenset[str]
+    """The taps below it."""
+
+
+class PlanDelay(NamedTuple):
+    """A watermark of a plan."""
+
+    delay_ms: int
+    metrics: frozenset[str]
+    """The taps below it."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlanOperators:
-    """What the bounds decide at each stateful operator of a query, and what they are.
+    """What the bounds decide at each stateful operator of a query, and what they are."""
 
-    Operators, and inputs, are given with the names of the observed metrics below them.
-    """
-
-    operators: list[tuple[Coupling, frozenset[str]]] = field(default_factory=list)
-    """The operators, the first of a chain first."""
-    delays: list[tuple[int, frozenset[str]]] = field(default_factory=list)
-    """Delays of the plan's watermarks, in milliseconds."""
+    operators: list[PlanOperator] = field(default_factory=list)
+    """The operators, upstream ones first."""
+    delays: list[PlanDelay] = field(default_factory=list)
+    """The watermarks."""
 
     def downstream_of(
         self,
@@ -50,29 +64,41 @@ class PlanOperators:
         """
         in_live = frozenset(live)
         behind: set[CoupledOperator] = {"windows", "sessions"} if isinstance(operator, RowLevel) else set()
-        windows = [
-            each.retention_ms
-            for each, _ in self.operators
-            if each.horizon_ms is None and (each.retention_ms or each.operator in behind)
-        ]
-        # Where an input's event time was dropped on the way, the horizon is another input's delay.
-        known = [
-            (each.retention_ms + (0 if moves else each.horizon_ms), moves)
-            for each, below in self.operators
-            if each.horizon_ms is not None
-            for moves in [metric in below - in_live and each.horizon_ms == bound_ms]
-        ]
-        horizon_ms, moves = max(known, key=lambda one: one[0] + one[1] * bound_ms, default=(None, False))
-        others = [delay for delay, below in self.delays if not below & {metric, *in_live}]
-        if not windows and not known and not unsafe:
+        windows, horizons = [], []
+        for each in self.operators:
+            decided = each.decided
+            if decided.horizon_ms is None:
+                if decided.retention_ms or decided.operator in behind:
+                    windows.append(decided.retention_ms)
+            else:
+                # Where an input's event time was dropped on the way, the horizon is another input's delay.
+                moves = metric in each.metrics - in_live and decided.horizon_ms == bound_ms
+                horizons.append(_Horizon(decided.retention_ms, decided.horizon_ms, moves))
+        farthest = max(horizons, key=lambda one: one.retention_ms + one.horizon_ms, default=None)
+        others = [each.delay_ms for each in self.delays if not each.metrics & {metric, *in_live}]
+        if not windows and farthest is None and not unsafe:
             return None
         return Chain(
             retention_ms=max(windows, default=None),
-            horizon_ms=horizon_ms,
-            horizon_moves=moves,
+            horizon_ms=None if farthest is None else farthest.fixed_ms,
+            horizon_moves=farthest is not None and farthest.moves,
             others_ms=max(others, default=0),
             unsafe=unsafe,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Horizon:
+    """How long deduplication knows a row; the part of its horizon may move with the stream's bound."""
+
+    retention_ms: int
+    horizon_ms: int
+    moves: bool
+
+    @property
+    def fixed_ms(self) -> int:
+        """What does not move with the bound."""
+        return self.retention_ms + (0 if self.moves else self.horizon_ms)
 
 
 def read_operators(
@@ -93,9 +119,22 @@ def read_operators(
     planned = analysed if joins is None else session.sessionState().optimizer().execute(analysed)
     reader = _Reader(joins, bound_ms)
     reader.read(planned)
-    widest_ms = max((delay for delay, _ in reader.delays), default=0) if bound_ms is None else bound_ms
-    found = [(replace(coupling, bound_ms=widest_ms), metrics) for coupling, metrics in reader.operators]
+    widest_ms = bound_ms
+    if widest_ms is None:
+        widest_ms = max((each.delay_ms for each in reader.delays), default=0)
+    found = [each._replace(decided=replace(each.decided, bound_ms=widest_ms)) for each in reader.operators]
     return PlanOperators(found, reader.delays)
+
+
+class _Below(NamedTuple):
+    """What is at a node and below it."""
+
+    retention_ms: int = 0
+    """By how much joins hold back the watermark that the node passes on."""
+    joins: tuple[int, ...] = ()
+    """The numbers of those joins."""
+    metrics: frozenset[str] = frozenset()
+    """The taps."""
 
 
 class _Reader:
@@ -103,40 +142,38 @@ class _Reader:
         self._joins = () if joins is None else joins.joins
         self._bound_ms = bound_ms
         self._numbers = count(1)
-        self.operators: list[tuple[Coupling, frozenset[str]]] = []
-        self.delays: list[tuple[int, frozenset[str]]] = []
+        self.operators: list[PlanOperator] = []
+        self.delays: list[PlanDelay] = []
 
-    def read(self, node: _Node) -> tuple[int, tuple[int, ...], frozenset[str]]:
-        """Note what is at a node and below it; return by how much joins hold back the watermark that it passes on.
-
-        Then come the numbers of those joins, and the metrics at the node and below it.
-        """
+    def read(self, node: _Node) -> _Below:
+        """Note the operators and watermarks at a node and below it."""
         kind, children = node.nodeName(), items(node.children())
         join = kind == "Join" and all(child.isStreaming() for child in children)
         # Joins have their numbers from the root down, as where they were read.
         number = next(self._numbers) if join else 0
         read = [self.read(child) for child in children]
-        retention_ms, joins = max((one[:2] for one in read), default=(0, ()))
-        metrics = frozenset[str]().union(*(one[2] for one in read))
+        longest = max(read, key=lambda below: (below.retention_ms, below.joins), default=_Below())
+        retention_ms, joins = longest.retention_ms, longest.joins
+        metrics = frozenset[str]().union(*(below.metrics for below in read))
         tap = tap_at(node, kind)
         if tap is not None:
             metrics |= {tap}
         elif kind == "EventTimeWatermark":
             columns = [column for column in items(node.output()) if is_event_time(column)]
-            self.delays.extend((delay_ms(column), metrics) for column in columns)
+            self.delays.extend(PlanDelay(delay_ms(column), metrics) for column in columns)
         elif join and number <= len(self._joins):
             sides = self._joins[number - 1].left, self._joins[number - 1].right
-            kept_ms = max((side.retention_ms for side in sides if side.retention_ms is not None), default=0)
-            if kept_ms > 0:
-                retention_ms, joins = retention_ms + kept_ms, (*joins, number)
+            retained_ms = max((side.retention_ms or 0 for side in sides), default=0)
+            if retained_ms > 0:
+                retention_ms, joins = retention_ms + retained_ms, (*joins, number)
         elif node.isStreaming():
-            coupling = self._coupling(kind, node)
-            if coupling is not None:
-                coupling = replace(coupling, retention_ms=retention_ms, joins=joins)
-                self.operators.append((coupling, metrics))
-        return retention_ms, joins, metrics
+            decided = self._decided(kind, node)
+            if decided is not None:
+                decided = replace(decided, retention_ms=retention_ms, joins=joins)
+                self.operators.append(PlanOperator(decided, metrics))
+        return _Below(retention_ms, joins, metrics)
 
-    def _coupling(self, kind: str, node: _Node) -> Coupling | None:
+    def _decided(self, kind: str, node: _Node) -> Coupling | None:
         """Return what the bounds decide at a node; None when nothing. The bound is filled in later."""
         if kind == "Aggregate":
             keys = [column for column in items(node.groupingExpressions()) if is_event_time(column)]

@@ -15,8 +15,7 @@ from pyspark.errors import AnalysisException
 
 from tidemark.models.joins import JoinedQuery, JoinInput, JoinType, StreamJoin
 from tidemark.spark_jobs.spark.event_time import delay_ms, is_event_time
-from tidemark.spark_jobs.spark.jvm import SparkContext, items
-from tidemark.spark_jobs.spark.private_names import JOIN_HELPER, find
+from tidemark.spark_jobs.spark.jvm import JOIN_HELPER, SparkContext, find, items
 
 _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 _CHECK = "spark.sql.streaming.unsupportedOperationCheck"

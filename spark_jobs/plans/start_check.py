@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -25,7 +25,6 @@ from tidemark.models.wire import Acknowledgement
 from tidemark.spark_jobs.core.binding import Binding, Extension, QueryRun
 from tidemark.spark_jobs.plans.downstream import PlanOperators, read_operators
 from tidemark.spark_jobs.plans.joins import read_joins
-from tidemark.spark_jobs.plans.mode_changes import why_rejected
 from tidemark.spark_jobs.spark.checkpoint import HadoopFiles
 from tidemark.spark_jobs.spark.event_time import is_event_time
 from tidemark.spark_jobs.spark.jvm import Py4JError, items
@@ -267,4 +266,55 @@ def _waits(node: Any) -> bool:
         node.nodeName() == "Aggregate"
         and bool(node.isStreaming())
         and any(map(is_event_time, items(node.groupingExpressions())))
+    )
+
+
+_Verdict = Literal["works", "new checkpoint"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModeChange:
+    """A row of the table."""
+
+    before: str
+    """What the checkpoint was written by."""
+    after: str
+    """What is to go on from it."""
+    verdict: _Verdict
+    """Whether that works."""
+    note: str
+    """What to know of it."""
+
+
+PLAIN, TAPPED, CEILED = "plain withWatermark", "without a ceiling", "with a ceiling"
+
+_OTHERWISE = "unless it was begun with offsetLog.formatVersion=2, and has one input"
+
+MODE_CHANGES = (
+    ModeChange(PLAIN, TAPPED, "works", "in every mode but Live, which needs the ceiling"),
+    ModeChange(TAPPED, PLAIN, "works", "Tidemark taken out again"),
+    ModeChange(TAPPED, TAPPED, "works", "Off, OnRestart, Restart: the bound is read at the start"),
+    ModeChange(
+        CEILED, CEILED, "works", "every mode to every other, another bound or ceiling, at the next start"
+    ),
+    ModeChange(PLAIN, CEILED, "new checkpoint", _OTHERWISE),
+    ModeChange(TAPPED, CEILED, "new checkpoint", _OTHERWISE),
+    ModeChange(CEILED, TAPPED, "new checkpoint", _OTHERWISE),
+    ModeChange(CEILED, PLAIN, "new checkpoint", _OTHERWISE),
+)
+"""The table; docs/explanation/live.md shows it."""
+
+_OTHER_SOURCES = "sources in the checkpoint offsets"
+
+
+def why_rejected(error: str, has_ceiling: bool) -> str | None:
+    """Return what to do about Spark's ``error`` at the start of a query; None when it is about something else."""
+    if _OTHER_SOURCES not in error:
+        return None
+    before, after = (TAPPED, CEILED) if has_ceiling else (CEILED, TAPPED)
+    row = next(row for row in MODE_CHANGES if (row.before, row.after) == (before, after))
+    return (
+        f"the checkpoint has another number of sources than the plan. If it was written by a call {before} and this "
+        f"one is {after}: that needs a {row.verdict}, {row.note} (see the table of mode changes in "
+        "docs/explanation/live.md)"
     )

@@ -17,12 +17,11 @@ from typing import Any, Protocol
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidemark.spark_jobs.spark.jvm import Py4JError, SparkContext
-from tidemark.spark_jobs.spark.private_names import ACTIVE, TERMINATED, constant
+from tidemark.spark_jobs.spark.jvm import ACTIVE, TERMINATED, Py4JError, SparkContext, constant
 
 _log = logging.getLogger("tidemark.spark")
 _POLL_S = 0.05
-_HELD_POLL_S = 0.005
+_LOCKED_POLL_S = 0.005
 _SETTLE_S = 0.05
 """How long a thread may take from checking whether to go on to showing that it does: a few instructions."""
 
@@ -78,7 +77,7 @@ class _SparkGate:
         while self._execution.status().isTriggerActive():
             if self._lock.hasQueuedThreads():
                 return False  # it has to commit, or to plan; when it has done that the lock is ours again
-            self._sleep(_HELD_POLL_S)
+            self._sleep(_LOCKED_POLL_S)
         if not self._state.compareAndSet(self._on, self._off):
             self._sleep(_SETTLE_S)  # it has not begun to run, or it ends
             return False
@@ -160,5 +159,5 @@ def _stop_in_gap(query: StreamingQuery, patient: Callable[[], bool], sleep: Call
             query.stop()
             query.awaitTermination()
             return True
-        sleep(_HELD_POLL_S)
+        sleep(_LOCKED_POLL_S)
     return False

@@ -138,7 +138,7 @@ class RestartRule:
         """Note that the query was restarted."""
         self._not_before_s = now_s + self._cooldown_s
 
-    def held(self, now_s: float) -> None:
+    def postponed(self, now_s: float) -> None:
         """Note that the query could not be ended; it runs on for a cooldown."""
         self._not_before_s = now_s + self._cooldown_s
 
@@ -209,7 +209,7 @@ class ProvenBounds:
 
     def __init__(self) -> None:
         self._worked: dict[_Key, ChosenBound] = {}
-        self._failed: dict[_Key, tuple[int, Pin | None, int | None]] = {}
+        self._failed: dict[_Key, BoundAnswer] = {}
 
     def work(self, bounds: Mapping[_Key, ChosenBound]) -> bool:
         """Note that the query works with ``bounds``; return whether they are not the ones that worked before."""
@@ -228,7 +228,7 @@ class ProvenBounds:
             good = self._worked.get(key)
             if chosen.answer is None or good is None or chosen.bound_ms == good.bound_ms:
                 continue
-            self._failed[key] = chosen.answer.generation, chosen.answer.pin, chosen.answer.bound_ms
+            self._failed[key] = chosen.answer
             failed_for, worked = (format_duration(one.bound_ms * 1_000) for one in (chosen, good))
             found.append(
                 f"{'/'.join(key)}: generation {chosen.answer.generation}, {failed_for}, failed and is not tried again; "
@@ -238,19 +238,23 @@ class ProvenBounds:
 
     def has_failed(self, key: _Key, answer: BoundAnswer) -> bool:
         """Return whether ``answer`` is one that the query failed with."""
-        return self._failed.get(key) == (answer.generation, answer.pin, answer.bound_ms)
+        failed = self._failed.get(key)
+        # The reason and the mode may change under the same generation.
+        return failed is not None and all(
+            getattr(failed, name) == getattr(answer, name) for name in ("generation", "pin", "bound_ms")
+        )
 
-    def held(self, newest: Callable[[_Key], BoundAnswer | None]) -> dict[_Key, ChosenBound]:
-        """Return the bounds to hold at the next start: where the newest answer is one that failed.
+    def imposed(self, newest: Callable[[_Key], BoundAnswer | None]) -> dict[_Key, ChosenBound]:
+        """Return the bounds to impose at the next start: where the newest answer is one that failed.
 
         Args:
             newest: returns the newest answer for a stream; None when none is known.
         """
         return {
             key: replace(
-                self._worked[key], reason=f"generation {generation} failed, and there is no newer one"
+                self._worked[key], reason=f"generation {failed.generation} failed, and there is no newer one"
             )
-            for key, (generation, *_) in self._failed.items()
+            for key, failed in self._failed.items()
             if key in self._worked and (answer := newest(key)) is not None and self.has_failed(key, answer)
         }
 

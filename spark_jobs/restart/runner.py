@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import logging
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NoReturn
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -27,9 +28,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidemark.models.duration import format_about
 from tidemark.models.wire import BoundAnswer
 from tidemark.spark_jobs.core.arguments import checked, instance
-from tidemark.spark_jobs.core.bound import Choice, ChosenBound, collected_choices, held_bounds
+from tidemark.spark_jobs.core.bound import Choice, ChosenBound, collected_choices, imposed_bounds
+from tidemark.spark_jobs.core.connections import flush
 from tidemark.spark_jobs.core.settings import JobSettings
-from tidemark.spark_jobs.core.watch import BoundWatch
+from tidemark.spark_jobs.core.watch import BoundWatch, Watching
 from tidemark.spark_jobs.restart.between_batches import end_between_batches
 from tidemark.spark_jobs.restart.restart_rule import (
     DEFAULT_COOLDOWN_S,
@@ -52,28 +54,6 @@ _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
 _log = logging.getLogger("tidemark.spark")
 _Key = tuple[str, str]
-
-
-class Watching(Protocol):
-    """The newest answer for one stream; ``BoundWatch`` is one."""
-
-    @property
-    def latest(self) -> BoundAnswer | None:
-        """The newest answer."""
-        ...
-
-    @property
-    def last_contact_us(self) -> int | None:
-        """Wall time of the controller's last answer, in microseconds."""
-        ...
-
-    def start(self) -> None:
-        """Begin to watch."""
-        ...
-
-    def close(self) -> None:
-        """End the watch."""
-        ...
 
 
 def _watch(choice: Choice) -> Watching:
@@ -257,13 +237,13 @@ class AdaptiveQuery:
         return None if self._proven.has_failed(choice.key, watch.latest) else change_of(choice, watch.latest)
 
     def _leave_alone(self, change: Change) -> None:
-        self._rule.held(self._parts.monotonic())
+        self._rule.postponed(self._parts.monotonic())
         _log.warning("%s; but there was no gap between two batches, so the query runs on", change)
 
     # -- starting -----------------------------------------------------------------------------------------------
 
     def _start(self, hold: Mapping[_Key, ChosenBound], *, on_trial: bool) -> _Run:
-        with held_bounds(hold), collected_choices() as self._built:
+        with imposed_bounds(hold), collected_choices() as self._built:
             query = self._build()
         # Over Spark Connect it is another class, without a common one.
         if not hasattr(query, "awaitTermination"):
@@ -291,7 +271,7 @@ class AdaptiveQuery:
         _log.warning("%s; the query ended after a batch and starts again", change)
         self._rule.restarted(self._parts.monotonic())
         try:
-            return self._start(self._proven.held(self._newest), on_trial=True)
+            return self._start(self._proven.imposed(self._newest), on_trial=True)
         except Exception as error:  # noqa: BLE001 - the query ran before the runner ended it, so any error is the runner's
             return self._put_back({choice.key: choice.chosen for choice in self._built}, error)
 
@@ -343,3 +323,59 @@ def _rough(seconds: float) -> str:
 
 def _first_line(error: Exception) -> str:
     return (str(error) or type(error).__name__).splitlines()[0]
+
+
+@checked()
+def run_adaptive(
+    build: Callable[[], StreamingQuery],
+    *,
+    cooldown_s: float = DEFAULT_COOLDOWN_S,
+    exit_on_new_bound: bool = False,
+    marker: Path | None = None,
+) -> int:
+    """Run a query to its end, restarting it between batches for new bounds; return the code to exit with.
+
+    The arguments and what is raised are those of ``AdaptiveQuery``, which is for those who want to stop the query or
+    get hold of it.
+    """
+    return AdaptiveQuery(
+        build, cooldown_s=cooldown_s, exit_on_new_bound=exit_on_new_bound, marker=marker
+    ).run()
+
+
+@checked()
+def run_and_exit(
+    build: Callable[[], StreamingQuery],
+    *,
+    exit_on_new_bound: bool = True,
+    cooldown_s: float = DEFAULT_COOLDOWN_S,
+    marker: Path | None = None,
+) -> NoReturn:
+    """Be the last line of a job: run its query, let the reports go out, and exit.
+
+    The contract with whatever starts the job, such as Airflow or Kubernetes: when a new bound is due in mode
+    ``Restart``, the query ends between two batches and the process exits with 75 (``EXIT_NEW_BOUND``). The job is to be
+    started again, with the same checkpoint, and takes the bound then. 0 means that the query ended by itself, and
+    everything else is a failure. ``spark-submit`` in client mode exits with the same code. Before it exits with 75 the
+    job writes the file that ``spark.tidemark.restart.marker`` names, if it is set; nobody removes it
+    (``restart_rule.write_marker`` says what is in it).
+
+    A run lasts at least ``cooldown_s`` seconds before it ends for a bound, except for a kill switch. A bound that makes
+    the job fail goes unnoticed, since the next start knows nothing of this one; ``spark.tidemark.pin=off`` helps.
+
+    Args:
+        build: makes the plan, starts the query and returns it; see ``AdaptiveQuery``.
+        exit_on_new_bound: False for a job that nobody starts again: the query restarts in place, and the code is 0.
+        cooldown_s: minimum time between two restarts, and how long a narrower bound must be published, in seconds.
+        marker: file to write; ``spark.tidemark.restart.marker`` unless given.
+
+    Raises:
+        SystemExit: with the code.
+        Exception: what ``AdaptiveQuery.run`` raises.
+    """
+    try:
+        code = run_adaptive(build, cooldown_s=cooldown_s, exit_on_new_bound=exit_on_new_bound, marker=marker)
+    finally:
+        if not flush():
+            _log.warning("some reports did not reach the controller")
+    sys.exit(code)

@@ -17,8 +17,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidemark.spark_jobs.spark.jvm import Py4JJavaError, is_since
-from tidemark.spark_jobs.spark.private_names import CHECKPOINT_FILES, find
+from tidemark.spark_jobs.spark.jvm import CHECKPOINT_FILES, Py4JJavaError, find, is_since
 
 
 class HadoopFiles:

@@ -19,8 +19,7 @@ from typing import Any
 
 from pyspark.sql import Column
 
-from tidemark.spark_jobs.spark.jvm import Py4JJavaError, SparkContext
-from tidemark.spark_jobs.spark.private_names import COMPILER, PLACEMENT, find
+from tidemark.spark_jobs.spark.jvm import COMPILER, PLACEMENT, Py4JJavaError, SparkContext, find
 
 _PACKAGE = "tidemark"
 _SOURCES = ("RowCounter", "BatchCounts", "SetBack", "PlaceCounters", "ControlSource")

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from tidemark.spark_jobs.spark.private_names import LISTENER, find
+from tidemark.spark_jobs.spark.jvm import LISTENER, find
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject

@@ -17,11 +17,12 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidemark.models.live.control import WatermarkPolicy
 from tidemark.models.wire import OutputMode
-from tidemark.spark_jobs.spark.jvm import Py4JError, SparkContext
-from tidemark.spark_jobs.spark.private_names import (
+from tidemark.spark_jobs.spark.jvm import (
     FAILURE,
     INITIALIZING,
     TERMINATED,
+    Py4JError,
+    SparkContext,
     constant,
     find,
     member_of,

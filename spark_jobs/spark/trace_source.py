@@ -25,8 +25,7 @@ import pyspark
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from tidemark.spark_jobs.spark.jvm import has_read_limits
-from tidemark.spark_jobs.spark.private_names import SESSION, find
+from tidemark.spark_jobs.spark.jvm import SESSION, find, has_read_limits
 
 if not has_read_limits():
     raise ImportError(f"the trace source needs PySpark 4.2 or newer, and this is {pyspark.__version__}")

@@ -26,8 +26,8 @@ from tidemark.models.operators import TimeWindow, tumbling
 from tidemark.models.wire import Mode, Report
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.core.watch import Orders
-from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
 from tidemark.spark_jobs.live.control_stream import ControlAnswers
+from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
 from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
 from tidemark.spark_jobs.spark.trace_source import register_trace_source
 

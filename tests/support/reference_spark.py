@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from tidemark.spark_jobs.spark.private_names import PRIVATE_NAMES, TRIED
+from tidemark.spark_jobs.spark.jvm import PRIVATE_NAMES, TRIED
 
 from support.spark_versions import MATRIX, MODES, OPERATORS
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from tidemark.spark_jobs.spark.private_names import TRIED
+from tidemark.spark_jobs.spark.jvm import TRIED
 
 from support.tree import ROOT
 

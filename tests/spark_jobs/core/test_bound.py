@@ -16,7 +16,7 @@ from tidemark.spark_jobs.core.bound import (
     ChosenBound,
     choose_bound_at_start,
     collected_choices,
-    held_bounds,
+    imposed_bounds,
 )
 from tidemark.spark_jobs.core.client import ControllerClient
 from tidemark.spark_jobs.core.settings import SETTINGS, JobSettings
@@ -334,7 +334,7 @@ def test_a_held_bound_goes_before_the_controllers_and_after_the_jobs_own_pin(tmp
     """A bound that failed must not be given out again by the next start."""
     held = ChosenBound(7_000, "controller", 3, "Restart", "it worked")
     cache = BoundCache(tmp_path)
-    with held_bounds({("a/b", "s"): held}):
+    with imposed_bounds({("a/b", "s"): held}):
         assert _start(_answering(ANSWER), cache) == held
         assert _pinned(ANSWER, tmp_path, pin="Off").bound_ms == 60_000
         assert choose_bound_at_start("a/b", "other", 5, None, cache).bound_ms == 5
@@ -346,7 +346,7 @@ def test_what_one_thread_holds_or_collects_is_not_anothers(tmp_path: Path) -> No
     """Two queries of one driver may read streams of the same name."""
     held = ChosenBound(7_000, "controller", 3, "Restart", "it worked")
     seen: list[int] = []
-    with held_bounds({("a/b", "s"): held}), collected_choices() as choices:
+    with imposed_bounds({("a/b", "s"): held}), collected_choices() as choices:
         thread = threading.Thread(
             target=lambda: seen.append(_start(_answering(ANSWER), BoundCache(tmp_path)).bound_ms)
         )

@@ -18,7 +18,7 @@ from tidemark.models.operators import row_level, tumbling
 from tidemark.spark_jobs import counts_of
 from tidemark.spark_jobs.core import driver_metrics
 from tidemark.spark_jobs.core.driver_metrics import GAUGES, gauge_name
-from tidemark.spark_jobs.spark.private_names import PrivateName
+from tidemark.spark_jobs.spark.jvm import PrivateName
 
 from support.oracles import Ledger
 from support.patience import until

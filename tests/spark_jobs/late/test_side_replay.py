@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 
 from tidemark.models.operators import row_level
 from tidemark.spark_jobs import adaptive_watermark, side
-from tidemark.spark_jobs.late.followers import wait_for_followers
 from tidemark.spark_jobs.late.late_rows import due
 from tidemark.spark_jobs.late.origin import Origin
 from tidemark.spark_jobs.late.reread import reader_of
+from tidemark.spark_jobs.late.side import wait_for_followers
 from tidemark.spark_jobs.spark.checkpoint import Checkpoint, HadoopFiles
 from tidemark.spark_jobs.spark.trace_source import register_trace_source
 

@@ -13,8 +13,8 @@ from tidemark.models.policies.learned import Learned, unpacked
 from tidemark.spark_jobs import flush
 from tidemark.spark_jobs.core import connections
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
-from tidemark.spark_jobs.live import learned_files
-from tidemark.spark_jobs.live.learned_files import file_of
+from tidemark.spark_jobs.live import learned as learned_files
+from tidemark.spark_jobs.live.learned import file_of
 from tidemark.spark_jobs.live.live_plan import live_of
 
 from support.live_faults import LiveJob, files, until

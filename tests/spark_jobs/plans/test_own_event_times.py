@@ -16,7 +16,7 @@ from tidemark.models.chains import CONFIRMED_KEY
 from tidemark.models.coupling import Chain
 from tidemark.models.operators import row_level
 from tidemark.models.wire import Mode
-from tidemark.spark_jobs.core.bound import ChosenBound, collected_choices, held_bounds
+from tidemark.spark_jobs.core.bound import ChosenBound, collected_choices, imposed_bounds
 from tidemark.spark_jobs.restart.runner import AdaptiveQuery, Parts
 
 from support.bound_server import BoundServer
@@ -148,7 +148,7 @@ def test_a_new_checkpoint_is_held_to_the_jobs_own_bound(
     job = job_of(spark, tmp_path, 3, "10 seconds", ceiling)
     job.publish([rows_at(100)])
     given = ChosenBound(2_000, "controller", 7, "Live" if ceiling else "OnRestart", "a test says so")
-    with held_bounds({("tidemark-tests", "in"): given}):
+    with imposed_bounds({("tidemark-tests", "in"): given}):
         frame = job.frame()
     with pytest.raises(StreamingQueryException, match=why):
         job.start(frame).awaitTermination()

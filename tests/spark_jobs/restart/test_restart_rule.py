@@ -151,7 +151,7 @@ def test_of_several_streams_the_one_that_is_due_first_decides() -> None:
 
 def test_a_query_that_could_not_be_ended_is_left_alone_for_a_cooldown() -> None:
     rule = _rule()
-    rule.held(0.0)
+    rule.postponed(0.0)
 
     assert rule.first([WIDER], 0.0) == DueChange(WIDER, COOLDOWN_S)
 
@@ -224,11 +224,11 @@ def test_a_bound_is_held_at_a_start_as_long_as_the_newest_answer_is_the_one_that
     proven.work({KEY: _chosen(3, 5_000), ("j", "t"): _chosen(1, 1_000)})
     proven.fail({KEY: _chosen(4, 9_000), ("j", "t"): _chosen(1, 1_000)})
 
-    (held,) = proven.held(lambda _: _answer(4, 9_000)).items()
-    assert held[0] == KEY
-    assert held[1].bound_ms == 5_000
-    assert "generation 4 failed" in held[1].reason
-    assert proven.held(lambda _: _answer(5, 9_000)) == {}
+    (imposed,) = proven.imposed(lambda _: _answer(4, 9_000)).items()
+    assert imposed[0] == KEY
+    assert imposed[1].bound_ms == 5_000
+    assert "generation 4 failed" in imposed[1].reason
+    assert proven.imposed(lambda _: _answer(5, 9_000)) == {}
 
 
 def test_other_bounds_that_work_are_news() -> None:

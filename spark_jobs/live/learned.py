@@ -1,6 +1,7 @@
-"""What the live policies of a query have learned, kept in its checkpoint: the next driver goes on with it.
+"""What the live policies of a query have learned: kept in its checkpoint, or learned from its stream's earlier reports.
 
-Nothing depends on it. A file that cannot be read or written costs what the policy knew, and the log says so.
+The next driver goes on with it. Nothing depends on it: a file that cannot be read or written costs what the policy
+knew, and the log says so; where the controller does not answer, the policy begins anew and is careful while it learns.
 """
 
 from __future__ import annotations
@@ -12,15 +13,70 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from tidemark.models.live.history import learned_from
+from tidemark.models.live_defaults import HISTORY_BATCHES, HISTORY_CELLS
+from tidemark.models.plural import plural
 from tidemark.models.policies.learned import Learned, unpacked
-from tidemark.spark_jobs.core.client import ControllerUnavailable
+from tidemark.models.policies.setup import Setup
+from tidemark.models.wire import Report
+from tidemark.spark_jobs.core.client import ControllerClient, ControllerUnavailable, RequestRejected
 from tidemark.spark_jobs.live.queries import LiveQueries
 from tidemark.spark_jobs.spark.checkpoint import HadoopFiles
 from tidemark.spark_jobs.spark.jvm import Py4JError
 from tidemark.spark_jobs.spark.running_query import RunningQuery
+
+_PAGE = 500
+_log = logging.getLogger("tidemark.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamHistory:
+    """The earlier reports of one stream, at its controller."""
+
+    client: ControllerClient
+    job: str
+    stream: str
+
+    def learned(
+        self, setup: Setup, ceiling_us: int, due_us: Callable[[int], int], ended: Callable[[], bool]
+    ) -> Learned | None:
+        """Return what the policy for ``setup`` learns from them; None when that is nothing.
+
+        Args:
+            setup: the problem.
+            ceiling_us: the static bound that the plan holds, in microseconds.
+            due_us: returns when a batch was due that started at a wall time.
+            ended: returns whether the query has ended, and nobody needs the answer any more.
+
+        Raises:
+            ControllerUnavailable: when the controller does not answer now.
+        """
+        reports = self._newest(ended)
+        learned = None if ended() else learned_from(reports, setup, ceiling_us, due_us)
+        if learned is not None:
+            batches = plural(len(reports), "earlier batch", "earlier batches")
+            _log.info("stream %s: its live policy begins with what %s have shown", self.stream, batches)
+        return learned
+
+    def _newest(self, ended: Callable[[], bool]) -> list[Report]:
+        """Return the newest reports, the oldest of them first."""
+        found: list[Report] = []
+        cells, cursor = 0, None
+        try:
+            while len(found) < HISTORY_BATCHES and cells < HISTORY_CELLS and not ended():
+                page, cursor = self.client.sent_reports(self.job, self.stream, _PAGE, cursor)
+                found += page
+                cells += sum(len(report.counts.rows) for report in page)
+                if cursor is None:
+                    break
+        except RequestRejected as error:
+            _log.warning("stream %s: its earlier reports cannot be used: %s", self.stream, error)
+        return found[:HISTORY_BATCHES][::-1]
+
 
 SAVE_SECONDS = 60.0
 """Time between two saves, and between two tries to read earlier reports, in seconds."""
@@ -31,7 +87,6 @@ _LOOK_SECONDS = 1.0
 _FINISH_SECONDS = 10.0
 _READABLE = 80
 """Characters of a stream's name that its file's name has; after them comes what makes it unique."""
-_log = logging.getLogger("tidemark.spark")
 
 
 class LearnedFiles:
@@ -76,7 +131,7 @@ class LearnedFiles:
                 _log.warning(what, stream, self._checkpoint, error)
 
 
-class LearnedKeeper:
+class LearnedSaver:
     """Lets one run of a query go on with what was learned before, and saves what it learns, in a thread of its own.
 
     Where the checkpoint holds nothing for a policy, as in its first run in Live and after a new target, the policy is
@@ -142,10 +197,10 @@ class LearnedKeeper:
                 self._live.resume(self._run_id, name, learned)
 
 
-def keeper_of(query: RunningQuery, live: LiveQueries, run_id: str) -> LearnedKeeper | None:
-    """Return the keeper of a run; None where nothing in it is live or its checkpoint is not known."""
+def saver_of(query: RunningQuery, live: LiveQueries, run_id: str) -> LearnedSaver | None:
+    """Return the saver of a run; None where nothing in it is live or its checkpoint is not known."""
     checkpoint = query.checkpoint() if live.streams_of(run_id) else None
-    return None if checkpoint is None else LearnedKeeper(LearnedFiles(query.spark, checkpoint), live, run_id)
+    return None if checkpoint is None else LearnedSaver(LearnedFiles(query.spark, checkpoint), live, run_id)
 
 
 def file_of(stream: str) -> str:
