@@ -296,10 +296,10 @@ class _Plan:
         if client is not None and sender is not None:
             ledger = RemoteLedger(client, sender, binding.job, binding.stream)
         treats = binding.mode == "Live" and binding.ceiling_ms is not None
-        switch = side.follow(
+        followed = side.follow(
             self.df, self.metric, binding, future=self.future if treats else None, ledger=ledger
         )
-        return replace(self, binding=replace(binding, extensions=(*binding.extensions, switch)))
+        return replace(self, binding=replace(binding, extensions=(*binding.extensions, followed)))
 
     def with_control_stream(self) -> DataFrame:
         """Return the rows with a watermark that a control stream can move."""

@@ -39,11 +39,7 @@ class ConnectListener(TidemarkListener):
             self.catch_up(run_id)
 
     def forget_all_but(self, active: Container[str]) -> None:
-        """Take the other runs for ended, and their batches for reported.
-
-        Args:
-            active: ids of the runs that go on.
-        """
+        """Take the other runs for ended, and their batches for reported."""
         for run_id, run in list(self._runs.items()):
             if run_id not in active:
                 self.onQueryTerminated(

@@ -38,13 +38,42 @@ from tidemark.spark_jobs.spark.running_query import RunningQuery
 _log = logging.getLogger("tidemark.spark")
 
 
-class ConnectQuery(RunningQuery):
-    """A handle on one run of a query; it stays valid for as long as the server remembers the run (an hour).
+_STATE = re.compile(r"state info \[ checkpoint = (?P<checkpoint>.+?)/state, runId = ")
+_MODE = re.compile(r"StateStoreSave .*, (?P<mode>Append|Update|Complete), ")
+_OUTPUT_MODES: dict[str, OutputMode] = {"Append": "append", "Update": "update", "Complete": "complete"}
+_NODE = re.compile(r"(?P<tree>[ :|+-]*)(?:\*\(\d+\) ?|[*!~] ?)?(?P<kind>[A-Za-z]\w*) ?(?P<rest>.*)")
+_TAP = re.compile(r"(?P<name>tidemark:.+?:\d+)(?=, \[)")
+_TIMED = r"[^\s(),]+-T\d+ms"
+_HARMLESS = re.compile(
+    rf"isnotnull\({_TIMED}(\.start|\.end)?\)|{_TIMED} >= {_TIMED}\.start|{_TIMED} < {_TIMED}\.end"
+)
+"""Conditions that drop only rows without an event time, and sliding windows that a row is not in."""
 
-    Args:
-        spark: the session the query runs in.
-        query_id: the query's persistent id. The query must be active.
-    """
+_PASSING = frozenset(
+    {
+        "Project",
+        "EventTimeWatermark",
+        "CollectMetrics",
+        "Union",
+        "Expand",
+        "HashAggregate",
+        "ObjectHashAggregate",
+        "SortAggregate",
+        "MergingSessions",
+        "UpdatingSessions",
+        "BroadcastExchange",
+        "Exchange",
+        "Coalesce",
+        "Sort",
+        "BatchEvalPython",
+        "ArrowEvalPython",
+    }
+)
+"""What passes each row on once, or in each of its windows, or begins to aggregate it."""
+
+
+class ConnectQuery(RunningQuery):
+    """A handle on one run of a query; it stays valid for as long as the server remembers the run (an hour)."""
 
     unread = NoOperator("Unreadable", "Spark Connect shows its client no plan")
     unread_level = logging.DEBUG
@@ -172,41 +201,6 @@ def end_events(spark: SparkSession) -> None:
 
 def _bus(spark: SparkSession) -> Any:
     return spark.streams._sqlb  # type: ignore[attr-defined]  # noqa: SLF001 - as above
-
-
-_STATE = re.compile(r"state info \[ checkpoint = (?P<checkpoint>.+?)/state, runId = ")
-_MODE = re.compile(r"StateStoreSave .*, (?P<mode>Append|Update|Complete), ")
-_OUTPUT_MODES: dict[str, OutputMode] = {"Append": "append", "Update": "update", "Complete": "complete"}
-
-_NODE = re.compile(r"(?P<tree>[ :|+-]*)(?:\*\(\d+\) ?|[*!~] ?)?(?P<kind>[A-Za-z]\w*) ?(?P<rest>.*)")
-_TAP = re.compile(r"(?P<name>tidemark:.+?:\d+)(?=, \[)")
-_TIMED = r"[^\s(),]+-T\d+ms"
-_HARMLESS = re.compile(
-    rf"isnotnull\({_TIMED}(\.start|\.end)?\)|{_TIMED} >= {_TIMED}\.start|{_TIMED} < {_TIMED}\.end"
-)
-"""Conditions that drop only rows without an event time, and sliding windows that a row is not in."""
-
-_PASSING = frozenset(
-    {
-        "Project",
-        "EventTimeWatermark",
-        "CollectMetrics",
-        "Union",
-        "Expand",
-        "HashAggregate",
-        "ObjectHashAggregate",
-        "SortAggregate",
-        "MergingSessions",
-        "UpdatingSessions",
-        "BroadcastExchange",
-        "Exchange",
-        "Coalesce",
-        "Sort",
-        "BatchEvalPython",
-        "ArrowEvalPython",
-    }
-)
-"""What passes each row on once, or in each of its windows, or begins to aggregate it."""
 
 
 @dataclass(frozen=True, slots=True)

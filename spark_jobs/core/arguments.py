@@ -203,7 +203,6 @@ class Durations:
     """The durations in a call of ``adaptive_watermark``."""
 
     bound: str
-    """The job's own bound, for ``withWatermark``."""
     ceiling: str | None
     """The ceiling, as the bound; None without one."""
     granule_us: int

@@ -98,7 +98,6 @@ class Binding:
     """The operator that the call declares; None when it is to be read from the plan."""
     bound_ms: int
     own_bound_ms: int
-    """The job's own bound, in milliseconds."""
     source: BoundSource
     mode: Mode
     generation: int | None
@@ -122,7 +121,6 @@ class Judging:
 
     operator: Operator
     granules: Granules
-    """The granules of its reports."""
     contradiction: str | None = None
     """Why no row is judged; None when they are."""
     compared: bool = False
@@ -167,6 +165,8 @@ class QueryRun:
     watermark_ms: dict[int, int] = field(default_factory=dict)
     """The watermark in force in the newest batches."""
     is_real_time: bool = False
+    is_met_at_start: bool = False
+    """Whether its plan was read before its first batch."""
 
     @property
     def extensions(self) -> list[Extension]:

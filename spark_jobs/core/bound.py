@@ -29,6 +29,12 @@ from tidemark.models.wire import BoundAnswer, BoundSource, Mode, Pin
 from tidemark.spark_jobs.core.client import ControllerClient, read_answer
 from tidemark.spark_jobs.core.settings import PIN_KEY
 
+_log = logging.getLogger("tidemark.spark")
+_Key = tuple[str, str]
+# Context variables, not module state: what one thread builds is neither imposed on another nor collected there.
+_collected: ContextVar[tuple[list[Choice], ...]] = ContextVar("tidemark_collected_choices", default=())
+_imposed: ContextVar[Mapping[_Key, ChosenBound] | None] = ContextVar("tidemark_imposed_bounds", default=None)
+
 
 def write_whole(path: Path, text: str) -> None:
     """Write ``text`` to ``path``, folders included, in one step: whoever reads it finds the old or the new text.
@@ -47,9 +53,6 @@ def write_whole(path: Path, text: str) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-
-
-_log = logging.getLogger("tidemark.spark")
 
 
 class BoundCache:
@@ -91,9 +94,7 @@ class ChosenBound:
     """The bound a run starts with."""
 
     bound_ms: int
-    """The bound in milliseconds."""
     source: BoundSource
-    """Where it came from."""
     generation: int | None
     """Its generation; None when it is the job's own."""
     mode: Mode
@@ -111,21 +112,16 @@ class Choice:
     """A bound that was chosen for a plan, and what it was chosen from."""
 
     job: str
-    """Name of the job."""
     stream: str
-    """Name of the stream."""
     own_bound_ms: int
-    """The job's own bound, in milliseconds."""
     ceiling_ms: int | None
     """The ceiling of a job that can run in Live, in milliseconds; None for none."""
     pin: Pin | None
     """The job's own pin, which no answer can undo."""
     client: ControllerClient | None
-    """The controller; None when the job has none."""
     cache: BoundCache
     """Where the last good answers are."""
     chosen: ChosenBound
-    """What was chosen."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -137,12 +133,6 @@ class Choice:
         if self.pin is not None:
             return self.chosen
         return _chosen(answer, "controller", _Own(self.own_bound_ms, self.ceiling_ms), answer.reason)
-
-
-_Key = tuple[str, str]
-# Context variables, not module state: what one thread builds is neither imposed on another nor collected there.
-_collected: ContextVar[tuple[list[Choice], ...]] = ContextVar("tidemark_collected_choices", default=())
-_imposed: ContextVar[Mapping[_Key, ChosenBound] | None] = ContextVar("tidemark_imposed_bounds", default=None)
 
 
 @contextmanager

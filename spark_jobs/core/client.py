@@ -30,6 +30,17 @@ TOKEN_VARIABLE = "TIDEMARK_TOKEN"  # noqa: S105 - the name of a variable
 """Environment variable that holds the token where no file is named."""
 
 
+_log = logging.getLogger("tidemark.spark")
+_NOT_MODIFIED = 304
+_BROKEN = 500
+_UNAUTHORISED = (401, 403)
+_LATER = (404, 408, 425, 429)
+"""Temporary: a proxy that has no controller behind it yet, too many requests."""
+
+_GZIP_FROM_BYTES = 2_000
+"""Smaller bodies are not compressed: that would save less than a packet."""
+
+
 class TokenUnreadable(Exception):
     """There should be a token and there is none that could be sent; the message never shows it."""
 
@@ -77,15 +88,8 @@ class BearerToken:
         return token
 
 
-_log = logging.getLogger("tidemark.spark")
-
-
 def read_answer(value: Any, origin: str) -> BoundAnswer:
     """Return the answer in a decoded JSON ``value``; log where a mode or a pin in it is of a later release.
-
-    Args:
-        value: what came from ``origin``, which may be anything.
-        origin: the controller's address or the file.
 
     Raises:
         ValueError: as ``read_bound_answer`` does.
@@ -94,16 +98,6 @@ def read_answer(value: Any, origin: str) -> BoundAnswer:
     if (answer.mode, answer.pin) != (value["mode"], value.get("pin")):
         _log.warning("%s/%s: %s; %s said it", answer.job, answer.stream, answer.reason, origin)
     return answer
-
-
-_NOT_MODIFIED = 304
-_BROKEN = 500
-_UNAUTHORISED = (401, 403)
-_LATER = (404, 408, 425, 429)
-"""Temporary: a proxy that has no controller behind it yet, too many requests."""
-
-_GZIP_FROM_BYTES = 2_000
-"""Smaller bodies are not compressed: that would save less than a packet."""
 
 
 @dataclass(frozen=True, slots=True)

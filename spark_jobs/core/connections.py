@@ -34,6 +34,10 @@ _waits: list[Callable[[float], bool]] = []
 _senders: dict[tuple[str, Path | None], tuple[ControllerClient, Sender]] = {}
 
 
+_REASON_LENGTH = 200
+"""Characters of the reason in the line that a job logs at its start; the status has all of it."""
+
+
 def listen(spark: SparkSession) -> TidemarkListener:
     """Return a new listener, which is added to a session in the driver."""
     listener = TidemarkListener(spark)
@@ -103,10 +107,6 @@ def counts_of(query: StreamingQuery) -> dict[str, StreamCounts]:
     with _lock:
         listeners = list(_listeners.values())
     return next(filter(None, (listener.metrics.of(run_id) for listener in listeners)), {})
-
-
-_REASON_LENGTH = 200
-"""Characters of the reason in the line that a job logs at its start; the status has all of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,7 @@ class PlanRejectedError(Exception):
 
 
 def judge(run: QueryRun, found: Mapping[str, Found]) -> list[str]:
-    """Settle how the rows of each stream of a run are judged; return why its query must not run.
-
-    Args:
-        run: the run.
-        found: by tap the operator that its rows are judged by.
-    """
+    """Settle how the rows of each stream of a run are judged; return why its query must not run."""
     rejected = []
     run.is_real_time = run.query.is_real_time()
     names = Counter((binding.job, binding.stream) for binding in run.bindings.values())

@@ -47,6 +47,30 @@ _HEAD, _TAIL = 32, 8
 """Bytes before the counts of a sketch, and after its items."""
 
 
+Key = int | tuple[str, int]
+"""A number, or a name and a number."""
+
+_ANEW, _DELTA, _SEPARATOR = "/", ":", " "
+NAME_AND_NUMBER = ":"
+"""What separates name and number in a key that is text; the number comes last and does not have it."""
+
+_SEED = 35
+_DRAWS = 1 << 53
+"""Different numbers; a double has as many."""
+
+_LOG_CELLS = 16
+"""Of the sketch: 64 kB in each task."""
+
+_EXACT_ROWS = 4_096
+"""Up to so many distinct numbers the sketch keeps each, and misses one where it cannot tell two apart."""
+
+_ROWS = 5
+"""How many it may miss then: six are missed once in 200 million batches."""
+
+_TOLERANCE = 0.025
+"""Six standard errors of the sketch beyond that."""
+
+
 @dataclass(frozen=True, slots=True)
 class CountedKeys:
     """The keys of a batch."""
@@ -87,7 +111,7 @@ class KeyCounter(Protocol):
         Args:
             key: the keys; null for a row without one.
             max_keys: distinct keys to count exactly.
-            packed: whether keys are numbers; else they are texts of a name and a number (``compact_counts``).
+            packed: whether keys are numbers; else they are texts of a name and a number (``compacted``).
             step: the usual distance of two numbers.
         """
         ...
@@ -225,15 +249,6 @@ def _sketch_state(sketch: bytes) -> tuple[int, bool] | None:
     return rows, dropped == 0
 
 
-Key = int | tuple[str, int]
-"""A number, or a name and a number."""
-
-_ANEW, _DELTA, _SEPARATOR = "/", ":", " "
-
-NAME_AND_NUMBER = ":"
-"""What separates name and number in a key that is text; the number comes last and does not have it."""
-
-
 def let(value: Column, body: Callable[[Column], Column]) -> Column:
     """Return ``body(value)`` with ``value`` computed once, however often it is named there."""
     # A lambda's variable keeps its last value, and a plan that runs again is sent to the executors with it: let it be
@@ -267,13 +282,7 @@ def compacted(entries: Column, *, named: bool, step: int) -> Column:
 
 
 def expanded(cells: str, names: Sequence[str] | None, step: int) -> Iterator[tuple[Key, int]]:
-    """Yield each key with its count.
-
-    Args:
-        cells: what ``compacted`` wrote.
-        names: the names of the keys; None where they are numbers.
-        step: as it was when it was written.
-    """
+    """Yield each key with its count."""
     number, left, name = 0, iter(names or ()), ""
     for cell in cells.split(_SEPARATOR) if cells else ():
         if cell.startswith(_ANEW):
@@ -315,23 +324,6 @@ def _cells(sorted_: Column, named: bool, step: int) -> Column:
     return F.array_join(F.transform(sorted_, cell), _SEPARATOR)
 
 
-_SEED = 35
-_DRAWS = 1 << 53
-"""Different numbers; a double has as many."""
-
-_LOG_CELLS = 16
-"""Of the sketch: 64 kB in each task."""
-
-_EXACT_ROWS = 4_096
-"""Up to so many distinct numbers the sketch keeps each, and misses one where it cannot tell two apart."""
-
-_ROWS = 5
-"""How many it may miss then: six are missed once in 200 million batches."""
-
-_TOLERANCE = 0.025
-"""Six standard errors of the sketch beyond that."""
-
-
 def drawn() -> Column:
     """Return the numbers that the rows of a frame draw."""
     return (F.rand(_SEED) * _DRAWS).cast("long")
@@ -343,10 +335,5 @@ def distinct(draws: Column) -> Column:
 
 
 def are_repeated(rows: int, different: int) -> bool:
-    """Return whether some rows were surely counted more than once.
-
-    Args:
-        rows: all that were counted.
-        different: the distinct numbers that they drew.
-    """
+    """Return whether some rows were surely counted more than once."""
     return rows > different + _ROWS + (_TOLERANCE * rows if rows > _EXACT_ROWS else 0)

@@ -52,12 +52,7 @@ class _Run(QueryRun):
 
 
 class TidemarkListener(JsonListener):
-    """Reports every batch of every query that a bound tap feeds.
-
-    Args:
-        spark: the session whose queries are watched.
-        clock_us: returns the wall time in microseconds.
-    """
+    """Reports every batch of every query that a bound tap feeds."""
 
     def __init__(
         self, spark: SparkSession, clock_us: Callable[[], int] = lambda: time.time_ns() // 1_000
@@ -162,6 +157,7 @@ class TidemarkListener(JsonListener):
         run.bindings = {
             metric: self._bindings[metric] for metric in plan.operators if metric in self._bindings
         }
+        run.is_met_at_start = begins
         if begins:
             # It reads a batch that failed anew.
             for binding in run.bindings.values():

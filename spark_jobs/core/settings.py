@@ -93,11 +93,8 @@ class JobSettings:
     """Settings of one stream of one job."""
 
     job: str
-    """Name of the job."""
     stream: str
-    """Name of the stream."""
     controller_url: str | None
-    """Address of the controller; None for none."""
     token_file: Path | None
     """File with the bearer token; None: the environment may hold one."""
     cache_dir: Path

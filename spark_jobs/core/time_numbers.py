@@ -41,6 +41,14 @@ FIRST = 3
 _Numbers = TypeVar("_Numbers", int, Int64s)
 
 
+_NEVER = int(np.iinfo(np.int64).min)
+Read = tuple[GranuleCounts, dict[str, int]]
+"""The rows of each partition by granule, and the index of the newest granule of its rows that are not future-dated."""
+
+NO_KEYS: Read = (GranuleCounts.of(()), {})
+"""What no keys stand for."""
+
+
 @dataclass(frozen=True, slots=True)
 class TimeNumbers:
     """How times are numbered.
@@ -87,9 +95,6 @@ class TimeNumbers:
         """Return the number of each time, made positive, and whether the time is before or after all that have one.
 
         A time without a number must not be given one: the arithmetic would fail the query.
-
-        Args:
-            event_time: name of the column, quoted.
         """
         times = f"unix_micros({event_time})"
         number = F.expr(" + ".join(f"({times} + {shift}L) div {self.granule_us}L" for shift in self.shifts))
@@ -121,15 +126,6 @@ class TimeNumbers:
     def _half(self) -> int:
         """Half of the granules that have a number."""
         return min((1 << (self.bits - 1)) // len(self._kinds), FARTHEST_US // self.granule_us)
-
-
-_NEVER = int(np.iinfo(np.int64).min)
-
-Read = tuple[GranuleCounts, dict[str, int]]
-"""The rows of each partition by granule, and the index of the newest granule of its rows that are not future-dated."""
-
-NO_KEYS: Read = (GranuleCounts.of(()), {})
-"""What no keys stand for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,10 @@ START_US = 1_767_225_600_000_000
 """Where event times begin unless a caller says otherwise: 2026-01-01T00:00:00Z."""
 
 
+_BLOCK_SECONDS = 60
+"""Length of the parts in which rows are made: the fleet repeats itself every minute."""
+
+
 @dataclass(frozen=True, slots=True)
 class GeneratedRows:
     """Rows in order of arrival. Arrays have shape (rows,); times are UTC microseconds."""
@@ -51,10 +55,6 @@ def generate(seconds: int, rows_per_second: int, seed: int, start_us: int = STAR
         start_us + (arrival_s[order] * 1e6).astype(np.int64),
         partition[order].astype(np.str_),
     )
-
-
-_BLOCK_SECONDS = 60
-"""Length of the parts in which rows are made: the fleet repeats itself every minute."""
 
 
 class Fleet:

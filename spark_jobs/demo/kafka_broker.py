@@ -139,11 +139,6 @@ class KafkaBroker:
     def create_topic(self, name: str, partitions: int = 1, timestamps: TimestampType = "CreateTime") -> None:
         """Create a topic.
 
-        Args:
-            name: of the topic.
-            partitions: how many it has.
-            timestamps: what the timestamp of its messages is.
-
         Raises:
             BrokerError: when the broker rejects it.
         """

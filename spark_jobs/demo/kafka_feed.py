@@ -37,6 +37,16 @@ _MAX_SECONDS = 100
 """Wall time of the whole trace, however long it is and however it is cut."""
 
 
+_ASK_SECONDS = 15
+_DELIVERY_SECONDS = 60
+_BATCH_ROWS = 16_384
+_ROWS_BETWEEN_CHECKS = 1_024
+"""Messages handed over between two checks of the deliveries of earlier ones."""
+
+_Row = tuple[int, int, int, str]
+"""``seq``, event time, arrival time and partition."""
+
+
 @contextmanager
 def running_kafka_feed(plan: Plan) -> Iterator[KafkaFeed]:
     """Start a broker with a topic for the plan's trace, and end it with the context.
@@ -57,12 +67,7 @@ def running_kafka_feed(plan: Plan) -> Iterator[KafkaFeed]:
 
 
 class KafkaFeed:
-    """Writes the trace's rows into a topic at a pace, from which the job reads them.
-
-    Args:
-        plan: the trace and its slots.
-        bootstrap_servers: address of Kafka.
-    """
+    """Writes the trace's rows into a topic at a pace, from which the job reads them."""
 
     def __init__(self, plan: Plan, bootstrap_servers: str) -> None:
         arrivals = plan.arrivals.arrival_time_us
@@ -126,16 +131,6 @@ class KafkaFeed:
     def rows_read(self, end_offset: str) -> int:
         """Return the sum of the offsets: the topic began empty."""
         return sum(json.loads(end_offset)[_TOPIC].values())
-
-
-_ASK_SECONDS = 15
-_DELIVERY_SECONDS = 60
-_BATCH_ROWS = 16_384
-_ROWS_BETWEEN_CHECKS = 1_024
-"""Messages handed over between two checks of the deliveries of earlier ones."""
-
-_Row = tuple[int, int, int, str]
-"""``seq``, event time, arrival time and partition."""
 
 
 class ReplayError(RuntimeError):

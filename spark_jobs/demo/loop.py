@@ -33,24 +33,24 @@ _RECOMMENDATION_SECONDS = 180
 _FLUSH_SECONDS = 180
 
 
+_SLOWEST = 3
+LIVE = "tidemark"
+"""The policy that steers a job in Live, by the name that the backtest has for it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
     """Everything the runs share."""
 
     job: Job
-    """The job."""
     plan: Plan
-    """The trace."""
     target_ppm: int
-    """The completeness target in parts per million."""
     guess_ms: int
     """The bound that somebody guessed, in milliseconds."""
     safe_ms: int
     """The bound that somebody thinks is safe, in milliseconds."""
     controller: ControllerProcess
-    """The controller."""
     console: Console
-    """Where to print."""
 
     def run(self) -> None:
         """Run the job with both bounds, and print the comparison and the reason.
@@ -145,16 +145,8 @@ class Loop:
             )
 
 
-_SLOWEST = 3
-
-
 class View:
-    """The live part. On a terminal it is redrawn; elsewhere a line is printed for every tenth of the way.
-
-    Args:
-        console: where to draw.
-        total: batches of the whole demonstration.
-    """
+    """The live part. On a terminal it is redrawn; elsewhere a line is printed for every tenth of the way."""
 
     def __init__(self, console: Console, total: int) -> None:
         self._console = console
@@ -267,18 +259,8 @@ def _completeness(status: Mapping[str, Any]) -> str:
     return text if lowest == highest else f"{text} to {100 * highest / rows:.2f} %"
 
 
-LIVE = "tidemark"
-"""The policy that steers a job in Live, by the name that the backtest has for it."""
-
-
 class TraceReplays:
-    """Replays of one trace.
-
-    Args:
-        plan: the trace and its batches.
-        operator: the windows.
-        target_ppm: the completeness target in parts per million.
-    """
+    """Replays of one trace."""
 
     def __init__(self, plan: Plan, operator: TimeWindow, target_ppm: int) -> None:
         self._setup = Setup(operator=operator, trigger_us=plan.slot_us, target_ppm=target_ppm)

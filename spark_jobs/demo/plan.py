@@ -40,11 +40,9 @@ class Plan:
     """A trace cut into slots of arrivals; each slot that has rows is one batch."""
 
     path: Path
-    """The trace on disk."""
     arrivals: GeneratedRows
     """Its rows, in order of arrival."""
     slot_us: int
-    """Width of a slot in microseconds."""
     switch_rows: int
     """Rows before the bound changes: half of the batches."""
     batches: int

@@ -35,11 +35,8 @@ class Job:
     """The job of the demonstration: what all of its runs share."""
 
     spark: SparkSession
-    """The session."""
     feed: Feed
-    """Where its rows come from."""
     operator: TimeWindow
-    """The windows."""
     own_bound: str
     """The bound that it uses unless the controller gives one."""
     folder: Path
@@ -47,7 +44,6 @@ class Job:
     names: tuple[str, str]
     """Of the job and the stream."""
     controller_url: str
-    """Address of the controller."""
 
     def start(self, until_rows: int) -> StreamingQuery:
         """Start it from its checkpoint, for the rows of the trace up to ``until_rows``."""
@@ -83,10 +79,6 @@ class Job:
 
     def replay(self, until_rows: int, on_progress: Callable[[Run], None]) -> Run:
         """Run it until row ``until_rows`` and every window the watermark closes is out; return what is known of it.
-
-        Args:
-            until_rows: rows of the trace to stop after.
-            on_progress: called a few times a second with what is known.
 
         Raises:
             DemoError: when the query or the feed fails.
@@ -157,7 +149,6 @@ class BatchFacts:
     """What Spark reported of one batch."""
 
     batch_id: int
-    """Spark's batch id."""
     rows_so_far: int
     """Rows of the trace that were taken up to this batch."""
     state_rows: int
@@ -169,11 +160,8 @@ class SinkWindow:
     """One window as it stands in the sink."""
 
     batch_id: int
-    """The batch that emitted it."""
     end_us: int
-    """The window's end in microseconds."""
     rows: int
-    """Rows counted in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,14 +208,6 @@ def outcome_of(
 
     A window that closed counts with all rows the trace has for it, whenever they arrive; also a window of which
     every row was lost, so that nothing reached the sink.
-
-    Args:
-        plan: the trace.
-        operator: the windows.
-        bound_ms: the bound of the run.
-        watermark_us: the watermark before the run and after it, shape (2,).
-        windows: windows that the run emitted.
-        facts: what Spark reported of each batch of the run.
     """
     _, ends = operator.keys(plan.arrivals.event_time_us)
     before, after = watermark_us.tolist()

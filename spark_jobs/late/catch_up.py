@@ -52,14 +52,7 @@ class Step:
 
 
 class CatchUp:
-    """Catches up with one stream of one query.
-
-    Args:
-        spark: the session to read with.
-        checkpoint: where the query's checkpoint is.
-        folder: where late rows are kept.
-        stream: how its rows are read again and judged.
-    """
+    """Catches up with one stream of one query."""
 
     def __init__(self, spark: SparkSession, checkpoint: str, folder: str, stream: LateStream) -> None:
         self._spark = spark
@@ -74,7 +67,7 @@ class CatchUp:
             future: how it treats future-dated rows; None where it takes them as they are.
             run: what reports say of it; None where nothing is reported again.
         """
-        folder = SideFolder(self._files, self._checkpoint.query_id(), self._stream.source or "")
+        folder = self._folder(self._stream.source)
         first = self._checkpoint.committed() + 1
         if future is not None or folder.knows_future_rows():
             folder.record_future_rows(first, future)
@@ -83,12 +76,12 @@ class CatchUp:
 
     def always(self, future: FutureRowTreatment) -> None:
         """Record how every run so far treated future-dated rows."""
-        folder = SideFolder(self._files, self._checkpoint.query_id(), self._stream.source or "")
+        folder = self._folder(self._stream.source)
         folder.record_future_rows(0, future)
 
     def treats_future_rows_unknown(self) -> bool:
         """Return whether the query ran in Live, and the folder does not say how future-dated rows were treated."""
-        folder = SideFolder(self._files, self._checkpoint.query_id(), self._stream.source or "")
+        folder = self._folder(self._stream.source)
         log = self._checkpoint.offset_log()
         newest = log.get(max(log, default=-1))
         offsets = [] if newest is None else newest.offsets.values()
@@ -110,7 +103,7 @@ class CatchUp:
             SideFolderError: when the folder is another stream's.
         """
         source = self._checkpoint.source(self._checkpoint.offset_log(), self._stream.source)
-        folder = SideFolder(self._files, self._checkpoint.query_id(), source or "")
+        folder = self._folder(source)
         with _writing[self._files.uri]:
             if source is not None:
                 folder.done()
@@ -146,7 +139,7 @@ class CatchUp:
         source = self._checkpoint.source(log, self._stream.source)
         if source is None:
             return None
-        done = SideFolder(self._files, self._checkpoint.query_id(), source).done()
+        done = self._folder(source).done()
         start, end = log.get(done), log.get(self._checkpoint.committed())
         if start is None or end is None:
             return None
@@ -160,18 +153,21 @@ class CatchUp:
         log = self._checkpoint.offset_log()
         source = self._checkpoint.source(log, self._stream.source)
         if source is not None:
-            yield from SideFolder(self._files, self._checkpoint.query_id(), source).unsent_counts()
+            yield from self._folder(source).unsent_counts()
 
     def forget_counts(self, first: int) -> None:
         """Delete what was counted in the batches from ``first`` on."""
-        SideFolder(self._files, self._checkpoint.query_id(), self._stream.source or "").forget_counts(first)
+        self._folder(self._stream.source).forget_counts(first)
+
+    def _folder(self, source: str | None) -> SideFolder:
+        return SideFolder(self._files, self._checkpoint.query_id(), source or "")
 
     def _step(self) -> Step | None:
         log = self._checkpoint.offset_log()
         source = self._checkpoint.source(log, self._stream.source)
         if source is None:
             return None
-        folder = SideFolder(self._files, self._checkpoint.query_id(), source)
+        folder = self._folder(source)
         done, committed = folder.done(), self._checkpoint.committed()
         found = due(log, committed, done, source, self._stream.batches_per_read)
         found, rule = self._of_one_rule(found, folder)

@@ -9,14 +9,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import replace
 
 from tidemark.models.late_policy import DROPPED, LateRows, LateTreatment
-from tidemark.models.wire import Acknowledgement
-from tidemark.spark_jobs.core.binding import Extension, Judging, QueryRun
 from tidemark.spark_jobs.core.client import RequestRejected
 from tidemark.spark_jobs.late.catch_up import CatchUp, Step
-from tidemark.spark_jobs.late.late_rows import LATE_IN_REAL_TIME
 from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports, Said
 
 _log = logging.getLogger("tidemark.spark")
@@ -29,6 +25,9 @@ _LOOK_EVERY_S = 60.0
 """How often the source is asked what it still has, at most, while batches wait."""
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 """Of how many batches Spark keeps the offset log."""
+
+
+_CHOICES: tuple[LateRows, ...] = ("drop", "side")
 
 
 class Follower:
@@ -90,12 +89,14 @@ class Follower:
             failed = False
             try:
                 began = time.monotonic()
-                while self._stores_rows() and (step := self._catch_up.step()) is not None:
+                self._settle()
+                while self._stored and (step := self._catch_up.step()) is not None:
                     self._tell(step)
                     self._deliver()
                     if step.waiting * 4 < self._retained:
                         self._rest(began)
                     began = time.monotonic()
+                    self._settle()
             except Exception as error:  # noqa: BLE001 - the query goes on, and the next try does the same again
                 if self._catch_up.session_has_ended():
                     return  # the next driver goes on
@@ -110,8 +111,8 @@ class Follower:
             self._woken.wait(_RETRY_S if failed else None)
             self._woken.clear()
 
-    def _stores_rows(self) -> bool:
-        """Return whether late rows are kept now; a change is written to the folder first."""
+    def _settle(self) -> None:
+        """Settle whether late rows are kept now; a change is written to the folder first."""
         said = None
         if self._missing is not None:
             try:
@@ -136,7 +137,6 @@ class Follower:
                 _log.warning("stream %s: late rows are kept again", self._stream)
             self._stored = stored
             self._switch.settle(stored=stored)
-        return stored
 
     def _rest(self, began: float) -> None:
         self._ending.wait(min(_REST * (time.monotonic() - began), _MAX_REST_S))
@@ -227,42 +227,13 @@ class Follower:
             _log.error("stream %s: %s: %s", self._stream, what, kind, exc_info=error)
 
 
-_CHOICES: tuple[LateRows, ...] = ("drop", "side")
-
-
-class LateSwitch(Extension):
-    """What becomes of a stream's late rows, which its follower settles and its listener acknowledges.
-
-    Args:
-        by_call: whether the job's call keeps them.
-    """
+class LateSwitch:
+    """What becomes of a stream's late rows, which its follower settles and its listener acknowledges."""
 
     def __init__(self, *, by_call: bool) -> None:
         self._by_call = by_call
         self.treatment = LateTreatment(in_force=None, choices=_CHOICES)
         """What is acknowledged; read by another thread than the follower's."""
-
-    def why_not(self, run: QueryRun, metric: str, judging: Judging) -> str | None:  # noqa: ARG002 - whatever judges them
-        """Return why a query must not run: rows would be kept that Spark did not drop as late."""
-        if run.is_real_time:
-            return LATE_IN_REAL_TIME
-        changed = None if run.plan is None else run.plan.changes.get(metric)
-        if changed is None:
-            return None
-        return (
-            f"late=side(...) keeps rows as parse makes them, and {changed} behind adaptive_watermark drops or "
-            "multiplies some before Spark judges them; put it into parse"
-        )
-
-    def acknowledged(
-        self,
-        run: QueryRun,  # noqa: ARG002 - the same in all
-        metric: str,  # noqa: ARG002
-        found: Acknowledgement,
-        batch_id: int,  # noqa: ARG002
-    ) -> Acknowledgement:
-        """Return ``found`` with what becomes of late rows."""
-        return replace(found, late=self.treatment)
 
     def stores(self, said: Said | None, before: bool | None) -> bool:
         """Return whether late rows are kept.

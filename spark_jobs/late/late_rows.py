@@ -40,6 +40,14 @@ REASON, FIRST, WATERMARK = "__tidemark_reason", "__tidemark_first", "__tidemark_
 """Columns of ``judged``."""
 
 
+PURGED = (
+    "Spark has purged their entries of the offset log; "
+    "raise spark.sql.streaming.minBatchesToRetain, or catch up more often"
+)
+NOT_KEPT = "late rows were only counted then, as the policy or the job's call said, and can no longer be read"
+"""Why late rows are missing that nobody wanted."""
+
+
 @dataclass(frozen=True, slots=True)
 class FutureRowTreatment:
     """How a live query treats future-dated rows.
@@ -92,11 +100,6 @@ def late_rows(rows: DataFrame, batches: list[DueBatch], rule: LateRule) -> DataF
     A row of a sliding window comes out once for each window it was too late for. The struct holds ``batch_id``;
     ``key``, what was compared with the watermark; ``partition``; ``by_us``, how far below the watermark the key was, in
     microseconds; ``reason``. Key and ``by_us`` are null where nothing was compared.
-
-    Args:
-        rows: the user's columns, and the number of the batch.
-        batches: the batches in ``rows``.
-        rule: what the query does with a row.
 
     Raises:
         ValueError: when the rows have a column ``late`` already.
@@ -191,12 +194,6 @@ def _keys_us(first: Column, operator: Operator) -> Column:
     return F.sequence(first, F.least(last, F.col(WATERMARK)), F.lit(slide_us))
 
 
-PURGED = (
-    "Spark has purged their entries of the offset log; "
-    "raise spark.sql.streaming.minBatchesToRetain, or catch up more often"
-)
-
-
 @dataclass(frozen=True, slots=True)
 class DueBatch:
     """A batch whose late rows are to be read."""
@@ -215,10 +212,6 @@ class DueBatch:
     def has_rows(self) -> bool:
         """Whether the batch read anything of the source."""
         return self.end is not None and self.end != self.start
-
-
-NOT_KEPT = "late rows were only counted then, as the policy or the job's call said, and can no longer be read"
-"""Why late rows are missing that nobody wanted."""
 
 
 @dataclass(frozen=True, slots=True)

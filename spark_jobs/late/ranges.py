@@ -22,15 +22,33 @@ from tidemark.spark_jobs.spark.checkpoint import HadoopFiles, Offset
 _COMPACT = ".compact"
 
 
-class FileRanges:
-    """Reads the batches of a file source.
+_Partition = tuple[str, int]
+_Range = tuple[int, int]
+"""The first offset, and the one after the last."""
 
-    Args:
-        spark: the session to read with.
-        origin: format, options and schema.
-        checkpoint: the checkpoint's folder.
-        source: the source, as the offset log names it.
-    """
+_NOT_RANGES = frozenset(
+    {
+        "assign",
+        "endingoffsets",
+        "endingoffsetsbytimestamp",
+        "endingtimestamp",
+        "failondataloss",
+        "maxoffsetspertrigger",
+        "maxtriggerdelay",
+        "minoffsetspertrigger",
+        "startingoffsets",
+        "startingoffsetsbytimestamp",
+        "startingoffsetsbytimestampstrategy",
+        "startingtimestamp",
+        "subscribe",
+        "subscribepattern",
+    }
+)
+"""Options that say what to read, which here the ranges say."""
+
+
+class FileRanges:
+    """Reads the batches of a file source."""
 
     def __init__(self, spark: SparkSession, origin: Origin, checkpoint: HadoopFiles, source: str) -> None:
         self._spark = spark
@@ -115,40 +133,8 @@ def _path(line: str) -> str:
     return unquote(json.loads(line)["path"])
 
 
-_Partition = tuple[str, int]
-_Range = tuple[int, int]
-"""The first offset, and the one after the last."""
-
-_NOT_RANGES = frozenset(
-    {
-        "assign",
-        "endingoffsets",
-        "endingoffsetsbytimestamp",
-        "endingtimestamp",
-        "failondataloss",
-        "maxoffsetspertrigger",
-        "maxtriggerdelay",
-        "minoffsetspertrigger",
-        "startingoffsets",
-        "startingoffsetsbytimestamp",
-        "startingoffsetsbytimestampstrategy",
-        "startingtimestamp",
-        "subscribe",
-        "subscribepattern",
-    }
-)
-"""Options that say what to read, which here the ranges say."""
-
-
 class KafkaRanges:
-    """Reads the batches of a Kafka source.
-
-    Args:
-        spark: the session to read with.
-        origin: the options of the stream's reader.
-        checkpoint: the checkpoint's folder.
-        source: the source, as the offset log names it.
-    """
+    """Reads the batches of a Kafka source."""
 
     def __init__(self, spark: SparkSession, origin: Origin, checkpoint: HadoopFiles, source: str) -> None:
         self._spark = spark

@@ -106,13 +106,7 @@ class Revise:
         return None
 
     def started(self, query: RunningQuery, delay_ms: int, bound: Callable[[], BoundInForce]) -> None:
-        """Take a new run of a query, before its first batch.
-
-        Args:
-            query: the run.
-            delay_ms: the delay in its plan, in milliseconds.
-            bound: returns the bound in force now.
-        """
+        """Take a new run of a query, before its first batch."""
         # Only here, because it needs pyarrow, and other jobs do not.
         from tidemark.spark_jobs.late.revision import RevisedRun  # noqa: PLC0415
 
@@ -144,7 +138,6 @@ class RevisedStream(Extension):
 
     revise: Revise
     chosen: ChosenBound
-    """The bound at the start."""
     orders: Orders
     """The controller's newest answer, and what is the job's own."""
 

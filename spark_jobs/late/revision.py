@@ -43,6 +43,13 @@ _Place = tuple[int, int]
 """Where a window's newest values are: the number of a table and a row in it."""
 
 
+FOLDER = "tidemark_versions"
+"""In the query's checkpoint, so that a copy of that is whole."""
+
+_REMEMBERED = 1_000
+"""Batches that the listener may lag behind."""
+
+
 @dataclass(frozen=True, slots=True)
 class WindowColumns:
     """Which columns say what a row is of.
@@ -247,23 +254,8 @@ def _shown(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
-FOLDER = "tidemark_versions"
-"""In the query's checkpoint, so that a copy of that is whole."""
-
-_REMEMBERED = 1_000
-"""Batches that the listener may lag behind."""
-
-
 class RevisedRun:
-    """One run.
-
-    Args:
-        query: the run.
-        end: the column with a window's end.
-        keys: the other grouping columns.
-        delay_ms: the plan's delay, in milliseconds.
-        bound: returns the bound in force now.
-    """
+    """One run."""
 
     def __init__(
         self,

@@ -45,11 +45,8 @@ class ReportedRun:
     """What a report says of the run that had a batch."""
 
     run_id: str
-    """Spark's id of it."""
     output_mode: OutputMode
-    """Spark's output mode."""
     bound_ms: int
-    """The bound in its plan, in milliseconds."""
     generation: int | None
     """Generation of that bound; None when it is the job's own."""
 

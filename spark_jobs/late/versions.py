@@ -30,6 +30,12 @@ _CHANGED, _OPEN = "changed", "open"
 _META = b"tidemark"
 
 
+Key = tuple[Hashable, ...]
+"""The values of the grouping columns beside the window."""
+
+V = TypeVar("V")
+
+
 class VersionLogError(ValueError):
     """The files of a batch are missing, or a later release wrote them."""
 
@@ -63,11 +69,7 @@ class LoggedWindows:
 
 
 class VersionLog:
-    """The files of one query.
-
-    Args:
-        files: their folder.
-    """
+    """The files of one query."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -137,12 +139,6 @@ def _from_bytes(data: bytes) -> LoggedWindows:
     return LoggedWindows(read_object(Mark, meta["mark"]), windows.replace_schema_metadata(metadata))
 
 
-Key = tuple[Hashable, ...]
-"""The values of the grouping columns beside the window."""
-
-V = TypeVar("V")
-
-
 class DuplicateKeyError(ValueError):
     """A batch has two rows of one window and key: not all grouping columns are named."""
 
@@ -153,9 +149,7 @@ class NewVersion(NamedTuple, Generic[V]):
     version: int
     """1 for the first one, and one more each time."""
     is_final: bool
-    """Whether it is the last one."""
     value: V
-    """The window's newest value."""
 
 
 @dataclass(slots=True)
@@ -163,7 +157,6 @@ class OpenWindow(Generic[V]):
     """A window that is not final."""
 
     value: V
-    """Its newest value."""
     version: int = 0
     """Its newest version; 0 while it has not come out."""
 

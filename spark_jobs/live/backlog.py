@@ -14,6 +14,11 @@ Offset = dict[str, Any]
 """That of a control stream: ``{"source": id, "watermark_ms": …, "partitions": {name: base_us}}``."""
 
 
+_MAX_DIGITS = 10  # of a 32-bit number
+Offsets = str | Mapping[str, object] | None
+"""Offsets by topic and partition, as Spark gives them: JSON text, or that text parsed; None when there are none."""
+
+
 def control_offsets_of(progress: StreamingQueryProgress) -> list[Offset]:
     """Return where the batch read its control streams to."""
     ends = (_parsed(source.endOffset) for source in progress.sources)
@@ -49,12 +54,6 @@ def _parsed(offset: str | None) -> Any:
         return None if offset is None else json.loads(offset)
     except ValueError:
         return offset
-
-
-_MAX_DIGITS = 10  # of a 32-bit number
-
-Offsets = str | Mapping[str, object] | None
-"""Offsets by topic and partition, as Spark gives them: JSON text, or that text parsed; None when there are none."""
 
 
 def rows_behind(start: Offsets, end: Offsets, latest: Offsets) -> dict[str, int] | None:

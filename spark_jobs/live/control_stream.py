@@ -49,6 +49,21 @@ CONTROL_COLUMN = "watermark_ms"
 _log = logging.getLogger("tidemark.spark")
 
 
+_EVOLUTION_KEY = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+"""Where it is on, Spark requires a name for every source."""
+
+_IS_CONTROL = "__tidemark_control"
+"""Column that marks control rows, between the union and the filter."""
+
+_EPOCH = "1970-01-01"
+_VALUES: tuple[tuple[type | tuple[type, ...], str | int], ...] = (
+    (NumericType, 0),
+    ((StringType, BinaryType), ""),
+    (BooleanType, "false"),
+    ((DateType, TimestampType, TimestampNTZType), _EPOCH),
+)
+
+
 class ControlAnswers:
     """What the control sources of a session call.
 
@@ -77,36 +92,13 @@ class ControlAnswers:
 def control_stream(
     spark: SparkSession, classes: JavaClasses, stream: str, answers: ControlAnswers, name: str | None
 ) -> DataFrame:
-    """Return a new control stream, with ``CONTROL_COLUMN``.
-
-    Args:
-        spark: the session whose queries have it.
-        classes: the Java classes of the session's context.
-        stream: name under which the driver knows the stream.
-        answers: what it asks.
-        name: the source's name in plans; None where sources have none.
-    """
+    """Return a new control stream, with ``CONTROL_COLUMN``."""
     jvm: Any = SparkContext._jvm  # noqa: SLF001 - the one way to the JVM
     callback = jvm.java.util.ArrayList()
     callback.add(answers)
     reader = spark.readStream if name is None else spark.readStream.name(name)
     made = classes.make("ControlSource$Maker", stream, callback.get(0)).load(reader._jreader)  # noqa: SLF001
     return DataFrame(made, spark)
-
-
-_EVOLUTION_KEY = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
-"""Where it is on, Spark requires a name for every source."""
-
-_IS_CONTROL = "__tidemark_control"
-"""Column that marks control rows, between the union and the filter."""
-
-_EPOCH = "1970-01-01"
-_VALUES: tuple[tuple[type | tuple[type, ...], str | int], ...] = (
-    (NumericType, 0),
-    ((StringType, BinaryType), ""),
-    (BooleanType, "false"),
-    ((DateType, TimestampType, TimestampNTZType), _EPOCH),
-)
 
 
 def steered(

@@ -33,6 +33,17 @@ _PAGE = 500
 _log = logging.getLogger("tidemark.spark")
 
 
+SAVE_SECONDS = 60.0
+"""Time between two saves, and between two tries to read earlier reports, in seconds."""
+
+_LOOK_SECONDS = 1.0
+"""Time between two looks for policies that have begun anew, in seconds."""
+
+_FINISH_SECONDS = 10.0
+_READABLE = 80
+"""Characters of a stream's name that its file's name has; after them comes what makes it unique."""
+
+
 @dataclass(frozen=True, slots=True)
 class StreamHistory:
     """The earlier reports of one stream, at its controller."""
@@ -78,24 +89,8 @@ class StreamHistory:
         return found[:HISTORY_BATCHES][::-1]
 
 
-SAVE_SECONDS = 60.0
-"""Time between two saves, and between two tries to read earlier reports, in seconds."""
-
-_LOOK_SECONDS = 1.0
-"""Time between two looks for policies that have begun anew, in seconds."""
-
-_FINISH_SECONDS = 10.0
-_READABLE = 80
-"""Characters of a stream's name that its file's name has; after them comes what makes it unique."""
-
-
 class LearnedFiles:
-    """The files of one checkpoint.
-
-    Args:
-        spark: the session of the query.
-        checkpoint: the checkpoint's folder.
-    """
+    """The files of one checkpoint."""
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
         self._spark, self._checkpoint = spark, checkpoint
@@ -136,11 +131,6 @@ class LearnedSaver:
 
     Where the checkpoint holds nothing for a policy, as in its first run in Live and after a new target, the policy is
     given what its stream's earlier reports show.
-
-    Args:
-        files: those of its checkpoint.
-        live: the driver's live queries.
-        run_id: Spark's id of the run, which ``live`` knows.
     """
 
     def __init__(self, files: LearnedFiles, live: LiveQueries, run_id: str) -> None:

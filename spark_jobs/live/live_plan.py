@@ -27,11 +27,7 @@ _live: dict[TidemarkListener, LiveExtension] = {}
 
 
 class LiveExtension(Extension):
-    """The streams of a listener that have a ceiling: those in Live are steered, and the others' control is silent.
-
-    Args:
-        listener: reports their batches.
-    """
+    """The streams of a listener that have a ceiling: those in Live are steered, and the others' control is silent."""
 
     def __init__(self, listener: TidemarkListener) -> None:
         self._listener = listener

@@ -115,11 +115,7 @@ class _Query:
 
 
 class LiveQueries:
-    """All live queries of one listener.
-
-    Args:
-        clock_us: returns the wall time in microseconds.
-    """
+    """All live queries of one listener."""
 
     def __init__(self, clock_us: Callable[[], int]) -> None:
         self._clock_us = clock_us
@@ -227,11 +223,6 @@ class LiveQueries:
         """Learn from a batch which control sources are the run's, and what an earlier run left in them.
 
         Called before the batch is observed. It also checks that Spark followed the control streams of the batch before.
-
-        Args:
-            run_id: Spark's id of the run.
-            offsets: where the batch read its control sources to.
-            watermark_ms: the watermark in force in the batch, in milliseconds.
         """
         with self._lock:
             query = self._queries.get(run_id)

@@ -42,7 +42,6 @@ class PlanOperators:
     operators: list[PlanOperator] = field(default_factory=list)
     """The operators, upstream ones first."""
     delays: list[PlanDelay] = field(default_factory=list)
-    """The watermarks."""
 
     def downstream_of(
         self,

@@ -37,6 +37,12 @@ FILE = "tidemark/bounds.json"
 _log = logging.getLogger("tidemark.spark")
 
 
+_Verdict = Literal["works", "new checkpoint"]
+PLAIN, TAPPED, CEILED = "plain withWatermark", "without a ceiling", "with a ceiling"
+_OTHERWISE = "unless it was begun with offsetLog.formatVersion=2, and has one input"
+_OTHER_SOURCES = "sources in the checkpoint offsets"
+
+
 @dataclass(frozen=True, slots=True)
 class _Checked:
     """What is known of a run from its plan."""
@@ -169,13 +175,7 @@ def check_own_times(
 
 
 class LastBounds:
-    """The bounds that a checkpoint last ran with.
-
-    Args:
-        spark: the session of the query.
-        checkpoint: the checkpoint's folder; None when it is not known.
-        bindings: the query's streams.
-    """
+    """The bounds that a checkpoint last ran with."""
 
     def __init__(self, spark: SparkSession, checkpoint: str | None, bindings: Sequence[Binding]) -> None:
         self._spark, self._checkpoint = spark, checkpoint
@@ -211,10 +211,6 @@ class LastBounds:
 
 def never_emits(plan: Any, conf: Any) -> list[Finding]:
     """Return what keeps a query from ever putting out a window.
-
-    Args:
-        plan: its analysed plan, in the JVM.
-        conf: the SQL configuration of its session, in the JVM.
 
     Raises:
         Py4JError: when the plan cannot be walked.
@@ -269,9 +265,6 @@ def _waits(node: Any) -> bool:
     )
 
 
-_Verdict = Literal["works", "new checkpoint"]
-
-
 @dataclass(frozen=True, slots=True)
 class ModeChange:
     """A row of the table."""
@@ -286,10 +279,6 @@ class ModeChange:
     """What to know of it."""
 
 
-PLAIN, TAPPED, CEILED = "plain withWatermark", "without a ceiling", "with a ceiling"
-
-_OTHERWISE = "unless it was begun with offsetLog.formatVersion=2, and has one input"
-
 MODE_CHANGES = (
     ModeChange(PLAIN, TAPPED, "works", "in every mode but Live, which needs the ceiling"),
     ModeChange(TAPPED, PLAIN, "works", "Tidemark taken out again"),
@@ -303,8 +292,6 @@ MODE_CHANGES = (
     ModeChange(CEILED, PLAIN, "new checkpoint", _OTHERWISE),
 )
 """The table; docs/explanation/live.md shows it."""
-
-_OTHER_SOURCES = "sources in the checkpoint offsets"
 
 
 def why_rejected(error: str, has_ceiling: bool) -> str | None:

@@ -3,7 +3,7 @@
 ``StreamingQuery.stop()`` interrupts whatever runs, and with batches back to back something always runs. So the query's
 own lock is taken: its thread needs it to plan a batch, to commit it, and once more after that. Whoever holds the lock
 while no trigger is active has the thread between two batches, and can end it. There is no public way to the
-lock; ``gate_of`` reaches for it (``private_names``). Where it is not accessible, the query is watched and stopped in
+lock; ``gate_of`` reaches for it (``jvm``). Where it is not accessible, the query is watched and stopped in
 the gap after a batch, if there is one.
 """
 

@@ -31,14 +31,16 @@ _LONGEST_BACKOFF_S = 3_600.0
 _MAX_DOUBLINGS = 32
 
 
+_log = logging.getLogger("tidemark.spark")
+_Key = tuple[str, str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """A bound that was published for a stream and is not the one its plan has."""
 
     job: str
-    """Name of the job."""
     stream: str
-    """Name of the stream."""
     before_ms: int
     """The bound in the plan, in milliseconds."""
     bound_ms: int
@@ -172,20 +174,12 @@ class RestartRule:
         return max(self._wanted[change.key].due_s, self._not_before_s)
 
 
-_log = logging.getLogger("tidemark.spark")
-
-
 def write_marker(path: Path, change: Change, now_us: int) -> None:
     """Write the marker, whole or not at all; a marker that cannot be written is logged and stops nothing.
 
     It is one line of JSON: ``job`` and ``stream`` that the bound is of, its ``generation``, the bound and the one it
     replaces in milliseconds (``bound_ms``, ``before_ms``), and the wall time in microseconds since the epoch
     (``ended_us``).
-
-    Args:
-        path: where to write it.
-        change: what the job ended for.
-        now_us: the wall time in microseconds since the epoch.
     """
     found = {
         "job": change.job,
@@ -199,9 +193,6 @@ def write_marker(path: Path, change: Change, now_us: int) -> None:
         write_whole(path, json.dumps(found) + "\n")
     except OSError as error:
         _log.error("the marker %s cannot be written: %s", path, error)
-
-
-_Key = tuple[str, str]
 
 
 class ProvenBounds:

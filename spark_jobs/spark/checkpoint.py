@@ -19,6 +19,24 @@ from pyspark.sql import SparkSession
 
 from tidemark.spark_jobs.spark.jvm import CHECKPOINT_FILES, Py4JJavaError, find, is_since
 
+Offset = Mapping[str, Any] | None
+"""An offset as JSON; None while the source has none."""
+
+_NONE = "-"
+_CONTROL_KEYS = frozenset({"source", "watermark_ms", "partitions"})
+_PACKAGE = "org.apache.spark.sql.execution.streaming"
+# A session's settings come before its JVM, which could be asked.
+_MANAGERS = f"{_PACKAGE}.checkpointing" if is_since(4, 1) else _PACKAGE
+LOCAL_DISK: dict[str, bool | float | int | str | None] = {
+    "spark.sql.streaming.checkpointFileManagerClass": f"{_MANAGERS}.FileSystemBasedCheckpointFileManager",
+}
+"""Conf of a Spark whose checkpoints lie on this machine's own disk, as the demo's and the tests' do.
+
+Without Hadoop's native library, which PySpark does not bring, Spark's default for checkpoints starts two programs
+(``readlink``, ``chmod``) for each file that it reads: 42 a batch of a windowed count, a tenth of a second (4.2.0). With
+this manager 8 are left, all ``chmod``. What is written is the same. A shared file system needs none of this.
+"""
+
 
 class HadoopFiles:
     """The files below one folder.
@@ -134,13 +152,6 @@ def _is_missing(error: Py4JJavaError) -> bool:
     return "FileNotFoundException" in str(error.java_exception.getClass().getName())
 
 
-Offset = Mapping[str, Any] | None
-"""An offset as JSON; None while the source has none."""
-
-_NONE = "-"
-_CONTROL_KEYS = frozenset({"source", "watermark_ms", "partitions"})
-
-
 class LogFormatError(ValueError):
     """An entry that cannot be read: written by a later Spark, or damaged."""
 
@@ -182,12 +193,7 @@ def parse_entry(text: str) -> LogEntry:
 
 
 def one_source(text: str, source: str) -> tuple[str, str]:
-    """Return an entry's text as if the query had one source only, and that source's place or name.
-
-    Args:
-        text: the entry.
-        source: the source, as ``LogEntry`` names it.
-    """
+    """Return an entry's text as if the query had one source only, and that source's place or name."""
     version, metadata, *lines = text.splitlines()
     if version == "v1":
         return f"{version}\n{metadata}\n{lines[int(source)]}", "0"
@@ -222,11 +228,7 @@ class CheckpointError(ValueError):
 
 
 class OffsetLog(Mapping[int, LogEntry]):
-    """The entries that are there, each read when it is asked for.
-
-    Args:
-        files: the checkpoint's folder.
-    """
+    """The entries that are there, each read when it is asked for."""
 
     def __init__(self, files: HadoopFiles) -> None:
         self._files = files
@@ -250,11 +252,7 @@ class OffsetLog(Mapping[int, LogEntry]):
 
 
 class Checkpoint:
-    """The checkpoint of one query.
-
-    Args:
-        files: its folder.
-    """
+    """The checkpoint of one query."""
 
     def __init__(self, files: HadoopFiles) -> None:
         self.files = files
@@ -313,13 +311,3 @@ class Checkpoint:
 def numbers_in(files: HadoopFiles, folder: str) -> list[int]:
     """Return the numbers among the names in a folder, ascending."""
     return sorted(int(name) for name in files.names(folder) if name.isascii() and name.isdecimal())
-
-
-_PACKAGE = "org.apache.spark.sql.execution.streaming"
-# A session's settings come before its JVM, which could be asked.
-_MANAGERS = f"{_PACKAGE}.checkpointing" if is_since(4, 1) else _PACKAGE
-
-LOCAL_DISK: dict[str, bool | float | int | str | None] = {
-    "spark.sql.streaming.checkpointFileManagerClass": f"{_MANAGERS}.FileSystemBasedCheckpointFileManager",
-}
-"""Spark conf keys and their values."""

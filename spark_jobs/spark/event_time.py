@@ -26,6 +26,10 @@ TIME_WINDOW, SESSION_WINDOW = "spark.timeWindow", "spark.sessionWindow"
 DELAY = "spark.watermarkDelayMs"
 
 
+_CASE_SENSITIVE = "spark.sql.caseSensitive"
+_IN_BACK_TICKS = re.compile("`((?:[^`]|``)+)`")
+
+
 def is_column(expression: _Node) -> bool:
     """Say whether an expression is a column, and not made of some."""
     return str(expression.nodeName()) == "AttributeReference"
@@ -46,17 +50,12 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-_CASE_SENSITIVE = "spark.sql.caseSensitive"
-_IN_BACK_TICKS = re.compile("`((?:[^`]|``)+)`")
-
-
 class EventTime(NamedTuple):
     """What Spark makes of ``withWatermark(event_time, delay)``."""
 
     column: str
     """The column's name, as the frame has it."""
     delay_ms: int
-    """The delay in milliseconds."""
 
 
 def read_event_time(df: DataFrame, event_time: str, delay: str) -> EventTime | None:

@@ -1,6 +1,6 @@
 """PySpark's way to the JVM, and the classes there that Tidemark uses beyond the public interfaces.
 
-``pyspark-client``, which is Spark Connect alone, has no JVM. Spark is asked for what it has, and not for its number, as far
+``pyspark-client``, which is Spark Connect alone, has no JVM. Spark is asked for what it has, not for its number, as far
 as it can be: platforms number their own builds.
 
 Their places differ between versions. ``find`` takes the one that this Spark has; where it has none, the driver says so

@@ -77,9 +77,6 @@ class JsonListener(StreamingQueryListener):
 
     _java: JavaObject | None = None
 
-    def committed(self, run_id: str) -> None:
-        """Take note that a batch of a run has ended, whose progress need not be read for that."""
-
     def wants(self, run_id: str, batch_id: int) -> bool:  # noqa: ARG002 - for subclasses
         """Return whether ``onQueryProgress`` is to be called for a batch at all."""
         return True
@@ -105,9 +102,7 @@ class _Callbacks(JStreamingQueryListener):
 
     def onQueryProgress(self, jevent: JavaObject) -> None:  # noqa: N802 - Spark's name
         progress = jevent.progress()
-        run_id = progress.runId().toString()
-        self._listener.committed(run_id)
-        if self._listener.wants(run_id, progress.batchId()):
+        if self._listener.wants(progress.runId().toString(), progress.batchId()):
             self._listener.onQueryProgress(QueryProgressEvent(progress_of(progress.json())))
 
     def onQueryIdle(self, jevent: JavaObject) -> None:  # noqa: N802 - Spark's name

@@ -99,10 +99,6 @@ class _NotFoundError(Exception):
 def read_plan(plan: _Node, optimizer: _Node) -> QueryPlan:
     """Return what a plan in the JVM holds.
 
-    Args:
-        plan: the analysed plan.
-        optimizer: Spark's, of the session in which the query runs.
-
     Raises:
         Py4JError: when its nodes cannot be walked.
     """

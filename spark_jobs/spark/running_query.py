@@ -2,7 +2,7 @@
 
 The offset log of a checkpoint holds the watermark of every batch, also of those before a restart, which the late rule
 needs for the first batch of a run (Spark 4.2, ``MicroBatchExecution``, ``OffsetSeqMetadata.batchWatermarkMs``). There
-is no public way to it, so this module (and ``between_batches``) reaches into Spark's internals: see ``private_names``.
+is no public way to it, so this module (and ``between_batches``) reaches into Spark's internals: see ``jvm``.
 """
 
 from __future__ import annotations

@@ -98,9 +98,6 @@ class TraceSource(DataSource):
 class TraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans batches by arrival time and reads their rows.
 
-    Args:
-        options: see ``TraceSource``.
-
     Raises:
         ValueError: when an option is unknown or wrong, or the file is no trace.
     """
