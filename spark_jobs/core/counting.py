@@ -57,8 +57,8 @@ def with_tap(
     return (tap.observe(df, metric), None) if classes is None else _counted(classes, df, tap, metric)
 
 
-_found: tuple[SparkContext, JavaClasses | None] | None = None
-"""The last context that asked, as a JVM has one at a time, and its classes; None where they cannot be used."""
+_classes: dict[SparkContext, JavaClasses | None] = {}
+"""By context its classes, None where they cannot be used; of the last one, as a JVM has one at a time."""
 
 
 def classes_for(spark: SparkSession) -> JavaClasses | None:
@@ -66,10 +66,9 @@ def classes_for(spark: SparkSession) -> JavaClasses | None:
 
     That is logged once: this Spark cannot compile them, or its executors cannot have them.
     """
-    global _found  # noqa: PLW0603 - see there
     context = spark.sparkContext
-    if _found is None or _found[0] is not context:
-        classes = None
+    if context not in _classes:
+        _classes.clear()
         try:
             classes = load_classes(context)
             if classes is not None:
@@ -78,8 +77,8 @@ def classes_for(spark: SparkSession) -> JavaClasses | None:
             why = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
             _log.warning("running without %s: it does not work here: %s", COMPILER.without, why)
             classes = None
-        _found = context, classes
-    return _found[1]
+        _classes[context] = classes
+    return _classes[context]
 
 
 def _try(classes: JavaClasses, spark: SparkSession) -> None:

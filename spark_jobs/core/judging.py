@@ -118,7 +118,7 @@ def log_judging(binding: Binding, judging: Judging) -> None:
             judging.contradiction,
         )
     elif judging.doubt is not None:
-        why = "stream %s: the declared %s is believed, since the plan does not show it: %s"
+        why = "stream %s: the declared %s is trusted, since the plan does not show it: %s"
         _log.warning(why, binding.stream, judging.operator, judging.doubt)
     elif binding.operator is None:
         _log.info("stream %s: the query has a %s", binding.stream, judging.operator)

@@ -112,7 +112,7 @@ class JobSettings:
     tap_kind: TapKind = "compiled"
     """How rows are counted, where the session can do both."""
     own_times_confirmed: bool = False
-    """Whether a chain may run that a watermark nearer to the newest rows may end."""
+    """Whether operators may run that a watermark nearer to the newest rows may end."""
 
     @classmethod
     def read(

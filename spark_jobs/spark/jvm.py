@@ -93,7 +93,7 @@ def _named(without: str, name: str, members: str = "", older: str | None = None)
 _RESTART = "the place between two batches; a query is restarted in a gap between two, if there is one"
 _REJECTION = "a way to end a query that must not run; the log says why, and its rows are not judged"
 _JOINS = "the check of joins"
-_PLAN = "the operator in the plan; a declared one is believed, and without one rows are not judged"
+_PLAN = "the operator in the plan; a declared one is trusted, and without one rows are not judged"
 _METRICS = "late rows and the bound among Spark's metrics of a query"
 _QUERY = "the plan, trigger and logged watermarks of a query; rows are judged from its second batch on"
 

@@ -25,7 +25,7 @@ LOOP = EXAMPLES / "spark-submit" / "keep-running.sh"
 OPERATOR = EXAMPLES / "spark-operator" / "spark-application.yaml"
 DAG = EXAMPLES / "airflow" / "shop_clicks.py"
 UNIT = EXAMPLES / "systemd" / "shop-clicks.service"
-JOB = ROOT / "spark_jobs" / "examples" / "kafka_counts.py"
+JOB = ROOT / "spark_jobs" / "demo" / "examples" / "kafka_counts.py"
 
 ENDS = """
 import pathlib, sys

@@ -91,7 +91,9 @@ def test_feed_job_and_objectives_run_as_their_commands_say(kafka: KafkaBroker, t
                 "kafka:9092": kafka.bootstrap_servers,
                 "/run/tidemark/tokens": str(secrets / "tokens"),
                 "/run/tidemark/token": str(tmp_path / "s" / "job" / "token"),
-                "/opt/job/kafka_counts.py": str(ROOT / "spark_jobs" / "examples" / "kafka_counts.py"),
+                "/opt/job/kafka_counts.py": str(
+                    ROOT / "spark_jobs" / "demo" / "examples" / "kafka_counts.py"
+                ),
                 "/opt/job/feed.py": str(COMPOSE / "feed.py"),
                 "/state/": f"{tmp_path}/state/",
             }.items():

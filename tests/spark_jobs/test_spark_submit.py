@@ -29,7 +29,7 @@ from support.tree import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-EXAMPLE = ROOT / "spark_jobs" / "examples" / "windowed_counts.py"
+EXAMPLE = ROOT / "spark_jobs" / "demo" / "examples" / "windowed_counts.py"
 START_US = 1_767_225_600_000_000
 
 

@@ -103,7 +103,7 @@ _CONNECT = (
     (
         "the operator",
         (
-            "it must be declared, and is believed; without it no row is judged. `start()` checks neither it nor joins "
+            "it must be declared, and is trusted; without it no row is judged. `start()` checks neither it nor joins "
             "and chains: run `tidemark lint` where there is a JVM"
         ),
     ),

@@ -1,4 +1,4 @@
-"""Off on every stateful operator and chain: the watermark is Spark's own, and the ledger is what the sink got."""
+"""Off on every stateful operator, also behind another: the watermark is Spark's own, the ledger what the sink got."""
 
 from __future__ import annotations
 

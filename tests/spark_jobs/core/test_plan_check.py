@@ -184,7 +184,7 @@ def test_windows_finer_than_a_second_are_read_from_the_plan_with_a_granule_that_
     }
 
 
-def test_a_declaration_is_believed_where_the_plan_is_not_recognised_and_the_log_says_so(
+def test_a_declaration_is_trusted_where_the_plan_is_not_recognised_and_the_log_says_so(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     stream = _Stream(spark, tmp_path)
@@ -192,7 +192,7 @@ def test_a_declaration_is_believed_where_the_plan_is_not_recognised_and_the_log_
         stream.run(_rolled_up, tumbling("5 s"))
 
     assert sum(judge(report).total.late_min for report in stream.sink.reports) == 1
-    assert "the declared tumbling window of 5 s is believed, since the plan does not show it" in caplog.text
+    assert "the declared tumbling window of 5 s is trusted, since the plan does not show it" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -281,7 +281,7 @@ def test_where_it_does_not_work_rows_are_observed_and_the_log_says_so_once(
     def refused(*_: object) -> None:
         raise OSError("no place for a jar")
 
-    monkeypatch.setattr(counting, "_found", None)
+    monkeypatch.setattr(counting, "_classes", {})
     if what == "jar":
         monkeypatch.setattr(java_classes, "_jar", refused)
     else:

@@ -1,4 +1,4 @@
-"""What the bounds decide at the operators of a chain, beside what Spark does."""
+"""What the bounds decide at operators behind one another, beside what Spark does."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def side(spark: SparkSession, folder: Path, name: str) -> DataFrame:
     return rows.withWatermark(f"{name}ts", DELAYS[name])
 
 
-def coupling_of(df: DataFrame, bound_ms: int | None = None) -> list[Coupling]:
+def decided_by(df: DataFrame, bound_ms: int | None = None) -> list[Coupling]:
     session, analysed = df.sparkSession._jsparkSession, df._jdf.queryExecution().analyzed()
     found = read_operators(session, analysed, read_joins(session, analysed), bound_ms)
     return [each for each, _ in found.operators]
@@ -68,7 +68,7 @@ def test_windows_behind_a_join_come_when_the_watermark_has_passed_their_end_by_t
         for name in DELAYS:
             write_batch(tmp_path / name, number, [Row(number, 0, EPOCH_US + time_ms * 1_000)])
     df = five(side(spark, tmp_path, "l").join(side(spark, tmp_path, "r"), F.expr(condition)))
-    (windows,) = coupling_of(df)
+    (windows,) = decided_by(df)
     came: dict[int, int] = {}
 
     def collect(rows: DataFrame, batch: int) -> None:
@@ -121,14 +121,14 @@ def test_each_operator_of_a_chain_has_the_time_that_the_bounds_decide(
     query, expected = CHAINS[name]
     df = query(side(spark, tmp_path, "l"), side(spark, tmp_path, "r"))
 
-    assert [(each.operator, each.after_ms) for each in coupling_of(df)] == expected
+    assert [(each.operator, each.after_ms) for each in decided_by(df)] == expected
 
 
 def test_another_bound_moves_what_follows_from_it_and_leaves_the_retention(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     left = side(spark, tmp_path, "l").dropDuplicatesWithinWatermark(["lk"])
-    distinct, windows = coupling_of(five(left.join(side(spark, tmp_path, "r"), F.expr(NEAR))), 30_000)
+    distinct, windows = decided_by(five(left.join(side(spark, tmp_path, "r"), F.expr(NEAR))), 30_000)
 
     assert distinct.text == "an event is known for 60 s: bound 30 s + horizon 30 s"
     assert windows.text == "one is closed 36.001 s after its end: bound 30 s + 6.001 s of join 1"
@@ -141,13 +141,13 @@ def test_each_stream_of_a_query_has_the_numbers_that_its_own_bound_moves(
     left, right = (side(spark, tmp_path, name) for name in DELAYS)
     near = left.dropDuplicatesWithinWatermark(["lk"]).join(right, F.expr(NEAR))
     session, analysed = spark._jsparkSession, five(near)._jdf.queryExecution().analyzed()
-    coupling = read_operators(session, analysed, read_joins(session, analysed))
+    operators = read_operators(session, analysed, read_joins(session, analysed))
 
-    of_left = coupling.downstream_of(LEFT, row_level(), bound_ms=2_000)
-    of_right = coupling.downstream_of(RIGHT, row_level(), bound_ms=1_000)
+    of_left = operators.downstream_of(LEFT, row_level(), bound_ms=2_000)
+    of_right = operators.downstream_of(RIGHT, row_level(), bound_ms=1_000)
     assert of_left == Chain(retention_ms=6_001, horizon_ms=0, horizon_moves=True, others_ms=1_000)
     assert of_right == Chain(retention_ms=6_001, horizon_ms=2_000, others_ms=2_000)
-    in_live = coupling.downstream_of(LEFT, row_level(), bound_ms=2_000, live=[LEFT])
+    in_live = operators.downstream_of(LEFT, row_level(), bound_ms=2_000, live=[LEFT])
     assert in_live == replace(of_left, horizon_ms=2_000, horizon_moves=False), (
         "the ceiling, which does not move"
     )

@@ -36,7 +36,7 @@ REFUSED = r"transformWithState gives its rows an event time of their own \(ts\)"
 
 @pytest.fixture(autouse=True)
 def rocks(spark: SparkSession) -> Iterator[None]:
-    """Let ``transformWithState`` have the store that it needs, and no test confirm a chain for the next one."""
+    """Let ``transformWithState`` have the store that it needs, and no test confirm anything for the next one."""
     key = "spark.sql.streaming.stateStore.providerClass"
     spark.conf.set(key, ROCKS)
     yield
@@ -86,7 +86,7 @@ def job_of(spark: SparkSession, folder: Path, ago: int, bound: str, ceiling: str
 
 
 def said_of(job: LiveJob) -> Chain | None:
-    """Return what was acknowledged of the job's chain."""
+    """Return what was acknowledged of what is behind its operator."""
     return job.recorded["in"].acknowledgements[-1].chain
 
 

@@ -20,7 +20,7 @@ from support.tree import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-EXAMPLE = ROOT / "spark_jobs" / "examples" / "windowed_counts.py"
+EXAMPLE = ROOT / "spark_jobs" / "demo" / "examples" / "windowed_counts.py"
 
 
 def _submit(folder: Path, url: str, *arguments: str) -> subprocess.Popen[bytes]:
