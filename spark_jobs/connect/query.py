@@ -4,9 +4,9 @@ The watermark in force is that of the progress. Where a progress is not there, w
 one of a run, the client reads the offset log as text, through Spark, which has the rights to the checkpoint that a
 client seldom has. Without those rights the watermark is not known, and neither is what became of that batch's rows.
 
-``StreamingQuery.explain`` prints its text on the standard output of the whole process. ``removeListener`` waits, with
-its lock held, for a thread that needs the lock for each event that is still to come, so that the two may wait for each
-other for ever.
+More is asked of the server than PySpark has public names for (4.0 to 4.3). ``StreamingQuery.explain`` prints its text
+on the standard output of the whole process. ``removeListener`` waits, with its lock held, for a thread that needs the
+lock for each event that is still to come, so that the two may wait for each other for ever.
 
 The text of ``explain``: a stateful operator is printed with where its state is, and an aggregate with its output mode
 (Spark 4.0 to 4.3, ``StatefulOperatorStateInfo``, ``StateStoreSaveExec``):

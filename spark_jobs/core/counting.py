@@ -1,6 +1,7 @@
 """Rows counted for a tap: within the stage that reads them, or observed in the progress.
 
 The function that counts is a column that is always true, and a filter on it, so that Spark does not leave it out.
+``DataFrame.observe`` counts the same at several times the cost, and serves where Java functions cannot be used.
 """
 
 from __future__ import annotations

@@ -207,7 +207,8 @@ def outcome_of(
     """Return the outcome of one run.
 
     A window that closed counts with all rows the trace has for it, whenever they arrive; also a window of which
-    every row was lost, so that nothing reached the sink.
+    every row was lost, so that nothing reached the sink. ``watermark_us`` is the watermark before the run and after it,
+    shape (2,).
     """
     _, ends = operator.keys(plan.arrivals.event_time_us)
     before, after = watermark_us.tolist()

@@ -27,6 +27,7 @@ from tidemark.models.target import PPM
 from tidemark.models.wire import LiveState, Report
 from tidemark.spark_jobs.core.watch import Orders
 from tidemark.spark_jobs.live.backlog import Offset
+from tidemark.spark_jobs.live.orders import order_now
 
 _log = logging.getLogger("tidemark.spark")
 
@@ -261,7 +262,7 @@ class LiveQueries:
                 return None
             if not query.triggered_us or query.triggered_us[-1] != report.started_us:
                 query.triggered_us.append(report.started_us)
-            order, pace_us = entry.stream.orders.now(), query.pace_us()
+            order, pace_us = order_now(entry.stream.orders), query.pace_us()
             piled_up = report.started_us <= query.started_us + PILED_UP_TRIGGERS * max(
                 pace_us, _MIN_TRIGGER_US
             )
@@ -323,7 +324,9 @@ class LiveQueries:
         wants = []
         for entry in query.streams.values():
             in_force_us = due_us + (query.trigger_us or 0)
-            entry.wanted = entry.policy.decide(due_us, entry.stream.orders.now(), checked_us, in_force_us)
+            entry.wanted = entry.policy.decide(
+                due_us, order_now(entry.stream.orders), checked_us, in_force_us
+            )
             wants.append(StreamTarget(entry.wanted.watermark_us, entry.policy.keys))
         return query.control.offer(wants)
 

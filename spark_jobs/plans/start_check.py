@@ -210,7 +210,15 @@ class LastBounds:
 
 
 def never_emits(plan: Any, conf: Any) -> list[Finding]:
-    """Return what keeps a query from ever putting out a window.
+    """Return what keeps a query from ever putting out a window, as its analysed plan shows.
+
+    Two forms are known (measured on Spark 4.2, in append mode):
+
+    * a second ``withWatermark`` behind an aggregate. The query's watermark is the least of all, and the second one has
+      none before the aggregate has put a row out, which it does not before the watermark moves;
+    * one aggregate twice in a query, as in a join or a union of one frame with itself. Spark runs what is below both
+      once (``ReuseExchange``), and the watermark does not reach the aggregate whose input is reused: its windows stay
+      open.
 
     Raises:
         Py4JError: when the plan cannot be walked.
@@ -291,7 +299,12 @@ MODE_CHANGES = (
     ModeChange(CEILED, TAPPED, "new checkpoint", _OTHERWISE),
     ModeChange(CEILED, PLAIN, "new checkpoint", _OTHERWISE),
 )
-"""The table; docs/explanation/live.md shows it."""
+"""Which changes of mode an existing checkpoint supports (Spark 4.2.0); docs/explanation/live.md shows it.
+
+What counts is whether the plan has the control stream, that is, whether the call has a ceiling. A checkpoint keeps the
+number of its sources for good, unless it was begun in the second format of the offset log (conf
+``spark.sql.streaming.offsetLog.formatVersion=2``) and is of one input.
+"""
 
 
 def why_rejected(error: str, has_ceiling: bool) -> str | None:

@@ -335,6 +335,11 @@ def run_adaptive(
 ) -> int:
     """Run a query to its end, restarting it between batches for new bounds; return the code to exit with.
 
+        def build() -> StreamingQuery:
+            return counts(read(spark)).writeStream.option("checkpointLocation", ...).start()
+
+        run_adaptive(build)  # was: build().awaitTermination()
+
     The arguments and what is raised are those of ``AdaptiveQuery``, which is for those who want to stop the query or
     get hold of it.
     """
