@@ -183,7 +183,7 @@ def adaptive_watermark(
                 source=start.chosen.source,
                 mode=start.mode,
                 generation=start.chosen.generation,
-                sink=sink or start.sender or NoSink(),
+                sink=sink or (NoSink() if start.connection is None else start.connection.sender),
                 ceiling_ms=ceiling_ms,
                 names_granule=granule is not None,
                 own_times_confirmed=settings.own_times_confirmed,
@@ -291,10 +291,10 @@ class _Plan:
 
     def with_side(self, side: Side) -> _Plan:
         """Let the rows that Spark drops be kept."""
-        binding, client, sender = self.binding, self.start.client, self.start.sender
+        binding, connection = self.binding, self.start.connection
         ledger = None
-        if client is not None and sender is not None:
-            ledger = RemoteLedger(client, sender, binding.job, binding.stream)
+        if connection is not None:
+            ledger = RemoteLedger(connection.client, connection.sender, binding.job, binding.stream)
         treats = binding.mode == "Live" and binding.ceiling_ms is not None
         followed = side.follow(
             self.df, self.metric, binding, future=self.future if treats else None, ledger=ledger
@@ -303,7 +303,7 @@ class _Plan:
 
     def with_control_stream(self) -> DataFrame:
         """Return the rows with a watermark that a control stream can move."""
-        binding, client = self.binding, self.start.client
+        binding, connection = self.binding, self.start.connection
         assert binding.ceiling_ms is not None
         assert self.classes is not None
         live = LivePlan(
@@ -313,7 +313,7 @@ class _Plan:
             self.start.orders,
             self.classes,
             self.tap_classes,
-            None if client is None else StreamHistory(client, binding.job, binding.stream),
+            None if connection is None else StreamHistory(connection.client, binding.job, binding.stream),
         )
         return live.plan(self.df, self.metric, self.listener, binding)
 

@@ -31,11 +31,17 @@ _log = logging.getLogger("tidemark.spark")
 _lock = threading.Lock()
 _listeners: dict[SparkSession, TidemarkListener] = {}
 _waits: list[Callable[[float], bool]] = []
-_senders: dict[tuple[str, Path | None], tuple[ControllerClient, Sender]] = {}
-
-
+_connections: dict[tuple[str, Path | None], Connection] = {}
 _REASON_LENGTH = 200
 """Characters of the reason in the line that a job logs at its start; the status has all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A controller, and the way of reports to it."""
+
+    client: ControllerClient
+    sender: Sender
 
 
 def listen(spark: SparkSession) -> TidemarkListener:
@@ -61,22 +67,22 @@ def wait_at_flush(wait: Callable[[float], bool]) -> None:
         _waits.append(wait)
 
 
-def connection_to(settings: JobSettings) -> tuple[ControllerClient | None, Sender | None]:
-    """Return the client and the sender for the job's controller; None and None without one."""
+def connection_to(settings: JobSettings) -> Connection | None:
+    """Return the connection to the job's controller; None without one, or when none can be made."""
     if settings.controller_url is None:
-        return None, None
+        return None
     with _lock:
         where = settings.controller_url, settings.token_file
-        if where not in _senders:
+        if where not in _connections:
             try:
                 client = ControllerClient(settings.controller_url, settings.token_file, settings.timeout_s)
             except Exception:  # noqa: BLE001 - proxies and certificates of the environment; the job must start
                 _log.exception(
                     "no connection to %s can be made; nothing is reported", settings.controller_url
                 )
-                return None, None
-            _senders[where] = client, Sender(client, settings.queue_reports)
-        return _senders[where]
+                return None
+            _connections[where] = Connection(client, Sender(client, settings.queue_reports))
+        return _connections[where]
 
 
 @checked()
@@ -89,7 +95,7 @@ def flush(timeout_s: float = 10.0) -> bool:
     deadline = time.monotonic() + timeout_s
     with _lock:
         listeners, waits = list(_listeners.values()), list(_waits)
-        senders = [sender for _, sender in _senders.values()]
+        senders = [connection.sender for connection in _connections.values()]
     done = [listener.wait_for_ended_runs(deadline - time.monotonic()) for listener in listeners]
     done += [sender.flush(max(deadline - time.monotonic(), 0)) for sender in senders]
     done += [wait(max(deadline - time.monotonic(), 0)) for wait in waits]
@@ -113,9 +119,8 @@ def counts_of(query: StreamingQuery) -> dict[str, StreamCounts]:
 class Start:
     """What a stream starts with, and where it hears of what comes after that."""
 
-    client: ControllerClient | None
+    connection: Connection | None
     """None for a job without a controller."""
-    sender: Sender | None
     chosen: ChosenBound
     mode: Mode
     orders: Orders
@@ -134,7 +139,8 @@ def start_of(
         mode: the job's own mode.
         restarts: whether another bound needs another start.
     """
-    client, sender = connection_to(settings)
+    connection = connection_to(settings)
+    client = None if connection is None else connection.client
     cache = BoundCache(settings.cache_dir, settings.controller_url or "")
     chosen = choose_bound_at_start(
         settings.job,
@@ -153,7 +159,7 @@ def start_of(
             BoundWatch, client, settings.job, settings.stream, cache, wait_s=settings.watch_s
         )
     orders = Orders(chosen.answer, own_bound_ms, mode, settings.pin, make_watch)
-    return Start(client, sender, chosen, mode_of(chosen.answer, mode), orders)
+    return Start(connection, chosen, mode_of(chosen.answer, mode), orders)
 
 
 def announce(settings: JobSettings, start: Start, ceiling: str | None) -> None:
