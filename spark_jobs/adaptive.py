@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidemark.models.operators import Operator
-from tidemark.models.wire import Mode
+from tidemark.models.base.operators import Operator
+from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs.connect.session_kinds import SessionKind, kind_of
 from tidemark.spark_jobs.core.arguments import (
     Durations,

@@ -29,7 +29,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.connect import proto
 from pyspark.sql.streaming.listener import StreamingQueryListener, StreamingQueryProgress
 
-from tidemark.models.wire import OutputMode
+from tidemark.models.protocol.messages import OutputMode
 from tidemark.spark_jobs.spark.checkpoint import parse_entry
 from tidemark.spark_jobs.spark.placement import WORDS, uncounted_because
 from tidemark.spark_jobs.spark.query_plan import NoOperator

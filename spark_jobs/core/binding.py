@@ -13,9 +13,9 @@ from typing import Protocol
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from tidemark.models.granules import SPARK_TICK_US, Granules
-from tidemark.models.operators import Operator
-from tidemark.models.wire import Acknowledgement, BoundSource, Mode, Report
+from tidemark.models.base.granules import SPARK_TICK_US, Granules
+from tidemark.models.base.operators import Operator
+from tidemark.models.protocol.messages import Acknowledgement, BoundSource, Mode, Report
 from tidemark.spark_jobs.core.counting import StageCounts
 from tidemark.spark_jobs.core.tap import Tap, TapCounts
 from tidemark.spark_jobs.spark.progress import newest_ms_of

@@ -23,9 +23,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from tidemark.models.duration import format_duration
-from tidemark.models.figures import format_number
-from tidemark.models.wire import BoundAnswer, BoundSource, Mode, Pin
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.text import format_number
+from tidemark.models.protocol.messages import BoundAnswer, BoundSource, Mode, Pin
 from tidemark.spark_jobs.core.client import ControllerClient, read_answer
 from tidemark.spark_jobs.core.settings import PIN_KEY
 

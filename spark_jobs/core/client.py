@@ -19,9 +19,15 @@ from urllib.parse import quote
 
 import httpx
 
-from tidemark.models.late_policy import LatePolicy
-from tidemark.models.report_json import read_report
-from tidemark.models.wire import Acknowledgement, BoundAnswer, Report, read_bound_answer, to_json_object
+from tidemark.models.protocol.late_policy import LatePolicy
+from tidemark.models.protocol.messages import (
+    Acknowledgement,
+    BoundAnswer,
+    Report,
+    read_bound_answer,
+    read_report,
+    to_json_object,
+)
 
 TOKEN_FILE_KEY = "spark.tidemark.token.file"  # noqa: S105 - the name of a key
 """Conf key that names the file."""

@@ -16,8 +16,8 @@ from textwrap import shorten
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidemark.models.duration import format_duration
-from tidemark.models.wire import Mode
+from tidemark.models.base.duration import format_duration
+from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs.core.arguments import checked
 from tidemark.spark_jobs.core.bound import BoundCache, ChosenBound, choose_bound_at_start
 from tidemark.spark_jobs.core.client import ControllerClient

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from tidemark.models.duration import format_duration
-from tidemark.models.granules import Granules, default_granule_us
-from tidemark.models.operators import Operator, call_for, row_level
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.granules import Granules, default_granule_us
+from tidemark.models.base.operators import Operator, call_for, row_level
 from tidemark.spark_jobs.core.binding import Binding, Judging, QueryRun, not_in_real_time
 from tidemark.spark_jobs.spark.query_plan import Found, NoOperator
 

@@ -35,7 +35,7 @@ import numpy as np
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from tidemark.models.operators import Int64s
+from tidemark.models.base.operators import Int64s
 from tidemark.spark_jobs.core.time_numbers import TimeNumbers
 from tidemark.spark_jobs.spark.jvm import is_since
 

@@ -21,9 +21,9 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from tidemark.models.late_policy import DROPPED
-from tidemark.models.needs import BaseTracker
-from tidemark.models.wire import REPORT_SCHEMA, Acknowledgement, Report
+from tidemark.models.evidence.needs import BaseTracker
+from tidemark.models.protocol.late_policy import DROPPED
+from tidemark.models.protocol.messages import REPORT_SCHEMA, Acknowledgement, Report
 from tidemark.spark_jobs.core.binding import Batch, Binding, QueryRun
 from tidemark.spark_jobs.core.counting import counted_in
 from tidemark.spark_jobs.core.driver_metrics import DriverMetrics

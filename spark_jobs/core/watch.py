@@ -19,7 +19,7 @@ from typing import Protocol
 from tenacity import RetryCallState, Retrying, wait_random_exponential
 from tenacity.stop import stop_when_event_set
 
-from tidemark.models.wire import BoundAnswer, Mode, Pin
+from tidemark.models.protocol.messages import BoundAnswer, Mode, Pin
 from tidemark.spark_jobs.core.bound import BoundCache
 
 _FIRST_WAIT_S = 1.0

@@ -16,12 +16,12 @@ from rich.table import Table
 
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
+from tidemark.models.backtest.catalogue import make_policy
 from tidemark.models.backtest.run import run
-from tidemark.models.duration import format_about, format_duration
-from tidemark.models.operators import TimeWindow
-from tidemark.models.plural import plural
-from tidemark.models.policies.catalogue import make_policy
-from tidemark.models.policies.setup import Setup
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.operators import TimeWindow
+from tidemark.models.base.text import plural
+from tidemark.models.live.policy import Setup
 from tidemark.spark_jobs import flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess, DemoError
 from tidemark.spark_jobs.demo.generator import Fleet

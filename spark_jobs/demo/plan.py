@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from tidemark.models.operators import Int64s
+from tidemark.models.base.operators import Int64s
 from tidemark.spark_jobs.demo.generator import GeneratedRows
 from tidemark.spark_jobs.spark.trace_source import TRACE_COLUMNS, read_arrivals
 

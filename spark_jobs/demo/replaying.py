@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidemark.models.operators import Int64s, TimeWindow
+from tidemark.models.base.operators import Int64s, TimeWindow
 from tidemark.spark_jobs import adaptive_watermark
 from tidemark.spark_jobs.demo.controller_process import DemoError
 from tidemark.spark_jobs.demo.plan import Feed, Plan

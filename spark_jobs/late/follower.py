@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 
-from tidemark.models.late_policy import DROPPED, LateRows, LateTreatment
+from tidemark.models.protocol.late_policy import DROPPED, LateRows, LateTreatment
 from tidemark.spark_jobs.core.client import RequestRejected
 from tidemark.spark_jobs.late.catch_up import CatchUp, Step
 from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports, Said

@@ -15,10 +15,10 @@ from typing import Protocol
 
 from pyspark.sql import SparkSession
 
-from tidemark.models.granule_counts import GranuleCounts
-from tidemark.models.granules import SPARK_TICK_US, Granules
-from tidemark.models.late_policy import LatePolicy
-from tidemark.models.wire import REPORT_SCHEMA, Report
+from tidemark.models.base.granules import SPARK_TICK_US, Granules
+from tidemark.models.protocol.granule_counts import GranuleCounts
+from tidemark.models.protocol.late_policy import LatePolicy
+from tidemark.models.protocol.messages import REPORT_SCHEMA, Report
 from tidemark.spark_jobs.core.binding import Binding
 from tidemark.spark_jobs.core.client import ControllerClient, LedgerGaps, RequestRejected
 from tidemark.spark_jobs.core.sender import Sender

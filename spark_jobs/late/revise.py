@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from tidemark.models.duration import format_duration, parse_duration
-from tidemark.models.late_policy import REVISED
-from tidemark.models.operators import Operator, SessionWindow, TimeWindow
-from tidemark.models.wire import Acknowledgement, Mode, OutputMode, Report
+from tidemark.models.base.duration import format_duration, parse_duration
+from tidemark.models.base.operators import Operator, SessionWindow, TimeWindow
+from tidemark.models.protocol.late_policy import REVISED
+from tidemark.models.protocol.messages import Acknowledgement, Mode, OutputMode, Report
 from tidemark.spark_jobs.core.arguments import checked
 from tidemark.spark_jobs.core.binding import Batch, Extension, Judging, QueryRun
 from tidemark.spark_jobs.core.bound import ChosenBound, chosen_by

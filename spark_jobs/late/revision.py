@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BooleanType, LongType, StructType
 
-from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.spark_jobs.late.mark import BoundInForce, Mark, next_mark
 from tidemark.spark_jobs.late.versions import (
     Key,

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.types import StructType
 
-from tidemark.models.operators import Operator
-from tidemark.models.wire import Acknowledgement
+from tidemark.models.base.operators import Operator
+from tidemark.models.protocol.messages import Acknowledgement
 from tidemark.spark_jobs.core.arguments import checked
 from tidemark.spark_jobs.core.binding import Binding, Extension, Judging, QueryRun
 from tidemark.spark_jobs.core.connections import wait_at_flush

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from tidemark.models.base.text import plural
+from tidemark.models.live.defaults import HISTORY_BATCHES, HISTORY_CELLS
 from tidemark.models.live.history import learned_from
-from tidemark.models.live_defaults import HISTORY_BATCHES, HISTORY_CELLS
-from tidemark.models.plural import plural
-from tidemark.models.policies.learned import Learned, unpacked
-from tidemark.models.policies.setup import Setup
-from tidemark.models.wire import Report
+from tidemark.models.live.learned import Learned, unpacked
+from tidemark.models.live.policy import Setup
+from tidemark.models.protocol.messages import Report
 from tidemark.spark_jobs.core.client import ControllerClient, ControllerUnavailable, RequestRejected
 from tidemark.spark_jobs.live.queries import LiveQueries
 from tidemark.spark_jobs.spark.checkpoint import HadoopFiles

@@ -9,7 +9,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from tidemark.models.wire import Report
+from tidemark.models.protocol.messages import Report
 from tidemark.spark_jobs.core.binding import Batch, Binding, Extension, Judging, QueryRun, not_in_real_time
 from tidemark.spark_jobs.core.counting import with_tap
 from tidemark.spark_jobs.core.listener import TidemarkListener

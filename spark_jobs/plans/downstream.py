@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, NamedTuple
 
-from tidemark.models.coupling import Chain, CoupledOperator, Coupling
-from tidemark.models.joins import JoinedQuery
-from tidemark.models.operators import Operator, RowLevel
+from tidemark.models.base.operators import Operator, RowLevel
+from tidemark.models.protocol.downstream import Downstream, DelayedOperator, OperatorDelay
+from tidemark.models.specs.findings import JoinedQuery
 from tidemark.spark_jobs.spark.event_time import SESSION_WINDOW, TIME_WINDOW, delay_ms, is_event_time
 from tidemark.spark_jobs.spark.jvm import items
 from tidemark.spark_jobs.spark.query_plan import tap_at
@@ -21,7 +21,7 @@ _Node = Any
 class PlanOperator(NamedTuple):
     """A stateful operator of a plan."""
 
-    decided: Coupling
+    decided: OperatorDelay
     """What the bounds decide at it."""
     metrics: frozenset[str]
     """The taps below it."""
@@ -51,7 +51,7 @@ class PlanOperators:
         bound_ms: int,
         live: Iterable[str] = (),
         unsafe: bool = False,
-    ) -> Chain | None:
+    ) -> Downstream | None:
         """Return what one stream's bound decides behind its own operator; None when nothing.
 
         Args:
@@ -62,7 +62,7 @@ class PlanOperators:
             unsafe: whether a narrower bound may end the query.
         """
         in_live = frozenset(live)
-        behind: set[CoupledOperator] = {"windows", "sessions"} if isinstance(operator, RowLevel) else set()
+        behind: set[DelayedOperator] = {"windows", "sessions"} if isinstance(operator, RowLevel) else set()
         windows, horizons = [], []
         for each in self.operators:
             decided = each.decided
@@ -77,7 +77,7 @@ class PlanOperators:
         others = [each.delay_ms for each in self.delays if not each.metrics & {metric, *in_live}]
         if not windows and farthest is None and not unsafe:
             return None
-        return Chain(
+        return Downstream(
             retention_ms=max(windows, default=None),
             horizon_ms=None if farthest is None else farthest.fixed_ms,
             horizon_moves=farthest is not None and farthest.moves,
@@ -172,11 +172,11 @@ class _Reader:
                 self.operators.append(PlanOperator(decided, metrics))
         return _Below(retention_ms, joins, metrics)
 
-    def _decided(self, kind: str, node: _Node) -> Coupling | None:
+    def _decided(self, kind: str, node: _Node) -> OperatorDelay | None:
         """Return what the bounds decide at a node; None when nothing. The bound is filled in later."""
         if kind == "Aggregate":
             keys = [column for column in items(node.groupingExpressions()) if is_event_time(column)]
-            return Coupling(operator=_of_key(keys[0]), bound_ms=0) if keys else None
+            return OperatorDelay(operator=_of_key(keys[0]), bound_ms=0) if keys else None
         if kind not in {"Deduplicate", "DeduplicateWithinWatermark"}:
             return None
         columns = [column for column in items(node.child().output()) if is_event_time(column)]
@@ -185,10 +185,10 @@ class _Reader:
         horizon_ms = 0
         if kind == "DeduplicateWithinWatermark":
             horizon_ms = delay_ms(columns[0]) if self._bound_ms is None else self._bound_ms
-        return Coupling(operator="deduplication", bound_ms=0, horizon_ms=horizon_ms)
+        return OperatorDelay(operator="deduplication", bound_ms=0, horizon_ms=horizon_ms)
 
 
-def _of_key(column: _Node) -> CoupledOperator:
+def _of_key(column: _Node) -> DelayedOperator:
     metadata = column.metadata()
     if metadata.contains(SESSION_WINDOW):
         return "sessions"

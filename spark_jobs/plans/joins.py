@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pyspark.errors import AnalysisException
 
-from tidemark.models.joins import JoinedQuery, JoinInput, JoinType, StreamJoin
+from tidemark.models.specs.findings import JoinedQuery, JoinInput, JoinType, StreamJoin
 from tidemark.spark_jobs.spark.event_time import delay_ms, is_event_time
 from tidemark.spark_jobs.spark.jvm import JOIN_HELPER, SparkContext, find, items
 

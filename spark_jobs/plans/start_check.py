@@ -17,11 +17,9 @@ from typing import Any, Literal
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from tidemark.models.chains import StreamStart, judge_own_times
-from tidemark.models.coupling import Chain
-from tidemark.models.findings import Finding
-from tidemark.models.joins import JoinedQuery, judge_joins
-from tidemark.models.wire import Acknowledgement
+from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.protocol.messages import Acknowledgement
+from tidemark.models.specs.findings import Finding, JoinedQuery, StreamStart, judge_joins, judge_own_times
 from tidemark.spark_jobs.core.binding import Binding, Extension, QueryRun
 from tidemark.spark_jobs.plans.downstream import PlanOperators, read_operators
 from tidemark.spark_jobs.plans.joins import read_joins
@@ -47,7 +45,7 @@ _OTHER_SOURCES = "sources in the checkpoint offsets"
 class _Checked:
     """What is known of a run from its plan."""
 
-    downstream: Mapping[str, Chain | None]
+    downstream: Mapping[str, Downstream | None]
     """By tap what its bound decides at operators behind its own."""
     last_bounds: LastBounds | None
     """Where its bounds are written down; None for a query that any bound is right for."""
@@ -101,7 +99,7 @@ class PlanCheck(Extension):
     ) -> Acknowledgement:
         """Return ``found`` with what the bound decides at operators behind the stream's own."""
         checked = self._runs.get(run.run_id)
-        return found if checked is None else replace(found, chain=checked.downstream.get(metric))
+        return found if checked is None else replace(found, downstream=checked.downstream.get(metric))
 
     def ended(self, run: QueryRun, error: str) -> None:
         """Forget a run; log what to do where Spark's own message does not say it."""
@@ -113,7 +111,7 @@ class PlanCheck(Extension):
                 _log.error("stream %s: %s", binding.stream, reason)
 
 
-def _downstream(run: QueryRun, plan: QueryPlan, operators: PlanOperators) -> dict[str, Chain | None]:
+def _downstream(run: QueryRun, plan: QueryPlan, operators: PlanOperators) -> dict[str, Downstream | None]:
     """Return by tap what the bound of each stream decides at operators behind its own."""
     bindings = run.bindings
     confirmed = any(binding.own_times_confirmed for binding in bindings.values())

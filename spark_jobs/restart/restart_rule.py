@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tidemark.models.duration import format_duration
-from tidemark.models.figures import format_number
-from tidemark.models.wire import BoundAnswer, Pin
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.text import format_number
+from tidemark.models.protocol.messages import BoundAnswer, Pin
 from tidemark.spark_jobs.core.bound import Choice, ChosenBound, write_whole
 
 DEFAULT_COOLDOWN_S = 300.0

@@ -25,8 +25,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidemark.models.duration import format_about
-from tidemark.models.wire import BoundAnswer
+from tidemark.models.base.duration import format_about
+from tidemark.models.protocol.messages import BoundAnswer
 from tidemark.spark_jobs.core.arguments import checked, instance
 from tidemark.spark_jobs.core.bound import Choice, ChosenBound, collected_choices, imposed_bounds
 from tidemark.spark_jobs.core.connections import flush

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidemark.models.live.control import WatermarkPolicy
-from tidemark.models.wire import OutputMode
+from tidemark.models.protocol.messages import OutputMode
 from tidemark.spark_jobs.spark.jvm import (
     FAILURE,
     INITIALIZING,

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from tidemark.models.operators import Int64s
+from tidemark.models.base.operators import Int64s
 from tidemark.spark_jobs.spark.archive import write_archive
 from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
 from tidemark.spark_jobs.spark.java import ensure_java

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from tidemark.models.granules import Granules
+from tidemark.models.base.granules import Granules
 from tidemark.spark_jobs.core.key_counts import NAME_AND_NUMBER, Key, compacted, expanded, key_counter
 from tidemark.spark_jobs.core.tap import Tap
 

@@ -16,8 +16,8 @@ import pytest
 from pyspark import InheritableThread, SparkContext
 from pyspark.sql import functions as F
 
-from tidemark.models.granules import Granules
-from tidemark.models.operators import Closed, tumbling
+from tidemark.models.base.granules import Granules
+from tidemark.models.base.operators import Closed, tumbling
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.core import counting
 from tidemark.spark_jobs.core.counting import classes_for, with_tap

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.operators import row_level, tumbling
+from tidemark.models.base.operators import row_level, tumbling
 from tidemark.spark_jobs import side
 from tidemark.spark_jobs.late.late_rows import DueBatch, FutureRowTreatment, LateRule, late_rows, with_batch
 from tidemark.spark_jobs.live.future_rows import FutureRowRule, Treatment

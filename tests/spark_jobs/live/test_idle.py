@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.operators import tumbling
+from tidemark.models.base.operators import tumbling
 from tidemark.spark_jobs import flush
 from tidemark.spark_jobs.core import connections
 from tidemark.spark_jobs.live.live_plan import live_of

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.policies.learned import unpacked
-from tidemark.models.wire import Envelope
+from tidemark.models.live.learned import unpacked
+from tidemark.models.protocol.messages import Envelope
 from tidemark.spark_jobs import flush
 from tidemark.spark_jobs.core import connections
 from tidemark.spark_jobs.live import learned as learned_files

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.models.coupling import Chain, Coupling
-from tidemark.models.operators import row_level, tumbling
+from tidemark.models.base.operators import row_level, tumbling
+from tidemark.models.protocol.downstream import Downstream, OperatorDelay
 from tidemark.spark_jobs.plans.downstream import read_operators
 from tidemark.spark_jobs.plans.joins import read_joins
 from tidemark.spark_jobs.spark.progress import watermark_ms_of
@@ -39,7 +39,7 @@ def side(spark: SparkSession, folder: Path, name: str) -> DataFrame:
     return rows.withWatermark(f"{name}ts", DELAYS[name])
 
 
-def decided_by(df: DataFrame, bound_ms: int | None = None) -> list[Coupling]:
+def decided_by(df: DataFrame, bound_ms: int | None = None) -> list[OperatorDelay]:
     session, analysed = df.sparkSession._jsparkSession, df._jdf.queryExecution().analyzed()
     found = read_operators(session, analysed, read_joins(session, analysed), bound_ms)
     return [each for each, _ in found.operators]
@@ -145,8 +145,8 @@ def test_each_stream_of_a_query_has_the_numbers_that_its_own_bound_moves(
 
     of_left = operators.downstream_of(LEFT, row_level(), bound_ms=2_000)
     of_right = operators.downstream_of(RIGHT, row_level(), bound_ms=1_000)
-    assert of_left == Chain(retention_ms=6_001, horizon_ms=0, horizon_moves=True, others_ms=1_000)
-    assert of_right == Chain(retention_ms=6_001, horizon_ms=2_000, others_ms=2_000)
+    assert of_left == Downstream(retention_ms=6_001, horizon_ms=0, horizon_moves=True, others_ms=1_000)
+    assert of_right == Downstream(retention_ms=6_001, horizon_ms=2_000, others_ms=2_000)
     in_live = operators.downstream_of(LEFT, row_level(), bound_ms=2_000, live=[LEFT])
     assert in_live == replace(of_left, horizon_ms=2_000, horizon_moves=False), (
         "the ceiling, which does not move"

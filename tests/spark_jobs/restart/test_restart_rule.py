@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.models.wire import BoundAnswer
+from tidemark.models.protocol.messages import BoundAnswer
 from tidemark.spark_jobs.core.bound import BoundCache, Choice, ChosenBound
 from tidemark.spark_jobs.restart.restart_rule import Change, DueChange, ProvenBounds, RestartRule, change_of
 

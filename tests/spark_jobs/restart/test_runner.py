@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidemark.models.wire import BoundAnswer, Mode, Pin
+from tidemark.models.protocol.messages import BoundAnswer, Mode, Pin
 from tidemark.spark_jobs.core.bound import BoundCache, Choice, ChosenBound, choose_bound_at_start
 from tidemark.spark_jobs.core.client import ControllerClient, ControllerUnavailable
 from tidemark.spark_jobs.restart.runner import EXIT_NEW_BOUND, AdaptiveQuery, Parts
