@@ -19,7 +19,6 @@ from tidemark.controller.api.security import document_access
 from tidemark.controller.intake.report_body import ReportBody
 from tidemark.controller.reports.body_page import ReportBodyPage
 from tidemark.models.late_counts import LateCounts
-from tidemark.models.shadow_slo import ShadowSlo
 from tidemark.models.slo import JoinSlo, Policy, Slo
 from tidemark.models.wire import Acknowledgement, BoundAnswer
 
@@ -72,8 +71,6 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (JoinSlo, "validation"),
     (schemas.JoinAnswer, "serialization"),
     (schemas.JoinPage, "serialization"),
-    (ShadowSlo, "validation"),
-    (schemas.ShadowAnswer, "serialization"),
     (schemas.LostAnswer, "serialization"),
     (schemas.History, "serialization"),
     (schemas.Heatmap, "serialization"),

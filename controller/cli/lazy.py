@@ -46,10 +46,6 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
     },
     "Set": {
         "slo": Entry("slo", "Set, show, delete, list and export SLOs."),
-        "shadow": Entry(
-            "shadow",
-            "Try another target beside the SLO in force, show what it would do, promote or remove it.",
-        ),
         "policy": Entry("policy", "Set, show and delete what the controller may do to a stream."),
         "join": Entry("join", "Set, list, show and delete the SLO on the joined output of several streams."),
         "apply": Entry(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from tidemark.controller.db.tables import RecommendationRow, ShadowRow
+from tidemark.controller.db.tables import RecommendationRow
 from tidemark.models.read_json import read_object
 from tidemark.models.recommend.steps import Cap, Conflict, DecisionStep, StepKind, because
 
@@ -29,7 +29,7 @@ def steps_json(steps: Iterable[DecisionStep]) -> str:
     )
 
 
-def steps_of(row: RecommendationRow | ShadowRow) -> list[DecisionStep]:
+def steps_of(row: RecommendationRow) -> list[DecisionStep]:
     """Return the stored chain, first to last, whichever release wrote it."""
     return [_read(step) for step in json.loads(row.steps)]
 

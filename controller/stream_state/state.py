@@ -121,10 +121,6 @@ class StreamState:
     """The newest snapshot."""
     lost: LostSummary | None
     """Who is lost, as of that; None without a dimension."""
-    shadow_since_us: int | None
-    """Since when something is tried beside the SLO; None without a shadow."""
-    shadow_bound_ms: int | None
-    """The bound that the shadow would have in use; None before its first recommendation."""
 
     @property
     def id(self) -> int:

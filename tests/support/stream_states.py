@@ -126,7 +126,5 @@ def stream_state(**changes: Any) -> StreamState:
         previous_bound_ms=None,
         unpinned=parts["published"],
         prediction=None,
-        shadow_since_us=None,
-        shadow_bound_ms=None,
         **parts,
     )
