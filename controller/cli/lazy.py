@@ -75,7 +75,11 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
     "Analyse": {
         "trace": Entry("trace", "Make a trace, a Parquet file of recorded arrivals.", "trace"),
         "curve": Entry("curve", "Show completeness and latency by bound, for a trace or a stream.", "trace"),
-        "backtest": Entry("backtest", "Replay traces under policies and compare the policies.", "trace"),
+        "backtest": Entry(
+            "backtest",
+            "Replay traces under policies and compare the policies, or try a target on a stream.",
+            "trace",
+        ),
         "lint": Entry("spark_programs", "Check the joins and chains of a job's streams before it starts."),
         "demo": Entry(
             "spark_programs",

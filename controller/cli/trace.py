@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tidemark.controller.traces.from_files import Columns, Format
 
 
-_SINCE = "6h"
+DEFAULT_SINCE = "6h"
 """How far back reports are read unless that is said: 21,600 of a trigger of a second."""
 
 
@@ -121,7 +121,7 @@ def trace(
             from tidemark.controller.cli.stream_trace import make_stream_trace  # noqa: PLC0415 - as below
 
             names = [str(source) for source in sources or []]
-            make_stream_trace(names, output, since=since or _SINCE, url=url, token_file=token_file)
+            make_stream_trace(names, output, since=since or DEFAULT_SINCE, url=url, token_file=token_file)
             return
         if source_kind == "files":
             _reject_given("only --from kafka takes", {**of_kafka, "--since": since})

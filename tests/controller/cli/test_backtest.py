@@ -48,15 +48,15 @@ FIELDS = [
     "latency_p95_us",
     "bound_mean_us",
     "bound_changes",
-    "fixed_hindsight_bound_us",
-    "fixed_hindsight_latency_us",
-    "clairvoyant_latency_us",
     "objective",
     "engine",
     "scope",
     "mode",
     "meets_target",
     "lag_median_us",
+    "fixed_hindsight_bound_us",
+    "fixed_hindsight_latency_us",
+    "clairvoyant_latency_us",
 ]
 
 
