@@ -26,7 +26,7 @@ API_VERSION = "1"
 """Version of the interface, not of the release: it grows when callers have to change."""
 
 COMMITTED = Path(__file__).parents[1] / "openapi.json"
-"""Where ``tidemark openapi`` has written the document."""
+"""Where ``make docs`` has written the document."""
 
 _DESCRIPTION = """\
 Jobs report, per partition, how late their rows are; Tidemark recommends the lateness bound that meets a completeness

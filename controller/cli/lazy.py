@@ -45,7 +45,7 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
         "events": Entry("events", "Show what changed, why and by whom, the newest first."),
     },
     "Set": {
-        "slo": Entry("slo", "Set, show, delete, list and export SLOs."),
+        "slo": Entry("slo", "Set, show, delete and list SLOs."),
         "policy": Entry("policy", "Set, show and delete what the controller may do to a stream."),
         "join": Entry("join", "Set, list, show and delete the SLO on the joined output of several streams."),
         "apply": Entry(
@@ -100,7 +100,6 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
         "forget": Entry("forget", "Delete a stream with all of its data; it cannot be undone."),
         "side": Entry("spark_programs", "Keep the rows that Spark dropped as late."),
         "reconcile": Entry("spark_programs", "Put late rows into the finished windows that they belong to."),
-        "openapi": Entry("openapi", "Print the OpenAPI document of the REST API."),
     },
 }
 """The commands by name under the title of their task, in the order in which the help lists them."""

@@ -1,4 +1,4 @@
-"""The documents in docs/reference, made from the code.
+"""The documents in docs/reference, and controller/openapi.json, made from the code.
 
     make docs
 
@@ -19,12 +19,14 @@ from unittest.mock import patch
 
 import click
 import typer.core
+from fastapi import FastAPI
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from tidemark.controller import errors
 from tidemark.controller.access.roles import need_of
 from tidemark.controller.alerts.table import ALERTS
+from tidemark.controller.api.openapi import as_text
 from tidemark.controller.app import create_app
 from tidemark.controller.cli import app
 from tidemark.controller.cli.spark_programs import PROGRAMS
@@ -167,7 +169,11 @@ def _alerts() -> str:
 
 def interface() -> dict[str, Any]:
     """Return the OpenAPI document."""
-    return create_app(Settings(database_url="sqlite:///tidemark.db")).openapi()
+    return _app().openapi()
+
+
+def _app() -> FastAPI:
+    return create_app(Settings(database_url="sqlite:///tidemark.db"))
 
 
 def _api() -> str:
@@ -354,6 +360,9 @@ def _main() -> None:
     for path, text in reference().items():
         path.write_text(text, encoding="utf-8")
         sys.stdout.write(f"{path.relative_to(ROOT)}\n")
+    document = ROOT / "controller" / "openapi.json"
+    document.write_text(as_text(_app()), encoding="utf-8")
+    sys.stdout.write(f"{document.relative_to(ROOT)}\n")
 
 
 if __name__ == "__main__":
