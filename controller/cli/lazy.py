@@ -41,7 +41,6 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
         "lost": Entry(
             "lost", "Show which values of a dimension, such as the region, lose rows, and who loses far more."
         ),
-        "recommendations": Entry("recommendations", "Show what is recommended for each stream, and why."),
         "events": Entry("events", "Show what changed, why and by whom, the newest first."),
     },
     "Set": {
@@ -56,7 +55,8 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
     },
     "Roll out and hold": {
         "rollouts": Entry(
-            "rollouts", "List rollouts, the newest first: open ones, those in some states, or all."
+            "rollouts",
+            "List rollouts, the newest first; for a stream also what is recommended, and why.",
         ),
         "approve": Entry("rollouts", "Approve a rollout; it is published as soon as no gate holds it."),
         "discard": Entry("rollouts", "Discard a rollout that is not published yet."),
