@@ -36,10 +36,11 @@ from tidemark.models.backtest.score import meets, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
 from tidemark.models.duration import parse_duration
 from tidemark.models.operators import Int64s, RowLevel, TimeWindow
-from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, make_policy, policy_names
+from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, policy_names
 from tidemark.models.policies.setup import Scope, Setup
 from tidemark.models.slo import Objective
 
+from bench.policies.named import LITERATURE, make_policy, policy_for
 from support.streams import SECOND
 from support.synthetic import KINDS, RATE, START_US, Trace, s3_stalls, s4_step, synthetic
 
@@ -150,7 +151,7 @@ def pool(pytestconfig: pytest.Config) -> Iterator[Executor]:
 
 def test_against_hindsight(pool: Executor, capsys: pytest.CaptureFixture[str]) -> None:
     """No policy that meets the SLO is faster than the clairvoyant, and tidemark meets it on every synthetic trace."""
-    jobs = _jobs(SEEDS, "occurrences", TARGETS, policy_names())
+    jobs = _jobs(SEEDS, "occurrences", TARGETS, (*policy_names(), *LITERATURE))
     with capsys.disabled():
         found = _found(pool, jobs, "occurrences")
     _assert_exact(found)
@@ -226,7 +227,7 @@ def judged(job: Job) -> list[Found]:
             if policy == FIXED_HINDSIGHT:
                 result = hindsight
             else:
-                result = score(arrivals, setup, run(arrivals, setup, make_policy(policy, setup)))
+                result = score(arrivals, setup, run(arrivals, setup, policy_for(policy, arrivals, setup)))
             assert result.latency_mean_us is not None, f"{source.label}: no window is scored"
             assert hindsight.latency_mean_us is not None
             assert min_us is not None

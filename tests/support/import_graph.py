@@ -17,7 +17,7 @@ def imported_names(path: Path) -> list[str]:
 def our_modules(name: str) -> Iterator[Path]:
     """Yield the modules of ours that a dotted name may stand for: a module, or what stands in one."""
     top, *rest = name.split(".")
-    base = {"support": ROOT / "tests" / "support", "tidemark": ROOT}.get(top)
+    base = {"support": ROOT / "tests/support", "bench": ROOT / "tests/bench", "tidemark": ROOT}.get(top)
     for parts in (rest, rest[:-1]):
         if base is not None and parts:
             path = base.joinpath(*parts)

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from tidemark.models.operators import tumbling
-from tidemark.models.policies.catalogue import make_policy
 from tidemark.models.policies.policy import BoundPolicy, Decision
 from tidemark.models.policies.setup import Setup
-from tidemark.models.policies.trackers import (
+
+from bench.policies.named import make_policy
+from bench.policies.trackers import (
     CALIBRATION_BATCHES,
     ScaleFreeGradient,
     StronglyAdaptive,
     TrackerPolicy,
 )
-
 from support.seen import seen_rows
 
 NAMES = ("sfogd", "saocp", "dtaci")

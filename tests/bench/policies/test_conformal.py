@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tidemark.models.policies.conformal import AdaptiveConformal
 from tidemark.models.policies.policy import Decision
 
+from bench.policies.conformal import AdaptiveConformal
 from support.seen import UNKNOWN_US, seen_rows
 
 SECOND = 1_000_000
