@@ -80,10 +80,13 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
             "Replay traces under policies and compare the policies, or try a target on a stream.",
             "trace",
         ),
-        "lint": Entry("spark_programs", "Check the joins and chains of a job's streams before it starts."),
+        "lint": Entry(
+            "spark_programs", "Check the joins and chains of a job's streams before it starts.", "spark"
+        ),
         "demo": Entry(
             "spark_programs",
             "Run the whole loop on a real Spark stream: guessed bound, recommendation, restart.",
+            "demo",
         ),
     },
     "Operate": {
@@ -98,8 +101,10 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
             "restored", "Renew the epoch of a store that was restored from a backup or copied."
         ),
         "forget": Entry("forget", "Delete a stream with all of its data; it cannot be undone."),
-        "side": Entry("spark_programs", "Keep the rows that Spark dropped as late."),
-        "reconcile": Entry("spark_programs", "Put late rows into the finished windows that they belong to."),
+        "late": Entry("spark_programs", "Keep the rows that Spark dropped as late.", "spark"),
+        "reconcile": Entry(
+            "spark_programs", "Put late rows into the finished windows that they belong to.", "spark"
+        ),
     },
 }
 """The commands by name under the title of their task, in the order in which the help lists them."""
@@ -135,12 +140,15 @@ class LazyGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
-            entry = COMMANDS.get(ctx.invoked_subcommand or "")
-            if entry is None or entry.extra is None or (error.name or "").startswith("tidemark."):
-                raise
-            fail_usage(
-                f"`tidemark {ctx.invoked_subcommand}` needs {error.name}: pip install 'tidemark[{entry.extra}]'"
-            )
+            _name_extra(ctx.invoked_subcommand or "", error)
+            raise
+
+
+def _name_extra(name: str, error: ModuleNotFoundError) -> None:
+    """End a command with the extra to install, if one brings the module that is missing."""
+    entry, package = COMMANDS.get(name), (error.name or "").partition(".")[0]
+    if entry is not None and entry.extra is not None and package != "tidemark":
+        fail_usage(f"`tidemark {name}` needs {package}: pip install 'tidemark[{entry.extra}]'")
 
 
 class _Commands(MutableMapping[str, "Command"]):
@@ -152,7 +160,11 @@ class _Commands(MutableMapping[str, "Command"]):
     def __getitem__(self, name: str) -> Command:
         if name not in self._loaded:
             app = typer.Typer(rich_markup_mode=None)
-            import_module(f"tidemark.controller.cli.{COMMANDS[name].module}").register(app)
+            try:
+                import_module(f"tidemark.controller.cli.{COMMANDS[name].module}").register(app)
+            except ModuleNotFoundError as error:
+                _name_extra(name, error)
+                raise
             self._loaded |= get_group(app).commands
         return self._loaded[name]
 

@@ -7,9 +7,7 @@ writes them anew; a test fails when the code has moved on.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
@@ -29,7 +27,6 @@ from tidemark.controller.alerts.table import ALERTS
 from tidemark.controller.api.openapi import as_text
 from tidemark.controller.app import create_app
 from tidemark.controller.cli import app
-from tidemark.controller.cli.spark_programs import PROGRAMS
 from tidemark.controller.intake.report_body import VERSIONS
 from tidemark.controller.metrics.names import HELP, LABELS
 from tidemark.controller.settings import Settings
@@ -41,14 +38,9 @@ from tidemark.spark_jobs.settings import SETTINGS
 from support.reference_spark import spark_document
 from support.tree import ROOT
 
-__all__ = ["FOLDER", "MODULES", "command_paths", "help_of_module", "interface", "reference"]
+__all__ = ["FOLDER", "command_paths", "interface", "reference"]
 
 FOLDER = ROOT / "docs" / "reference"
-
-MODULES = {
-    name: [program.module, *(["catch-up"] if name == "side" else [])] for name, program in PROGRAMS.items()
-}
-"""Commands whose options the command line itself does not know, with what runs them."""
 
 _HEAD = "<!-- Made from the code by `make docs`: change the code and not this. -->\n\n"
 _WIDTH = "80"
@@ -329,30 +321,16 @@ for `tidemark lint`: the job cannot be checked |
 
 
 def _help(path: list[str]) -> str:
-    if " ".join(path) in MODULES:
-        text = help_of_module(" ".join(path))
-    else:
-        with patch.object(typer.core, "HAS_RICH", new=False):
-            done = CliRunner().invoke(
-                app,
-                [*path, "--help"],
-                prog_name="tidemark",
-                env={"COLUMNS": _WIDTH, "TIDEMARK_URL": None, "TIDEMARK_TOKEN": None},
-            )
-        assert done.exit_code == 0, (path, done.output)
-        text = done.stdout
+    with patch.object(typer.core, "HAS_RICH", new=False):
+        done = CliRunner().invoke(
+            app,
+            [*path, "--help"],
+            prog_name="tidemark",
+            env={"COLUMNS": _WIDTH, "TIDEMARK_URL": None, "TIDEMARK_TOKEN": None},
+        )
+    assert done.exit_code == 0, (path, done.output)
+    text = done.stdout
     return re.sub(r" +$", "", text, flags=re.MULTILINE).strip()
-
-
-def help_of_module(command: str) -> str:
-    """Return the help of a command that is run in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", *MODULES[command], "--help"],
-        env={**os.environ, "COLUMNS": _WIDTH},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
 
 
 def _main() -> None:

@@ -8,7 +8,6 @@ a Kafka broker that it starts too. With ``--keep`` the job goes on in real time.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import shutil
@@ -18,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,7 +37,6 @@ from tidemark.spark_jobs.demo.generator import generate
 from tidemark.spark_jobs.demo.kafka_jars import JarsNotFound, with_kafka
 from tidemark.spark_jobs.demo.loop import JOB, STREAM, Loop
 from tidemark.spark_jobs.demo.plan import (
-    DEFAULT_BATCHES,
     MAX_BATCHES,
     Plan,
     nice_duration_us,
@@ -64,19 +63,39 @@ _RECENT = {"horizon_ms": 15 * 60_000, "window_ms": 30 * 60_000}
 _SECONDS, _ROWS_PER_SECOND, _SEED, _SLOT_US = 300, 400, 1, 3_000_000
 
 
-def main(arguments: list[str] | None = None) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """What the options of ``tidemark demo`` say."""
+
+    keep: bool
+    """Whether to go on until Ctrl-C."""
+    kafka: bool
+    """Whether rows come through a Kafka broker."""
+    trace: Path | None
+    """A trace in place of the generated fleet."""
+    window: str | None
+    """Length of the windows."""
+    guess: str | None
+    """The bound that somebody guessed."""
+    safe: str | None
+    """The bound that somebody thinks is safe."""
+    slots: int
+    """Maximum number of batches to coarsen a trace to."""
+    target: str
+    """Completeness to reach."""
+
+
+def demonstrate(chosen: Chosen) -> int:
     """Run the demonstration; return the exit code."""
-    chosen = _parser().parse_args(arguments)
     console = Console()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     try:
-        target = str(chosen.target)
-        parse_target(target)
+        parse_target(chosen.target)
         ensure_java()
         folder = Path(tempfile.mkdtemp(prefix="tidemark-demo-"))
         try:
-            return _demonstrate(chosen, target, folder, console)
+            return _demonstrate(chosen, folder, console)
         finally:
             if not chosen.keep:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -93,44 +112,12 @@ def _leave(number: int, _: object) -> None:
     raise SystemExit(128 + number)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="tidemark demo", description="Run the whole loop on a real Spark stream."
-    )
-    parser.add_argument(
-        "--keep",
-        action="store_true",
-        help="go on until Ctrl-C: the fleet's job in real time, and the controller",
-    )
-    parser.add_argument(
-        "--kafka", action="store_true", help="send the rows through a Kafka broker, which is started too"
-    )
-    parser.add_argument("--trace", type=Path, help="use this trace instead of the generated fleet")
-    parser.add_argument(
-        "--window", help="length of the windows (10s for the fleet, by the trace's span else)"
-    )
-    parser.add_argument(
-        "--guess", help="the bound that somebody guessed (2s for the fleet, the window's length else)"
-    )
-    parser.add_argument(
-        "--safe", help="the bound that somebody thinks is safe (60s for the fleet, ten times the guess else)"
-    )
-    parser.add_argument(
-        "--slots",
-        type=int,
-        default=DEFAULT_BATCHES,
-        help=f"batches to coarsen a trace to, at most {MAX_BATCHES}; {DEFAULT_BATCHES} unless given",
-    )
-    parser.add_argument("--target", default="0.995", help="completeness to reach, such as 0.995")
-    return parser
-
-
-def _demonstrate(chosen: argparse.Namespace, target: str, folder: Path, console: Console) -> int:
+def _demonstrate(chosen: Chosen, folder: Path, console: Console) -> int:
     plan, bounds = _prepare(chosen, folder)
     operator = TimeWindow(bounds.window_us, bounds.window_us)
     console.print(
         f"{plural(plan.rows, 'row')}, {plural(len(np.unique(plan.arrivals.partition)), 'partition')}, windows of "
-        f"{format_duration(bounds.window_us)}, target {target}, guessed bound {format_duration(bounds.guess_us)}"
+        f"{format_duration(bounds.window_us)}, target {chosen.target}, guessed bound {format_duration(bounds.guess_us)}"
     )
     if chosen.trace:
         console.print(
@@ -145,7 +132,7 @@ def _demonstrate(chosen: argparse.Namespace, target: str, folder: Path, console:
         stack.callback(controller.stop)
         controller.wait_until_ready()
         controller.put(
-            "slo", {"target_ppm": parse_target(target), **(_RECENT if chosen.trace is None else {})}
+            "slo", {"target_ppm": parse_target(chosen.target), **(_RECENT if chosen.trace is None else {})}
         )
         controller.put("policy", _POLICY)
         console.print(f"watch it here: {controller.url}/#/streams/{JOB}/{STREAM}", highlight=False)
@@ -163,7 +150,7 @@ def _demonstrate(chosen: argparse.Namespace, target: str, folder: Path, console:
                 controller_url=controller.url,
             ),
             plan=plan,
-            target_ppm=parse_target(target),
+            target_ppm=parse_target(chosen.target),
             guess_ms=bounds.guess_us // 1_000,
             safe_ms=bounds.safe_us // 1_000,
             controller=controller,
@@ -247,7 +234,7 @@ class _Bounds(NamedTuple):
     safe_us: int
 
 
-def _prepare(chosen: argparse.Namespace, folder: Path) -> tuple[Plan, _Bounds]:
+def _prepare(chosen: Chosen, folder: Path) -> tuple[Plan, _Bounds]:
     if not 2 <= chosen.slots <= MAX_BATCHES:
         raise ValueError(f"--slots must be at least 2 and at most {MAX_BATCHES}, not {chosen.slots}")
     for option in ("guess", "safe"):
@@ -331,7 +318,3 @@ def _stderr_into(path: Path) -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

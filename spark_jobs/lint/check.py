@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from json import dumps
 
 from rich.console import Console
 from rich.table import Table
 
 from tidemark.models.coupling import Coupling
-from tidemark.models.duration import format_duration, parse_duration
+from tidemark.models.duration import format_duration
 from tidemark.models.findings import Finding, worst_first
 from tidemark.models.joins import JoinedQuery, JoinInput, judge_joins
 from tidemark.spark_jobs.chains import check_chain
@@ -36,27 +35,30 @@ class _Checked:
     coupling: list[Coupling] = field(default_factory=list)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Check a job.
+def check(job: str, arguments: Sequence[str], bound_ms: int | None, *, json: bool) -> int:
+    """Check a job and print what is found.
+
+    Args:
+        job: path of a Python file, or ``FILE:FUNCTION``.
+        arguments: the file's own.
+        bound_ms: a bound of all inputs to show the effect of, in milliseconds; None for those in the plan.
+        json: whether to print JSON.
 
     Returns:
         0 without errors, 1 with one, 2 when the job cannot be checked.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    end = given.index("--") if "--" in given else len(given)
-    chosen = _parser().parse_args(given[:end])
     console = Console(highlight=False, markup=False, soft_wrap=False)
     try:
         ensure_java()
-        checked = [_check(wanted, chosen.bound) for wanted in queries_of(chosen.job, given[end + 1 :])]
+        checked = [_check(wanted, bound_ms) for wanted in queries_of(job, arguments)]
     except (JobNotCheckedError, JavaNotFound) as error:
         print(f"lint: {error}", file=sys.stderr)  # noqa: T201
         return 2
     except Exception as error:  # noqa: BLE001 - whatever the job's own code raises
-        print(f"lint: {chosen.job} fails before it is checked: {error}", file=sys.stderr)  # noqa: T201
+        print(f"lint: {job} fails before it is checked: {error}", file=sys.stderr)  # noqa: T201
         return 2
-    if chosen.json:
-        print(json.dumps({"queries": [_as_json(each) for each in checked]}, indent=2))  # noqa: T201
+    if json:
+        print(dumps({"queries": [_as_json(each) for each in checked]}, indent=2))  # noqa: T201
     else:
         for number, each in enumerate(checked, 1):
             _show(console, number, each)
@@ -76,36 +78,6 @@ def _check(wanted: Wanted, bound_ms: int | None) -> _Checked:
         found += never_emits(analysed, session.sessionState().conf())
     coupling = [each for each, _ in read_coupling(session, analysed, joins, bound_ms).operators]
     return _Checked(wanted.name, wanted.output_mode, joins, worst_first(found), coupling)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="tidemark lint",
-        description="Check the joins and chains of a job's streams before it starts. The file is run up to where it "
-        "would wait for a query, and no query starts: what it does before that is done.",
-        epilog="Exit code: 0 without errors, 1 with one, 2 when the job cannot be checked.",
-    )
-    parser.add_argument(
-        "job",
-        metavar="JOB",
-        help="a Python file that starts queries, or FILE:FUNCTION for a function that returns streaming DataFrames; "
-        "the file's own arguments follow after --",
-    )
-    parser.add_argument(
-        "--bound",
-        type=_milliseconds,
-        metavar="BOUND",
-        help="show what this bound of all inputs, such as '30 s', would decide; by default those in the plan",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    return parser
-
-
-def _milliseconds(text: str) -> int:
-    try:
-        return parse_duration(text) // 1_000
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _as_json(checked: _Checked) -> dict[str, object]:
@@ -152,7 +124,3 @@ def _watermark_text(entry: JoinInput) -> str:
     if entry.watermark_column is None or entry.delay_ms is None:
         return "none"
     return f"{entry.watermark_column}, {format_duration(entry.delay_ms * 1_000)}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())
