@@ -16,10 +16,11 @@ from tidemark.controller.backtest.table import LEGEND, show
 from tidemark.controller.backtest.timeline import write_timeline
 from tidemark.controller.backtest.trial import Trial, choose_policies, judge, read
 from tidemark.controller.backtest.verdict import short_trace_warning, verdict
+from tidemark.controller.cli.fail import input_errors_in_one_line
 from tidemark.controller.cli.options import duration_of, operator_of
 from tidemark.controller.cli.progress import progress_bar, slots_bar
 from tidemark.controller.cli.remote import TokenFileOption, UrlOption
-from tidemark.controller.cli.trace import DEFAULT_SINCE, input_errors_in_one_line
+from tidemark.controller.cli.trace import DEFAULT_SINCE
 from tidemark.controller.client.address import DEFAULT_URL
 from tidemark.controller.runtime.clock import system_clock
 from tidemark.controller.traces.format import OpenTrace, open_trace
@@ -140,8 +141,7 @@ def backtest(
     and under the target and the cap that are tried; nothing changes for the job.
     """
     with input_errors_in_one_line():
-        if _names_stream(traces):
-            _reject_of_traces(context)
+        if _is_of_stream(context, traces):
             from tidemark.controller.cli.stream_backtest import Tried, backtest_stream  # noqa: PLC0415 - needs httpx
 
             tried = Tried(
@@ -191,20 +191,23 @@ def backtest(
                 write_json(json_to, records)
 
 
-def _names_stream(traces: Sequence[Path]) -> bool:
-    """Return whether the two arguments are the names of a job and a stream, and not files."""
-    return len(traces) == 2 and not any(path.suffix == ".parquet" or path.exists() for path in traces)
+def _is_of_stream(context: typer.Context, traces: Sequence[Path]) -> bool:
+    """Return whether the arguments are the names of a job and a stream, and not files.
 
-
-def _reject_of_traces(context: typer.Context) -> None:
-    """Reject options that only a replay of traces takes."""
-    given = [
+    Raises:
+        ValueError: when an option is given that does not go with what they are.
+    """
+    of_stream = len(traces) == 2 and not any(path.suffix == ".parquet" or path.is_file() for path in traces)
+    wrong = [
         f"--{name.replace('_', '-')}"
         for name in context.params
-        if name not in _OF_STREAM and getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+        and (name not in _OF_STREAM if of_stream else name == "since")
     ]
-    if given:
-        raise ValueError(f"a stream is replayed as it runs, so it does not take {', '.join(given)}")
+    if wrong:
+        what = "a stream is replayed as it runs" if of_stream else "a trace is replayed whole"
+        raise ValueError(f"{what}, so it does not take {', '.join(wrong)}")
+    return of_stream
 
 
 def _open(traces: Sequence[Path]) -> list[OpenTrace]:

@@ -16,9 +16,9 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from tidemark.controller.cli.curve_chart import Marks, chart
+from tidemark.controller.cli.fail import input_errors_in_one_line
 from tidemark.controller.cli.options import bounds_of, duration_of, operator_of, share_of
 from tidemark.controller.cli.progress import progress_bar
-from tidemark.controller.cli.trace import input_errors_in_one_line
 from tidemark.controller.runtime.clock import system_clock
 from tidemark.models.choice import BoundChoice, Latency, choose_bound, needed_rank, percent
 from tidemark.models.curve import Curve, CurvePoint, NeedDistribution

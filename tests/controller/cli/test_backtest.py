@@ -444,6 +444,12 @@ def test_several_traces_or_policies_have_no_one_timeline(path: Path, tmp_path: P
     assert not file.exists()
 
 
+def test_only_the_reports_of_a_stream_are_read_since_a_time(path: Path) -> None:
+    assert refused(path, "--since", "2h") == (
+        "tidemark: a trace is replayed whole, so it does not take --since"
+    )
+
+
 def test_a_policy_that_a_restart_cannot_serve_is_named(path: Path) -> None:
     """Spark's plan has one bound, so bounds for each partition are for live control."""
     line = refused(path, "--mode", "restart", "--scope", "partition", "--policy", "ring:0.95")
