@@ -150,7 +150,7 @@ def test_a_service_that_is_well_says_so_and_why_when_asked(controller: Controlle
     assert controller.http.get("/livez").json() == {"status": "ok", "checks": None}
     checks = controller.http.get("/readyz?verbose").json()["checks"]
     assert [(check["name"], check["ok"]) for check in checks] == [("store", True)]
-    assert "migration 0030" in checks[0]["detail"]
+    assert "migration 0029" in checks[0]["detail"]
 
 
 def test_a_loop_that_does_not_run_is_not_alive(controller: Controller) -> None:
