@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -88,9 +89,9 @@ def _in_force(tidemark: Client, job: str, stream: str) -> tuple[Slo, Policy]:
     """Return the SLO and the policy of a stream whose decisions a replay can repeat."""
     slo, policy = tidemark.status(job, stream).slo, tidemark.policy(job, stream)
     if slo is None or policy is None:
+        step = f"tidemark trace {quote(job)} {quote(stream)} --from controller"
         raise ValueError(
-            f"{job}/{stream} has no SLO to try another one beside; `tidemark trace {job} {stream} --from controller` "
-            "makes a trace, to replay under any target"
+            f"{job}/{stream} has no SLO to try another one beside; `{step}` makes a trace, to replay under any target"
         )
     if slo.objective == "timeslices" or slo.worst_window_ppm is not None:
         raise ValueError(
