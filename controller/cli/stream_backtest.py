@@ -20,13 +20,12 @@ from tidemark.controller.cli.stream_trace import stream_trace
 from tidemark.controller.runtime.clock import system_clock
 from tidemark.controller.traces.plausible import PlausibleRows
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
-from tidemark.models.plural import plural
-from tidemark.models.policies.policy import BoundPolicy
-from tidemark.models.policies.recommended import RecommendedPolicy
-from tidemark.models.policies.setup import Setup
-from tidemark.models.policies.tidemark import Tidemark
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.target import parse_target
+from tidemark.models.backtest.recommended import RecommendedPolicy
+from tidemark.models.base.target import parse_target
+from tidemark.models.base.text import plural
+from tidemark.models.live.policy import BoundPolicy, Setup
+from tidemark.models.live.tidemark import Tidemark
+from tidemark.models.specs.slo import Policy, Slo
 
 if TYPE_CHECKING:
     from tidemark.controller.client.client import Client

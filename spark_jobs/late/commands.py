@@ -25,9 +25,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from tidemark.models.duration import parse_duration
-from tidemark.models.granules import default_granule_us
-from tidemark.models.operators import Operator, row_level, session, sliding, tumbling
+from tidemark.models.base.duration import parse_duration
+from tidemark.models.base.granules import default_granule_us
+from tidemark.models.base.operators import Operator, row_level, session, sliding, tumbling
 from tidemark.spark_jobs.late.catch_up import CatchUp
 from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
 from tidemark.spark_jobs.late.late_rows import LATE_COLUMN, FutureRowTreatment, LateRule

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.policies.groups import Scores, decision_of, scores_of
-from tidemark.models.policies.policy import Decision, Observation
-from tidemark.models.policies.ring import MIN_RECORDS, RING_SIZE
-from tidemark.models.policies.rows import LastRows
-from tidemark.models.policies.setup import Scope
-from tidemark.models.target import PPM
+from tidemark.models.backtest.bounds import Scores, decision_of, scores_of
+from tidemark.models.backtest.ring import MIN_RECORDS, RING_SIZE
+from tidemark.models.backtest.rows import LastRows
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.target import PPM
+from tidemark.models.live.policy import Decision, Observation, Scope
 
 GAMMA = 0.05
 """Step of the level for a whole tick missed (S1): after a fivefold step of delays it is back in line in 10 s (S4)."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidemark.models.backtest.arrivals import Arrivals
-from tidemark.models.backtest.named import policy_for as product_policy_for
-from tidemark.models.policies.catalogue import make_policy as make_product_policy
-from tidemark.models.policies.policy import BoundPolicy
-from tidemark.models.policies.setup import Setup
+from tidemark.models.backtest.catalogue import make_policy as make_product_policy
+from tidemark.models.backtest.catalogue import policy_for as product_policy_for
+from tidemark.models.live.policy import BoundPolicy, Setup
 
 from bench.policies.conformal import AdaptiveConformal
 from bench.policies.trackers import DynamicallyTuned, ScaleFreeGradient, StronglyAdaptive, TrackerPolicy

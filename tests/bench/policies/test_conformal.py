@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tidemark.models.policies.policy import Decision
+from tidemark.models.live.policy import Decision
 
 from bench.policies.conformal import AdaptiveConformal
 from support.seen import UNKNOWN_US, seen_rows

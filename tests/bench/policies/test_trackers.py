@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tidemark.models.operators import tumbling
-from tidemark.models.policies.policy import BoundPolicy, Decision
-from tidemark.models.policies.setup import Setup
+from tidemark.models.base.operators import tumbling
+from tidemark.models.live.policy import BoundPolicy, Decision, Setup
 
 from bench.policies.named import make_policy
 from bench.policies.trackers import (

@@ -17,13 +17,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.policies.groups import Scores, decision_of, scores_of
-from tidemark.models.policies.policy import Decision, Observation
-from tidemark.models.policies.ring import MIN_RECORDS, RING_SIZE
-from tidemark.models.policies.rows import LastRows
-from tidemark.models.policies.setup import Scope
-from tidemark.models.target import PPM
+from tidemark.models.backtest.bounds import Scores, decision_of, scores_of
+from tidemark.models.backtest.ring import MIN_RECORDS, RING_SIZE
+from tidemark.models.backtest.rows import LastRows
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.target import PPM
+from tidemark.models.live.policy import Decision, Observation, Scope
 
 _Float64s = NDArray[np.float64]
 
