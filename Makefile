@@ -51,7 +51,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast soak test-spark smoke matrix lint lint-page format mutants bench bench-policy lock archive wheel manifests docs picture tools jars services clean
+.PHONY: help venv demo test test-fast soak test-spark smoke matrix lint lint-page format mutants bench bench-policy migration lock archive wheel manifests docs picture tools jars services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -153,6 +153,9 @@ bench: $(STAMP) ## run the benches (tests/bench/bench_*.py) and print their figu
 
 bench-policy: $(STAMP) ## the live policy beside its yardsticks, over hours; goes on where it stopped (ARGS=--quick: minutes)
 	@PYTHONPATH=tests $(BIN)/python -m support.policy_bench $(ARGS)
+
+migration: $(STAMP) ## write the first migration from the tables; until 0.1 is released
+	@PYTHONPATH=tests $(BIN)/python -m support.first_migration
 
 UV_COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header $(ARGS)
 
