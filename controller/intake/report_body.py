@@ -1,14 +1,12 @@
-"""Parses the body of a report, of every schema version that this release reads."""
+"""Parses the body of a report."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, FailFast, Field, TypeAdapter
 
-from tidemark.controller.intake.report_v1 import REPORT_V1
 from tidemark.controller.intake.sent_bodies import parse_sent
 from tidemark.models.granule_counts import GranuleCounts
 from tidemark.models.operators import Operator
@@ -16,7 +14,7 @@ from tidemark.models.wire import REPORT_SCHEMA, Report
 
 
 def _whole_number(value: object) -> object:
-    # A literal takes true and 2.0 for 2; a version is neither.
+    # A literal takes true and 1.0 for 1; a version is neither.
     if type(value) is not int:
         raise ValueError("must be a whole number")
     return value
@@ -50,12 +48,9 @@ class CountsBody(GranuleCounts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportBody(Report):
-    """What one micro-batch of one stream observed: the unit of evidence, idempotent by (query id, batch id).
+    """What one micro-batch of one stream observed: the unit of evidence, idempotent by (query id, batch id)."""
 
-    Reports of schema version 1, which had an object for each partition, are taken too.
-    """
-
-    schema_version: Annotated[Literal[2], BeforeValidator(_whole_number)]
+    schema_version: Annotated[Literal[1], BeforeValidator(_whole_number)]
     """Version of this schema."""
     counts: CountsBody
     """Counts by partition and granule. Empty when they could not be counted exactly (rows still gives their number)."""
@@ -63,10 +58,9 @@ class ReportBody(Report):
     """The stateful operator whose rows the bound is for; it decides what the watermark is compared with."""
 
 
-VERSIONS: Mapping[int, TypeAdapter[Report]] = {REPORT_SCHEMA: TypeAdapter(ReportBody), 1: REPORT_V1}
-"""What validates a report, by the schema versions that this release reads."""
+_BODY: TypeAdapter[Report] = TypeAdapter(ReportBody)
 
 
 def parse_report(body: bytes) -> Report:
-    """Parse and validate a report of every version that this release reads. Raises as ``parse_sent`` does."""
-    return parse_sent(VERSIONS, body)
+    """Parse and validate a report. Raises as ``parse_sent`` does."""
+    return parse_sent(_BODY, body, REPORT_SCHEMA)

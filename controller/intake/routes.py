@@ -28,7 +28,7 @@ from tidemark.models.wire import Acknowledgement, Report
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["jobs"])
 
-_ACKNOWLEDGEMENT = {1: TypeAdapter(Acknowledgement)}
+_ACKNOWLEDGEMENT = TypeAdapter(Acknowledgement)
 
 
 def _checked_report(job: str, stream: str, body: bytes) -> Report:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import reduce
 from typing import Any, TypeVar
 
@@ -16,33 +15,32 @@ from tidemark.models.wire import READ_AS
 T = TypeVar("T")
 
 
-def parse_sent(versions: Mapping[int, TypeAdapter[T]], body: bytes) -> T:
+def parse_sent(adapter: TypeAdapter[T], body: bytes, version: int = 1) -> T:
     """Parse and validate what a job sent.
 
     Fields that this release does not know are ignored, and values that it does not know are read as ``READ_AS`` says.
 
     Args:
-        versions: by schema version what validates it, the current one first.
+        adapter: validates it.
         body: what was sent.
+        version: the ``schema_version`` that this release reads.
 
     Raises:
         MalformedBodyError: when it is not JSON.
-        UnknownSchemaVersionError: when its ``schema_version`` is one that this release does not read.
-        InvalidBodyError: when it is JSON but does not fit the schema of its version.
+        UnknownSchemaVersionError: when its ``schema_version`` is another one.
+        InvalidBodyError: when it is JSON but does not fit the schema.
     """
-    adapter = next(iter(versions.values()))
     try:
         return adapter.validate_json(body)
     except ValidationError as error:
         found = _errors(error)
-    version = _other_version(found)
-    if version is not None:
-        if version in versions:
-            return parse_sent({version: versions[version]}, body)
-        known = tuple(sorted(versions))
-        older = "this controller" if version > known[-1] else "the job"
-        detail = f"schema_version {version} is unknown; this release reads {', '.join(map(str, known))}: update {older}"
-        raise UnknownSchemaVersionError(detail, known=known, errors=(ErrorItem("/schema_version", detail),))
+    sent = _other_version(found)
+    if sent is not None:
+        older = "this controller" if sent > version else "the job"
+        detail = f"schema_version {sent} is unknown; this release reads {version}: update {older}"
+        raise UnknownSchemaVersionError(
+            detail, known=(version,), errors=(ErrorItem("/schema_version", detail),)
+        )
     if any(map(_of_a_later_release, found)):
         document = from_json(body)
         _read_as_known(document, found)
@@ -58,7 +56,7 @@ def _errors(error: ValidationError) -> list[ErrorDetails]:
 
 
 def _other_version(found: list[ErrorDetails]) -> int | None:
-    """Return the version that a body has instead of the current one; None when that is not what is wrong."""
+    """Return the version that a body has instead; None when that is not what is wrong."""
     for error in found:
         if (
             error["loc"] == ("schema_version",)

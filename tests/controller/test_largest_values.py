@@ -52,7 +52,7 @@ def report(batch: int, rows: int, operator: Operator, **changes: Any) -> Report:
     second = started_us // SECOND_US - 5
     counts = PartitionCounts(partition="0", granules=(second,), counts=(rows,)) if rows else None
     fields: dict[str, Any] = {
-        "schema_version": 2,
+        "schema_version": 1,
         "job": "job",
         "stream": "stream",
         "query_id": "query",
@@ -236,7 +236,7 @@ def _ends(metadata: tuple[Any, ...]) -> tuple[int, int]:
     return least, greatest
 
 
-WIRE = [Report, Acknowledgement, LiveState, AppendDelay, Chain, Envelope, BoundAnswer, PartitionCounts]
+WIRE = [Report, Acknowledgement, LiveState, AppendDelay, Chain, Envelope, BoundAnswer]
 WIRE += [TimeWindow, SessionWindow, LossCounts, LateCounts]
 
 

@@ -114,7 +114,7 @@ def changed(path: tuple[str | int, ...], value: Any) -> str:
         (("operator",), {"kind": "session", "gap_us": 5.0}),
         (("operator", "size_us"), "10000000"),
         (("operator", "size_us"), 10_000_000.0),
-        (("schema_version",), 1),
+        (("schema_version",), 2),
         (("rows",), 3.0),
         (("rows",), "3"),
         (("rows",), -1),
