@@ -92,8 +92,8 @@ class ControllerClient:
     ) -> tuple[BoundAnswer, str | None] | None:
         """Wait for an answer other than the one that ``etag`` names; return it and its ETag, None if there is none.
 
-        A controller that supports waiting holds the request for up to ``wait_s`` seconds; an older one answers at once,
-        also with None, so the caller has to pause before it asks again.
+        The controller holds the request for up to ``wait_s`` seconds. Whoever is in between may ignore the preference
+        (RFC 7240): then the answer comes at once, also None, so the caller has to pause before it asks again.
 
         Args:
             job: name of the job.
