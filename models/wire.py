@@ -251,6 +251,17 @@ class BoundAnswer:
     """What a pin holds the job to; null for none."""
 
 
+def read_report(value: object) -> Report:
+    """Return the report in a decoded JSON ``value``, as ``to_json_object`` made it.
+
+    Raises:
+        ValueError: when this release cannot read it.
+    """
+    if not isinstance(value, dict) or value.get("schema_version") != REPORT_SCHEMA:
+        raise ValueError("a report of another version")
+    return read_object(Report, value)
+
+
 READ_AS: Final[Mapping[str, str | None]] = {
     "mode": "Off",
     "source": "job",
@@ -290,8 +301,7 @@ def read_bound_answer(value: object) -> BoundAnswer:
 
 def to_json_object(value: Report | Acknowledgement | BoundAnswer) -> dict[str, Any]:
     """Return ``value`` as the object that goes over the wire."""
-    plain: dict[str, Any] = _plain(value)
-    return plain
+    return {name: _plain(getattr(value, name)) for name in _names(type(value))}
 
 
 def _plain(value: Any) -> Any:

@@ -17,7 +17,7 @@ from tidemark.controller.alerts.notifier import WINDOWS_S
 from tidemark.controller.alerts.rules import active_alerts
 from tidemark.controller.errors import TidemarkError
 from tidemark.controller.intake.checks import check_report
-from tidemark.controller.intake.report_body import parse_report
+from tidemark.controller.intake.sent_bodies import parse_report
 from tidemark.controller.intake.take_reports import take_report
 from tidemark.controller.stream_state.load import load_states
 from tidemark.controller.stream_state.partition_summaries import load_partitions

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.controller.intake.report_body import parse_report
+from tidemark.controller.intake.sent_bodies import parse_report
 from tidemark.models.wire import to_json_object
 
 from support.controller_app import STREAM, Controller

@@ -20,7 +20,7 @@ from tidemark.controller.api.bodies import PinBody, ReasonBody, RotationBody, To
 from tidemark.controller.api.examples import EXAMPLES, KIND_EXAMPLES, PROBLEM_EXAMPLES
 from tidemark.controller.api.openapi import as_text
 from tidemark.controller.intake.checks import check_report
-from tidemark.controller.intake.report_body import ReportBody
+from tidemark.controller.intake.sent_bodies import ReportBody
 from tidemark.controller.metrics.names import HELP
 from tidemark.controller.reports.body_page import ReportBodyPage
 from tidemark.controller.settings import Settings

@@ -14,7 +14,14 @@ from pydantic import TypeAdapter, ValidationError
 from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
 from tidemark.models.operators import Operator, RowLevel, SessionWindow, TimeWindow, tumbling
 from tidemark.models.slo import Policy, Slo
-from tidemark.models.wire import Acknowledgement, BoundAnswer, Report, read_bound_answer, to_json_object
+from tidemark.models.wire import (
+    Acknowledgement,
+    BoundAnswer,
+    Report,
+    read_bound_answer,
+    read_report,
+    to_json_object,
+)
 
 from support.streams import operators, report_of
 
@@ -32,11 +39,11 @@ REPORT = report_of([("p", 5), ("p", 12_000), ("q", 5)], tumbling("10s"), late_wa
 def test_a_report_is_the_same_after_the_wire(
     operator: Operator, batch: list[tuple[str, int]], watermark_ms: int | None
 ) -> None:
-    """With every operator, in pydantic's strict mode: nothing is rounded, renamed or converted."""
+    """With every operator, in pydantic's strict mode and in a driver: nothing is rounded, renamed or converted."""
     report = report_of(batch, operator, late_watermark_ms=watermark_ms, null_rows=2, rows=len(batch) + 2)
     text = json.dumps(to_json_object(report))
     received = REPORTS.validate_json(text)
-    assert received == report
+    assert received == read_report(json.loads(text)) == report
     assert type(received.operator) is type(operator)
 
 
@@ -207,3 +214,25 @@ def test_a_policy_with_an_empty_range_is_rejected() -> None:
     """No bound could be recommended, in silence."""
     with pytest.raises(ValueError, match="max_bound_ms 4 is below min_bound_ms 5"):
         Policy(min_bound_ms=5, max_bound_ms=4)
+
+
+# -- reports that a driver reads without pydantic -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        None,
+        {"schema_version": 3},
+        {"operator": {"kind": "a new one"}},
+        {"operator": None},
+        {"counts": {"partitions": []}},
+        {"counts": {}},
+        {"live": {"ceiling_ms": 1}},
+        {"granule_us": 7},
+    ],
+)
+def test_what_this_release_cannot_read_is_a_value_error(changed: dict[str, Any] | None) -> None:
+    value = json.loads(json.dumps(to_json_object(REPORT)))
+    with pytest.raises(ValueError, match=r"."):
+        read_report(changed if changed is None else value | changed)
