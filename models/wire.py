@@ -301,7 +301,8 @@ def read_bound_answer(value: object) -> BoundAnswer:
 
 def to_json_object(value: Report | Acknowledgement | BoundAnswer) -> dict[str, Any]:
     """Return ``value`` as the object that goes over the wire."""
-    return {name: _plain(getattr(value, name)) for name in _names(type(value))}
+    plain: dict[str, Any] = _plain(value)
+    return plain
 
 
 def _plain(value: Any) -> Any:

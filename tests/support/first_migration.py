@@ -52,8 +52,8 @@ def first_migration() -> str:
     rendered = render_python_code(script.upgrade_ops).replace(_NUMBER, "_ID").splitlines()
     operations = "\n".join(line for line in rendered if "# ###" not in line)
     made = _TEXT.format(number=_NUMBER, operations=operations.strip())
-    formatting = [sys.executable, "-m", "ruff", "format", "--stdin-filename", FILE, "-"]
-    return subprocess.run(formatting, input=made, stdout=subprocess.PIPE, text=True, check=True).stdout
+    formatting = (sys.executable, "-m", "ruff", "format", "--stdin-filename", str(FILE), "-")
+    return subprocess.check_output(formatting, input=made, text=True)
 
 
 if __name__ == "__main__":
