@@ -35,7 +35,7 @@ class LedgerGaps:
     ranges: list[tuple[int, int]]
     """The batches that lack a report, as ranges."""
     late: LatePolicy | None = None
-    """What the stream's policy says of late rows; None for what the job's call says, and from an older controller."""
+    """What the stream's policy says of late rows; None for what the job's call says."""
 
 
 class ControllerUnavailable(Exception):
@@ -130,7 +130,7 @@ class ControllerClient:
         try:
             found = response.json()
             ranges = [(int(each["first"]), int(each["last"])) for each in found["missing"]]
-            late = found.get("late")
+            late = found["late"]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RequestRejected(
                 f"{self.url} sent an answer that this release cannot read: {error!r}"
