@@ -108,8 +108,9 @@ def test_a_migration_waits_for_the_writes_that_have_begun_and_later_ones_wait_fo
     new_postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a write could be half by the old schema and half by the new one, and busy replicas hold a new one up."""
-    old, new = Database(new_postgres_url), Database(new_postgres_url)
-    new.release_version = use_next_migration(monkeypatch, tmp_path)
+    old = Database(new_postgres_url)
+    use_next_migration(monkeypatch, tmp_path)
+    new = Database(new_postgres_url)
     with ThreadPoolExecutor(2) as pool:
         with old.write() as session:
             migration = pool.submit(new.migrate)

@@ -40,9 +40,10 @@ def add_migration(migrations: Path, more: str = "") -> str:
     return after
 
 
-def use_next_migration(monkeypatch: pytest.MonkeyPatch, folder: Path, more: str = "") -> str:
-    """Let stores that migrate take one more migration; return its revision, which is their ``release_version``."""
+def use_next_migration(monkeypatch: pytest.MonkeyPatch, folder: Path, more: str = "") -> None:
+    """Let each store that is opened from now on be of the next release; arguments as for ``add_migration``."""
     migrations = folder / "migrations"
     shutil.copytree(database._MIGRATIONS, migrations)
+    after = add_migration(migrations, more)
     monkeypatch.setattr(database, "_MIGRATIONS", migrations)
-    return add_migration(migrations, more)
+    monkeypatch.setattr(database, "_release_version", lambda: after)
