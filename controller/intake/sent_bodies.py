@@ -11,9 +11,9 @@ from pydantic_core import ErrorDetails, from_json, to_json
 
 from tidemark.controller.api.bodies import problem_of
 from tidemark.controller.errors import ErrorItem, UnknownSchemaVersionError
-from tidemark.models.granule_counts import GranuleCounts
-from tidemark.models.operators import Operator
-from tidemark.models.wire import READ_AS, REPORT_SCHEMA, Report
+from tidemark.models.base.operators import Operator
+from tidemark.models.protocol.granule_counts import GranuleCounts
+from tidemark.models.protocol.messages import READ_AS, REPORT_SCHEMA, Report
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic_core import from_json
 
-from tidemark.models.wire import Acknowledgement, Report
+from tidemark.models.protocol.messages import Acknowledgement, Report
 
 _REPORT, _ACKNOWLEDGEMENT = TypeAdapter(Report), TypeAdapter(Acknowledgement)
 

@@ -20,9 +20,9 @@ from tidemark.controller.db.tables import LedgerKeyRow, ReportBodyRow, ReportRow
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.evidence.needs import Span, needs_in
 from tidemark.controller.intake.stored_bodies import canonical_json, stored_report
-from tidemark.models.ledger import Tally
-from tidemark.models.operators import row_level, session, sliding, tumbling
-from tidemark.models.wire import Acknowledgement, Report, to_json_object
+from tidemark.models.base.operators import row_level, session, sliding, tumbling
+from tidemark.models.evidence.ledger import Tally
+from tidemark.models.protocol.messages import Acknowledgement, Report, to_json_object
 
 from support.controller_app import Controller
 from support.examples import examples

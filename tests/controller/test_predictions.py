@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tidemark.models.defaults import PREDICTION_MIN_ROWS
-from tidemark.models.operators import row_level
-from tidemark.models.wire import Acknowledgement, Report
+from tidemark.models.base.defaults import PREDICTION_MIN_ROWS
+from tidemark.models.base.operators import row_level
+from tidemark.models.protocol.messages import Acknowledgement, Report
 
 from support.controller_app import STREAM, Controller
 from support.policies import at_once

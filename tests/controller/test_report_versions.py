@@ -12,7 +12,7 @@ from sqlalchemy import update
 
 from tidemark.controller.db.tables import ReportBodyRow, ReportRow
 from tidemark.controller.intake.stored_bodies import fingerprint, packed
-from tidemark.models.wire import AppendDelay, to_json_object
+from tidemark.models.protocol.messages import AppendDelay, to_json_object
 
 from support.controller_app import Controller
 from support.reports import exponential_batches, query_reports

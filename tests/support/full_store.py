@@ -37,11 +37,11 @@ from tidemark.controller.db.tables import (
 from tidemark.controller.evidence.blocks import cells_of
 from tidemark.controller.intake.stored_bodies import canonical_json, packed
 from tidemark.controller.specs.store import policy_values, slo_values
-from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
-from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US
-from tidemark.models.operators import tumbling
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.wire import Report
+from tidemark.models.base.operators import tumbling
+from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US
+from tidemark.models.protocol.granule_counts import GranuleCounts, PartitionCounts
+from tidemark.models.protocol.messages import Report
+from tidemark.models.specs.slo import Policy, Slo
 
 from support.sketch_pools import ROWS_A_MINUTE, SketchPools
 
