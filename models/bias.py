@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scipy.special import betaincinv
-
 from tidemark.models.late_counts import ByValue, LossCounts
 from tidemark.models.target import PPM
 
@@ -76,6 +74,8 @@ def _enough(counts: LossCounts, total: LossCounts) -> bool:
 
 def _limit(counts: LossCounts, total: LossCounts, tail: float) -> float:
     """Return the lower limit of the ratio of the value's rate to that of all other rows."""
+    from scipy.special import betaincinv  # noqa: PLC0415 - a driver only counts, and need not load it
+
     lost, rest = counts.lost, total.lost - counts.lost
     # Below 1 even when the rest lost none: then it is tail ** (1 / lost).
     share = float(betaincinv(lost, rest + 1, tail))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-from scipy.special import betaincinv
-
 from tidemark.models.target import PPM
 
 
@@ -20,6 +18,8 @@ def interval_ppm(late: int, rows: int, confidence_ppm: int) -> tuple[int | None,
     """
     if not rows:
         return None, None
+    from scipy.special import betaincinv  # noqa: PLC0415 - a process that decides nothing need not load it
+
     tail = (1 - confidence_ppm / PPM) / 2
     admitted = rows - late
     lowest = float(betaincinv(admitted, late + 1, tail)) if admitted else 0.0
