@@ -24,9 +24,9 @@ from textwrap import shorten
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidemark.models.duration import format_duration
-from tidemark.models.operators import Operator
-from tidemark.models.wire import Mode
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.operators import Operator
+from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs.arguments import (
     check_ceiling,
     checked,

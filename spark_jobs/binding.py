@@ -9,11 +9,11 @@ from typing import Protocol
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from tidemark.models.duration import format_duration
-from tidemark.models.granules import SPARK_TICK_US, Granules, default_granule_us
-from tidemark.models.late_policy import DROPPED, REVISED, LateTreatment
-from tidemark.models.operators import Operator, call_for, row_level
-from tidemark.models.wire import Acknowledgement, BoundSource, Mode, Report
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.granules import SPARK_TICK_US, Granules, default_granule_us
+from tidemark.models.base.operators import Operator, call_for, row_level
+from tidemark.models.protocol.late_policy import DROPPED, REVISED, LateTreatment
+from tidemark.models.protocol.messages import Acknowledgement, BoundSource, Mode, Report
 from tidemark.spark_jobs.late.revise import RevisedStream
 from tidemark.spark_jobs.late.switch import LateSwitch
 from tidemark.spark_jobs.live.orders import Orders

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
-from tidemark.models.chains import StreamStart, judge_own_times
-from tidemark.models.findings import Finding
+from tidemark.models.specs.findings import Finding, StreamStart, judge_own_times
 from tidemark.spark_jobs.binding import Binding
 from tidemark.spark_jobs.gateway import Py4JError
 from tidemark.spark_jobs.late.hadoop_files import HadoopFiles

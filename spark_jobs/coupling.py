@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from tidemark.models.coupling import Chain, CoupledOperator, Coupling
-from tidemark.models.joins import JoinedQuery
-from tidemark.models.operators import Operator, RowLevel
+from tidemark.models.base.operators import Operator, RowLevel
+from tidemark.models.protocol.downstream import Chain, CoupledOperator, Coupling
+from tidemark.models.specs.findings import JoinedQuery
 from tidemark.spark_jobs.columns import SESSION_WINDOW, TIME_WINDOW, delay_ms, is_event_time
 from tidemark.spark_jobs.query_plan import tap_at
 from tidemark.spark_jobs.scala import items

@@ -21,9 +21,9 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from tidemark.models.coupling import Chain
-from tidemark.models.needs import BaseTracker
-from tidemark.models.wire import REPORT_SCHEMA, Acknowledgement, Report
+from tidemark.models.evidence.needs import BaseTracker
+from tidemark.models.protocol.downstream import Chain
+from tidemark.models.protocol.messages import REPORT_SCHEMA, Acknowledgement, Report
 from tidemark.spark_jobs.batch_counts import counted_in, forget_counts
 from tidemark.spark_jobs.binding import (
     Binding,

@@ -14,10 +14,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from tidemark.models.findings import Finding
-from tidemark.models.joins import JoinedQuery
 from tidemark.models.live.control import WatermarkPolicy
-from tidemark.models.wire import OutputMode
+from tidemark.models.protocol.messages import OutputMode
+from tidemark.models.specs.findings import Finding, JoinedQuery
 from tidemark.spark_jobs.coupling import PlanCoupling, read_coupling
 from tidemark.spark_jobs.gateway import Py4JError, SparkContext
 from tidemark.spark_jobs.joins.reader import read_joins

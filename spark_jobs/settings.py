@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from tidemark.models.chains import CONFIRMED_KEY
-from tidemark.models.wire import Pin
+from tidemark.models.protocol.messages import Pin
+from tidemark.models.specs.findings import CONFIRMED_KEY
 from tidemark.spark_jobs.bearer import TOKEN_FILE_KEY, TOKEN_VARIABLE
 from tidemark.spark_jobs.tap import TAP_KEY
 

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tidemark.models.coupling import Chain
-from tidemark.models.joins import JoinedQuery, judge_joins
-from tidemark.models.operators import Operator
+from tidemark.models.base.operators import Operator
+from tidemark.models.protocol.downstream import Chain
+from tidemark.models.specs.findings import JoinedQuery, judge_joins
 from tidemark.spark_jobs.binding import (
     Binding,
     Judging,

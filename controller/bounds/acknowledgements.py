@@ -13,7 +13,7 @@ from tidemark.controller.bounds.late_treatments import late_json
 from tidemark.controller.db.tables import AcknowledgementRow, ReportRow, StreamRow
 from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
 from tidemark.controller.intake.take_reports import StoredReceipt
-from tidemark.models.wire import Acknowledgement
+from tidemark.models.protocol.messages import Acknowledgement
 
 
 def take_acknowledgement(

@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.evidence.horizon import horizon_of
-from tidemark.models.coupling import Chain
-from tidemark.models.read_json import read_object
-from tidemark.models.slo import Policy
+from tidemark.models.base.read_json import read_object
+from tidemark.models.protocol.downstream import Chain
+from tidemark.models.specs.slo import Policy
 
 
 def chain_json(chain: Chain | None) -> str | None:

@@ -20,12 +20,12 @@ from tidemark.controller.db.tables import AcknowledgementRow, PublishedRow, Repo
 from tidemark.controller.pins.store import StoredPin
 from tidemark.controller.reports.store import newest_report
 from tidemark.controller.streams.store import add_event
-from tidemark.models.coupling import Chain
-from tidemark.models.duration import format_duration
-from tidemark.models.late_policy import REVISED
-from tidemark.models.read_json import read_object
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.wire import Envelope, Mode, Pin
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.read_json import read_object
+from tidemark.models.protocol.downstream import Chain
+from tidemark.models.protocol.late_policy import REVISED
+from tidemark.models.protocol.messages import Envelope, Mode, Pin
+from tidemark.models.specs.slo import Policy, Slo
 
 NO_REPORT = "no report yet: the job keeps its own bound"
 """Reason of the answer for an unknown stream."""

@@ -16,15 +16,14 @@ from tidemark.controller.charts.latency import latency_answer
 from tidemark.controller.charts.what_if import BoundOutcome, WhatIf, outcome_at
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import get_stream
-from tidemark.models.choice import percent_of
-from tidemark.models.curve import Curve
-from tidemark.models.duration import format_about, format_duration
-from tidemark.models.figures import format_number
-from tidemark.models.plural import plural
-from tidemark.models.ranges import MAX_TIME_MS
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.target import PPM
-from tidemark.models.transition import transition_to
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.ranges import MAX_TIME_MS
+from tidemark.models.base.target import PPM
+from tidemark.models.base.text import format_number, plural
+from tidemark.models.evidence.curve import Curve
+from tidemark.models.recommend.choice import percent_of
+from tidemark.models.recommend.transition import transition_to
+from tidemark.models.specs.slo import Policy, Slo
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 

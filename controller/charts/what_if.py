@@ -17,12 +17,12 @@ from tidemark.controller.decide.decider import Decider
 from tidemark.controller.decide.load import HorizonEvidence, progress_in, situation_in
 from tidemark.controller.evidence.horizon import horizon_of, newest_report_id
 from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_HORIZON_MS, get_slo
-from tidemark.models.chain_latency import latency_of
-from tidemark.models.choice import needed_rank
-from tidemark.models.coupling import Chain
-from tidemark.models.slo import Slo
-from tidemark.models.target import PPM
-from tidemark.models.transition import Admission, Situation, admission_at, state_at
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.curve import latency_of
+from tidemark.models.protocol.downstream import Chain
+from tidemark.models.recommend.choice import needed_rank
+from tidemark.models.recommend.transition import Admission, Situation, admission_at, state_at
+from tidemark.models.specs.slo import Slo
 
 _MAX_CACHED = 16
 """Cached streams, as many as people view at a time; each takes up to some megabytes."""

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tidemark.controller.db.tables import RecommendationRow, ShadowRow
-from tidemark.models.read_json import read_object
+from tidemark.models.base.read_json import read_object
 from tidemark.models.recommend.steps import Cap, Conflict, DecisionStep, StepKind, because
 
 _CAPS: dict[StepKind, Cap] = {StepKind.LATENCY_CAP: "latency", StepKind.STATE_CAP: "state"}

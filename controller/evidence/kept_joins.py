@@ -16,11 +16,11 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.models.joint_bounds import JointBounds, JointChoice, bounds_held
-from tidemark.models.joint_needs import JointNeeds
-from tidemark.models.plural import plural
-from tidemark.models.recommend.rounding import rounded_up
-from tidemark.models.slo import JoinSlo
+from tidemark.models.base.text import plural
+from tidemark.models.evidence.joint_needs import JointNeeds
+from tidemark.models.recommend.choice import rounded_up
+from tidemark.models.recommend.joint_bounds import JointBounds, JointChoice, bounds_held
+from tidemark.models.specs.slo import JoinSlo
 
 MAX_BATCHES = 1_000
 """How many of the newest batches count at most, but for the rest of a block."""

@@ -27,7 +27,7 @@ from tidemark.controller.joins.store import (
 from tidemark.controller.joins.views import join_answer
 from tidemark.controller.service import Service
 from tidemark.controller.specs.consequences import decide_now
-from tidemark.models.slo import JoinSlo
+from tidemark.models.specs.slo import JoinSlo
 
 router = APIRouter(prefix="/v1/jobs/{job}/joins/{join}", tags=["specifications"])
 

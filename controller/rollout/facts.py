@@ -34,15 +34,12 @@ from tidemark.controller.rollout.store import (
     verified_narrowing,
 )
 from tidemark.controller.stream_state.live import newest_state
-from tidemark.models.chain_latency import latency_of
-from tidemark.models.curve import Emissions
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.operators import Int64s
-from tidemark.models.prediction import Judged
-from tidemark.models.rollout.evidence import EvidenceSpan, evidence_span
-from tidemark.models.rollout.facts import NOTHING_JUDGED, RolloutFacts
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.operators import Int64s
+from tidemark.models.evidence.curve import Emissions, latency_of
+from tidemark.models.rollout.evidence import EvidenceSpan, Judged, evidence_span
 from tidemark.models.rollout.gate import DAY_US
-from tidemark.models.rollout.states import CANDIDATE
+from tidemark.models.rollout.states import CANDIDATE, NOTHING_JUDGED, RolloutFacts
 from tidemark.models.rollout.verification import needed_event_us
 
 _Under = tuple[ColumnElement[bool], ...]

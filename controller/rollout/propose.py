@@ -18,11 +18,10 @@ from tidemark.controller.rollout.record import (
 )
 from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import model_of, open_rollout
-from tidemark.models.rollout.gate import at_gate, needs_approval
-from tidemark.models.rollout.outside import held_outside
-from tidemark.models.rollout.proposal import direction_of, revise
+from tidemark.models.rollout.gate import at_gate, held_outside, needs_approval
+from tidemark.models.rollout.machine import direction_of, revise
 from tidemark.models.rollout.states import CANDIDATE
-from tidemark.models.slo import Policy
+from tidemark.models.specs.slo import Policy
 
 
 def propose(

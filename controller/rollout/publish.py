@@ -36,11 +36,11 @@ from tidemark.controller.rollout.record import (
 from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import envelope_json, envelope_of, open_rollout
 from tidemark.controller.specs.store import Spec, get_policy
-from tidemark.models.coupling import UNSAFE
-from tidemark.models.rollout.proposal import envelope_direction
+from tidemark.models.protocol.downstream import UNSAFE
+from tidemark.models.protocol.messages import Envelope
+from tidemark.models.rollout.machine import envelope_direction
 from tidemark.models.rollout.states import UNDER_WAY
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.wire import Envelope
+from tidemark.models.specs.slo import Policy, Slo
 
 NO_BOUND = "no bound is published yet"
 """Reason of the answer before the first bound; what it waits for changes, so that only the status says it."""

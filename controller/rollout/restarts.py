@@ -16,7 +16,7 @@ from tidemark.controller.db.tables import (
 )
 from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import lock_fleet
-from tidemark.models.defaults import ACKNOWLEDGE_MS, RESTART_LOOK_MS, RESTART_LOSS_MS
+from tidemark.models.base.defaults import ACKNOWLEDGE_MS, RESTART_LOOK_MS, RESTART_LOSS_MS
 from tidemark.models.rollout.restarts import FLEET, RestartingJob, RestartLine
 from tidemark.models.rollout.states import OPEN
 

@@ -12,7 +12,7 @@ from tidemark.controller.joins.store import join_of
 from tidemark.controller.pins.store import StoredPin, pin_in_force
 from tidemark.controller.specs.store import Spec, get_specs
 from tidemark.models.rollout.restarts import FleetLimits
-from tidemark.models.slo import Policy, Slo
+from tidemark.models.specs.slo import Policy, Slo
 
 
 @dataclass(frozen=True, slots=True)

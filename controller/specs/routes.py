@@ -37,10 +37,10 @@ from tidemark.controller.specs.store import (
 from tidemark.controller.specs.views import policy_answer, slo_answer
 from tidemark.controller.stream_state.load import load_room, load_state
 from tidemark.controller.streams.store import get_stream, lock_known_stream, lock_stream
-from tidemark.models.chains import CONFIRMED_KEY
-from tidemark.models.coupling import UNSAFE
-from tidemark.models.duration import format_duration
-from tidemark.models.slo import Policy, Slo
+from tidemark.models.base.duration import format_duration
+from tidemark.models.protocol.downstream import UNSAFE
+from tidemark.models.specs.findings import CONFIRMED_KEY
+from tidemark.models.specs.slo import Policy, Slo
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["specifications"])
 

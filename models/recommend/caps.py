@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidemark.models.chain_latency import latency_of
-from tidemark.models.choice import percent
-from tidemark.models.duration import format_duration
-from tidemark.models.plural import plural
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.text import plural
+from tidemark.models.evidence.curve import latency_of
+from tidemark.models.recommend.choice import percent
 from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.steps import Cap, Conflict, DecisionStep, StepKind
-from tidemark.models.slo import OnConflict
-from tidemark.models.transition import state_at
+from tidemark.models.recommend.transition import state_at
+from tidemark.models.specs.slo import OnConflict
 
 _KIND: dict[Cap, StepKind] = {"latency": StepKind.LATENCY_CAP, "state": StepKind.STATE_CAP}
 _EXCEED: dict[Cap, OnConflict] = {"latency": "exceed_latency_cap", "state": "exceed_state_cap"}

@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidemark.models.rollout.facts import Move, Rollout
+from tidemark.models.base.target import PPM
 from tidemark.models.rollout.machine import restores_previous
-from tidemark.models.rollout.states import CANDIDATE
-from tidemark.models.target import PPM
+from tidemark.models.rollout.states import CANDIDATE, Move, Rollout
 
 FLEET = ""
 """The group that all jobs are in; no label has an empty value."""

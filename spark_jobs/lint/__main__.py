@@ -11,10 +11,9 @@ from dataclasses import asdict, dataclass, field
 from rich.console import Console
 from rich.table import Table
 
-from tidemark.models.coupling import Coupling
-from tidemark.models.duration import format_duration, parse_duration
-from tidemark.models.findings import Finding, worst_first
-from tidemark.models.joins import JoinedQuery, JoinInput, judge_joins
+from tidemark.models.base.duration import format_duration, parse_duration
+from tidemark.models.protocol.downstream import Coupling
+from tidemark.models.specs.findings import Finding, JoinedQuery, JoinInput, judge_joins, worst_first
 from tidemark.spark_jobs.chains import check_chain
 from tidemark.spark_jobs.connections import listener_of
 from tidemark.spark_jobs.coupling import read_coupling

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tidemark.models.coupling import Chain
-from tidemark.models.wire import Acknowledgement, to_json_object
+from tidemark.models.protocol.downstream import Chain
+from tidemark.models.protocol.messages import Acknowledgement, to_json_object
 
 from support.controller_app import Controller
 from support.policies import at_once

@@ -12,10 +12,9 @@ from typer.testing import CliRunner
 from tidemark.controller.bounds.publication import answer_for, envelope_for, pinned_answer
 from tidemark.controller.cli import app
 from tidemark.controller.pins.store import FLEET, StoredPin
-from tidemark.models.coupling import Chain
-from tidemark.models.granule_counts import PartitionCounts
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.wire import (
+from tidemark.models.protocol.downstream import Chain
+from tidemark.models.protocol.granule_counts import PartitionCounts
+from tidemark.models.protocol.messages import (
     Acknowledgement,
     AppendDelay,
     Envelope,
@@ -24,6 +23,7 @@ from tidemark.models.wire import (
     Report,
     to_json_object,
 )
+from tidemark.models.specs.slo import Policy, Slo
 
 from support.controller_app import Controller
 from support.policies import at_once

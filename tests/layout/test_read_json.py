@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.policies.learned import Learned
-from tidemark.models.read_json import read_object
-from tidemark.models.wire import BoundAnswer, Report
+from tidemark.models.base.read_json import read_object
+from tidemark.models.live.learned import Learned
+from tidemark.models.protocol.messages import BoundAnswer, Report
 
 from support.other_releases import with_unknown
 from support.tree import FOLDERS, ROOT

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tidemark.models.wire import BoundAnswer, Envelope, Pin, to_json_object
+from tidemark.models.protocol.messages import BoundAnswer, Envelope, Pin, to_json_object
 from tidemark.spark_jobs.bound import (
     ChosenBound,
     choose_bound_at_start,

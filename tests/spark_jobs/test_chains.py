@@ -12,10 +12,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.models.chains import CONFIRMED_KEY
-from tidemark.models.coupling import Chain
-from tidemark.models.operators import row_level
-from tidemark.models.wire import Mode
+from tidemark.models.base.operators import row_level
+from tidemark.models.protocol.downstream import Chain
+from tidemark.models.protocol.messages import Mode
+from tidemark.models.specs.findings import CONFIRMED_KEY
 from tidemark.spark_jobs.bound import ChosenBound, collected_choices, held_bounds
 from tidemark.spark_jobs.runner import AdaptiveQuery, Parts
 

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.models.coupling import Chain, Coupling
-from tidemark.models.operators import row_level, tumbling
+from tidemark.models.base.operators import row_level, tumbling
+from tidemark.models.protocol.downstream import Chain, Coupling
 from tidemark.spark_jobs.coupling import read_coupling
 from tidemark.spark_jobs.joins.reader import read_joins
 from tidemark.spark_jobs.progress_times import watermark_ms_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tidemark.models.coupling import Chain
-from tidemark.models.operators import Operator, tumbling
-from tidemark.models.wire import Acknowledgement, LiveState, Report, to_json_object
+from tidemark.models.base.operators import Operator, tumbling
+from tidemark.models.protocol.downstream import Chain
+from tidemark.models.protocol.messages import Acknowledgement, LiveState, Report, to_json_object
 
 from support.controller_app import Controller
 from support.reports import START_US

@@ -10,9 +10,9 @@ import pytest
 
 from tidemark.models.backtest.arrivals import ArrivalRows, Arrivals, Maxima
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder, _Percentile
-from tidemark.models.operators import Operator, RowLevel, SessionWindow, TimeWindow
-from tidemark.models.policies.setup import Setup
-from tidemark.models.replay import Engine
+from tidemark.models.base.operators import Operator, RowLevel, SessionWindow, TimeWindow
+from tidemark.models.evidence.curve import Engine
+from tidemark.models.live.policy import Setup
 
 from support.backtests import Row, arrivals_of, granule_start, keys_of, random_rows
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.coupling import Chain
-from tidemark.models.curve import Curve, Emissions, ExactNeeds
-from tidemark.models.recommend.chain import recommend
+from tidemark.models.evidence.curve import Curve, Emissions, ExactNeeds
+from tidemark.models.protocol.downstream import Chain
+from tidemark.models.recommend.recommendation import recommend
 from tidemark.models.recommend.steps import Conflict
-from tidemark.models.slo import Policy, Slo
+from tidemark.models.specs.slo import Policy, Slo
 
 from support.examples import examples
 from support.recommendations import MS, STEADY, THOUSAND, capped, inputs, step

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tidemark.models.defaults import GATE_ASK_MS, GATE_FAILURES, GATE_VALID_MS
-from tidemark.models.prediction import Judged
-from tidemark.models.rollout.facts import GateAnswer, Phase, RolloutFacts
-from tidemark.models.rollout.outside import answered, due, held_outside
+from tidemark.models.base.defaults import GATE_ASK_MS, GATE_FAILURES, GATE_VALID_MS
+from tidemark.models.rollout.evidence import Judged
+from tidemark.models.rollout.gate import answered, due, held_outside
+from tidemark.models.rollout.states import GateAnswer, Phase, RolloutFacts
 
 from support.rollouts import NOW_US, facts, moved, policy, rollout
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.rollout.facts import Move
+from tidemark.models.protocol.messages import Mode
 from tidemark.models.rollout.machine import restores_previous
 from tidemark.models.rollout.restarts import (
     FLEET,
@@ -21,8 +21,7 @@ from tidemark.models.rollout.restarts import (
     limited,
     restarts_job,
 )
-from tidemark.models.rollout.states import CANDIDATE, State
-from tidemark.models.wire import Mode
+from tidemark.models.rollout.states import CANDIDATE, Move, State
 
 from support.rollouts import rollout
 
