@@ -178,8 +178,9 @@ wheel: $(STAMP) ## dist/tidemark-*.whl
 manifests: $(STAMP) ## render deploy/kubernetes from the Helm chart, and its schema of the settings (after `make tools`)
 	@PYTHONPATH=tests $(BIN)/python -m support.chart
 
-docs: $(STAMP) ## write docs/reference, and what the tutorial's commands print, from the code
+docs: $(STAMP) ## write docs/reference, the layers, and what the tutorial's commands print, from the code
 	@PYTHONPATH=tests $(BIN)/python -m support.reference
+	@PYTHONPATH=tests $(BIN)/python -m support.architecture
 	@PYTHONPATH=tests $(BIN)/python -m support.tutorial
 
 picture: $(STAMP) ## write docs/page.png from live streams; ARGS=folder writes every view on a wide and a narrow screen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.architecture import DOCUMENT, architecture
 from support.import_graph import every_import
 from support.layers import (
     LAYERS,
@@ -68,3 +69,8 @@ def test_the_check_finds_all_planted_circles_and_nothing_that_only_leads_to_one(
     planted = ["ab", "bc", "ca", "de", "ed", "xa", "cy", "ad", "yz"]
     assert cycles(Import(user, used) for user, used in planted) == [["a", "b", "c"], ["d", "e"]]
     assert cycles([Import("a", "b"), Import("b", "c"), Import("a", "c")]) == []
+
+
+def test_the_document_shows_the_layers_of_the_code() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert architecture(text) == text, "the code has changed: run `make docs`"

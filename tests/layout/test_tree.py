@@ -279,7 +279,9 @@ def test_the_readme_has_the_test_command_where_ci_looks_for_it() -> None:
 def test_the_hooks_before_a_commit_are_the_parts_of_make_lint() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     parts = re.search(r"^lint: (.*?) ##", makefile, re.MULTILINE)
-    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"][0]["hooks"]
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"][0][
+        "hooks"
+    ]
 
     assert parts
     assert [hook["entry"] for hook in hooks] == [f"make {part}" for part in parts[1].split()]
