@@ -16,7 +16,7 @@ from tidemark.controller.api.bodies import PinBody, ReasonBody, RotationBody, To
 from tidemark.controller.api.examples import EXAMPLES
 from tidemark.controller.api.field_docs import DescribedFields
 from tidemark.controller.api.security import document_access
-from tidemark.controller.intake.report_body import ReportBody
+from tidemark.controller.intake.sent_bodies import ReportBody
 from tidemark.controller.reports.body_page import ReportBodyPage
 from tidemark.models.evidence.late_counts import LateCounts
 from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer

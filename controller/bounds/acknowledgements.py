@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, aliased
 from tidemark.controller.bounds.chains import chain_json
 from tidemark.controller.bounds.late_treatments import late_json
 from tidemark.controller.db.tables import AcknowledgementRow, ReportRow, StreamRow
-from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
+from tidemark.controller.intake.stored_bodies import canonical_json, fingerprint
 from tidemark.controller.intake.take_reports import StoredReceipt
 from tidemark.models.protocol.messages import Acknowledgement
 

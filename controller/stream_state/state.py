@@ -133,7 +133,7 @@ class StreamState:
 
     @property
     def late(self) -> LateTreatment | None:
-        """What its job does with late rows; None when it does not say."""
+        """What its job does with late rows; None before it acknowledged."""
         return late_in(self.row.late)
 
     @property

@@ -14,7 +14,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 
 from tidemark.models.base.target import PPM
 
@@ -120,6 +119,8 @@ def interval_ppm(late: int, rows: int, confidence_ppm: int) -> tuple[int | None,
     """
     if not rows:
         return None, None
+    from scipy.special import betaincinv  # noqa: PLC0415 - a process that decides nothing need not load it
+
     tail = (1 - confidence_ppm / PPM) / 2
     admitted = rows - late
     lowest = float(betaincinv(admitted, late + 1, tail)) if admitted else 0.0

@@ -1,8 +1,8 @@
 """The base that a batch's late filter used, and what its rows' needs are against it.
 
 The filter of batch n uses the watermark W(n-1), which covers the rows of batches up to n-2 of the query, over restarts
-(``tidemark.models.evidence.needs``). A driver knows only the batches of its own run; earlier reports tell of those before it. So
-the base is the maximum of what the report and earlier reports say. There are three outcomes:
+(see ``BaseTracker``). A driver knows only the batches of its own run; earlier reports tell of those before it. So the
+base is the maximum of what the report and earlier reports say. There are three outcomes:
 
 * it is known: the rows have needs;
 * it is unknown because there was none yet: the filter of a query's first batches has no watermark, so their

@@ -48,15 +48,6 @@ class StepKind(StrEnum):
         """Its name for people, such as "round up"."""
         return re.sub("(?<=[a-z])(?=[A-Z])", " ", self).lower()
 
-    @classmethod
-    def of_label(cls, label: str) -> StepKind:
-        """Return the kind whose ``label`` this is.
-
-        Raises:
-            ValueError: when no kind has it.
-        """
-        return cls(label.title().replace(" ", ""))
-
 
 @dataclass(frozen=True, slots=True)
 class Conflict:

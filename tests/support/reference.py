@@ -27,11 +27,11 @@ from tidemark.controller.alerts.table import ALERTS
 from tidemark.controller.api.openapi import as_text
 from tidemark.controller.app import create_app
 from tidemark.controller.cli import app
-from tidemark.controller.intake.report_body import VERSIONS
 from tidemark.controller.metrics.names import HELP, LABELS
 from tidemark.controller.settings import Settings
 from tidemark.models.base.duration import format_duration
 from tidemark.models.evidence.late_counts import LATE_COUNTS_SCHEMA
+from tidemark.models.protocol.messages import REPORT_SCHEMA
 from tidemark.spark_jobs.driver_metrics import GAUGES, gauge_name
 from tidemark.spark_jobs.settings import SETTINGS
 
@@ -170,7 +170,7 @@ def _app() -> FastAPI:
 
 def _api() -> str:
     document = interface()
-    parts = [_API_HEAD.format(reports=" and ".join(map(str, sorted(VERSIONS))), counts=LATE_COUNTS_SCHEMA)]
+    parts = [_API_HEAD.format(reports=REPORT_SCHEMA, counts=LATE_COUNTS_SCHEMA)]
     by_tag: dict[str, list[tuple[str, ...]]] = {}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
