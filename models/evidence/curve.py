@@ -18,7 +18,7 @@ from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Int64s, Operator, TimeWindow
 from tidemark.models.evidence.needs import needs_us
-from tidemark.models.protocol.downstream import Chain
+from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.protocol.messages import LatencyUnknown
 
 _Float64s = NDArray[np.float64]
@@ -284,19 +284,19 @@ def spark_bases(maxima_us: Int64s) -> tuple[Int64s, Int64s]:
     return late, emit
 
 
-def latency_of(wall: MeanLatency | None, chain: Chain | None, bound_ms: int) -> MeanLatency | None:
+def latency_of(wall: MeanLatency | None, downstream: Downstream | None, bound_ms: int) -> MeanLatency | None:
     """Return the mean wall latency of a query's last windows under a bound; None when it is not known.
 
     Where the stream's own operator has no windows, it is at least what passes in event time until they close.
 
     Args:
         wall: the latency of the windows of the stream's own operator; None without any.
-        chain: what the bound decides behind that operator; None when nothing.
+        downstream: what the bound decides behind that operator; None when nothing.
         bound_ms: the bound, in milliseconds.
     """
-    closes_ms = None if chain is None else chain.closes_ms(bound_ms)
-    if chain is None or chain.retention_ms is None or closes_ms is None:
+    closes_ms = None if downstream is None else downstream.closes_ms(bound_ms)
+    if downstream is None or downstream.retention_ms is None or closes_ms is None:
         return wall
     if wall is None:
         return MeanLatency(closes_ms * 1_000, censored=True)
-    return replace(wall, mean_us=wall.mean_us + chain.retention_ms * 1_000)
+    return replace(wall, mean_us=wall.mean_us + downstream.retention_ms * 1_000)

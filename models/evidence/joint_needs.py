@@ -16,7 +16,7 @@ import numpy as np
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Int64s
 from tidemark.models.evidence.key_counts import key_counts
-from tidemark.models.evidence.misdated import split_misdated
+from tidemark.models.evidence.misdated import separate_misdated
 from tidemark.models.evidence.needs import needs_us
 from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.protocol.messages import Report
@@ -82,7 +82,7 @@ class JointNeeds:
         for number, report in enumerate(reports):
             known_ms = [base_ms for base_ms in bases_ms if base_ms is not None]
             if report.contradiction is None and len(known_ms) == len(bases_ms):
-                split = split_misdated(report, known_ms[number])
+                split = separate_misdated(report, known_ms[number])
                 pairs = key_counts(report, None if split is None else split[0])
                 against = [
                     needs_us(pairs.first_us, base_ms * SPARK_TICK_US, SPARK_TICK_US) for base_ms in known_ms

@@ -66,7 +66,7 @@ def misdated(
     return found if base_us is None else found | (event_time_us < base_us - LONGEST_DELAY_US)
 
 
-def split_misdated(
+def separate_misdated(
     report: Report, base_ms: int | None, cells: ReportCells | None = None
 ) -> tuple[ReportCells, ReportCells] | None:
     """Return a report's counts of plausible rows and of misdated ones; None when there are no misdated ones.

@@ -22,7 +22,7 @@ from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Int64s
 from tidemark.models.evidence.key_counts import KeyCounts, key_counts
 from tidemark.models.evidence.ledger import judge
-from tidemark.models.evidence.misdated import split_misdated
+from tidemark.models.evidence.misdated import separate_misdated
 from tidemark.models.protocol.messages import Report
 
 _FIRST_JUDGED_BATCH = 2
@@ -103,7 +103,7 @@ def needs_against(report: Report, base_ms: int | None, pairs: KeyCounts | None =
     timed_rows = report.rows - report.null_rows
     if report.contradiction is not None:
         return Needs(None, unknown_rows=timed_rows)  # the keys of another operator would be wrong
-    split = split_misdated(report, base_ms)
+    split = separate_misdated(report, base_ms)
     if split is None:
         return _plausible_needs(report, base_ms, pairs, timed_rows)
     plausible, wrong = split

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.ranges import WIRE, DurationMs
 
-CoupledOperator = Literal["windows", "sessions", "event time as a key", "deduplication"]
+DelayedOperator = Literal["windows", "sessions", "event time as a key", "deduplication"]
 
 UNSAFE = (
     "a transformWithState of the query gives its rows an event time of their own, and a watermark nearer to the newest "
@@ -23,10 +23,10 @@ UNSAFE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coupling:
+class OperatorDelay:
     """What the bounds decide at one stateful operator of a query."""
 
-    operator: CoupledOperator
+    operator: DelayedOperator
     bound_ms: int
     """How far the watermark trails the newest rows, in milliseconds."""
     retention_ms: int = 0
@@ -57,7 +57,7 @@ class Coupling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chain:
+class Downstream:
     """What a stream's bound decides behind its own operator, as the plan of its query has it."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = WIRE

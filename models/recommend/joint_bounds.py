@@ -97,7 +97,7 @@ def choose_joint_bounds(needs: JointNeeds, target_ppm: int, confidence_ppm: int)
     return JointBounds(best if _saves(needs, best, common) else common, common_ms)
 
 
-def bounds_held(
+def bounds_to_use(
     needs: JointNeeds, held: JointBounds | None, target_ppm: int, confidence_ppm: int, *, due: bool
 ) -> JointBounds | None:
     """Return bounds as ``choose_joint_bounds`` does, but those that were chosen before while they still do.

@@ -61,10 +61,10 @@ def _links(inputs: Inputs) -> Iterator[_Link]:
         yield _directions
     if policy.max_narrowing_ppm is not None:
         yield _narrowing_step
-    if inputs.chain is not None and inputs.chain.unsafe:
+    if inputs.downstream is not None and inputs.downstream.unsafe:
         yield own_event_time
     yield from (_limits, _dead_band)
-    if inputs.chain is not None and inputs.chain.texts(0):
+    if inputs.downstream is not None and inputs.downstream.texts(0):
         yield _chain
 
 
@@ -164,5 +164,5 @@ def _dead_band(inputs: Inputs, bound_ms: int) -> DecisionStep:
 
 def _chain(inputs: Inputs, bound_ms: int) -> DecisionStep:
     """Say what the bound decides behind the stream's own operator."""
-    texts = [] if inputs.chain is None else inputs.chain.texts(bound_ms)
-    return DecisionStep(StepKind.CHAIN, bound_ms, "; ".join(texts))
+    texts = [] if inputs.downstream is None else inputs.downstream.texts(bound_ms)
+    return DecisionStep(StepKind.DOWNSTREAM, bound_ms, "; ".join(texts))

@@ -213,7 +213,7 @@ def answered(
     )
 
 
-def held_outside(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move | None:
+def at_outside_gate(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move | None:
     """Return how an outside gate holds a rollout before it is published; None when none does.
 
     A bound that is wider than the published one protects rows, even where the job itself would be narrowed.

@@ -7,7 +7,7 @@ from typing import Literal
 from tidemark.models.base.defaults import ACKNOWLEDGE_MS, ACKNOWLEDGE_ON_RESTART_MS, APPROVE_MS, VERIFY_MS
 from tidemark.models.base.duration import format_duration
 from tidemark.models.protocol.messages import Envelope
-from tidemark.models.rollout.gate import at_gate, held_outside, judge_outside, needs_approval, when
+from tidemark.models.rollout.gate import at_gate, at_outside_gate, judge_outside, needs_approval, when
 from tidemark.models.rollout.states import (
     CANDIDATE,
     TRANSITIONS,
@@ -86,7 +86,7 @@ def _at_gate(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move:
         return held
     if why is not None:
         return Move("AwaitingApproval", why, "Approval")
-    return held_outside(rollout, facts, now_us) or Move("Published", "published: nothing holds it")
+    return at_outside_gate(rollout, facts, now_us) or Move("Published", "published: nothing holds it")
 
 
 def _published(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move:

@@ -273,7 +273,7 @@ _SILENT_SIDE = Finding(
 )
 
 
-CONFIRMED_KEY = "spark.tidemark.chain.confirmed"
+CONFIRMED_KEY = "spark.tidemark.own.event.time.confirmed"
 """The conf by which a job's author confirms that its rows stay ahead of any watermark."""
 
 

@@ -112,7 +112,7 @@ def asked_by(client: ControllerClient) -> list[Any]:
     assert etag is not None
     client.report(REPORTS[-1])
     acknowledged = SENT["postAcknowledgement"][1]["example"]
-    client.acknowledge("job", "stream", Acknowledgement(**acknowledged | {"chain": None, "late": None}))
+    client.acknowledge("job", "stream", Acknowledgement(**acknowledged | {"downstream": None, "late": None}))
     client.late_rows("job", "stream", json.dumps(SENT["postLateRows"][1]["example"]))
     reports, _ = client.sent_reports("job", "stream", 100)
     return [

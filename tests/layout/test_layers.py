@@ -66,5 +66,5 @@ def test_the_check_finds_a_planted_import_upwards() -> None:
 
 def test_the_check_finds_all_planted_circles_and_nothing_that_only_leads_to_one() -> None:
     planted = ["ab", "bc", "ca", "de", "ed", "xa", "cy", "ad", "yz"]
-    assert cycles(Import(user, used) for user, used in planted) == [["a", "b", "c"], ["d", "e"]]
+    assert cycles(Import(pair[0], pair[1]) for pair in planted) == [["a", "b", "c"], ["d", "e"]]
     assert cycles([Import("a", "b"), Import("b", "c"), Import("a", "c")]) == []
