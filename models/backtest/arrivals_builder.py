@@ -15,7 +15,6 @@ from tidemark.models.backtest.arrivals import (
     Int32s,
     Maxima,
     count_distinct,
-    gap_us,
     numbered,
     sum_distinct,
     sums,
@@ -27,8 +26,8 @@ from tidemark.models.live.policy import NO_BASE_US, Setup
 _SCORED_PERCENT = 98
 """Windows that end after this percentile of the event times are not scored: the trace ends before they are complete."""
 
-_MAX_HELD = 1_000_000
-"""Highest event times held one by one: the 98th percentile is exact up to 50 times as many rows."""
+_MAX_STORED = 1_000_000
+"""Highest event times stored one by one: the 98th percentile is exact up to 50 times as many rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +52,7 @@ class _Counts:
 
 
 class ArrivalsBuilder:
-    """Counts a trace part by part, so that its rows need not fit into memory at once.
-
-    Args:
-        setup: gives the operator's keys, the trigger, and whether the engine needs the rows themselves.
-    """
+    """Counts a trace part by part, so that its rows need not fit into memory at once."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
@@ -74,12 +69,6 @@ class ArrivalsBuilder:
         self, event_time_us: Int64s, arrival_time_us: Int64s, partition: NDArray[np.integer], partitions: int
     ) -> None:
         """Count rows that arrived after those before.
-
-        Args:
-            event_time_us: event times, shape (rows,).
-            arrival_time_us: arrival times, non-decreasing, shape (rows,).
-            partition: index of each row's partition, shape (rows,).
-            partitions: how many partitions are known so far.
 
         Raises:
             ValueError: when arrivals are not in order of their time.
@@ -149,15 +138,15 @@ class ArrivalsBuilder:
         cell = where * self._partitions + partition
         cells = len(slots) * self._partitions
         if cells > 4 * len(cell) + 1_000_000:
-            held, cell = np.unique(cell, return_inverse=True)
-            maxima = np.full(len(held), NO_BASE_US, np.int64)
+            found, cell = np.unique(cell, return_inverse=True)
+            maxima = np.full(len(found), NO_BASE_US, np.int64)
             np.maximum.at(maxima, cell, event_time_us)
         else:
             dense = np.full(cells, NO_BASE_US, np.int64)
             np.maximum.at(dense, cell, event_time_us)
-            held = np.flatnonzero(dense > NO_BASE_US)
-            maxima = dense[held]
-        index, part = np.divmod(held, self._partitions)
+            found = np.flatnonzero(dense > NO_BASE_US)
+            maxima = dense[found]
+        index, part = np.divmod(found, self._partitions)
         self._maxima.append((slots[index], part.astype(np.int32), maxima))
 
     def _add_counts(
@@ -187,7 +176,7 @@ class ArrivalsBuilder:
             event = granule_first_us(
                 granule_index(time, granule_us, operator.closed), granule_us, operator.closed
             )
-            key, minute = time + gap_us(operator), time // MINUTE_US
+            key, minute = time + operator.span_us, time // MINUTE_US
         index, part = np.divmod(cell, self._partitions)
         self._counts.append(_Counts(slots[index], part.astype(np.int32), event, key, minute, count))
 
@@ -260,28 +249,28 @@ class _Percentile:
     while there are at most 50 million rows; beyond that, it is the end of its trigger.
     """
 
-    def __init__(self, grid_us: int, max_held: int = _MAX_HELD) -> None:
+    def __init__(self, grid_us: int, max_stored: int = _MAX_STORED) -> None:
         self._grid_us = grid_us
-        self._max_held = max_held
+        self._max_stored = max_stored
         self._rows = 0
         self._highest: list[Int64s] = []
-        self._held = 0
+        self._stored = 0
         self._cells: list[tuple[Int64s, Int64s]] = []
 
     def add(self, values: Int64s) -> None:
         self._rows += len(values)
         self._highest.append(values)
-        self._held += len(values)
-        if self._held > 2 * self._max_held:
-            highest = np.partition(np.concatenate(self._highest), -self._max_held)[-self._max_held :]
-            self._highest, self._held = [highest], len(highest)
+        self._stored += len(values)
+        if self._stored > 2 * self._max_stored:
+            highest = np.partition(np.concatenate(self._highest), -self._max_stored)[-self._max_stored :]
+            self._highest, self._stored = [highest], len(highest)
         self._cells.append(np.unique(values // self._grid_us, return_counts=True))
 
     def value_us(self) -> int:
         below, parts = divmod(_SCORED_PERCENT * (self._rows - 1), 100)
         highest = np.sort(np.concatenate(self._highest))
         if len(highest) < self._rows:
-            highest = highest[-self._max_held :]  # values that were dropped may be higher than the rest
+            highest = highest[-self._max_stored :]  # values that were dropped may be higher than the rest
         at = below - (self._rows - len(highest))
         if at >= 0:
             value = int(highest[at])

@@ -35,7 +35,6 @@ class JointNeeds:
 
     def __init__(self, sides: Sequence[str], needs_ms: Int64s, rows: Int64s) -> None:
         self.sides = tuple(sides)
-        """Names of the sides."""
         self.needs_ms = needs_ms
         """Needs in milliseconds, at most the sketch's relative accuracy too large, shape (cells, sides)."""
         self.rows = rows
@@ -67,10 +66,6 @@ class JointNeeds:
 
         Without the base of every side the watermark has not begun, and no bound could make a row late: then there are
         none. Rows whose needs are not known, and misdated ones, are left out.
-
-        Args:
-            reports: the reports of the batch, one for each side.
-            bases_ms: the base of each side's late filter, in milliseconds; None while there is none.
 
         Raises:
             ValueError: when the reports are of different batches.

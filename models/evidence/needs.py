@@ -42,11 +42,9 @@ class Needs:
     need_us: Int64s = field(default_factory=_nothing)
     """Needs in microseconds, by partition after partition, shape (n,)."""
     counts: Int64s = field(default_factory=_nothing)
-    """(Row, key) pairs that have it, shape (n,)."""
     parts: Int64s = field(default_factory=_nothing)
     """Position of each one's partition in ``partitions``, shape (n,)."""
     partitions: tuple[str, ...] = ()
-    """Names of the report's partitions."""
     unknown_rows: int = 0
     """Rows whose need is unknown: not counted by granule, or filtered against an unknown base."""
     early_rows: int = 0
@@ -94,11 +92,6 @@ def needs_against(report: Report, base_ms: int | None, pairs: KeyCounts | None =
 
     Where a granule's rows have different keys (row-level, sessions) the lowest one is taken, so that no need is too
     small.
-
-    Args:
-        report: the report.
-        base_ms: the base in milliseconds; None when it is not known.
-        pairs: the report's (row, key) pairs if the caller has them.
     """
     timed_rows = report.rows - report.null_rows
     if report.contradiction is not None:

@@ -62,7 +62,6 @@ class PartitionTimes:
     last_seen_us: int
     """Trigger time of the newest such batch, in microseconds."""
     batches: int
-    """How many batches held a row of it."""
 
     def seen_at(self, seen_us: int) -> PartitionTimes:
         """Return the times after one more batch with a row of it, triggered at ``seen_us``."""

@@ -28,10 +28,6 @@ class OpenCohorts:
 
     Cohorts are added at the end and forgotten at the beginning, mostly one at a time, so the counts stand in a larger
     array, which is copied only when its end is reached.
-
-    Args:
-        granule_us: width of a cohort in microseconds.
-        max_cohorts: how many are open at most; the oldest are forgotten for newer ones.
     """
 
     def __init__(self, granule_us: int, max_cohorts: int) -> None:
@@ -105,19 +101,14 @@ class OpenCohorts:
     def _move(self, at: int, used: int, cohorts: int) -> None:
         """Move the ``used`` rows to place ``at`` of new room for ``cohorts``, and for an eighth more of them."""
         rows = cohorts + cohorts // 8 + _SPARE_ROWS
-        kept = slice(self._first, self._first + used)
+        used_rows = slice(self._first, self._first + used)
         room, totals = np.zeros((rows, self._room.shape[1]), self._room.dtype), np.zeros(rows, np.int64)
-        room[at : at + used], totals[at : at + used] = self._room[kept], self._totals[kept]
+        room[at : at + used], totals[at : at + used] = self._room[used_rows], self._totals[used_rows]
         self._room, self._totals, self._first = room, totals, 0
 
 
 class ShortCohorts:
-    """Follows cohorts that were found short, for some time and also when they are closed meanwhile.
-
-    Args:
-        granule_us: width of a cohort in microseconds.
-        cohorts: cohorts in a span.
-    """
+    """Follows cohorts that were found short, for some time and also when they are closed meanwhile."""
 
     def __init__(self, granule_us: int, cohorts: int) -> None:
         span_us = cohorts * granule_us
@@ -173,16 +164,16 @@ class ShortCohorts:
         self._short = np.append(self._short, short[new])
         self._came = np.append(self._came, np.zeros(len(start_us)))
 
-    def judge(self, now_us: int, delivered: Float64s, withheld_us: Int64s) -> None:
+    def judge(self, now_us: int, delivered: Float64s, outstanding_us: Int64s) -> None:
         """Learn what has come of the cohorts that have been followed for some time.
 
         Args:
             now_us: wall time in microseconds.
             delivered: share of its rows that each followed cohort has usually delivered by now, shape (followed,).
-            withheld_us: starts of cohorts that are no longer followed: silent partitions withhold rows of them.
+            outstanding_us: starts of cohorts that are no longer followed: rows of silent partitions are outstanding.
         """
         followed_us = now_us - self._since_us
-        counts = (followed_us >= self._counts_after_us) & ~np.isin(self.start_us, withheld_us)
+        counts = (followed_us >= self._counts_after_us) & ~np.isin(self.start_us, outstanding_us)
         fewer = self._rows * (delivered / np.maximum(self._delivered, 1e-9) - 1)
         share = np.clip((self._came - fewer) / self._short, 0, 1)
         done = counts & (followed_us >= self._followed_us)
@@ -191,7 +182,7 @@ class ShortCohorts:
         self._cohorts = self._cohorts * decay + int(done.sum())
         counts &= ~done
         self.share_to_come = (self._share + float(share[counts].sum())) / (self._cohorts + int(counts.sum()))
-        left = ~done & ~np.isin(self.start_us, withheld_us)
+        left = ~done & ~np.isin(self.start_us, outstanding_us)
         if not left.all():
             self.start_us, self._since_us = self.start_us[left], self._since_us[left]
             self._rows, self._delivered = self._rows[left], self._delivered[left]
@@ -202,11 +193,7 @@ class ShortCohorts:
         return {"share": np.array(self._share), "cohorts": np.array(self._cohorts)}
 
     def resume(self, learned: Arrays) -> None:
-        """Go on with sums.
-
-        Raises:
-            ValueError: when they are not of this form.
-        """
+        """Go on with sums."""
         checked(learned, {"share": (), "cohorts": ()})
         share, cohorts = float(learned["share"]), float(learned["cohorts"])
         if not 0 <= share <= cohorts or not cohorts:

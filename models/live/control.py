@@ -27,17 +27,10 @@ class StreamTarget:
     watermark_us: int | None
     """The watermark that its fast policy requires; None holds the whole query."""
     keys: OpenKeys
-    """Its open keys."""
 
 
 class Control:
-    """The control of one query.
-
-    Args:
-        step_us: minimum step beyond the last key, in microseconds.
-        ceiling_us: how far beyond the last key the control goes at most, in microseconds.
-        policy: returns how Spark combines the watermarks of the inputs; the control does the same.
-    """
+    """The control of one query."""
 
     def __init__(
         self, step_us: int, ceiling_us: int, policy: Callable[[], WatermarkPolicy] = lambda: "min"

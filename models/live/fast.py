@@ -41,7 +41,6 @@ class Order:
     """The settings of the fast policy: the controller's envelope, or the job's own."""
 
     follow: Follow = "partitions"
-    """What the watermark follows."""
     bound_us: int
     """The bound, in microseconds: of each partition where no SLO decides, or of the stream."""
     target_ppm: int | None = None
@@ -63,9 +62,7 @@ class WatermarkTarget:
     watermark_us: int | None
     """The watermark in microseconds, whole milliseconds; None: do not move it."""
     reason: str
-    """Why, in one sentence."""
     activity: Activity
-    """Which partitions hold it back."""
     details: str = ""
     """The figures that lead to it, for the log; empty where the sentence has them all."""
 
@@ -99,13 +96,7 @@ class FastPolicy:
         return self._keys
 
     def restore(self, bases_us: Mapping[str, int], offered_us: int | None, now_us: int) -> None:
-        """Restore the partitions of an earlier run; any key up to their bases may be open.
-
-        Args:
-            bases_us: how far each partition had come, in microseconds.
-            offered_us: the newest watermark that was offered, in microseconds; None before the first.
-            now_us: wall time in microseconds.
-        """
+        """Restore the partitions of an earlier run; any key up to their bases may be open."""
         self._partitions.restore(bases_us, now_us)
         if not bases_us:
             return

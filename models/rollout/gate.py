@@ -172,14 +172,7 @@ def is_asked_about(rollout: Rollout) -> bool:
 
 
 def due(gates: tuple[str, ...], known: tuple[GateAnswer, ...], rollout: Rollout, now_us: int) -> list[str]:
-    """Return the gates that are to be asked about a rollout now.
-
-    Args:
-        gates: those that the policy names.
-        known: the newest answers about the rollout.
-        rollout: the rollout.
-        now_us: the wall time in microseconds.
-    """
+    """Return the gates that are to be asked about a rollout now."""
     if phase_of(rollout.state) is None or not is_asked_about(rollout):
         return []
     return [

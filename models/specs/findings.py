@@ -71,7 +71,6 @@ class JoinInput:
     watermark_column: str | None
     """Event-time column with a watermark that reaches the join; None when there is none."""
     delay_ms: int | None
-    """Delay of that watermark in milliseconds."""
     retention_ms: int | None
     """A row stays in the state while its time is above W - retention, in milliseconds; None: for ever.
 
@@ -298,8 +297,8 @@ def judge_own_times(
     """Return what is to be said about a query in which a ``transformWithState`` gives its rows their event time.
 
     Args:
-        columns: the columns with that time; none when the query has no such chain.
-        starts: the query's streams. Each counts, wherever it joins the chain: the query has one watermark.
+        columns: the columns with that time; none without such an operator.
+        starts: the query's streams. Each counts, wherever it joins the others: the query has one watermark.
         confirmed: whether the job's author has confirmed the chain.
     """
     if not columns:
