@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,7 @@ MINUTE_US = 60_000_000
 """Rows are also judged by the minute of their event time."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArrivalRows:
+class ArrivalRows(NamedTuple):
     """The rows themselves in order of arrival, arrays of shape (rows,); empty when the engine works in batches."""
 
     event_time_us: Int64s

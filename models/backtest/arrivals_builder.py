@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,25 +29,13 @@ _MAX_STORED = 1_000_000
 """Highest event times stored one by one: the 98th percentile is exact up to 50 times as many rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Counts:
+class _Counts(NamedTuple):
     slot: Int64s
     partition: Int32s
     event_us: Int64s
     key_us: Int64s
     minute: Int64s
-    count: Int64s
-
-    @classmethod
-    def join(cls, parts: list[_Counts]) -> Self:
-        return cls(
-            np.concatenate([part.slot for part in parts]),
-            np.concatenate([part.partition for part in parts]),
-            np.concatenate([part.event_us for part in parts]),
-            np.concatenate([part.key_us for part in parts]),
-            np.concatenate([part.minute for part in parts]),
-            np.concatenate([part.count for part in parts]),
-        )
+    pairs: Int64s
 
 
 class ArrivalsBuilder:
@@ -112,13 +99,13 @@ class ArrivalsBuilder:
             event_us=counts.event_us,
             key_us=counts.key_us,
             minute=counts.minute,
-            count=counts.count,
+            count=counts.pairs,
             key_index=key_index.astype(np.int32),
             minute_index=minute_index.astype(np.int32),
             keys_us=keys,
-            pairs_by_key=sums(key_index, counts.count, len(keys)),
+            pairs_by_key=sums(key_index, counts.pairs, len(keys)),
             minutes=minutes,
-            pairs_by_minute=sums(minute_index, counts.count, len(minutes)),
+            pairs_by_minute=sums(minute_index, counts.pairs, len(minutes)),
             occupied=occupied,
             occupied_rows=rows,
             maxima=self._joined_maxima(occupied),
@@ -128,7 +115,7 @@ class ArrivalsBuilder:
             slots=int(occupied[-1]) + 1,
             partitions=self._partitions,
             rows=int(rows.sum()),
-            pairs=int(counts.count.sum()),
+            pairs=int(counts.pairs.sum()),
             scored_until_us=self._percentile.value_us(),
         )
 
@@ -182,7 +169,7 @@ class ArrivalsBuilder:
 
     def _joined_counts(self) -> _Counts:
         """Join the parts; a slot that spans several of them is counted again over those."""
-        joined = _Counts.join(self._counts)
+        joined = _Counts(*map(np.concatenate, zip(*self._counts, strict=True)))
         shared = [
             after[0][0]
             for before, after in zip(self._slot_rows, self._slot_rows[1:], strict=False)
@@ -190,28 +177,14 @@ class ArrivalsBuilder:
         ]
         if not shared:
             return joined
-        again = np.isin(joined.slot, shared)
-        columns, count = sum_distinct(
-            (
-                joined.slot[again],
-                joined.partition[again],
-                joined.event_us[again],
-                joined.key_us[again],
-                joined.minute[again],
-            ),
-            joined.count[again],
-        )
-        rest = ~again
-        slot = np.concatenate([joined.slot[rest], columns[0]])
-        order = np.argsort(slot, kind="stable")
-        return _Counts(
-            slot[order],
-            np.concatenate([joined.partition[rest], columns[1].astype(np.int32)])[order],
-            np.concatenate([joined.event_us[rest], columns[2]])[order],
-            np.concatenate([joined.key_us[rest], columns[3]])[order],
-            np.concatenate([joined.minute[rest], columns[4]])[order],
-            np.concatenate([joined.count[rest], count])[order],
-        )
+        again, every = np.isin(joined.slot, shared), list[NDArray[Any]](joined)
+        columns, count = sum_distinct(tuple(column[again] for column in every[:-1]), joined.pairs[again])
+        whole = [
+            np.concatenate([column[~again], summed.astype(column.dtype)])
+            for column, summed in zip(every, (*columns, count), strict=True)
+        ]
+        order = np.argsort(whole[0], kind="stable")
+        return _Counts(*(column[order] for column in whole))
 
     def _joined_slots(self) -> tuple[Int64s, Int64s]:
         (slots,), rows = sum_distinct(
@@ -235,11 +208,7 @@ class ArrivalsBuilder:
         if not self._rows:
             nothing = np.empty(0, np.int64)
             return ArrivalRows(nothing, nothing, np.empty(0, np.int32))
-        return ArrivalRows(
-            np.concatenate([part.event_time_us for part in self._rows]),
-            np.concatenate([part.arrival_time_us for part in self._rows]),
-            np.concatenate([part.partition for part in self._rows]),
-        )
+        return ArrivalRows(*map(np.concatenate, zip(*self._rows, strict=True)))
 
 
 class _Percentile:

@@ -44,7 +44,8 @@ class ResumablePolicy:
         self._anew = False
         self._resumed = False
         self._bases = PartitionBases()
-        self._lag = UsualLag()
+        self._lag_us: dict[str, float] = {}
+        """How far behind the clock the newest row of each partition usually is, in microseconds."""
         self._catch_up: RestartCatchUp | None = None
 
     @property
@@ -72,7 +73,7 @@ class ResumablePolicy:
         if self.policy is None or self._setup is None:
             return self._earlier
         names, arrays = self._bases.names, self.policy.learned()
-        lag_us = np.array([self._lag.lag_us.get(name, _UNKNOWN_LAG) for name in names])
+        lag_us = np.array([self._lag_us.get(name, _UNKNOWN_LAG) for name in names])
         # A partition that has stopped is not waited for after a restart either.
         expected = arrays["missing.rows"][1 : len(names) + 1]
         lag_us[: len(expected)][expected == 0] = _UNKNOWN_LAG
@@ -111,8 +112,8 @@ class ResumablePolicy:
             self.policy, self._anew = policy, False
         self._bases = PartitionBases(names=names)
         known = {name: lag for name, lag in zip(names, lag_us.tolist(), strict=True) if lag != _UNKNOWN_LAG}
-        self._lag = UsualLag(self._lag.lag_us | known)
-        self._catch_up = RestartCatchUp(self._lag, trigger_us)
+        self._lag_us |= known
+        self._catch_up = RestartCatchUp(self._lag_us, trigger_us)
         if now_us:
             self._see_caught_up(now_us, bases_us)
 
@@ -145,7 +146,10 @@ class ResumablePolicy:
         seen: Observation = observation_of(report, self._bases, report.late_base_ms)
         self._see_caught_up(report.started_us, bases_us)
         if representative and self._catch_up is None:
-            self._lag.observe(report.started_us, bases_us)
+            for name, base_us in bases_us.items():
+                lag_us = report.started_us - base_us
+                usual_us = self._lag_us.get(name, lag_us)
+                self._lag_us[name] = usual_us + (lag_us - usual_us) / LAG_BATCHES
             if self.policy is not None:
                 self.policy.observe(replace(seen, now_us=due_us))
 
@@ -171,20 +175,6 @@ class ResumablePolicy:
         return known.trigger_us
 
 
-class UsualLag:
-    """How far behind the clock the newest row of each partition usually is, by partition in microseconds."""
-
-    def __init__(self, lag_us: Mapping[str, float] | None = None) -> None:
-        self.lag_us = dict(lag_us or {})
-
-    def observe(self, now_us: int, bases_us: Mapping[str, int]) -> None:
-        """Take a batch."""
-        for name, base_us in bases_us.items():
-            lag_us = now_us - base_us
-            usual_us = self.lag_us.get(name, lag_us)
-            self.lag_us[name] = usual_us + (lag_us - usual_us) / LAG_BATCHES
-
-
 class RestartCatchUp:
     """The partitions that still read what came while the job was down.
 
@@ -192,10 +182,10 @@ class RestartCatchUp:
     silent, or slower than before.
     """
 
-    def __init__(self, usual: UsualLag, trigger_us: int) -> None:
+    def __init__(self, usual_lag_us: Mapping[str, float], trigger_us: int) -> None:
         self._patience_us = NO_CLOSER_TRIGGERS * trigger_us
         near_us = CAUGHT_UP_TRIGGERS * trigger_us
-        self._limit_us = {name: CAUGHT_UP_LAGS * lag_us + near_us for name, lag_us in usual.lag_us.items()}
+        self._limit_us = {name: CAUGHT_UP_LAGS * lag_us + near_us for name, lag_us in usual_lag_us.items()}
         self._closest_us: dict[str, int] = {}
         self._since_us: dict[str, int] = {}
 
@@ -205,7 +195,7 @@ class RestartCatchUp:
         return tuple(sorted(self._limit_us))
 
     def observe(self, now_us: int, bases_us: Mapping[str, int]) -> None:
-        """Take a batch; arguments as of ``UsualLag.observe``."""
+        """Take the newest event time of each partition in a batch that was triggered at ``now_us``."""
         for name in list(self._limit_us):
             since_us = self._since_us.setdefault(name, now_us)
             lag_us = now_us - bases_us[name] if name in bases_us else None

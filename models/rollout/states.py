@@ -109,7 +109,7 @@ class GateAnswer:
     verdict: Verdict
     said: str
     at_us: int
-    failures: int
+    failures: int = 0
     """How often it said no in this phase since it last said yes."""
 
 

@@ -143,23 +143,6 @@ def judge_joins(query: JoinedQuery) -> list[Finding]:
     return worst_first(found)
 
 
-def predicted_state_rows(sides: Iterable[tuple[Iterable[int], int | None]], watermark_ms: int) -> int:
-    """Return how many rows a join holds after a batch: ``numRowsTotal`` of Spark's progress.
-
-    A left semi join holds at most as many, because a left row that has found its partner is not kept.
-
-    Args:
-        sides: for each side the event times (as ``evicted_by`` has them) of all rows admitted so far that pass the
-            side's own filters, in microseconds, and the side's retention in milliseconds, None for never evicted.
-        watermark_ms: the watermark in force in the batch.
-    """
-    return sum(
-        retention_ms is None or time_us > (watermark_ms - retention_ms) * 1_000
-        for times_us, retention_ms in sides
-        for time_us in times_us
-    )
-
-
 def _of_join(query: JoinedQuery, number: int, join: StreamJoin) -> Iterator[Finding]:
     if join.refused is not None:
         if query.refused is None:
@@ -299,7 +282,7 @@ def judge_own_times(
     Args:
         columns: the columns with that time; none without such an operator.
         starts: the query's streams. Each counts, wherever it joins the others: the query has one watermark.
-        confirmed: whether the job's author has confirmed the chain.
+        confirmed: whether the job's author has confirmed these times.
     """
     if not columns:
         return []
