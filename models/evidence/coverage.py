@@ -51,11 +51,11 @@ def without_ranges(ranges: Iterable[Range], removed: Iterable[Range]) -> list[Ra
     for first, last in ranges:
         start = first
         while waiting and waiting[-1][0] <= last:
-            gone_first, gone_last = waiting[-1]
-            if start < gone_first:
-                left.append((start, gone_first - 1))
-            start = max(start, gone_last + 1)
-            if gone_last > last:
+            cut_first, cut_last = waiting[-1]
+            if start < cut_first:
+                left.append((start, cut_first - 1))
+            start = max(start, cut_last + 1)
+            if cut_last > last:
                 break
             waiting.pop()
         if start <= last:

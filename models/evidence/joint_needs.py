@@ -77,8 +77,8 @@ class JointNeeds:
         for number, report in enumerate(reports):
             known_ms = [base_ms for base_ms in bases_ms if base_ms is not None]
             if report.contradiction is None and len(known_ms) == len(bases_ms):
-                split = separate_misdated(report, known_ms[number])
-                pairs = key_counts(report, None if split is None else split[0])
+                separated = separate_misdated(report, known_ms[number])
+                pairs = key_counts(report, None if separated is None else separated[0])
                 against = [
                     needs_us(pairs.first_us, base_ms * SPARK_TICK_US, SPARK_TICK_US) for base_ms in known_ms
                 ]

@@ -48,8 +48,8 @@ def key_counts(report: Report, cells: ReportCells | None = None) -> KeyCounts:
         first_us, last_us = operator.keys(first_us)[1], operator.keys(last_us)[1]
     else:
         first, last = window_numbers(operator, first_us)
-        split = _by_table if operator.max_keys > 1 else _by_neighbours
-        parts, numbers, counts = split(cells, first, last)
+        count_by = _by_table if operator.max_keys > 1 else _by_neighbours
+        parts, numbers, counts = count_by(cells, first, last)
         first_us = last_us = operator.start_us + operator.size_us + numbers * operator.slide_us
     return KeyCounts(cells.partitions, parts, first_us, last_us, counts, cells.uncounted_rows)
 

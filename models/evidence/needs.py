@@ -96,10 +96,10 @@ def needs_against(report: Report, base_ms: int | None, pairs: KeyCounts | None =
     timed_rows = report.rows - report.null_rows
     if report.contradiction is not None:
         return Needs(None, unknown_rows=timed_rows)  # the keys of another operator would be wrong
-    split = separate_misdated(report, base_ms)
-    if split is None:
+    found = separate_misdated(report, base_ms)
+    if found is None:
         return _plausible_needs(report, base_ms, pairs, timed_rows)
-    plausible, wrong = split
+    plausible, wrong = found
     misdated_rows = int(wrong.counts.sum())
     needs = _plausible_needs(report, base_ms, key_counts(report, plausible), timed_rows - misdated_rows)
     late = judge(report, key_counts(report, wrong)).total.late_min

@@ -25,7 +25,7 @@ from tidemark.models.base.target import PPM
 from tidemark.models.evidence.horizon import UNKNOWN
 
 PACE_COLUMNS = ("started_us", "duration_ms", "late_base_ms", "max_event_time_us")
-"""The columns of a batch that progress follows from: trigger time, duration, base of the late filter, newest event time."""
+"""The columns of a batch that progress follows from: trigger, duration, base of the late filter, newest event time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,11 +69,11 @@ def _holding(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Iterator[Mov
     if rollout.cause == "Operator":
         return
     if policy.paused:
-        yield _held("Paused", "the policy is paused; resume it")
+        yield _waits("Paused", "the policy is paused; resume it")
     failed = [failure for failure in facts.failures if _fails(failure, rollout, now_us)]
     for veto in (failure for failure in failed if failure.until_us is None):
         again = f"it is not tried again before a person lifts this veto (rollout {veto.rollout_id})"
-        yield _held("Vetoed", f"{veto.why}; {again}")
+        yield _waits("Vetoed", f"{veto.why}; {again}")
     if rollout.cause == "NoData":
         # It waits for the job to return, so the job need not be listening now.
         return
@@ -83,17 +83,17 @@ def _holding(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Iterator[Mov
             again = (
                 f"it is not tried again before {when(failure.until_us)} unless the SLO or the policy changes"
             )
-            yield _held("FailedBefore", f"{failure.why}; {again}")
+            yield _waits("FailedBefore", f"{failure.why}; {again}")
     if rollout.direction == "Widen":
         return
     yield from _too_soon(facts)
     frozen_us = frozen_until_us(policy.freeze_windows, now_us)
     if frozen_us is not None:
-        yield _held("Frozen", f"nothing is narrowed in the freeze until {when(frozen_us)}")
+        yield _waits("Frozen", f"nothing is narrowed in the freeze until {when(frozen_us)}")
     yield from _slowed(facts, now_us)
 
 
-def _held(gate: Gate, why: str) -> Move:
+def _waits(gate: Gate, why: str) -> Move:
     return Move("Recommended", f"held: {why}", gate)
 
 
@@ -101,10 +101,10 @@ def _not_listening(facts: RolloutFacts, now_us: int) -> Iterator[Move]:
     limit_us = LISTENING_MS * 1_000
     if facts.last_contact_us is None or now_us - facts.last_contact_us > limit_us:
         silent = f"no report and no acknowledgement for {format_duration(limit_us)}"
-        yield _held("NotListening", f"{silent}, and a job that does not listen is not rolled")
+        yield _waits("NotListening", f"{silent}, and a job that does not listen is not rolled")
     elif facts.unanswered_us is not None and now_us - facts.unanswered_us > limit_us:
         silent = f"the job has not acknowledged what was published {when(facts.unanswered_us)}"
-        yield _held("NotListening", f"{silent}, and a job that does not answer is not rolled")
+        yield _waits("NotListening", f"{silent}, and a job that does not answer is not rolled")
 
 
 def _too_soon(facts: RolloutFacts) -> Iterator[Move]:
@@ -112,7 +112,9 @@ def _too_soon(facts: RolloutFacts) -> Iterator[Move]:
     if evidence is not None and evidence.covered_us < evidence.needed_us:
         needs = f"a first narrowing needs {format_about(evidence.needed_us)} of evidence{evidence.why}"
         covered = f"reports cover {format_about(evidence.covered_us)}"
-        yield _held("Evidence", f"{needs}, and {covered}; enough at the earliest {when(evidence.reached_us)}")
+        yield _waits(
+            "Evidence", f"{needs}, and {covered}; enough at the earliest {when(evidence.reached_us)}"
+        )
 
 
 def _slowed(facts: RolloutFacts, now_us: int) -> Iterator[Move]:
@@ -121,17 +123,17 @@ def _slowed(facts: RolloutFacts, now_us: int) -> Iterator[Move]:
         last_us, cooldown_us = facts.narrowed_us[-1], policy.cooldown_ms * 1_000
         if now_us < last_us + cooldown_us:
             ends = f"the cooldown of {format_about(cooldown_us)} ends {when(last_us + cooldown_us)}"
-            yield _held("Cooldown", f"narrowed {when(last_us)}; {ends}")
+            yield _waits("Cooldown", f"narrowed {when(last_us)}; {ends}")
     allowed = policy.max_narrowings_a_day
     within = [at_us for at_us in facts.narrowed_us if at_us > now_us - DAY_US]
     if allowed is not None and len(within) >= allowed:
         until = when(within[-allowed] + DAY_US)
-        yield _held(
+        yield _waits(
             "RateLimit", f"narrowed {len(within)} times in 24 hours, {allowed} are allowed; until {until}"
         )
     if facts.fleet_narrowing >= facts.fleet_max:
         others = plural(facts.fleet_narrowing, "other stream is", "other streams are")
-        yield _held("FleetShare", f"{others} being narrowed, and at most {facts.fleet_max} may be at once")
+        yield _waits("FleetShare", f"{others} being narrowed, and at most {facts.fleet_max} may be at once")
 
 
 def _fails(failure: Failure, rollout: Rollout, now_us: int) -> bool:
@@ -190,7 +192,7 @@ def at_outside_gate(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move 
     for gate in facts.policy.gates:
         answer = _current(gate, rollout, facts, now_us)
         if answer is None or answer.verdict != "yes":
-            return _held("Outside", _words(gate, answer))
+            return _waits("Outside", _words(gate, answer))
     return None
 
 

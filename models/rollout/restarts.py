@@ -71,14 +71,14 @@ class RestartLine:
             return None
         if not waits:
             # Where all may restart at once nobody has to wait for a comparison.
-            return self._held([group for group in own.groups if self.jobs[group] > self._at_once(group)])
+            return self._why_full([group for group in own.groups if self.jobs[group] > self._at_once(group)])
         taken = Counter(group for each in self.restarting for group in each.groups)
         line = sorted({own, *self.waiting}, key=lambda each: (-each.lost_rows, each.name))
         for each in line[: line.index(own)]:
             if each.name not in served | {own.name} and not self._full(each, taken):
                 served.add(each.name)
                 taken.update(each.groups)
-        return self._held(self._full(own, taken))
+        return self._why_full(self._full(own, taken))
 
     def _at_once(self, group: str) -> int:
         return max(self.jobs[group] * self.limits.restarting_ppm // PPM, 1)
@@ -86,7 +86,7 @@ class RestartLine:
     def _full(self, job: RestartingJob, taken: Mapping[str, int]) -> list[str]:
         return [group for group in job.groups if taken[group] >= self._at_once(group)]
 
-    def _held(self, full: Sequence[str]) -> str | None:
+    def _why_full(self, full: Sequence[str]) -> str | None:
         if not full:
             return None
         group = full[-1]

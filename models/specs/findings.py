@@ -83,7 +83,7 @@ class JoinInput:
     """Columns with a watermark that do not reach the join, while no other does."""
 
     @property
-    def kept(self) -> str:
+    def retention_text(self) -> str:
         """How long a row stays in the state, in words."""
         if self.retention_ms is None:
             return "for ever"
@@ -313,11 +313,11 @@ def _why_moved(start: StreamStart) -> str | None:
 
 
 def _instead(start: StreamStart) -> str:
-    kept = _text(_reference_ms(start))
+    least = _text(_reference_ms(start))
     mode = "choose another mode than Live, and " if start.live else ""
     return (
-        f"{mode}keep at least {kept}: write that bound into the job, and give the stream the policy "
-        f"`--min-bound '{kept}'`; or {_CONFIRM}"
+        f"{mode}keep at least {least}: write that bound into the job, and give the stream the policy "
+        f"`--min-bound '{least}'`; or {_CONFIRM}"
     )
 
 

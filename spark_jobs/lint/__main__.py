@@ -142,7 +142,7 @@ def _show_joins(console: Console, query: JoinedQuery) -> None:
     for index, join in enumerate(query.joins, 1):
         for side in ("left", "right"):
             entry = join.left if side == "left" else join.right
-            sides.add_row(f"{index} {join.type}", side, _watermark_text(entry), entry.kept)
+            sides.add_row(f"{index} {join.type}", side, _watermark_text(entry), entry.retention_text)
     console.print(sides)
     console.print()
 

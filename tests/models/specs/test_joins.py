@@ -172,7 +172,7 @@ def test_with_two_watermarks_min_is_noted_and_max_is_warned_of() -> None:
     ],
 )
 def test_how_long_a_row_is_kept_reads_as_a_sentence(side: JoinInput, kept: str) -> None:
-    assert side.kept == kept
+    assert side.retention_text == kept
 
 
 TIMES = st.lists(st.integers(0, 20_000_000), max_size=30)
