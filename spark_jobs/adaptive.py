@@ -218,7 +218,7 @@ def adaptive_watermark(
             sink=sink or sender or NoSink(),
             ceiling_ms=ceiling_ms,
             names_granule=granule is not None,
-            chain_confirmed=settings.chain_confirmed,
+            own_time_confirmed=settings.own_time_confirmed,
         )
         _announce(settings, chosen, mode_now, None if no_live else ceiling)
         if revised is not None:

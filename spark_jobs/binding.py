@@ -70,8 +70,8 @@ class Binding:
     """Whether the call names the granule, which reports have then too."""
     stage_counts: StageCounts | None = None
     """What the row counter counted; None where the tap observes."""
-    chain_confirmed: bool = False
-    """Whether the job confirms a chain that a watermark nearer to the newest rows may end."""
+    own_time_confirmed: bool = False
+    """Whether the job confirms event times of its own, which a watermark nearer to the newest rows may overtake."""
 
     @property
     def late_treatment(self) -> LateTreatment:

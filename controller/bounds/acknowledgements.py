@@ -8,7 +8,7 @@ from dataclasses import asdict
 from sqlalchemy import ScalarSelect, bindparam, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.bounds.chains import chain_json
+from tidemark.controller.bounds.chains import downstream_json
 from tidemark.controller.bounds.late_treatments import late_json
 from tidemark.controller.db.tables import AcknowledgementRow, ReportRow, StreamRow
 from tidemark.controller.intake.stored_bodies import canonical_json, fingerprint
@@ -35,9 +35,12 @@ def take_acknowledgement(
     last = last_acknowledgement(session, stream_id)
     if last is None or last.applied_us <= applied_us:
         stream = session.get_one(StreamRow, stream_id)
-        stream.chain, stream.late = chain_json(acknowledgement.chain), late_json(acknowledgement.late)
+        stream.downstream, stream.late = (
+            downstream_json(acknowledgement.downstream),
+            late_json(acknowledgement.late),
+        )
     values = asdict(acknowledgement) | {"applied_us": applied_us}
-    del values["chain"], values["late"]
+    del values["downstream"], values["late"]
     session.add(AcknowledgementRow(stream_id=stream_id, received_us=now_us, fingerprint=digest, **values))
     return StoredReceipt(now_us, duplicate=False)
 

@@ -81,7 +81,9 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
             "trace",
         ),
         "lint": Entry(
-            "spark_programs", "Check the joins and chains of a job's streams before it starts.", "spark"
+            "spark_programs",
+            "Check the joins and stateful operators of a job's streams before it starts.",
+            "spark",
         ),
         "demo": Entry(
             "spark_programs",

@@ -191,7 +191,7 @@ def _lint(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check the joins and chains of a job's streams before it starts.
+    """Check the joins and stateful operators of a job's streams before it starts.
 
     The file is run up to where it would wait for a query, and no query starts: what it does before that is done. Exit
     code: 0 without errors, 1 with one, 2 when the job cannot be checked.

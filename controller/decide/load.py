@@ -9,7 +9,7 @@ import numpy as np
 from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.chains import chain_of, policy_in_force
+from tidemark.controller.bounds.chains import downstream_of, policy_in_force
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.tables import (
     LedgerKeyRow,
@@ -113,7 +113,7 @@ def load(
         recent_bounds_ms=recent_bounds_ms(session, stream_id, slo.generation, horizon.newest.seen_us),
         situation=situation,
         windows=windows_in(session, horizon, slo.value),
-        chain=chain_of(session, stream_id),
+        downstream=downstream_of(session, stream_id),
         join=join,
     )
     return Loaded(version, horizon, inputs, situation)

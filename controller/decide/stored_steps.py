@@ -1,4 +1,4 @@
-"""The reasons chain of a recommendation as the store has it."""
+"""The steps of a recommendation as the store has them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidemark.models.recommend.steps import Conflict, DecisionStep, StepKind, be
 
 
 def steps_json(steps: Iterable[DecisionStep]) -> str:
-    """Return a chain as JSON: a list of objects with the fields of ``DecisionStep``."""
+    """Return the steps as JSON: a list of objects with the fields of ``DecisionStep``."""
     return json.dumps(
         [
             {

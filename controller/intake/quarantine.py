@@ -17,7 +17,14 @@ from tidemark.controller.errors import ReportConflictError
 from tidemark.controller.intake.limits import check_room_for_pairs
 from tidemark.controller.intake.stored_bodies import is_stored, packed
 from tidemark.models.evidence.ledger import judge
-from tidemark.models.evidence.misdated import AGREED_US, KEPT_US, MAX_AHEAD_US, Reached, limit_us, reached_us
+from tidemark.models.evidence.misdated import (
+    AGREED_US,
+    MAX_AHEAD_US,
+    QUARANTINE_US,
+    Reached,
+    limit_us,
+    reached_us,
+)
 from tidemark.models.protocol.messages import Report
 
 
@@ -77,7 +84,7 @@ def quarantine(
         return None
     session.execute(
         delete(QuarantinedRow).where(
-            QuarantinedRow.stream_id == stream_id, QuarantinedRow.received_us < now_us - KEPT_US
+            QuarantinedRow.stream_id == stream_id, QuarantinedRow.received_us < now_us - QUARANTINE_US
         )
     )
     late = judge(report).total.late_min

@@ -14,7 +14,7 @@ from tidemark.controller.db.tables import PartitionRow, StreamRow
 from tidemark.controller.db.upsert import Excluded, greater, lesser, upsert_many
 from tidemark.models.base.granules import SPARK_TICK_US, granule_first_us, granule_last_us
 from tidemark.models.evidence.key_counts import ReportCells, run_starts
-from tidemark.models.evidence.misdated import split_misdated
+from tidemark.models.evidence.misdated import separate_misdated
 from tidemark.models.protocol.messages import Report
 
 
@@ -98,10 +98,10 @@ def arrived_in(report: Report, cells: ReportCells, base_ms: int | None) -> Arriv
 
 def _misdated_in(report: Report, cells: ReportCells, base_ms: int | None) -> dict[int, tuple[int, int]]:
     """Return by position of a partition its misdated rows and their newest event time."""
-    split = split_misdated(report, base_ms, cells)
-    if split is None:
+    found = separate_misdated(report, base_ms, cells)
+    if found is None:
         return {}
-    _, wrong = split
+    _, wrong = found
     starts = run_starts(wrong.parts)
     ends = np.append(starts[1:], len(wrong.parts)) - 1
     return dict(

@@ -8,7 +8,7 @@ import numpy as np
 from sqlalchemy import ColumnElement, and_, bindparam, func, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.chains import chain_of
+from tidemark.controller.bounds.chains import downstream_of
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.tables import (
     BY_BOUND,
@@ -341,5 +341,5 @@ def _latency_us(session: Session, stream_id: int, under: _Under) -> float | None
         .order_by(LedgerKeyRow.key_us)
     ).all()
     wall = Emissions(np.array(ends, np.int64), marks_us, walls_us).latency(0)[1]
-    latency = None if wall is None else latency_of(wall, chain_of(session, stream_id), 0)
+    latency = None if wall is None else latency_of(wall, downstream_of(session, stream_id), 0)
     return None if latency is None else latency.measured_us

@@ -58,7 +58,7 @@ def why_no_restart(
         lost_rows(session, row.stream_id),
         None if name is None else rules.policy.value.labels.get(name),
     )
-    return line.why_held(own, waits=row.held_by == "Restarts")
+    return line.why_waiting(own, waits=row.held_by == "Restarts")
 
 
 def lost_rows(session: Session, stream_id: int) -> int:

@@ -22,7 +22,7 @@ class RolloutRules:
     slo: Spec[Slo]
     """The SLO; of a side of a join with at least the target of the join, since its late rows lose pairs."""
     policy: Spec[Policy]
-    """The policy, with what the stream's chain forbids."""
+    """The policy, with what the stream's query forbids."""
     pin: StoredPin | None
     """The pin in force; None without one."""
     fleet: FleetLimits | None

@@ -14,7 +14,7 @@ from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas import Consequences, PolicyAnswer, PolicySet, SloAnswer, SloSet
 from tidemark.controller.api.writes import DryRun, Reason
-from tidemark.controller.bounds.chains import chain_of
+from tidemark.controller.bounds.chains import downstream_of
 from tidemark.controller.decide.ceiling import NO_CEILING
 from tidemark.controller.errors import ErrorItem, InvalidBodyError, LiveRefusedError, SloNotSetError
 from tidemark.controller.rollout.record import end_rollout
@@ -265,8 +265,8 @@ def _check_ceiling(service: Service, session: Session, stream_id: int, now_us: i
 
 
 def _check_chain(session: Session, stream_id: int) -> None:
-    chain = chain_of(session, stream_id)
-    if chain is not None and chain.unsafe:
+    downstream = downstream_of(session, stream_id)
+    if downstream is not None and downstream.unsafe:
         raise _refused(
             f"{UNSAFE}; if its rows stay ahead of any watermark, set {CONFIRMED_KEY}=true for the job"
         )

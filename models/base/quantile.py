@@ -111,11 +111,6 @@ def _check(share: float, confidence: float) -> None:
 def interval_ppm(late: int, rows: int, confidence_ppm: int) -> tuple[int | None, int | None]:
     """Return both ends of the interval of the share of ``rows`` that was admitted, in parts per million; None without
     rows.
-
-    Args:
-        late: rows that were late.
-        rows: rows in all.
-        confidence_ppm: confidence of the interval in parts per million, both ends together.
     """
     if not rows:
         return None, None

@@ -22,7 +22,7 @@ from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Int64s
 from tidemark.models.evidence.key_counts import KeyCounts, key_counts
 from tidemark.models.evidence.ledger import judge
-from tidemark.models.evidence.misdated import split_misdated
+from tidemark.models.evidence.misdated import separate_misdated
 from tidemark.models.protocol.messages import Report
 
 _FIRST_JUDGED_BATCH = 2
@@ -42,11 +42,9 @@ class Needs:
     need_us: Int64s = field(default_factory=_nothing)
     """Needs in microseconds, by partition after partition, shape (n,)."""
     counts: Int64s = field(default_factory=_nothing)
-    """(Row, key) pairs that have it, shape (n,)."""
     parts: Int64s = field(default_factory=_nothing)
     """Position of each one's partition in ``partitions``, shape (n,)."""
     partitions: tuple[str, ...] = ()
-    """Names of the report's partitions."""
     unknown_rows: int = 0
     """Rows whose need is unknown: not counted by granule, or filtered against an unknown base."""
     early_rows: int = 0
@@ -94,19 +92,14 @@ def needs_against(report: Report, base_ms: int | None, pairs: KeyCounts | None =
 
     Where a granule's rows have different keys (row-level, sessions) the lowest one is taken, so that no need is too
     small.
-
-    Args:
-        report: the report.
-        base_ms: the base in milliseconds; None when it is not known.
-        pairs: the report's (row, key) pairs if the caller has them.
     """
     timed_rows = report.rows - report.null_rows
     if report.contradiction is not None:
         return Needs(None, unknown_rows=timed_rows)  # the keys of another operator would be wrong
-    split = split_misdated(report, base_ms)
-    if split is None:
+    found = separate_misdated(report, base_ms)
+    if found is None:
         return _plausible_needs(report, base_ms, pairs, timed_rows)
-    plausible, wrong = split
+    plausible, wrong = found
     misdated_rows = int(wrong.counts.sum())
     needs = _plausible_needs(report, base_ms, key_counts(report, plausible), timed_rows - misdated_rows)
     late = judge(report, key_counts(report, wrong)).total.late_min

@@ -10,7 +10,7 @@ import numpy as np
 from tidemark.models.base.granules import SPARK_TICK_US, granule_first_us, granule_last_us
 from tidemark.models.base.operators import Int64s
 from tidemark.models.evidence.key_counts import cells_of
-from tidemark.models.evidence.misdated import split_misdated
+from tidemark.models.evidence.misdated import separate_misdated
 from tidemark.models.evidence.needs import needs_us
 from tidemark.models.live.policy import NO_BASE_US, Observation
 from tidemark.models.protocol.messages import Report
@@ -80,8 +80,8 @@ def observation_of(report: Report, bases: PartitionBases, late_base_ms: int | No
             Then the needs are against ``NO_BASE_US``.
     """
     number, late_us = bases.take(report)
-    split = split_misdated(report, late_base_ms)
-    cells = cells_of(report) if split is None else split[0]
+    found = separate_misdated(report, late_base_ms)
+    cells = cells_of(report) if found is None else found[0]
     if not cells.partitions:
         return Observation(report.started_us)
     first_us = granule_first_us(cells.granules, report.granule_us, report.closed)

@@ -1,4 +1,4 @@
-"""What a bound decides beside completeness: when results of a chain come, and how long an event is known.
+"""What a bound decides beside completeness: when results further downstream come, and how long an event is known.
 
 The watermark trails the newest rows by the bound, the widest one of several inputs' (policy ``min``). An operator
 behind a join has a watermark of its own, which trails by the join's retention as well: an earlier row may still find a
@@ -13,20 +13,20 @@ from typing import Any, ClassVar, Literal
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.ranges import WIRE, DurationMs
 
-CoupledOperator = Literal["windows", "sessions", "event time as a key", "deduplication"]
+DelayedOperator = Literal["windows", "sessions", "event time as a key", "deduplication"]
 
 UNSAFE = (
     "a transformWithState of the query gives its rows an event time of their own, and a watermark nearer to the newest "
     "rows may end the query"
 )
-"""Why the bound of an unsafe chain is not narrowed, and why it does not run in Live."""
+"""Why the bound of an unsafe query is not narrowed, and why it does not run in Live."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coupling:
+class OperatorDelay:
     """What the bounds decide at one stateful operator of a query."""
 
-    operator: CoupledOperator
+    operator: DelayedOperator
     bound_ms: int
     """How far the watermark trails the newest rows, in milliseconds."""
     retention_ms: int = 0
@@ -57,7 +57,7 @@ class Coupling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chain:
+class Downstream:
     """What a stream's bound decides behind its own operator, as the plan of its query has it."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = WIRE

@@ -29,7 +29,7 @@ from tidemark.models.base.ranges import (
     TimeUs,
 )
 from tidemark.models.base.read_json import read_object
-from tidemark.models.protocol.downstream import Chain
+from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.protocol.granule_counts import GranuleCounts
 from tidemark.models.protocol.late_policy import DROPPED, LateTreatment
 
@@ -213,7 +213,7 @@ class Acknowledgement:
     """Wall time at which the run first used the bound, in microseconds since the epoch."""
     ceiling_ms: DurationMs | None = None
     """The ceiling in the plan, in milliseconds; null when the job cannot run in Live."""
-    chain: Chain | None = None
+    downstream: Downstream | None = None
     """What the bound decides behind the stream's own operator; null when nothing, or when it is not known."""
     late: LateTreatment = DROPPED
     """What becomes of late rows."""

@@ -28,7 +28,7 @@ def latency_cap(inputs: Inputs, bound_ms: int) -> DecisionStep:
         return DecisionStep(StepKind.LATENCY_CAP, bound_ms, "no latency cap is set")
     cap = format_duration(cap_ms * 1_000)
     wall = inputs.curve.at(bound_ms * 1_000).latency_wall
-    latency = latency_of(wall, inputs.chain, bound_ms)
+    latency = latency_of(wall, inputs.downstream, bound_ms)
     if latency is None:
         reason = f"no latency is known yet to compare with the cap of {cap}"
         return DecisionStep(StepKind.LATENCY_CAP, bound_ms, reason)
@@ -74,7 +74,7 @@ def _is_within(cap: Cap, inputs: Inputs, bound_ms: int) -> bool:
     if cap == "latency":
         cap_ms = inputs.slo.latency_cap_ms
         wall = None if cap_ms is None else inputs.curve.at(bound_ms * 1_000).latency_wall
-        latency = latency_of(wall, inputs.chain, bound_ms)
+        latency = latency_of(wall, inputs.downstream, bound_ms)
         return latency is None or cap_ms is None or not latency.is_above(cap_ms * 1_000)
     rows = None if inputs.slo.state_cap_rows is None else _state_rows(inputs, bound_ms)
     return rows is None or rows <= (inputs.slo.state_cap_rows or 0)

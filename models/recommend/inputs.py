@@ -8,7 +8,7 @@ from tidemark.models.base.target import PPM
 from tidemark.models.evidence.curve import Curve
 from tidemark.models.evidence.horizon import EvidenceCounts
 from tidemark.models.evidence.progress import UNKNOWN_PROGRESS, Progress
-from tidemark.models.protocol.downstream import Chain
+from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.recommend.joint_bounds import JoinSide
 from tidemark.models.recommend.transition import Situation
 from tidemark.models.specs.slo import Policy, Slo
@@ -19,13 +19,9 @@ class Inputs:
     """All that a recommendation is made from."""
 
     curve: Curve
-    """Needs and latencies over the horizon."""
     slo: Slo
-    """The SLO of the stream."""
     policy: Policy
-    """What the controller may do."""
     evidence: EvidenceCounts
-    """How much evidence the curve rests on."""
     in_use_bound_ms: int | None
     """The bound in use, in milliseconds, or in Live the published one; None when it is not known."""
     bound_is_published: bool = False
@@ -39,7 +35,7 @@ class Inputs:
     """The stream after its newest batch, from which the state under another bound follows; None when not known."""
     windows: Windows | None = None
     """How single windows came out; None when it is not known, or when the SLO sets no goal for them."""
-    chain: Chain | None = None
+    downstream: Downstream | None = None
     """What the bound decides behind the stream's own operator; None when nothing, or when it is not known."""
     join: JoinSide | None = None
     """The join whose output has an SLO, and which side the stream is; None without one."""

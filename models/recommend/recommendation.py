@@ -1,4 +1,4 @@
-"""The chain from evidence to a recommended bound: small steps, each of which says what it did and why.
+"""From evidence to a recommended bound in small steps, each of which says what it did and why.
 
 The estimate comes first and the limits last, so that no later step can undo a limit.
 """
@@ -61,11 +61,11 @@ def _links(inputs: Inputs) -> Iterator[_Link]:
         yield _directions
     if policy.max_narrowing_ppm is not None:
         yield _narrowing_step
-    if inputs.chain is not None and inputs.chain.unsafe:
+    if inputs.downstream is not None and inputs.downstream.unsafe:
         yield own_event_time
     yield from (_limits, _dead_band)
-    if inputs.chain is not None and inputs.chain.texts(0):
-        yield _chain
+    if inputs.downstream is not None and inputs.downstream.texts(0):
+        yield _downstream
 
 
 def _quantile(inputs: Inputs) -> DecisionStep:
@@ -162,7 +162,7 @@ def _dead_band(inputs: Inputs, bound_ms: int) -> DecisionStep:
     return DecisionStep(kind, in_use, f"narrowing by {saved} is less than a tenth: {inputs.bound_name} stays")
 
 
-def _chain(inputs: Inputs, bound_ms: int) -> DecisionStep:
+def _downstream(inputs: Inputs, bound_ms: int) -> DecisionStep:
     """Say what the bound decides behind the stream's own operator."""
-    texts = [] if inputs.chain is None else inputs.chain.texts(bound_ms)
-    return DecisionStep(StepKind.CHAIN, bound_ms, "; ".join(texts))
+    texts = [] if inputs.downstream is None else inputs.downstream.texts(bound_ms)
+    return DecisionStep(StepKind.DOWNSTREAM, bound_ms, "; ".join(texts))

@@ -34,7 +34,7 @@ class StepKind(StrEnum):
     OWN_EVENT_TIME = "OwnEventTime"
     LIMITS = "Limits"
     DEAD_BAND = "DeadBand"
-    CHAIN = "Chain"
+    DOWNSTREAM = "Downstream"
     # The live policies have these, beside some of the above.
     LEARNING = "Learning"
     BUDGET = "Budget"
@@ -61,7 +61,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class DecisionStep:
-    """One step of the chain."""
+    """One step of a decision."""
 
     kind: StepKind
     """What it does."""
@@ -89,7 +89,7 @@ def deciding_step(steps: Sequence[DecisionStep]) -> DecisionStep:
 
 def because(steps: Sequence[DecisionStep]) -> str:
     """Return what the rows need, what decides the bound, and what the bound decides behind the stream's operator."""
-    wanted = {steps[0].kind, deciding_step(steps).kind, StepKind.CHAIN}
+    wanted = {steps[0].kind, deciding_step(steps).kind, StepKind.DOWNSTREAM}
     return "; ".join(step.reason for step in steps if step.kind in wanted)
 
 
@@ -100,11 +100,11 @@ class Recommendation:
     bound_ms: int | None
     """The bound in milliseconds; None: keep the one in use."""
     steps: tuple[DecisionStep, ...]
-    """The reasons chain, first to last."""
+    """The steps with their reasons, first to last."""
 
     @property
     def reason(self) -> str:
-        """The whole chain as one sentence."""
+        """All reasons as one sentence."""
         return "; ".join(step.reason for step in self.steps)
 
     @property

@@ -7,7 +7,7 @@ from typing import Literal
 from tidemark.models.base.defaults import ACKNOWLEDGE_MS, ACKNOWLEDGE_ON_RESTART_MS, APPROVE_MS, VERIFY_MS
 from tidemark.models.base.duration import format_duration
 from tidemark.models.protocol.messages import Envelope
-from tidemark.models.rollout.gate import at_gate, held_outside, judge_outside, needs_approval, when
+from tidemark.models.rollout.gate import at_gate, at_outside_gate, judge_outside, needs_approval, when
 from tidemark.models.rollout.states import (
     CANDIDATE,
     TRANSITIONS,
@@ -77,16 +77,16 @@ def _at_gate(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move:
     waited_us = now_us - rollout.changed_us
     if rollout.state == "AwaitingApproval" and waited_us > APPROVE_MS * 1_000 and not rollout.approved:
         return Move("Expired", f"nobody approved it within {format_duration(APPROVE_MS * 1_000)}")
-    held = at_gate(rollout, facts, now_us)
+    waits = at_gate(rollout, facts, now_us)
     why = needs_approval(rollout, facts)
     if rollout.state == "AwaitingApproval" and why is not None:
-        also = "" if held is None else f"; after that it is {held.reason}"
+        also = "" if waits is None else f"; after that it is {waits.reason}"
         return Move("AwaitingApproval", f"{why}{also}", "Approval")
-    if held is not None:
-        return held
+    if waits is not None:
+        return waits
     if why is not None:
         return Move("AwaitingApproval", why, "Approval")
-    return held_outside(rollout, facts, now_us) or Move("Published", "published: nothing holds it")
+    return at_outside_gate(rollout, facts, now_us) or Move("Published", "published: nothing holds it")
 
 
 def _published(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move:

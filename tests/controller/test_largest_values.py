@@ -25,7 +25,7 @@ from tidemark.controller.stream_state.recent_rows import NO_RECENT_ROWS, load_re
 from tidemark.models.base.operators import Operator, RowLevel, SessionWindow, TimeWindow, sliding
 from tidemark.models.base.ranges import MAX_COUNT, MAX_ROWS, MAX_TIME_US
 from tidemark.models.evidence.late_counts import LateCounts, LossCounts
-from tidemark.models.protocol.downstream import Chain
+from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.protocol.granule_counts import GranuleCounts, PartitionCounts
 from tidemark.models.protocol.messages import (
     Acknowledgement,
@@ -236,7 +236,7 @@ def _ends(metadata: tuple[Any, ...]) -> tuple[int, int]:
     return least, greatest
 
 
-WIRE = [Report, Acknowledgement, LiveState, AppendDelay, Chain, Envelope, BoundAnswer]
+WIRE = [Report, Acknowledgement, LiveState, AppendDelay, Downstream, Envelope, BoundAnswer]
 WIRE += [TimeWindow, SessionWindow, LossCounts, LateCounts]
 
 

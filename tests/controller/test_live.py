@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from tidemark.controller.bounds.publication import answer_for, envelope_for, pinned_answer
 from tidemark.controller.cli import app
 from tidemark.controller.pins.store import FLEET, StoredPin
-from tidemark.models.protocol.downstream import Chain
+from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.protocol.messages import (
     Acknowledgement,
     AppendDelay,
@@ -219,7 +219,7 @@ def test_behind_a_join_the_fast_policy_gets_the_cap_less_the_joins_retention(
     cap_ms: int | None, left_ms: int | None
 ) -> None:
     slo = Slo(target_ppm=990_000, latency_cap_ms=cap_ms)
-    envelope = envelope_for(Policy(mode="Live"), slo, Chain(retention_ms=6_001))
+    envelope = envelope_for(Policy(mode="Live"), slo, Downstream(retention_ms=6_001))
     assert envelope is not None
     assert envelope.latency_cap_ms == left_ms
 

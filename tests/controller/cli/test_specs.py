@@ -16,7 +16,7 @@ from tidemark.controller.cli import app
 from tidemark.controller.cli.freeze import DAYS, format_freeze, parse_freeze
 from tidemark.controller.cli.options import milliseconds_of, number_of, share_of
 from tidemark.models.base.duration import format_duration
-from tidemark.models.protocol.downstream import Chain
+from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.protocol.messages import Acknowledgement
 from tidemark.models.specs.slo import MINUTES_OF_DAY
 
@@ -71,7 +71,7 @@ def test_a_dry_run_says_when_windows_behind_a_join_close_beside_the_reason(
         source="job",
         mode="Off",
         applied_us=START_US,
-        chain=Chain(retention_ms=6_001),
+        downstream=Downstream(retention_ms=6_001),
     )
     controller.acknowledge(applied)
     controller.report_all(REPORTS)

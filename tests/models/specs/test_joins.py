@@ -17,8 +17,9 @@ from tidemark.models.specs.findings import (
     Severity,
     StreamJoin,
     judge_joins,
-    predicted_state_rows,
 )
+
+from support.join_state import predicted_state_rows
 
 LEFT = JoinInput("lts", 10_000, 6_001, "lts")
 RIGHT = JoinInput("rts", 5_000, 4_001, "rts")
@@ -171,7 +172,7 @@ def test_with_two_watermarks_min_is_noted_and_max_is_warned_of() -> None:
     ],
 )
 def test_how_long_a_row_is_kept_reads_as_a_sentence(side: JoinInput, kept: str) -> None:
-    assert side.kept == kept
+    assert side.retention_text == kept
 
 
 TIMES = st.lists(st.integers(0, 20_000_000), max_size=30)

@@ -76,7 +76,7 @@ def upgrade() -> None:
         sa.Column("gone_missing_batches", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("slo_generation", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("policy_generation", sa.BigInteger(), server_default="0", nullable=False),
-        sa.Column("chain", sa.Text(), nullable=True),
+        sa.Column("downstream", sa.Text(), nullable=True),
         sa.Column("late", sa.Text(), nullable=True),
         sa.Column("deleted_us", sa.BigInteger(), nullable=True),
         sa.Column("deleted_name", sa.String(length=200), nullable=True),
