@@ -44,7 +44,6 @@ from tidemark.controller.rollout import routes as rollout_routes
 from tidemark.controller.runtime.clock import Clock, SteadyClock, system_clock
 from tidemark.controller.service import make_service
 from tidemark.controller.settings import Settings
-from tidemark.controller.shadow import routes as shadow_routes
 from tidemark.controller.specs import routes as spec_routes
 from tidemark.controller.stream_state import routes as status_routes
 from tidemark.controller.streams import fleet_routes, job_routes
@@ -59,7 +58,6 @@ _RESOURCES = (
     forget_routes,
     spec_routes,
     gate_routes,
-    shadow_routes,
     join_list_routes,
     join_routes,
     pin_routes,

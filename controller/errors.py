@@ -103,10 +103,6 @@ class PinNotSetError(TidemarkError, status=404, kind="pin-not-set", title="No pi
     """There is no pin on exactly this scope; a wider one may be in force."""
 
 
-class ShadowNotSetError(TidemarkError, status=404, kind="shadow-not-set", title="No shadow is set"):
-    """Nothing is tried beside the stream's SLO."""
-
-
 class JoinNotFoundError(TidemarkError, status=404, kind="join-not-found", title="Unknown join"):
     """The job has no such join."""
 
@@ -119,12 +115,6 @@ class StreamJoinedError(
     TidemarkError, status=409, kind="stream-joined", title="The stream is a side of a join"
 ):
     """The join needs the stream, or its SLO."""
-
-
-class ShadowRefusedError(
-    TidemarkError, status=409, kind="shadow-refused", title="Nothing can be tried beside the SLO"
-):
-    """The SLO in force is the same, or of a kind that only the bound in use can be measured by."""
 
 
 class LiveRefusedError(TidemarkError, status=409, kind="live-refused", title="The job cannot run in Live"):

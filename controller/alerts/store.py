@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.alerts.destinations import DEFAULT
 from tidemark.controller.db.tables import EventRow
 from tidemark.controller.streams.store import add_event, lock_by_id
 
@@ -75,9 +74,8 @@ def notified_alerts(
     )
     newest: dict[tuple[int, tuple[tuple[str, str], ...]], NotifiedAlert | None] = {}
     for stream_id, kind, after, at_us, last_us in rows:
-        found = json.loads(after or "{}")
-        # Releases that knew one webhook alone did not write down its name.
-        if found.get("destination", DEFAULT) != destination:
+        found = json.loads(cast("str", after))
+        if found["destination"] != destination:
             continue
         labels = tuple(sorted(found["labels"].items()))
         newest[stream_id, labels] = (

@@ -30,7 +30,6 @@ _HEADERS = {
     "PolicyAnswer": _ETAG,
     "SloSet": _ETAG,
     "PolicySet": _ETAG,
-    "ShadowAnswer": _ETAG,
     "JoinAnswer": _ETAG,
     "PinAnswer": _ETAG,
     "StreamStatus": _ETAG,

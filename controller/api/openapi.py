@@ -16,18 +16,17 @@ from tidemark.controller.api.bodies import PinBody, ReasonBody, RotationBody, To
 from tidemark.controller.api.examples import EXAMPLES
 from tidemark.controller.api.field_docs import DescribedFields
 from tidemark.controller.api.security import document_access
-from tidemark.controller.intake.report_body import ReportBody
+from tidemark.controller.intake.sent_bodies import ReportBody
 from tidemark.controller.reports.body_page import ReportBodyPage
 from tidemark.models.evidence.late_counts import LateCounts
 from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer
-from tidemark.models.specs.shadow_slo import ShadowSlo
 from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 API_VERSION = "1"
 """Version of the interface, not of the release: it grows when callers have to change."""
 
 COMMITTED = Path(__file__).parents[1] / "openapi.json"
-"""Where ``tidemark openapi`` has written the document."""
+"""Where ``make docs`` has written the document."""
 
 _DESCRIPTION = """\
 Jobs report, per partition, how late their rows are; Tidemark recommends the lateness bound that meets a completeness
@@ -72,8 +71,6 @@ _SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
     (JoinSlo, "validation"),
     (schemas.JoinAnswer, "serialization"),
     (schemas.JoinPage, "serialization"),
-    (ShadowSlo, "validation"),
-    (schemas.ShadowAnswer, "serialization"),
     (schemas.LostAnswer, "serialization"),
     (schemas.History, "serialization"),
     (schemas.Heatmap, "serialization"),

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, aliased
 from tidemark.controller.bounds.chains import downstream_json
 from tidemark.controller.bounds.late_treatments import late_json
 from tidemark.controller.db.tables import AcknowledgementRow, ReportRow, StreamRow
-from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
+from tidemark.controller.intake.stored_bodies import canonical_json, fingerprint
 from tidemark.controller.intake.take_reports import StoredReceipt
 from tidemark.models.protocol.messages import Acknowledgement
 
@@ -35,7 +35,10 @@ def take_acknowledgement(
     last = last_acknowledgement(session, stream_id)
     if last is None or last.applied_us <= applied_us:
         stream = session.get_one(StreamRow, stream_id)
-        stream.downstream, stream.late = downstream_json(acknowledgement.downstream), late_json(acknowledgement.late)
+        stream.downstream, stream.late = (
+            downstream_json(acknowledgement.downstream),
+            late_json(acknowledgement.late),
+        )
     values = asdict(acknowledgement) | {"applied_us": applied_us}
     del values["downstream"], values["late"]
     session.add(AcknowledgementRow(stream_id=stream_id, received_us=now_us, fingerprint=digest, **values))

@@ -37,7 +37,7 @@ def _read(text: str) -> Downstream:
 def policy_in_force(session: Session, stream_id: int, policy: Policy) -> Policy:
     """Return the policy under which nothing is published that the stream's query may not survive.
 
-    Where a narrower bound may end it, the bound in use is the minimum, whatever the policy says; else it is the policy as it is.
+    Where a narrower bound may end it, the bound in use is the minimum, whatever the policy says.
     """
     downstream = downstream_of(session, stream_id)
     horizon = horizon_of(session, stream_id, 0) if downstream is not None and downstream.unsafe else None

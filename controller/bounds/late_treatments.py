@@ -10,12 +10,12 @@ from tidemark.models.base.read_json import read_object
 from tidemark.models.protocol.late_policy import LateTreatment
 
 
-def late_json(late: LateTreatment | None) -> str | None:
+def late_json(late: LateTreatment) -> str:
     """Return what is stored of it."""
-    return None if late is None else json.dumps(asdict(late))
+    return json.dumps(asdict(late))
 
 
 @lru_cache(maxsize=256)
 def late_in(text: str | None) -> LateTreatment | None:
-    """Return what ``late_json`` made JSON of; None when the job does not say."""
+    """Return what ``late_json`` made JSON of; None before the first acknowledgement."""
     return None if text is None else read_object(LateTreatment, json.loads(text))

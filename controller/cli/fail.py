@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 import typer
@@ -24,6 +25,15 @@ def fail_usage(*messages: str) -> NoReturn:
 def fail_request(message: str) -> NoReturn:
     """End the command with one line: the controller rejects the request or does not answer."""
     _end([message], _REQUEST_FAILED)
+
+
+@contextmanager
+def input_errors_in_one_line() -> Iterator[None]:
+    """End the command with one line when its input cannot be used."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        fail_usage(" ".join(str(error).split()))
 
 
 def _end(messages: Iterable[str], code: int) -> NoReturn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from shlex import join
+from typing import TYPE_CHECKING
 
 from tidemark.controller.cli.options import duration_of
 from tidemark.controller.cli.progress import progress_bar
@@ -17,6 +18,9 @@ from tidemark.models.base.operators import RowLevel, SessionWindow, TimeWindow
 from tidemark.models.base.target import format_target
 from tidemark.models.base.text import plural
 from tidemark.models.protocol.messages import Report
+
+if TYPE_CHECKING:
+    from tidemark.controller.client.client import Client
 
 
 def make_stream_trace(
@@ -38,22 +42,32 @@ def make_stream_trace(
         raise ValueError(
             "--from controller takes the names of a job and of a stream: tidemark trace JOB STREAM"
         )
+    job, stream = names
+    with open_client(url, token_file) as tidemark:
+        made = stream_trace(tidemark, job, stream, since)
+        slo = tidemark.slo(job, stream)
+    write_trace(output, made.trace)
+    _show(made, output, None if slo is None else slo.target_ppm)
+
+
+def stream_trace(tidemark: Client, job: str, stream: str, since: str) -> StreamTrace:
+    """Return the trace of what was reported of a stream.
+
+    Raises:
+        ValueError: when there is nothing to make a trace from.
+    """
     span_us = duration_of(since)
     if span_us <= 0:
         raise ValueError(f"--since must be above 0, not {since!r}")
-    job, stream = names
-    with open_client(url, token_file) as tidemark, progress_bar("reports") as progress:
+    reports: list[Report] = []
+    with progress_bar("reports") as progress:
         task = progress.add_task("reading", total=None)
-        reports: list[Report] = []
         for report in _newest(tidemark.report_bodies(job, stream), span_us):
             reports.append(report)
             progress.advance(task, 1)
-        slo = tidemark.slo(job, stream)
     if not reports:
         raise ValueError(f"no report of {job}/{stream} is kept as it was sent")
-    made = trace_of_reports(reports[::-1])
-    write_trace(output, made.trace)
-    _show(made, output, None if slo is None else slo.target_ppm)
+    return trace_of_reports(reports[::-1])
 
 
 def _newest(reports: Iterable[Report], span_us: int) -> Iterable[Report]:

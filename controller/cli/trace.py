@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tidemark.controller.cli.fail import fail_usage
+from tidemark.controller.cli.fail import input_errors_in_one_line
 from tidemark.controller.cli.progress import progress_bar
 from tidemark.controller.cli.remote import TokenFileOption, UrlOption
 from tidemark.controller.client.address import DEFAULT_URL
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from tidemark.controller.traces.from_files import Columns, Format
 
 
-_SINCE = "6h"
+DEFAULT_SINCE = "6h"
 """How far back reports are read unless that is said: 21,600 of a trigger of a second."""
 
 
@@ -121,7 +120,7 @@ def trace(
             from tidemark.controller.cli.stream_trace import make_stream_trace  # noqa: PLC0415 - as below
 
             names = [str(source) for source in sources or []]
-            make_stream_trace(names, output, since=since or _SINCE, url=url, token_file=token_file)
+            make_stream_trace(names, output, since=since or DEFAULT_SINCE, url=url, token_file=token_file)
             return
         if source_kind == "files":
             _reject_given("only --from kafka takes", {**of_kafka, "--since": since})
@@ -186,15 +185,6 @@ def _trace_files(
     note_misdated_rows(say, made.trace)
     for column in made.without_zone:
         say(f"note: column {column!r} has times without a zone; they were taken as UTC")
-
-
-@contextmanager
-def input_errors_in_one_line() -> Iterator[None]:
-    """End the command with one line when its input cannot be used."""
-    try:
-        yield
-    except (ValueError, OSError) as error:
-        fail_usage(" ".join(str(error).split()))
 
 
 def show_trace(trace: Trace, output: Path) -> Callable[[str], None]:

@@ -16,9 +16,9 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from tidemark.controller.cli.curve_chart import Marks, chart
+from tidemark.controller.cli.fail import input_errors_in_one_line
 from tidemark.controller.cli.options import bounds_of, duration_of, operator_of, share_of
 from tidemark.controller.cli.progress import progress_bar
-from tidemark.controller.cli.trace import input_errors_in_one_line
 from tidemark.controller.runtime.clock import system_clock
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.granules import SPARK_TICK_US

@@ -52,6 +52,8 @@ _BUSY_TIMEOUT_MS = 10_000
 _PROOF_SECONDS = 5.0
 """How long a write that succeeded proves that the store takes writes."""
 
+_MIGRATIONS = Path(__file__).parent / "migrations"
+
 _MIGRATION_LOCK = 0x7469_6465
 """Key of the PostgreSQL advisory lock under which migrations run, so that two starting processes do not race."""
 
@@ -337,7 +339,7 @@ def _release_version() -> str | None:
 def _migrations(connection: Connection | None = None) -> Config:
     config = Config()
     # A percent sign in the path would be read as an interpolation.
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     return config

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.publication import has_published
@@ -11,7 +9,6 @@ from tidemark.controller.db.database import Database
 from tidemark.controller.decide.decision import decide, propose_without_data
 from tidemark.controller.decide.load import (
     HorizonEvidence,
-    Loaded,
     Version,
     bound_held,
     evidence_over,
@@ -23,19 +20,15 @@ from tidemark.controller.decide.write import write
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
-from tidemark.controller.replicas.lease_store import Lease, confirm
+from tidemark.controller.replicas.lease_store import confirm
 from tidemark.controller.rollout.advance import advance_rollout, is_due
 from tidemark.controller.rollout.propose import changes_published, propose
 from tidemark.controller.rollout.record import Proposal
 from tidemark.controller.rollout.rules import RolloutRules, rules_of
 from tidemark.controller.rollout.store import open_rollout
 from tidemark.controller.runtime.limited_runs import GoOn
-from tidemark.controller.shadow.follow import decide_shadow, follow_shadow, why_not_shadowed
-from tidemark.controller.shadow.store import StoredShadow, has_shadow
 from tidemark.controller.streams.store import lock_by_id
 from tidemark.models.rollout.restarts import FleetLimits
-
-_log = logging.getLogger(__name__)
 
 
 class Decider:
@@ -67,7 +60,7 @@ class Decider:
     def decide(self, stream_id: int, now_us: int, go_on: GoOn = lambda: None) -> bool:
         """Decide one stream; return False when nothing it depends on has changed, or another process decides it.
 
-        An open rollout is advanced in both cases where this process decides. The stream's shadow follows the decision.
+        An open rollout is advanced in both cases where this process decides.
 
         Args:
             stream_id: the stream.
@@ -86,7 +79,6 @@ class Decider:
             loaded = None if unchanged else load(session, stream_id, version, now_us, self.kept)
             if loaded is None and not self._is_due(session, stream_id, now_us):
                 return False
-            shadowed = loaded is not None and has_shadow(session, stream_id)
         go_on()
         decision = None if loaded is None else decide(loaded)
         go_on()
@@ -103,8 +95,6 @@ class Decider:
             self._database.answers_changed()
         if written and loaded is not None:
             self._decided[stream_id] = loaded.version
-            if shadowed:
-                self._follow(loaded, lease, now_us)
         return loaded is not None
 
     def decide_within(self, session: Session, stream_id: int, now_us: int) -> None:
@@ -112,27 +102,6 @@ class Decider:
         loaded = load(session, stream_id, version_of(session, stream_id), now_us, self.kept)
         if loaded is not None:
             write(session, decide(loaded), now_us, self.fleet)
-
-    def decide_shadow(self, stream_id: int, now_us: int) -> None:
-        """Decide the shadow of a stream without waiting for the stream's next decision, where this process decides."""
-        lease = self.leases.lease_of(stream_id)
-        with self._database.read() as session:
-            loaded = load(session, stream_id, version_of(session, stream_id), now_us, self.kept)
-        if lease is not None and loaded is not None:
-            self._follow(loaded, lease, now_us)
-
-    def try_shadow(self, session: Session, shadow: StoredShadow, now_us: int) -> None:
-        """Decide a shadow in a transaction that may be rolled back."""
-        stream_id = shadow.row.stream_id
-        loaded = load(session, stream_id, version_of(session, stream_id), now_us, self.kept)
-        if loaded is not None and why_not_shadowed(loaded) is None:
-            decide_shadow(shadow, loaded, now_us)
-
-    def _follow(self, loaded: Loaded, lease: Lease, now_us: int) -> None:
-        try:
-            follow_shadow(self._database, loaded, lease, now_us)
-        except Exception:  # noqa: BLE001 - the stream's own decision stands, and the next one tries again
-            _log.exception("the shadow of stream %d could not be followed", loaded.horizon.stream_id)
 
     def forget(self, stream_id: int) -> None:
         """Drop what is remembered of a stream that was deleted."""

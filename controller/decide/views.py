@@ -54,9 +54,6 @@ def transition_answer(row: RecommendationRow | None) -> schemas.TransitionAnswer
     if row is None or row.transition is None:
         return None
     found = json.loads(row.transition)
-    if "latency_unknown" not in found:
-        # An earlier release did not separate what was measured from what was not.
-        found |= {"latency_wall_us": None, "latency_at_least_us": None, "latency_unknown": "NoWindows"}
     for name in ("from_bound", "bound", "stands_still", "latency_base", "latency_wall", "latency_at_least"):
         found[f"{name}_ms"] = milliseconds(found.pop(f"{name}_us"))
     return schemas.TransitionAnswer.model_validate(found, extra="ignore")

@@ -15,7 +15,8 @@ from tidemark.controller.rollout.store import gate_answers_json, gate_answers_of
 from tidemark.controller.rollout.views import rollout_answer
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import EventBasis, add_event, lock_by_id
-from tidemark.models.rollout.gate import answered, due, phase_of
+from tidemark.models.rollout.gate import counted_after, due, phase_of
+from tidemark.models.rollout.states import GateAnswer
 
 _WHEN = {"publish": "before it is published", "verify": "while it is verified"}
 
@@ -80,8 +81,7 @@ def keep_reply(session: Session, asked: OpenQuestion, reply: Reply, now_us: int)
         return False
     known = {answer.gate: answer for answer in gate_answers_of(row.gate_answers)}
     before = known.get(question.gate)
-    known[question.gate] = after = answered(
-        before,
+    said = GateAnswer(
         gate=question.gate,
         phase=question.phase,
         bound_ms=asked.bound_ms,
@@ -89,6 +89,7 @@ def keep_reply(session: Session, asked: OpenQuestion, reply: Reply, now_us: int)
         said=reply.said,
         at_us=now_us,
     )
+    known[question.gate] = after = counted_after(before, said)
     row.gate_answers = gate_answers_json(known.values())
     if before is None or (before.phase, before.verdict) != (after.phase, after.verdict):
         answer = "gives no answer" if after.verdict == "unknown" else f"says {after.verdict}"

@@ -18,8 +18,7 @@ from tidemark.controller.api.schemas import Receipt
 from tidemark.controller.bounds.acknowledgements import take_acknowledgement
 from tidemark.controller.errors import TidemarkError
 from tidemark.controller.intake.checks import check_acknowledgement, check_report
-from tidemark.controller.intake.report_body import parse_report
-from tidemark.controller.intake.sent_bodies import parse_sent
+from tidemark.controller.intake.sent_bodies import parse_report, parse_sent
 from tidemark.controller.rollout.republish import republish
 from tidemark.controller.service import Service
 from tidemark.controller.specs.store import get_policy
@@ -28,7 +27,7 @@ from tidemark.models.protocol.messages import Acknowledgement, Report
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["jobs"])
 
-_ACKNOWLEDGEMENT = {1: TypeAdapter(Acknowledgement)}
+_ACKNOWLEDGEMENT = TypeAdapter(Acknowledgement)
 
 
 def _checked_report(job: str, stream: str, body: bytes) -> Report:

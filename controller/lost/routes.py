@@ -31,7 +31,7 @@ from tidemark.models.evidence.late_counts import (
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}")
 
-_COUNTS = {LATE_COUNTS_SCHEMA: TypeAdapter(LateCounts)}
+_COUNTS = TypeAdapter(LateCounts)
 
 _Dimension = Annotated[
     str | None,
@@ -57,7 +57,7 @@ async def _counts_of(body: JsonBody) -> LateCounts:
 
 
 def _checked(body: bytes) -> LateCounts:
-    counts = parse_sent(_COUNTS, body)
+    counts = parse_sent(_COUNTS, body, LATE_COUNTS_SCHEMA)
     texts = {"/query_id": counts.query_id, "/source": counts.source, "/dimension": counts.dimension}
     for name, values in (("values", counts.values), ("partitions", counts.partitions)):
         texts |= {f"/{name}/{index}/value": each.value or "" for index, each in enumerate(values)}

@@ -61,7 +61,6 @@ _STREAMS: dict[str, str] = {
     "tidemark_constraints_conflict": "Whether completeness and a cap cannot both be met: 1 or 0.",
     "tidemark_bound_required_seconds": "Bound that the rows require, before any guard rail, cap or limit.",
     "tidemark_bound_recommended_seconds": "Bound recommended; missing when the one in use is to be kept.",
-    "tidemark_bound_shadow_seconds": "Bound that the stream's shadow would have in use; missing without one.",
     "tidemark_bound_published_seconds": "Bound published to the job; missing when there is none.",
     "tidemark_bound_applied_seconds": "Bound last acknowledged by the job.",
     "tidemark_bound_in_use_seconds": "Bound in the plan of the newest batch; in Live, the ceiling.",

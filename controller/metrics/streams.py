@@ -94,7 +94,6 @@ def _values(state: StreamState) -> dict[str, float | None]:
         "tidemark_constraints_conflict": None if recommended is None else recommended.conflict,
         "tidemark_bound_required_seconds": _seconds(state.required_ms),
         "tidemark_bound_recommended_seconds": None if recommended is None else _seconds(recommended.bound_ms),
-        "tidemark_bound_shadow_seconds": _seconds(state.shadow_bound_ms),
         "tidemark_bound_applied_seconds": None if applied is None else _seconds(applied.bound_ms),
         "tidemark_bound_max_seconds": _seconds(policy.max_bound_ms),
         "tidemark_bound_ceiling_seconds": None if applied is None else _seconds(applied.ceiling_ms),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
-from tidemark.controller.intake.report_body import ReportBody
+from tidemark.controller.intake.sent_bodies import ReportBody
 
 
 class ReportBodyPage(Answer):

@@ -74,6 +74,6 @@ def _begin(
 
 
 def _predicted(recommended: RecommendationRow) -> Transition | None:
-    """Return what a stored recommendation will do; None when an earlier release stored it without."""
+    """Return what a stored recommendation will do; None without a bound."""
     text = recommended.transition
     return None if text is None else read_object(Transition, json.loads(text))

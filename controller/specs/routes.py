@@ -21,7 +21,6 @@ from tidemark.controller.rollout.record import end_rollout
 from tidemark.controller.rollout.republish import republish
 from tidemark.controller.rollout.store import open_rollout
 from tidemark.controller.service import Service
-from tidemark.controller.shadow.store import end_shadow
 from tidemark.controller.specs.consequences import consequences, decide_now
 from tidemark.controller.specs.store import (
     delete_policy,
@@ -119,14 +118,13 @@ def remove_slo(
 ) -> SloSet:
     """Delete the stream's SLO and return it as it was. Nothing is recommended from then on.
 
-    An open rollout is superseded and a shadow removed. The published bound stays until mode Off or a pin withdraws it.
+    An open rollout is superseded. The published bound stays until mode Off or a pin withdraws it.
     """
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
         stream_id = lock_known_stream(session, which.job, which.stream).id
         removed = delete_slo(session, stream_id, precondition(if_match), now_us, reason=reason)
         session.flush()
-        end_shadow(session, stream_id, now_us, kind="ShadowRemoved", reason="the SLO was deleted")
         row = open_rollout(session, stream_id)
         if row is not None:
             end_rollout(session, row, "Superseded", "the SLO was deleted", now_us)

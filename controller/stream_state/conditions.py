@@ -105,8 +105,7 @@ def _recommended(state: StreamState) -> Iterator[Condition]:
     if state.recommendation is None:
         return
     if state.recommendation.conflict:
-        # The first releases did not store which step found the conflict.
-        found = [step for step in state.steps if step.conflict is not None] or state.steps
+        found = [step for step in state.steps if step.conflict is not None]
         yield condition("ConstraintsConflict", found[-1].reason)
     elif state.recommendation.bound_ms is None:
         yield condition("NotEnoughEvidence", state.steps[-1].reason)

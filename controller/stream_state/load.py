@@ -24,7 +24,6 @@ from tidemark.controller.db.tables import (
     RecommendationRow,
     ReportRow,
     RolloutRow,
-    ShadowRow,
     SloRow,
     StreamRow,
 )
@@ -80,8 +79,6 @@ class _Row:
     missing_batches: int | None
     future_rows: int | None
     misdated_rows: int | None
-    shadow_since_us: int | None
-    shadow_bound_ms: int | None
 
 
 def load_states(session: Session, stream_ids: Collection[int] | None = None) -> list[StreamState]:
@@ -192,8 +189,6 @@ def _state(row: _Row, pin: StoredPin | None, held: Quarantine | None) -> StreamS
         lost=None
         if row.overview is None or row.overview.lost is None
         else LostSummary.from_json(row.overview.lost),
-        shadow_since_us=row.shadow_since_us,
-        shadow_bound_ms=row.shadow_bound_ms,
     )
 
 
@@ -289,13 +284,10 @@ def _statement() -> Select[*tuple[Any, ...]]:
             missing.correlate(StreamRow).scalar_subquery(),
             future.correlate(StreamRow).scalar_subquery(),
             misdated.correlate(StreamRow).scalar_subquery(),
-            ShadowRow.since_us,
-            ShadowRow.bound_ms,
         )
         .outerjoin(SloRow, SloRow.stream_id == of_stream)
         .outerjoin(PolicyRow, PolicyRow.stream_id == of_stream)
         .outerjoin(RecommendationRow, RecommendationRow.stream_id == of_stream)
-        .outerjoin(ShadowRow, ShadowRow.stream_id == of_stream)
         .outerjoin(OverviewRow, OverviewRow.stream_id == of_stream)
         .outerjoin(
             PublishedRow,

@@ -74,7 +74,6 @@ def stream_status(
         budget=budget,
         rollout=None if state.rollout is None else rollout_answer(state.rollout, row),
         notified=_notified(state, destinations),
-        shadow_since_us=state.shadow_since_us,
         conditions=conditions,
     )
 

@@ -113,7 +113,7 @@ class LedgerGaps:
     ranges: list[tuple[int, int]]
     """The batches that lack a report, as ranges."""
     late: LatePolicy | None = None
-    """What the stream's policy says of late rows; None for what the job's call says, and from an older controller."""
+    """What the stream's policy says of late rows; None for what the job's call says."""
 
 
 class ControllerUnavailable(Exception):
@@ -169,8 +169,8 @@ class ControllerClient:
     ) -> tuple[BoundAnswer, str | None] | None:
         """Wait for an answer other than the one that ``etag`` names; return it and its ETag, None if there is none.
 
-        A controller that supports waiting holds the request for up to ``wait_s`` seconds; an older one answers at once,
-        also with None, so the caller has to pause before it asks again.
+        The controller holds the request for up to ``wait_s`` seconds. Whoever is in between may ignore the preference
+        (RFC 7240): then the answer comes at once, also None, so the caller has to pause before it asks again.
 
         Args:
             job: name of the job.
@@ -208,7 +208,7 @@ class ControllerClient:
         try:
             found = response.json()
             ranges = [(int(each["first"]), int(each["last"])) for each in found["missing"]]
-            late = found.get("late")
+            late = found["late"]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RequestRejected(
                 f"{self.url} sent an answer that this release cannot read: {error!r}"

@@ -19,8 +19,6 @@ from tidemark.spark_jobs.spark.trace_source import TRACE_COLUMNS, read_arrivals
 
 MAX_BATCHES = 150
 """A demonstration has at most this many batches."""
-DEFAULT_BATCHES = 120
-"""So many end well within two minutes on two cores."""
 
 _NICE_US = [
     number * unit

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from tidemark.models.base.operators import Operator, RowLevel
-from tidemark.models.protocol.downstream import Downstream, DelayedOperator, OperatorDelay
+from tidemark.models.protocol.downstream import DelayedOperator, Downstream, OperatorDelay
 from tidemark.models.specs.findings import JoinedQuery
 from tidemark.spark_jobs.spark.event_time import SESSION_WINDOW, TIME_WINDOW, delay_ms, is_event_time
 from tidemark.spark_jobs.spark.jvm import items

@@ -104,7 +104,7 @@ _CONNECT = (
         "the operator",
         (
             "it must be declared, and is trusted; without it no row is judged. `start()` checks neither it nor joins "
-            "and chains: run `tidemark lint` where there is a JVM"
+            "nor stateful operators: run `tidemark lint` where there is a JVM"
         ),
     ),
     (

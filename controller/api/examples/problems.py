@@ -98,18 +98,6 @@ KIND_EXAMPLES: dict[str, Example] = {
         f"/mode: {_NO_CEILING}",
         errors=[{"pointer": "/mode", "detail": _NO_CEILING}],
     ),
-    "shadow-not-set": _problem(
-        404,
-        "shadow-not-set",
-        "No shadow is set",
-        "nothing is tried beside the stream's SLO; PUT a target at its path /shadow",
-    ),
-    "shadow-refused": _problem(
-        409,
-        "shadow-refused",
-        "Nothing can be tried beside the SLO",
-        "this is the SLO in force; try another target, cap or on_conflict",
-    ),
     "join-not-found": _problem(
         404, "join-not-found", "Unknown join", "job 'orders' has no join 'attribution'; PUT one here"
     ),

@@ -39,7 +39,7 @@ _FACTS = {
 }
 
 _SENT = {
-    "schema_version": 2,
+    "schema_version": 1,
     **JOB,
     **_BATCH,
     "operator": {"kind": "window", "size_us": 60_000_000, "slide_us": 60_000_000, "start_us": 0},

@@ -96,54 +96,7 @@ _JOIN_STATE = {
 
 _JOIN_ANSWER = {**_JOIN, "updated_us": STARTED_US, "dry_run": False, "state": _JOIN_STATE}
 
-_SHADOW = {
-    "target_ppm": 999_000,
-    "latency_cap_ms": 900_000,
-    "on_conflict": "exceed_latency_cap",
-    "state_cap_rows": None,
-}
-
-_SHADOW_DAY = {
-    "in_use": {
-        "bound_ms": 8_030,
-        "rows": 1_036_800,
-        "late_min": 2_903,
-        "late_max": 2_903,
-        "unknown_rows": 0,
-        "completeness_min_ppm": 997_200,
-        "completeness_max_ppm": 997_200,
-        "windows": 1_440,
-        "latency_wall_ms": 13_110,
-    },
-    "shadow": {
-        "bound_ms": 11_400,
-        "rows": 1_036_800,
-        "late_min": 726,
-        "late_max": 726,
-        "unknown_rows": 0,
-        "completeness_min_ppm": 999_299,
-        "completeness_max_ppm": 999_299,
-        "windows": 1_440,
-        "latency_wall_ms": 16_480,
-    },
-}
-
-_SHADOW_ANSWER = {
-    **_SHADOW,
-    "dry_run": False,
-    "since_us": STARTED_US - 86_400_000_000,
-    "reason": "the finance team asks for 99.9 %",
-    "decided_us": STARTED_US,
-    "because": RECOMMENDED["because"],
-    "steps": RECOMMENDED["steps"],
-    **_SHADOW_DAY,
-    "days": [{"from_us": STARTED_US // 86_400_000_000 * 86_400_000_000, **_SHADOW_DAY}],
-    "notes": [],
-}
-
 EXAMPLES: dict[str, Example] = {
-    "ShadowSlo": _SHADOW,
-    "ShadowAnswer": _SHADOW_ANSWER,
     "Slo": _SLO,
     "SloAnswer": _SLO_ANSWER,
     "SloSet": {**_SLO_ANSWER, **_CONSEQUENCES},

@@ -158,7 +158,6 @@ EXAMPLES: dict[str, Example] = {
         },
         "rollout": ROLLOUT,
         "notified": {"labels": {"team": "web"}, "destinations": ["web", "default"], "unrouted": []},
-        "shadow_since_us": None,
         "conditions": [_CONDITION],
     },
     "StreamDeleted": {

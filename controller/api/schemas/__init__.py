@@ -92,7 +92,6 @@ from tidemark.controller.api.schemas.rollouts import (
     RolloutDetail,
     RolloutPage,
 )
-from tidemark.controller.api.schemas.shadow import ShadowAnswer, ShadowDay, ShadowOutcome
 from tidemark.controller.api.schemas.specs import (
     Consequences,
     PolicyAnswer,
@@ -198,9 +197,6 @@ __all__ = [
     "RolloutDetail",
     "RolloutPage",
     "Severity",
-    "ShadowAnswer",
-    "ShadowDay",
-    "ShadowOutcome",
     "SkewedPartition",
     "SloAnswer",
     "SloSet",

@@ -71,7 +71,5 @@ class StreamStatus(Answer):
     """The newest rollout; null before the first."""
     notified: Notified | None
     """Whom the controller notifies of the stream's alerts; null where it notifies nobody, such as beside Prometheus."""
-    shadow_since_us: int | None
-    """Since when a shadow is tried beside the SLO, in microseconds since the epoch; null without one."""
     conditions: list[Condition]
     """What somebody should know, the worst first."""

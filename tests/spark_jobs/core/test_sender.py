@@ -25,7 +25,7 @@ from tidemark.spark_jobs.core.sender import Sender
 from support.patience import PATIENCE_S, until
 
 REPORT = Report(
-    schema_version=2,
+    schema_version=1,
     job="shop / €",
     stream="clicks",
     query_id="q",

@@ -263,8 +263,8 @@ def test_the_watch_goes_on_after_an_outage(server: BoundServer, watch: BoundWatc
     assert newer.bound_ms == 9_000
 
 
-def test_a_controller_that_ignores_the_preference_is_understood(tmp_path: Path) -> None:
-    """Controllers are upgraded after the jobs as often as before them."""
+def test_an_answer_that_ignores_the_preference_is_understood() -> None:
+    """As of a proxy that drops it."""
     with BoundServer("j", "s", holds=False) as server:
         client = ControllerClient(server.url, timeout_s=PATIENCE_S)
         body = client.watch("j", "s", None, 30)

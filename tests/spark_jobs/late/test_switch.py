@@ -38,12 +38,11 @@ def test_what_one_run_could_not_keep_the_next_one_may() -> None:
 @pytest.mark.parametrize(
     ("more", "late"),
     [
-        ({}, None),
         ({"late": None}, None),
         ({"late": "drop"}, "drop"),
         ({"late": "elsewhere", "more": 1}, None),
     ],
-    ids=["an older one", "no policy", "a policy", "a newer one"],
+    ids=["no policy", "a policy", "a newer one"],
 )
 def test_a_controller_of_another_release_leaves_it_to_the_call(
     more: dict[str, Any], late: LatePolicy | None

@@ -14,11 +14,12 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F
 
 from tidemark.models.base.operators import row_level
-from tidemark.models.specs.findings import JoinedQuery, judge_joins, predicted_state_rows
+from tidemark.models.specs.findings import JoinedQuery, judge_joins
 from tidemark.spark_jobs import adaptive_watermark
 from tidemark.spark_jobs.plans.joins import read_joins
 from tidemark.spark_jobs.spark.progress import watermark_ms_of
 
+from support.join_state import predicted_state_rows
 from support.spark_streams import EPOCH_US, SCHEMA, Row, write_batch
 
 if TYPE_CHECKING:

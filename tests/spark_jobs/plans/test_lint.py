@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tidemark.spark_jobs.plans.__main__ import main
+from support.command_line import exit_code
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +42,11 @@ def job(folder: Path, text: str, inputs: str = INPUTS) -> str:
     return str(path)
 
 
+def lint(*given: str) -> int:
+    """Run the command and return its exit code."""
+    return exit_code("lint", given=given)
+
+
 def found(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     queries: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["queries"]
     return queries
@@ -57,7 +62,7 @@ def test_a_job_is_run_up_to_where_it_waits_and_no_query_of_it_starts(
         query.awaitTermination()
         raise AssertionError("behind the wait")
     """
-    assert main([job(tmp_path, text), "--json", "--", "--date", "today"]) == 0
+    assert lint(job(tmp_path, text), "--json", "--", "--date", "today") == 0
     captured = capsys.readouterr()
     near, other = json.loads(captured.out)["queries"]
 
@@ -88,7 +93,7 @@ def test_every_way_to_wait_ends_the_run(
         {wait}
         raise AssertionError("behind the wait")
     """
-    assert main([job(tmp_path, text), "--json"]) == 0
+    assert lint(job(tmp_path, text), "--json") == 0
     assert found(capsys)[0]["joins"]["starts"]
 
 
@@ -99,7 +104,7 @@ def test_an_error_is_told_with_what_to_write_and_exit_code_1(
         from pathlib import Path
         bad.writeStream.toTable("never_made")
     """
-    assert main([job(tmp_path, text)]) == 1
+    assert lint(job(tmp_path, text)) == 1
     shown = " ".join(capsys.readouterr().out.split())
 
     assert "for ever" in shown
@@ -131,7 +136,7 @@ def test_a_chain_that_a_narrower_bound_may_end_is_noted_and_in_live_an_error(
         def build():
             return [chain(), chain(mode="Live", ceiling="1 minute")]
     """
-    assert main([job(tmp_path, "", inputs) + ":build", "--json"]) == 1
+    assert lint(job(tmp_path, "", inputs) + ":build", "--json") == 1
     queries = found(capsys)
     findings = [finding for query in queries for finding in query["findings"]]
 
@@ -150,13 +155,12 @@ def test_what_another_bound_would_decide_is_shown(
             return good.groupBy(F.window("lts", "5 seconds")).count()
     """
     path = job(tmp_path, text) + ":build"
-    assert main([path, "--bound", "30 s"]) == 0
+    assert lint(path, "--bound", "30 s") == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "windows one is closed 36.001 s after its end: bound 30 s + 6.001 s of join 1" in shown
-    assert main([path, "--json"]) == 0
+    assert lint(path, "--json") == 0
     assert [each["after_ms"] for each in found(capsys)[0]["operators"]] == [16_001]
-    with pytest.raises(SystemExit):
-        main([path, "--bound", "soon"])
+    assert lint(path, "--bound", "soon") == 2
 
 
 def test_a_function_is_called_and_the_rest_of_its_file_is_no_main_program(
@@ -169,7 +173,7 @@ def test_a_function_is_called_and_the_rest_of_its_file_is_no_main_program(
         if __name__ == "__main__":
             raise AssertionError("run as a main program")
     """
-    assert main([job(tmp_path, text) + ":build", "--json"]) == 1
+    assert lint(job(tmp_path, text) + ":build", "--json") == 1
     assert [query["joins"]["starts"] for query in found(capsys)] == [True, True]
 
 
@@ -186,14 +190,14 @@ def test_a_function_is_called_and_the_rest_of_its_file_is_no_main_program(
 def test_a_job_that_cannot_be_checked_has_exit_code_2_and_the_reason(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, suffix: str, why: str
 ) -> None:
-    assert main([job(tmp_path, text) + suffix]) == 2
+    assert lint(job(tmp_path, text) + suffix) == 2
     captured = capsys.readouterr()
     assert why in captured.err
     assert captured.out == ""
 
 
 def test_a_missing_file_has_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["absent.py"]) == 2
+    assert lint("absent.py") == 2
     assert "there is no file absent.py" in capsys.readouterr().err
 
 

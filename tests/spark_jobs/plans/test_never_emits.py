@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.spark_jobs import adaptive_watermark, flush
-from tidemark.spark_jobs.plans.__main__ import main
 
+from support.command_line import exit_code
 from support.patience import PATIENCE_S
 from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, write_batch
 
@@ -112,7 +112,7 @@ def test_lint_names_a_query_that_never_puts_a_window_out(
         twice.writeStream.format("noop").start()
         """)
     )
-    assert main([str(job), "--json"]) == 0
+    assert exit_code("lint", given=[str(job), "--json"]) == 0
     (query,) = json.loads(capsys.readouterr().out)["queries"]
     assert [finding["code"] for finding in query["findings"]] == ["watermark_never_moves"]
 
