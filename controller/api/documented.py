@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
-from tidemark.controller.api.examples import EXAMPLES, KIND_EXAMPLES, PROBLEM_EXAMPLES
+EXAMPLES_FILE = Path(__file__).with_name("examples.json")
+"""What a controller was asked and answered: by operation, and by kind of problem. ``make docs`` writes it."""
+
+_USUAL = {
+    400: "malformed-body",
+    401: "unauthenticated",
+    403: "forbidden",
+    404: "stream-not-found",
+    406: "not-acceptable",
+    408: "request-too-slow",
+    409: "report-conflict",
+    412: "precondition-failed",
+    413: "body-too-large",
+    415: "unsupported-media-type",
+    422: "invalid-body",
+    428: "precondition-required",
+    429: "too-many-requests",
+    503: "store-unavailable",
+}
+"""By status, the kind of problem that is shown where a route names no other."""
 
 _Described = dict[int | str, dict[str, Any]]
 """Answers by status, as FastAPI's ``responses`` takes them."""
@@ -69,30 +90,22 @@ def answers(name: str, *statuses: int, kinds: Mapping[int, str] | None = None) -
     """
     described: _Described = {}
     for status in statuses if {200, 201} & set(statuses) else (200, *statuses):
+        if status >= HTTPStatus.BAD_REQUEST:
+            described |= problem(status, (kinds or {}).get(status))
+            continue
         described[status] = {"description": _DESCRIPTIONS[status]}
         if status < HTTPStatus.MULTIPLE_CHOICES:
-            described[status]["content"] = {
-                "application/json": {"schema": reference(name), "example": EXAMPLES[name]},
-            }
-        if status >= HTTPStatus.BAD_REQUEST:
-            described[status]["content"] = {
-                "application/problem+json": {
-                    "schema": reference("Problem"),
-                    "example": KIND_EXAMPLES[kinds[status]]
-                    if kinds and status in kinds
-                    else PROBLEM_EXAMPLES[status],
-                },
-            }
-        elif name in _HEADERS:
+            described[status]["content"] = {"application/json": {"schema": reference(name)}}
+        if name in _HEADERS:
             described[status]["headers"] = _HEADERS[name]
     if 200 in described and 201 in described:
         described[200]["description"] = "Received before; nothing was changed."
     return described
 
 
-def problem(status: int) -> _Described:
-    """Return the documented answer of a problem that several routes share."""
-    content = {"schema": reference("Problem"), "example": PROBLEM_EXAMPLES[status]}
+def problem(status: int, kind: str | None = None) -> _Described:
+    """Return the documented answer of a problem; ``kind`` is None for the usual one of its status."""
+    content = {"schema": reference("Problem"), "example": kind or _USUAL[status]}
     return {
         status: {
             "description": _DESCRIPTIONS[status],
@@ -103,8 +116,24 @@ def problem(status: int) -> _Described:
 
 def takes(name: str) -> dict[str, Any]:
     """Return the documented body of a route."""
-    content = {"application/json": {"schema": reference(name), "example": EXAMPLES[name]}}
-    return {"requestBody": {"required": True, "content": content}}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": reference(name)}}}}
+
+
+def add_examples(document: dict[str, Any]) -> None:
+    """Put what was asked and answered into ``document``; FastAPI would leave the nulls out."""
+    examples = json.loads(EXAMPLES_FILE.read_text(encoding="utf-8"))
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            shown = examples["operations"].get(operation["operationId"], {"answers": {}})
+            if "requestBody" in operation and "body" in shown:
+                operation["requestBody"]["content"]["application/json"]["example"] = shown["body"]
+            for status, answer in operation["responses"].items():
+                content = answer.get("content", {})
+                if "application/problem+json" in content:
+                    described = content["application/problem+json"]
+                    described["example"] = examples["problems"][described["example"]]
+                elif status in shown["answers"]:
+                    content["application/json"]["example"] = shown["answers"][status]
 
 
 def text_answer(description: str) -> _Described:

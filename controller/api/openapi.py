@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from tidemark.controller.api import schemas
 from tidemark.controller.api.bodies import PinBody, ReasonBody, RotationBody, TokenBody
-from tidemark.controller.api.examples import EXAMPLES
+from tidemark.controller.api.documented import add_examples
 from tidemark.controller.api.field_docs import DescribedFields
 from tidemark.controller.api.security import document_access
 from tidemark.controller.intake.report_body import ReportBody
@@ -27,7 +27,7 @@ API_VERSION = "1"
 """Version of the interface, not of the release: it grows when callers have to change."""
 
 COMMITTED = Path(__file__).parents[1] / "openapi.json"
-"""Where ``tidemark openapi`` has written the document."""
+"""Where ``make docs`` has written the document."""
 
 _DESCRIPTION = """\
 Jobs report, per partition, how late their rows are; Tidemark recommends the lateness bound that meets a completeness
@@ -135,7 +135,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
     document["components"] = {"schemas": dict(sorted(found.items()))}
     document_access(document)
     _mark_unstable(document)
-    _restore_examples(document)
+    add_examples(document)
     return document
 
 
@@ -147,13 +147,3 @@ def _mark_unstable(document: dict[str, Any]) -> None:
                 operation["description"] += (
                     "\n\nUnstable: it is made for the page and may change in any release."
                 )
-
-
-def _restore_examples(part: Any) -> None:
-    """Put the examples back as they are: FastAPI leaves the nulls out of them."""
-    if isinstance(part, dict):
-        name = part.get("schema", {}).get("$ref", "").rpartition("/")[2] if "example" in part else ""
-        if name in EXAMPLES:
-            part["example"] = EXAMPLES[name]
-    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
-        _restore_examples(inner)
