@@ -10,7 +10,7 @@ from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.access.roles import Need, Reach, Right
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import MAX_LENGTH
-from tidemark.controller.api.schemas import Caller
+from tidemark.controller.api.schemas.service import Caller
 
 router = APIRouter(tags=["tokens"])
 

@@ -16,7 +16,7 @@ from tidemark.controller.api.cursors import ThePaging, decode_number_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.request_body import JsonBody
-from tidemark.controller.api.schemas import TokenAnswer, TokenMade, TokenPage
+from tidemark.controller.api.schemas.service import TokenAnswer, TokenMade, TokenPage
 from tidemark.controller.service import Service
 
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"])

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, text_answer
-from tidemark.controller.api.schemas import Health, HealthCheck
+from tidemark.controller.api.schemas.service import Health, HealthCheck
 from tidemark.controller.errors import (
     ErrorItem,
     NotAliveError,

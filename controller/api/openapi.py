@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request, Response
@@ -15,9 +19,9 @@ from tidemark.controller.api import schemas
 from tidemark.controller.api.bodies import PinBody, ReasonBody, RotationBody, TokenBody
 from tidemark.controller.api.documented import add_examples
 from tidemark.controller.api.field_docs import DescribedFields
+from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.security import document_access
 from tidemark.controller.intake.report_body import ReportBody
-from tidemark.controller.reports.body_page import ReportBodyPage
 from tidemark.models.late_counts import LateCounts
 from tidemark.models.shadow_slo import ShadowSlo
 from tidemark.models.slo import JoinSlo, Policy, Slo
@@ -40,61 +44,29 @@ may be sent with `Content-Encoding: gzip`."""
 _OF_THE_PAGE = frozenset({"getPreview", "getHistory", "getHeatmap", "getBudget"})
 """Operations whose answers have the shape of a part of the page."""
 
-_SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
-    (ReportBody, "validation"),
-    (Slo, "validation"),
-    (PinBody, "validation"),
-    (Policy, "validation"),
-    (Acknowledgement, "validation"),
-    (LateCounts, "validation"),
-    (BoundAnswer, "serialization"),
-    (schemas.Problem, "serialization"),
-    (schemas.SloAnswer, "serialization"),
-    (schemas.PolicyAnswer, "serialization"),
-    (schemas.SloSet, "serialization"),
-    (schemas.PolicySet, "serialization"),
-    (schemas.Receipt, "serialization"),
-    (schemas.StreamStatus, "serialization"),
-    (schemas.GateList, "serialization"),
-    (schemas.StreamDeleted, "serialization"),
-    (schemas.JobPage, "serialization"),
-    (schemas.JobStatus, "serialization"),
-    (schemas.ReportPage, "serialization"),
-    (ReportBodyPage, "validation"),
-    (schemas.MissingBatches, "serialization"),
-    (schemas.ReportDetail, "serialization"),
-    (schemas.AcknowledgementPage, "serialization"),
-    (schemas.BoundPage, "serialization"),
-    (schemas.FleetPage, "serialization"),
-    (schemas.CurveAnswer, "serialization"),
-    (schemas.PartitionCurve, "serialization"),
-    (schemas.Preview, "serialization"),
-    (JoinSlo, "validation"),
-    (schemas.JoinAnswer, "serialization"),
-    (schemas.JoinPage, "serialization"),
-    (ShadowSlo, "validation"),
-    (schemas.ShadowAnswer, "serialization"),
-    (schemas.LostAnswer, "serialization"),
-    (schemas.History, "serialization"),
-    (schemas.Heatmap, "serialization"),
-    (schemas.BudgetHistory, "serialization"),
-    (schemas.PartitionPage, "serialization"),
-    (schemas.PredictionPage, "serialization"),
-    (schemas.PinAnswer, "serialization"),
-    (schemas.PinPage, "serialization"),
-    (schemas.Caller, "serialization"),
-    (TokenBody, "validation"),
-    (RotationBody, "validation"),
-    (schemas.TokenAnswer, "serialization"),
-    (schemas.TokenMade, "serialization"),
-    (schemas.TokenPage, "serialization"),
-    (ReasonBody, "validation"),
-    (schemas.RolloutAnswer, "serialization"),
-    (schemas.RolloutDetail, "serialization"),
-    (schemas.RolloutPage, "serialization"),
-    (schemas.EventPage, "serialization"),
-    (schemas.Health, "serialization"),
+_BODIES = (
+    Acknowledgement,
+    JoinSlo,
+    LateCounts,
+    PinBody,
+    Policy,
+    ReasonBody,
+    ReportBody,
+    RotationBody,
+    ShadowSlo,
+    Slo,
+    TokenBody,
 )
+"""What requests bring, and handlers parse themselves."""
+
+
+class ReportBodyPage(Answer):
+    """A page of reports as they were sent, those of the newest batches first."""
+
+    reports: list[ReportBody]
+    """The reports."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
 
 
 def install(app: FastAPI) -> None:
@@ -125,11 +97,14 @@ def _document(app: FastAPI) -> dict[str, Any]:
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         routes=app.routes,
     )
-    inputs: list[tuple[str, Literal["validation", "serialization"], TypeAdapter[Any]]] = [
-        (kind.__name__, mode, TypeAdapter(kind)) for kind, mode in _SCHEMAS
+    inputs: list[tuple[Any, Literal["validation", "serialization"]]] = [
+        (kind, "validation") for kind in (*_BODIES, ReportBodyPage)
     ]
+    inputs += [(kind, "serialization") for kind in (BoundAnswer, *_answers(document))]
     _, defined = TypeAdapter.json_schemas(
-        inputs, ref_template="#/components/schemas/{model}", schema_generator=DescribedFields
+        [(kind.__name__, mode, TypeAdapter(kind)) for kind, mode in inputs],
+        ref_template="#/components/schemas/{model}",
+        schema_generator=DescribedFields,
     )
     found = defined["$defs"]
     document["components"] = {"schemas": dict(sorted(found.items()))}
@@ -137,6 +112,15 @@ def _document(app: FastAPI) -> dict[str, Any]:
     _mark_unstable(document)
     add_examples(document)
     return document
+
+
+def _answers(document: dict[str, Any]) -> Iterator[Any]:
+    """Yield the classes of the answers that operations name."""
+    modules = [import_module(f"{schemas.__name__}.{each.name}") for each in iter_modules(schemas.__path__)]
+    for name in sorted(set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document["paths"])))):
+        yield from {
+            id(kind): kind for kind in (getattr(module, name, None) for module in modules) if kind
+        }.values()
 
 
 def _mark_unstable(document: dict[str, Any]) -> None:

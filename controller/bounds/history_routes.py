@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from tidemark.controller.api import schemas
 from tidemark.controller.api.cursors import ThePaging, decode_number_cursor, decode_numbers_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.schemas.bounds import (
+    AcknowledgementFacts,
+    AcknowledgementPage,
+    BoundPage,
+    PublishedBound,
+)
 from tidemark.controller.bounds.acknowledgements import list_acknowledgements
 from tidemark.controller.bounds.publication import answer_of, list_published
 from tidemark.controller.db.tables import PublishedRow
@@ -23,7 +28,7 @@ router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
     summary="List acknowledgements",
     responses=answers("AcknowledgementPage", 404, 422, 503),
 )
-def list_acks(which: WhichStream, service: TheService, paging: ThePaging) -> schemas.AcknowledgementPage:
+def list_acks(which: WhichStream, service: TheService, paging: ThePaging) -> AcknowledgementPage:
     """List what runs of the job acknowledged, the last applied first."""
     position = decode_numbers_cursor(paging.cursor, 2)
     before = None if position is None else (position[0], position[1])
@@ -31,8 +36,8 @@ def list_acks(which: WhichStream, service: TheService, paging: ThePaging) -> sch
         stream_id = get_stream(session, which.job, which.stream).id
         rows = list_acknowledgements(session, stream_id, before, paging.rows)
     page, next_cursor = paging.cut(rows, lambda row: (row.applied_us, row.id))
-    return schemas.AcknowledgementPage(
-        acknowledgements=[schemas.AcknowledgementFacts.of(row) for row in page], next_cursor=next_cursor
+    return AcknowledgementPage(
+        acknowledgements=[AcknowledgementFacts.of(row) for row in page], next_cursor=next_cursor
     )
 
 
@@ -42,15 +47,15 @@ def list_acks(which: WhichStream, service: TheService, paging: ThePaging) -> sch
     summary="List the bounds published",
     responses=answers("BoundPage", 404, 422, 503),
 )
-def list_bounds(which: WhichStream, service: TheService, paging: ThePaging) -> schemas.BoundPage:
+def list_bounds(which: WhichStream, service: TheService, paging: ThePaging) -> BoundPage:
     """List the published bounds, the newest generation first."""
     before = decode_number_cursor(paging.cursor)
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
         rows = list_published(session, stream_id, before, paging.rows)
     page, next_cursor = paging.cut(rows, lambda row: (row.generation,))
-    return schemas.BoundPage(bounds=[_bound(row) for row in page], next_cursor=next_cursor)
+    return BoundPage(bounds=[_bound(row) for row in page], next_cursor=next_cursor)
 
 
-def _bound(row: PublishedRow) -> schemas.PublishedBound:
-    return schemas.PublishedBound.of(answer_of(row), generation=row.generation, published_us=row.published_us)
+def _bound(row: PublishedRow) -> PublishedBound:
+    return PublishedBound.of(answer_of(row), generation=row.generation, published_us=row.published_us)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api import schemas
+from tidemark.controller.api.schemas.bounds import Applied, Published
 from tidemark.controller.bounds.publication import NO_REPORT, OFF, answer_of, last_published
 from tidemark.controller.db.tables import AcknowledgementRow, PublishedRow, StreamRow
 from tidemark.controller.pins.store import StoredPin, pin_in_force
@@ -56,14 +56,12 @@ def bound_answer_of(
     )
 
 
-def published_answer(
-    row: StreamRow, published: PublishedRow | None, pin: StoredPin | None
-) -> schemas.Published:
+def published_answer(row: StreamRow, published: PublishedRow | None, pin: StoredPin | None) -> Published:
     """Return what is published to a job as the status has it; the arguments are those of ``bound_answer_of``."""
     answer = bound_answer_of(row.job, row.stream, row, published, pin)
-    return schemas.Published.of(answer, published_us=None if published is None else published.published_us)
+    return Published.of(answer, published_us=None if published is None else published.published_us)
 
 
-def applied_answer(row: AcknowledgementRow) -> schemas.Applied:
+def applied_answer(row: AcknowledgementRow) -> Applied:
     """Return an acknowledgement as the status has it."""
-    return schemas.Applied.of(row)
+    return Applied.of(row)

@@ -7,10 +7,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from tidemark.controller.api import schemas
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.schemas.charts import BudgetHistory, BudgetSlot, BurnRate
+from tidemark.controller.api.schemas.streams import Budget
 from tidemark.controller.charts.spent_slots import SpentSlot, spent_by_slot
 from tidemark.controller.db.tables import RollupRow
 from tidemark.controller.evidence.horizon import Horizon, horizon_of, open_keys
@@ -41,7 +42,7 @@ _Points = Annotated[
     summary="The budget over the SLO's window",
     responses=answers("BudgetHistory", 404, 422, 503),
 )
-def get_budget(which: WhichStream, service: TheService, points: _Points = 240) -> schemas.BudgetHistory:
+def get_budget(which: WhichStream, service: TheService, points: _Points = 240) -> BudgetHistory:
     """Return how the budget was used up over the SLO's window, slot by slot, and how fast it is used up now."""
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
@@ -63,7 +64,7 @@ def get_budget(which: WhichStream, service: TheService, points: _Points = 240) -
     by_span[slo.window_ms] = Spent(budget.counted, budget.bad_min, budget.bad_max, share_ppm)
     rates = [_rate(*each) for each in by_span.items()]
     newest_rate = next((rate for rate in rates if rate.span_ms >= _EXHAUSTED_BY_MS), rates[-1])
-    return schemas.BudgetHistory(
+    return BudgetHistory(
         job=which.job,
         stream=which.stream,
         budget=budget,
@@ -76,8 +77,8 @@ def get_budget(which: WhichStream, service: TheService, points: _Points = 240) -
     )
 
 
-def _unknown(job: str, stream: str) -> schemas.BudgetHistory:
-    return schemas.BudgetHistory(
+def _unknown(job: str, stream: str) -> BudgetHistory:
+    return BudgetHistory(
         job=job,
         stream=stream,
         budget=None,
@@ -90,8 +91,8 @@ def _unknown(job: str, stream: str) -> schemas.BudgetHistory:
     )
 
 
-def _rate(span_ms: int, spent: Spent) -> schemas.BurnRate:
-    return schemas.BurnRate(
+def _rate(span_ms: int, spent: Spent) -> BurnRate:
+    return BurnRate(
         span_ms=span_ms,
         counted=spent.counted,
         bad_max=spent.bad_max,
@@ -99,7 +100,7 @@ def _rate(span_ms: int, spent: Spent) -> schemas.BurnRate:
     )
 
 
-def _slots(slots: Slots, spent: dict[int, SpentSlot], budget: schemas.Budget) -> list[schemas.BudgetSlot]:
+def _slots(slots: Slots, spent: dict[int, SpentSlot], budget: Budget) -> list[BudgetSlot]:
     """Return the slots with what was left at the end of each.
 
     It is counted back from what is left now, so that the last slot agrees with the budget to the row.
@@ -113,7 +114,7 @@ def _slots(slots: Slots, spent: dict[int, SpentSlot], budget: schemas.Budget) ->
         seen = spent.get(start)
         used = budget.bad_max - bad_later
         found.append(
-            schemas.BudgetSlot(
+            BudgetSlot(
                 from_us=start,
                 counted=None if seen is None else seen.counted,
                 bad_min=None if seen is None else seen.bad_min,

@@ -9,10 +9,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api import schemas
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.schemas.charts import CurveAnswer, CurveBasis, CurvePointAnswer, Operating
 from tidemark.controller.api.units import share_ppm
 from tidemark.controller.charts.latency import latency_answer
 from tidemark.controller.charts.what_if import WhatIf, outcome_at
@@ -79,7 +79,7 @@ def get_curve(
     bound_ms: _Bounds = [],  # noqa: B006 - never changed
     horizon_ms: _HorizonMs = None,
     until_us: _UntilUs = None,
-) -> schemas.CurveAnswer:
+) -> CurveAnswer:
     """Return completeness and latency by bound, over the SLO's horizon, another one, or a span of the past.
 
     Latency is null where the reports of the span are no longer stored.
@@ -99,10 +99,10 @@ def get_curve(
         recommendation = session.get(RecommendationRow, stream_id)
     recommended_ms = None if recommendation is None else recommendation.bound_ms
     bounds = sorted(set(bound_ms)) or _ladder(seen, what_if, recommended_ms)
-    return schemas.CurveAnswer(
+    return CurveAnswer(
         job=which.job,
         stream=which.stream,
-        basis=schemas.CurveBasis(
+        basis=CurveBasis(
             horizon_ms=requested_ms,
             covers_from_us=seen.covers_from_us if seen else None,
             covers_until_us=seen.covers_until_us if seen else None,
@@ -120,11 +120,11 @@ def get_curve(
     )
 
 
-def _operating(session: Session, stream_id: int) -> schemas.Operating:
+def _operating(session: Session, stream_id: int) -> Operating:
     horizon = horizon_of(session, stream_id, 0)
     if horizon is None:
-        return schemas.Operating(bound_ms=None, is_published=False, effective_bound_ms=None)
-    return schemas.Operating.of(
+        return Operating(bound_ms=None, is_published=False, effective_bound_ms=None)
+    return Operating.of(
         bound_held(session, horizon),
         effective_bound_ms=effective_bound_of(session, horizon.newest),
     )
@@ -201,7 +201,7 @@ def _ladder(seen: _Seen | None, what_if: WhatIf, recommended_ms: int | None) -> 
     return sorted(bends | {max(bends) * step // _EVEN_STEPS for step in range(1, _EVEN_STEPS)})
 
 
-def _point(curve: Curve, bound_ms: int, what_if: WhatIf) -> schemas.CurvePointAnswer:
+def _point(curve: Curve, bound_ms: int, what_if: WhatIf) -> CurvePointAnswer:
     outcome = outcome_at(what_if, bound_ms * 1_000)
     admission = (
         admission_at(curve, bound_ms * 1_000, what_if.confidence_ppm)
@@ -209,7 +209,7 @@ def _point(curve: Curve, bound_ms: int, what_if: WhatIf) -> schemas.CurvePointAn
         else outcome.admission
     )
     point = admission.point
-    return schemas.CurvePointAnswer(
+    return CurvePointAnswer(
         bound_ms=bound_ms,
         rows=point.rows,
         late=point.late,

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from tidemark.controller.api import schemas
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.schemas.charts import Heatmap, HeatmapCell, HeatmapPartition
 from tidemark.controller.charts.spans import FromUs, ToUs, span_of
 from tidemark.controller.charts.store import MAP_WIDTHS_US, MAX_MINUTES, map_rows, need_map
 from tidemark.controller.db.tables import PartitionRow, RollupRow
@@ -51,7 +51,7 @@ def get_heatmap(
     *,
     slots: _MaxSlots = 168,
     limit: _MaxPartitions = 64,
-) -> schemas.Heatmap:
+) -> Heatmap:
     """Return what each partition needed by slots of time, the most costly partitions first."""
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
@@ -63,7 +63,7 @@ def get_heatmap(
         horizon = horizon_of(session, stream_id, 0)
         bound_ms = None if horizon is None else effective_bound_of(session, horizon.newest)
         partitions = [_partition(row, found, cells.get(row.partition, {})) for row in rows]
-    return schemas.Heatmap(
+    return Heatmap(
         job=which.job,
         stream=which.stream,
         from_us=found.from_us,
@@ -84,21 +84,17 @@ def _slots(from_us: int, until_us: int, limit: int, rollup: RollupRow | None) ->
     return slots_of(from_us, until_us, limit, levels_of(rollup), MAP_WIDTHS_US[1:])
 
 
-def _by_partition(cells: Mapping[int, SlotCells]) -> dict[str, dict[int, schemas.HeatmapCell]]:
-    found: dict[str, dict[int, schemas.HeatmapCell]] = {}
+def _by_partition(cells: Mapping[int, SlotCells]) -> dict[str, dict[int, HeatmapCell]]:
+    found: dict[str, dict[int, HeatmapCell]] = {}
     for slot_us, slot in cells.items():
         for name, need_ms, pairs in zip(slot.names, slot.need_ms, slot.pairs, strict=True):
             # Thousands of them, from trusted numbers: validation would take most of the time.
-            found.setdefault(name, {})[slot_us] = schemas.HeatmapCell.model_construct(
-                need_ms=need_ms, pairs=pairs
-            )
+            found.setdefault(name, {})[slot_us] = HeatmapCell.model_construct(need_ms=need_ms, pairs=pairs)
     return found
 
 
-def _partition(
-    row: PartitionRow, slots: Slots, cells: Mapping[int, schemas.HeatmapCell]
-) -> schemas.HeatmapPartition:
-    return schemas.HeatmapPartition.of(
+def _partition(row: PartitionRow, slots: Slots, cells: Mapping[int, HeatmapCell]) -> HeatmapPartition:
+    return HeatmapPartition.of(
         row,
         future=row.last_future_us is not None and row.last_future_us >= slots.from_us,
         cells=[cells.get(slot_us) for slot_us in slots.starts_us],

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from tidemark.controller.api import schemas
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.schemas.charts import History, HistoryRollout, HistorySlot
 from tidemark.controller.charts.spans import FromUs, ToUs, span_of
 from tidemark.controller.charts.store import (
     NeedsOfSlot,
@@ -47,7 +47,7 @@ def get_history(
     from_us: FromUs = None,
     to_us: ToUs = None,
     points: _Points = 300,
-) -> schemas.History:
+) -> History:
     """Return, by slots of time, the bound in use, what rows needed and how many were late."""
     now_us = service.clock()
     with service.database.read() as session:
@@ -58,10 +58,8 @@ def get_history(
         facts = series_by_slot(session, stream_id, slots)
         needs = needs_by_slot(session, stream_id, slots, share_ppm)
         published = published_by_slot(session, stream_id, slots)
-        rollouts = [
-            schemas.HistoryRollout.of(row) for row in rollouts_in(session, stream_id, slots, _MAX_ROLLOUTS)
-        ]
-    return schemas.History(
+        rollouts = [HistoryRollout.of(row) for row in rollouts_in(session, stream_id, slots, _MAX_ROLLOUTS)]
+    return History(
         job=which.job,
         stream=which.stream,
         from_us=slots.from_us,
@@ -83,8 +81,8 @@ def get_history(
 
 def _slot(
     slot_us: int, facts: SlotFacts | None, needs: NeedsOfSlot, published_bound_ms: int | None
-) -> schemas.HistorySlot:
-    return schemas.HistorySlot(
+) -> HistorySlot:
+    return HistorySlot(
         from_us=slot_us,
         rows=None if facts is None else facts.rows,
         pairs=None if facts is None else facts.pairs,

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from tidemark.controller.api import schemas
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.schemas.charts import Preview
 from tidemark.controller.api.units import milliseconds, share_ppm
 from tidemark.controller.bounds.acknowledgements import last_acknowledgement
 from tidemark.controller.charts.latency import latency_answer
@@ -42,7 +42,7 @@ _BoundMs = Annotated[int, Query(ge=0, le=MAX_TIME_MS, description="The bound to 
     summary="What would happen under a bound",
     responses=answers("Preview", 404, 422, 503),
 )
-def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> schemas.Preview:
+def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> Preview:
     """Return what would happen if a bound were in force: rows admitted, latency of results, and rows of state."""
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
@@ -63,7 +63,7 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> 
     verdict = _verdict(found, what_if.slo)
     notes = _notes(bound_ms, max_us if beyond else None, policy, ceiling_ms)
     uncertain = verdict[:1] if found.meets_target is None else []
-    return schemas.Preview.of(
+    return Preview.of(
         found,
         job=which.job,
         stream=which.stream,
@@ -86,8 +86,8 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> 
     )
 
 
-def _unknown(job: str, stream: str, bound_ms: int, what_if: WhatIf) -> schemas.Preview:
-    return schemas.Preview(
+def _unknown(job: str, stream: str, bound_ms: int, what_if: WhatIf) -> Preview:
+    return Preview(
         job=job,
         stream=stream,
         bound_ms=bound_ms,

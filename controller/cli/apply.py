@@ -30,7 +30,7 @@ from tidemark.controller.client.errors import ClientError
 from tidemark.models.plural import plural
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import Consequences
+    from tidemark.controller.api.schemas.specs import Consequences
     from tidemark.controller.client.applying import Action, SpecChange
     from tidemark.controller.client.client import Client
     from tidemark.controller.specs.documents import WantedSpec
@@ -234,7 +234,7 @@ def _difference(change: SpecChange) -> Iterator[str]:
 
 
 def _consequences(answer: dict[str, Any]) -> Consequences:
-    from tidemark.controller.api.schemas import Consequences  # noqa: PLC0415 - as above
+    from tidemark.controller.api.schemas.specs import Consequences  # noqa: PLC0415 - as above
     from tidemark.controller.client.base import checked  # noqa: PLC0415
 
     return checked(Consequences, answer)

@@ -10,7 +10,7 @@ from tidemark.controller.cli.remote import Call, JobArgument, StreamArgument, ca
 from tidemark.controller.cli.show import as_json, duration, measured, moment, say, table
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import Partition
+    from tidemark.controller.api.schemas.partitions import Partition
 
 
 def register(app: typer.Typer) -> None:

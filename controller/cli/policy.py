@@ -21,7 +21,7 @@ from tidemark.controller.cli.remote import (
 from tidemark.controller.cli.show import as_json, duration, moment, say, share, show_consequences, show_facts
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import PolicyAnswer
+    from tidemark.controller.api.schemas.specs import PolicyAnswer
 
 _DIRECTIONS = {"both": ["Widen", "Narrow"], "widen": ["Widen"], "narrow": ["Narrow"]}
 

@@ -18,7 +18,7 @@ from tidemark.controller.client.address import DEFAULT_URL, TOKEN_VARIABLE, URL_
 from tidemark.controller.client.errors import ClientError, TokenRejectedError, UnreachableError
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import FleetStream
+    from tidemark.controller.api.schemas.fleet import FleetStream
     from tidemark.controller.client.client import Client
 
 _ATTEMPTS = 2

@@ -24,7 +24,7 @@ from tidemark.models.rollout.states import CANDIDATE, OPEN, State
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidemark.controller.api.schemas import RolloutAnswer
+    from tidemark.controller.api.schemas.rollouts import RolloutAnswer
     from tidemark.controller.client.client import Client
 
 _IdArgument = Annotated[

@@ -34,7 +34,7 @@ from tidemark.models.plural import plural
 from tidemark.models.target import parse_target
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import ShadowAnswer, ShadowOutcome
+    from tidemark.controller.api.schemas.shadow import ShadowAnswer, ShadowOutcome
 
 _REMOVABLE = f' "{NONE}" for none.'
 

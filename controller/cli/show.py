@@ -18,7 +18,8 @@ from tidemark.models.rollout.states import rollout_text
 from tidemark.models.target import PPM
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import Consequences, RolloutAnswer
+    from tidemark.controller.api.schemas.rollouts import RolloutAnswer
+    from tidemark.controller.api.schemas.specs import Consequences
 
 _MAX_CHARACTERS = 120
 """Length at which a table cuts a text off."""

@@ -40,7 +40,7 @@ from tidemark.models.plural import plural
 from tidemark.models.target import parse_target
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import SloAnswer
+    from tidemark.controller.api.schemas.specs import SloAnswer
 
 _REMOVABLE = f' "{NONE}" removes it.'
 

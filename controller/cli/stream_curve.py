@@ -16,7 +16,7 @@ from tidemark.controller.cli.show import as_json, bound, measured, moment, perce
 from tidemark.models.granules import SPARK_TICK_US
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import CurvePointAnswer
+    from tidemark.controller.api.schemas.charts import CurvePointAnswer
 
 
 def show_stream_curve(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api import schemas
+from tidemark.controller.api.schemas.bounds import RecommendationAnswer, StepAnswer, TransitionAnswer
 from tidemark.controller.api.units import milliseconds
 from tidemark.controller.db.tables import PublishedRow, RecommendationRow
 from tidemark.controller.decide.load import is_current
@@ -17,7 +17,7 @@ from tidemark.models.recommend.steps import DecisionStep, because, deciding_step
 
 def recommended_answer(
     session: Session, row: RecommendationRow | None, published: PublishedRow | None
-) -> schemas.RecommendationAnswer | None:
+) -> RecommendationAnswer | None:
     """Return a recommendation as it is answered; ``published`` is what is published to the job."""
     if row is None:
         return None
@@ -28,7 +28,7 @@ def recommended_answer(
         and published.bound_ms == row.bound_ms
     )
     steps = steps_of(row)
-    return schemas.RecommendationAnswer(
+    return RecommendationAnswer(
         bound_ms=row.bound_ms,
         generation=published.generation
         if is_published and published is not None and row.bound_ms is not None
@@ -41,15 +41,15 @@ def recommended_answer(
     )
 
 
-def step_answers(steps: Sequence[DecisionStep]) -> list[schemas.StepAnswer]:
+def step_answers(steps: Sequence[DecisionStep]) -> list[StepAnswer]:
     """Return a chain of reasons."""
     return [
-        schemas.StepAnswer(kind=step.kind, name=step.kind.label, bound_ms=step.bound_ms, reason=step.reason)
+        StepAnswer(kind=step.kind, name=step.kind.label, bound_ms=step.bound_ms, reason=step.reason)
         for step in steps
     ]
 
 
-def transition_answer(row: RecommendationRow | None) -> schemas.TransitionAnswer | None:
+def transition_answer(row: RecommendationRow | None) -> TransitionAnswer | None:
     """Return what taking up a recommendation will do."""
     if row is None or row.transition is None:
         return None
@@ -59,4 +59,4 @@ def transition_answer(row: RecommendationRow | None) -> schemas.TransitionAnswer
         found |= {"latency_wall_us": None, "latency_at_least_us": None, "latency_unknown": "NoWindows"}
     for name in ("from_bound", "bound", "stands_still", "latency_base", "latency_wall", "latency_at_least"):
         found[f"{name}_ms"] = milliseconds(found.pop(f"{name}_us"))
-    return schemas.TransitionAnswer.model_validate(found, extra="ignore")
+    return TransitionAnswer.model_validate(found, extra="ignore")

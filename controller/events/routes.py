@@ -13,7 +13,7 @@ from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.reach import in_reach
-from tidemark.controller.api.schemas import EventPage
+from tidemark.controller.api.schemas.rollouts import EventPage
 from tidemark.controller.db.tables import EventRow, StreamRow
 from tidemark.controller.events.store import list_events
 from tidemark.controller.events.views import event_answer

@@ -10,7 +10,7 @@ from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.etags import IfMatch, check_match, etag
 from tidemark.controller.api.names import WhichStream
-from tidemark.controller.api.schemas import StreamDeleted
+from tidemark.controller.api.schemas.fleet import StreamDeleted
 from tidemark.controller.api.writes import DryRun, NeededReason
 from tidemark.controller.forgetting.delete_stream import (
     check_quiet,

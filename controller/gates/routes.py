@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
-from tidemark.controller.api.schemas import GateList, GateOffered
+from tidemark.controller.api.schemas.rollouts import GateList, GateOffered
 from tidemark.controller.gates.configuration import PrometheusGate
 
 router = APIRouter(tags=["specifications"])

@@ -14,7 +14,7 @@ from tidemark.controller.api.direct_route import DirectRoute, check_request
 from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.names import WhichStream, which_stream
 from tidemark.controller.api.request_body import JsonBody, parse_aside, read_json
-from tidemark.controller.api.schemas import Receipt
+from tidemark.controller.api.schemas.bounds import Receipt
 from tidemark.controller.bounds.acknowledgements import take_acknowledgement
 from tidemark.controller.errors import TidemarkError
 from tidemark.controller.intake.checks import check_acknowledgement, check_report

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Response, status
 from pydantic import TypeAdapter
 
-from tidemark.controller.api import schemas
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.names import WhichStream
 from tidemark.controller.api.request_body import JsonBody, parse_aside
+from tidemark.controller.api.schemas.bounds import Receipt
+from tidemark.controller.api.schemas.partitions import LossCounted, LossTotals, LostAnswer, LostValue
 from tidemark.controller.errors import ErrorItem, InvalidBodyError
 from tidemark.controller.intake.sent_bodies import parse_sent
 from tidemark.controller.lost.store import counted_up_to, dimensions_of, lost_in_window, take_counts
@@ -83,7 +84,7 @@ def post_late_rows(
     counts: Annotated[LateCounts, Depends(_counts_of)],
     service: TheService,
     response: Response,
-) -> schemas.Receipt:
+) -> Receipt:
     """Count the rows of some batches by the values of a dimension, once: batches that overlap counted ones get 200."""
     now_us = service.clock()
     with service.database.write() as session:
@@ -93,7 +94,7 @@ def post_late_rows(
         response.status_code = status.HTTP_200_OK
     else:
         service.database.answers_changed()
-    return schemas.Receipt(
+    return Receipt(
         job=which.job, stream=which.stream, received_us=receipt.received_us, duplicate=receipt.duplicate
     )
 
@@ -111,7 +112,7 @@ def get_lost(
     dimension: _Dimension = None,
     window_ms: _WindowMs = None,
     limit: _Limit = 100,
-) -> schemas.LostAnswer:
+) -> LostAnswer:
     """Return which values of a dimension lose rows, and which of them far more often than all other rows.
 
     The counts are the job's own, by the hour, up to the newest hour with counts. They are exact for all batches that
@@ -128,16 +129,16 @@ def get_lost(
     values = losses(counted)
     named = [each for each in values if not each.other]
     shown = named[:limit] + [each for each in values if each.other]
-    return schemas.LostAnswer(
+    return LostAnswer(
         job=which.job,
         stream=which.stream,
         dimension=None if found is None else found.dimension,
         dimensions=[*dimensions],
         from_us=None if found is None else found.from_us,
         to_us=None if found is None else found.to_us,
-        counted=None if found is None or reached is None else schemas.LossCounted.of(reached),
-        total=schemas.LossTotals(**_counts(counted.total)),
-        values=[schemas.LostValue.of(each, **_counts(each.counts)) for each in shown],
+        counted=None if found is None or reached is None else LossCounted.of(reached),
+        total=LossTotals(**_counts(counted.total)),
+        values=[LostValue.of(each, **_counts(each.counts)) for each in shown],
         more_values=max(len(named) - limit, 0),
     )
 

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from tidemark.controller.api import schemas
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.schemas.charts import PartitionCurve, PartitionPoint
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.evidence.needs import partition_needs
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
@@ -35,7 +35,7 @@ _Bounds = Annotated[
 )
 def get_partition_curve(
     which: WhichStream, service: TheService, partition: _Partition, bound_ms: _Bounds
-) -> schemas.PartitionCurve:
+) -> PartitionCurve:
     """Return what share of a partition's rows over the SLO's horizon each bound admits; no points without any row."""
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
@@ -45,13 +45,13 @@ def get_partition_curve(
         )
         needs = None if horizon is None else partition_needs(session, stream_id, horizon.from_us)
     found = [] if needs is None else _points(Curve(needs.sketch(partition), None), sorted(set(bound_ms)))
-    return schemas.PartitionCurve(job=which.job, stream=which.stream, partition=partition, points=found)
+    return PartitionCurve(job=which.job, stream=which.stream, partition=partition, points=found)
 
 
-def _points(curve: Curve, bounds: list[int]) -> list[schemas.PartitionPoint]:
+def _points(curve: Curve, bounds: list[int]) -> list[PartitionPoint]:
     points = [curve.at(bound * 1_000) for bound in bounds]
     return [
-        schemas.PartitionPoint(
+        PartitionPoint(
             bound_ms=bound,
             rows=point.rows,
             late=point.late,

@@ -8,7 +8,7 @@ from tidemark.controller.api.cursors import ThePaging, decode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
-from tidemark.controller.api.schemas import Partition, PartitionPage
+from tidemark.controller.api.schemas.partitions import Partition, PartitionPage
 from tidemark.controller.db.tables import PartitionRow
 from tidemark.controller.decide.load import progress_in
 from tidemark.controller.partitions.store import last_event_time_us, list_partitions

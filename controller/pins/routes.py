@@ -19,7 +19,7 @@ from tidemark.controller.api.etags import IfMatch, IfNoneMatch, answered, check_
 from tidemark.controller.api.names import MAX_LENGTH, check_names
 from tidemark.controller.api.reach import in_reach
 from tidemark.controller.api.request_body import JsonBody
-from tidemark.controller.api.schemas import PinAnswer, PinnedStream, PinPage, PinSummary
+from tidemark.controller.api.schemas.pins import PinAnswer, PinnedStream, PinPage, PinSummary
 from tidemark.controller.api.units import milliseconds
 from tidemark.controller.api.writes import DryRun, Reason
 from tidemark.controller.db.epoch import epoch_of

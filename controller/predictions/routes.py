@@ -8,7 +8,7 @@ from tidemark.controller.api.cursors import ThePaging, decode_number_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
-from tidemark.controller.api.schemas import Prediction, PredictionPage, Realised
+from tidemark.controller.api.schemas.bounds import Prediction, PredictionPage, Realised
 from tidemark.controller.api.units import milliseconds, share_ppm
 from tidemark.controller.db.tables import PredictionRow
 from tidemark.controller.predictions.store import list_predictions

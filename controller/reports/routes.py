@@ -7,11 +7,18 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from tidemark.controller.api import schemas
 from tidemark.controller.api.cursors import ThePaging, decode_numbers_cursor, encode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.schemas.reports import (
+    MissingBatches,
+    ReportDetail,
+    ReportedPartition,
+    ReportPage,
+    ReportSummary,
+)
+from tidemark.controller.api.schemas.streams import MissingRange
 from tidemark.controller.reports.store import (
     body_of,
     get_report,
@@ -52,7 +59,7 @@ _MAX_RANGES = 100
     summary="List reports",
     responses=answers("ReportPage", 404, 422, 503),
 )
-def list_all(which: WhichStream, service: TheService, paging: ThePaging) -> schemas.ReportPage:
+def list_all(which: WhichStream, service: TheService, paging: ThePaging) -> ReportPage:
     """List the facts of each reported batch that is kept, the newest first."""
     position = decode_numbers_cursor(paging.cursor, 2)
     before = None if position is None else (position[0], position[1])
@@ -60,9 +67,7 @@ def list_all(which: WhichStream, service: TheService, paging: ThePaging) -> sche
         stream_id = get_stream(session, which.job, which.stream).id
         rows = list_reports(session, stream_id, before, paging.rows)
     page, next_cursor = paging.cut(rows, lambda row: (row.seen_us, row.id))
-    return schemas.ReportPage(
-        reports=[schemas.ReportSummary.of(row) for row in page], next_cursor=next_cursor
-    )
+    return ReportPage(reports=[ReportSummary.of(row) for row in page], next_cursor=next_cursor)
 
 
 @router.get(
@@ -92,14 +97,12 @@ def list_sent(which: WhichStream, service: TheService, paging: ThePaging) -> Res
     summary="Read one report",
     responses=answers("ReportDetail", 404, 422, 503, kinds={404: "report-not-found"}),
 )
-def read(
-    which: WhichStream, query_id: _QueryId, batch_id: _BatchId, service: TheService
-) -> schemas.ReportDetail:
+def read(which: WhichStream, query_id: _QueryId, batch_id: _BatchId, service: TheService) -> ReportDetail:
     """Return the facts of one reported batch, and its partitions."""
     with service.database.read() as session:
         row = get_report(session, get_stream(session, which.job, which.stream), query_id, batch_id)
         sent = body_of(session, row)
-    return schemas.ReportDetail.of(
+    return ReportDetail.of(
         row,
         reread=None if sent is None else sent.reread,
         granule_us=None if sent is None else sent.granule_us,
@@ -115,7 +118,7 @@ def read(
 )
 def list_missing(
     which: WhichStream, service: TheService, query_id: _WhichQuery, from_batch: _FromBatch = 0
-) -> schemas.MissingBatches:
+) -> MissingBatches:
     """List the batches of a query that were never reported, between some that were: a job may read them again.
 
     A stream that is not known has none. What is in quarantine is not missing. Jobs that can keep late rows ask every
@@ -125,16 +128,16 @@ def list_missing(
         row = find_stream(session, which.job, which.stream)
         found = missing_ranges(session, (which.job, which.stream), query_id, from_batch, _MAX_RANGES)
         policy = None if row is None else get_policy(session, row.id)
-    return schemas.MissingBatches(
+    return MissingBatches(
         query_id=query_id,
-        missing=[schemas.MissingRange(first=first, last=last) for first, last in found],
+        missing=[MissingRange(first=first, last=last) for first, last in found],
         late=None if policy is None else policy.value.late,
     )
 
 
-def _partition(report: Report, part: PartitionCounts) -> schemas.ReportedPartition:
+def _partition(report: Report, part: PartitionCounts) -> ReportedPartition:
     width_us = report.granule_us
-    return schemas.ReportedPartition(
+    return ReportedPartition(
         partition=part.partition,
         rows=part.rows,
         future_rows=part.future_rows,

@@ -18,7 +18,8 @@ from tidemark.controller.api.etags import etag
 from tidemark.controller.api.names import StreamPath, WhichStream
 from tidemark.controller.api.reach import in_reach
 from tidemark.controller.api.request_body import JsonBody
-from tidemark.controller.api.schemas import PolicyAnswer, RolloutAnswer, RolloutDetail, RolloutPage
+from tidemark.controller.api.schemas.rollouts import RolloutAnswer, RolloutDetail, RolloutPage
+from tidemark.controller.api.schemas.specs import PolicyAnswer
 from tidemark.controller.api.writes import DryRun
 from tidemark.controller.db.tables import RolloutRow, StreamRow
 from tidemark.controller.events.store import history_of

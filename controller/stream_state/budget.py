@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api.schemas import Budget
+from tidemark.controller.api.schemas.streams import Budget
 from tidemark.controller.db.tables import ReportRow
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidemark.controller.api.schemas import Condition, ConditionSummary, ConditionType, Severity
+from tidemark.controller.api.schemas.conditions import Condition, ConditionSummary, ConditionType, Severity
 
 
 @dataclass(frozen=True, slots=True)

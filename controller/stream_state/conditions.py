@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from tidemark.controller.api.schemas import Condition
+from tidemark.controller.api.schemas.conditions import Condition
 from tidemark.controller.db.tables import RolloutRow
 from tidemark.controller.decide.ceiling import NO_CEILING
 from tidemark.controller.intake.quarantine import Quarantine

@@ -10,7 +10,7 @@ from typing import Any, cast
 from sqlalchemy import Row, and_, bindparam, func, select, update
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.api.schemas import ConditionType
+from tidemark.controller.api.schemas.conditions import ConditionType
 from tidemark.controller.bounds.acknowledgements import newest_acknowledgement_query
 from tidemark.controller.db.tables import (
     KNOWN,

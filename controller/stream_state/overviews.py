@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api.schemas import Condition
+from tidemark.controller.api.schemas.conditions import Condition
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import OverviewRow, RollupRow
 from tidemark.controller.errors import LeaseLostError

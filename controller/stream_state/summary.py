@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tidemark.controller.api.schemas import Condition, ConditionType
+from tidemark.controller.api.schemas.conditions import Condition, ConditionType
 from tidemark.controller.db.tables import RolloutRow
 from tidemark.controller.stream_state.state import StreamState
 from tidemark.models.duration import format_duration

@@ -7,7 +7,17 @@ from collections.abc import Mapping
 from sqlalchemy.orm import Session
 
 from tidemark.controller.alerts.destinations import Destination, destinations_of
-from tidemark.controller.api import schemas
+from tidemark.controller.api.schemas.streams import (
+    AppendDelaySeen,
+    Completeness,
+    Evidence,
+    LateStatus,
+    Live,
+    MissingRange,
+    Notified,
+    QueryCoverage,
+    StreamStatus,
+)
 from tidemark.controller.api.units import share_ppm
 from tidemark.controller.bounds.views import applied_answer, published_answer
 from tidemark.controller.decide.views import recommended_answer, transition_answer
@@ -38,7 +48,7 @@ def stream_status(
     now_us: int,
     kept: EvidenceCache,
     destinations: Mapping[str, Destination],
-) -> schemas.StreamStatus:
+) -> StreamStatus:
     """Return all that is known of a stream; ``destinations`` are those that are notified of alerts."""
     state = load_state(session, stream_id)
     found = load_horizon(session, state, now_us, kept)
@@ -49,7 +59,7 @@ def stream_status(
     if slo is not None and newest is not None:
         budget = budget_of(session, newest.report, slo.value, kept, provisional=provisional)
     conditions = conditions_of(state, found, now_us)
-    return schemas.StreamStatus(
+    return StreamStatus(
         job=row.job,
         stream=row.stream,
         summary=summary_of(state, conditions),
@@ -65,7 +75,7 @@ def stream_status(
         windows_per_row=None if newest is None else newest.report.keys_per_row,
         pin=pin_answer(state.pin),
         frozen_until_us=state.frozen_until_us(now_us),
-        live=None if driver.live is None else schemas.Live.of(driver.live),
+        live=None if driver.live is None else Live.of(driver.live),
         append_delay=_append_delay(driver.append_delay),
         late=_late(state),
         evidence=_evidence(state, found),
@@ -79,27 +89,27 @@ def stream_status(
     )
 
 
-def _notified(state: StreamState, destinations: Mapping[str, Destination]) -> schemas.Notified | None:
+def _notified(state: StreamState, destinations: Mapping[str, Destination]) -> Notified | None:
     if not destinations:
         return None
     labels = state.policy.value.labels
     found, unrouted = destinations_of(
         destinations, {**labels, "spark_job": state.row.job, "stream": state.row.stream}
     )
-    return schemas.Notified(labels=labels, destinations=found, unrouted=unrouted)
+    return Notified(labels=labels, destinations=found, unrouted=unrouted)
 
 
-def _append_delay(delay: AppendDelay | None) -> schemas.AppendDelaySeen | None:
+def _append_delay(delay: AppendDelay | None) -> AppendDelaySeen | None:
     if delay is None:
         return None
-    return schemas.AppendDelaySeen.of(
+    return AppendDelaySeen.of(
         delay, min_ms=delay.min_us // 1_000, mean_ms=delay.mean_us // 1_000, max_ms=delay.max_us // 1_000
     )
 
 
-def _late(state: StreamState) -> schemas.LateStatus:
+def _late(state: StreamState) -> LateStatus:
     policy, said = state.policy.value.late, state.late
-    return schemas.LateStatus(
+    return LateStatus(
         policy=policy,
         in_force=None if said is None else said.in_force,
         choices=[] if said is None else list(said.choices),
@@ -107,9 +117,9 @@ def _late(state: StreamState) -> schemas.LateStatus:
     )
 
 
-def _evidence(state: StreamState, found: HorizonState | None) -> schemas.Evidence:
+def _evidence(state: StreamState, found: HorizonState | None) -> Evidence:
     slo, known = state.slo, None if found is None else found.facts
-    return schemas.Evidence(
+    return Evidence(
         rows=known.need_pairs if known else 0,
         rows_needed=None
         if slo is None
@@ -125,14 +135,14 @@ def _evidence(state: StreamState, found: HorizonState | None) -> schemas.Evidenc
     )
 
 
-def _query(query_id: str, coverage: Coverage) -> schemas.QueryCoverage:
-    ranges = [schemas.MissingRange(first=first, last=last) for first, last in coverage.missing[-_MAX_RANGES:]]
-    return schemas.QueryCoverage.of(coverage, query_id=query_id, missing=ranges)
+def _query(query_id: str, coverage: Coverage) -> QueryCoverage:
+    ranges = [MissingRange(first=first, last=last) for first, last in coverage.missing[-_MAX_RANGES:]]
+    return QueryCoverage.of(coverage, query_id=query_id, missing=ranges)
 
 
-def _completeness(horizon: HorizonState | None, *, provisional: bool) -> schemas.Completeness:
+def _completeness(horizon: HorizonState | None, *, provisional: bool) -> Completeness:
     if horizon is None:
-        return schemas.Completeness(
+        return Completeness(
             rows=0,
             late_min=0,
             late_max=0,
@@ -147,7 +157,7 @@ def _completeness(horizon: HorizonState | None, *, provisional: bool) -> schemas
         )
     found = horizon.facts.completeness
     every = found.rows + found.unjudged_rows
-    return schemas.Completeness.of(
+    return Completeness.of(
         found,
         min_ppm=share_ppm(found.rows - found.late_max, every),
         max_ppm=share_ppm(every - found.late_min, every),

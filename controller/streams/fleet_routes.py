@@ -10,14 +10,22 @@ from fastapi import APIRouter, Response
 
 from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.access.principal import Principal
-from tidemark.controller.api import schemas
 from tidemark.controller.api.cursors import ThePaging, decode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.etags import IfNoneMatch, answered
 from tidemark.controller.api.names import OfJob
 from tidemark.controller.api.reach import in_reach
-from tidemark.controller.api.schemas import ConditionType
+from tidemark.controller.api.schemas.conditions import ConditionType
+from tidemark.controller.api.schemas.fleet import (
+    FleetPage,
+    FleetPartitions,
+    FleetRollout,
+    FleetStream,
+    FleetTotals,
+    SkewedPartition,
+    WorstCount,
+)
 from tidemark.controller.db.tables import OverviewRow
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 from tidemark.controller.pins.store import StoredPin
@@ -41,7 +49,7 @@ _UNKNOWN = ""
     "/v1/fleet",
     operation_id="listFleet",
     summary="List the fleet",
-    response_model=schemas.FleetPage,
+    response_model=FleetPage,
     responses=answers("FleetPage", 304, 422, 503),
 )
 def list_all(
@@ -65,7 +73,7 @@ def list_all(
         page, next_cursor = paging.cut(rows, _in_cursor)
         worst = worst_by_job(session)
         states = load_fleet(session, [row.stream_id for row in page])
-    found = schemas.FleetPage(
+    found = FleetPage(
         streams=[_stream(state, pin) for state, pin in states],
         totals=_totals(principal, [found for found in worst if job is None or found[0] == job]),
         next_cursor=next_cursor,
@@ -97,25 +105,25 @@ def _in_cursor(row: FleetRow) -> tuple[int | str, str, str]:
     return _UNKNOWN if remaining is None else remaining, job, stream
 
 
-def _totals(principal: Principal, worst: list[tuple[str, ConditionType | None, int]]) -> schemas.FleetTotals:
+def _totals(principal: Principal, worst: list[tuple[str, ConditionType | None, int]]) -> FleetTotals:
     counted: Counter[ConditionType | None] = Counter()
     for job, kind, streams in worst:
         if principal.sees_all or principal.sees(job):
             counted[kind] += streams
     rows = [
-        schemas.WorstCount(**dict(summary_of(kind)), streams=counted[kind])
+        WorstCount(**dict(summary_of(kind)), streams=counted[kind])
         for kind in CONDITION_TYPES
         if kind in counted
     ]
     if None in counted:
-        rows.append(schemas.WorstCount(type=None, severity="ok", title="No condition", streams=counted[None]))
-    return schemas.FleetTotals(streams=counted.total(), worst=rows)
+        rows.append(WorstCount(type=None, severity="ok", title="No condition", streams=counted[None]))
+    return FleetTotals(streams=counted.total(), worst=rows)
 
 
-def _stream(state: FleetState, pin: StoredPin | None) -> schemas.FleetStream:
+def _stream(state: FleetState, pin: StoredPin | None) -> FleetStream:
     seen, rollout = state.overview, state.rollout
     kinds = [] if seen is None else [kind for kind, _ in json.loads(seen.conditions)]
-    return schemas.FleetStream(
+    return FleetStream(
         job=state.job,
         stream=state.stream,
         mode=cast("Mode", state.mode or "Off"),
@@ -137,7 +145,7 @@ def _stream(state: FleetState, pin: StoredPin | None) -> schemas.FleetStream:
         effective_bound_ms=None if seen is None else seen.effective_bound_ms,
         rollout=None
         if rollout is None
-        else schemas.FleetRollout(
+        else FleetRollout(
             id=rollout.id,
             state=cast("State", rollout.state),
             held_by=cast("Gate | None", rollout.held_by),
@@ -146,7 +154,7 @@ def _stream(state: FleetState, pin: StoredPin | None) -> schemas.FleetStream:
         ),
         worst=summary_of(kinds[0]) if kinds else None,
         alerts=[kind for kind in kinds if CONDITION_TYPES[kind].problem],
-        partitions=schemas.FleetPartitions(
+        partitions=FleetPartitions(
             total=0 if seen is None else seen.partitions,
             idle=0 if seen is None else seen.idle,
             behind=0 if seen is None else seen.behind,
@@ -168,11 +176,11 @@ def _course(state: FleetState) -> list[int | None]:
     return [*course.left_ppm]
 
 
-def _skewed(seen: OverviewRow | None) -> schemas.SkewedPartition | None:
+def _skewed(seen: OverviewRow | None) -> SkewedPartition | None:
     if seen is None or seen.skewed_partition is None:
         return None
     costs_ms, without_ms = seen.skewed_costs_ms or 0, seen.skewed_without_ms or 0
-    return schemas.SkewedPartition(
+    return SkewedPartition(
         partition=seen.skewed_partition,
         without_bound_ms=without_ms,
         costs_ms=costs_ms,

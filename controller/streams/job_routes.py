@@ -10,13 +10,20 @@ from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
 from tidemark.controller.access.authorize import ThePrincipal
-from tidemark.controller.api import schemas
 from tidemark.controller.api.cursors import ThePaging, decode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.names import WhichJob
 from tidemark.controller.api.reach import in_reach
-from tidemark.controller.api.schemas import Condition, ConditionSummary
+from tidemark.controller.api.schemas.conditions import Condition, ConditionSummary
+from tidemark.controller.api.schemas.fleet import (
+    JobCondition,
+    JobPage,
+    JobStatus,
+    JobSummary,
+    JobWorst,
+    ModeCount,
+)
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.pins.store import pin_in_force
 from tidemark.controller.pins.views import pin_answer
@@ -35,7 +42,7 @@ _MAX_CONDITIONS = 100
 
 
 @router.get("/v1/jobs", operation_id="listJobs", summary="List jobs", responses=answers("JobPage", 422, 503))
-def list_all(service: TheService, principal: ThePrincipal, paging: ThePaging) -> schemas.JobPage:
+def list_all(service: TheService, principal: ThePrincipal, paging: ThePaging) -> JobPage:
     """List the known jobs in reach by name, each with the worst condition of its streams' newest snapshots.
 
     A stream gets a snapshot every 15 seconds while something happens, and every minute otherwise; `GET /v1/jobs/{job}`
@@ -53,7 +60,7 @@ def list_all(service: TheService, principal: ThePrincipal, paging: ThePaging) ->
             limit=paging.rows,
         )
         page, next_cursor = paging.cut(names, lambda name: (name,))
-        return schemas.JobPage(jobs=listed_jobs(session, page, now_us, service.kept), next_cursor=next_cursor)
+        return JobPage(jobs=listed_jobs(session, page, now_us, service.kept), next_cursor=next_cursor)
 
 
 @router.get(
@@ -62,13 +69,13 @@ def list_all(service: TheService, principal: ThePrincipal, paging: ThePaging) ->
     summary="Status of a job",
     responses=answers("JobStatus", 404, 422, 503, kinds={404: "job-not-found"}),
 )
-def read(job: WhichJob, service: TheService) -> schemas.JobStatus:
+def read(job: WhichJob, service: TheService) -> JobStatus:
     """Return the modes and conditions of a job's streams, and the pin on all of it."""
     with service.database.read() as session:
         summary, found = _status(session, job, service.clock(), service.kept)
         # No stream has an empty name: what is in force then is the job's own pin, or the fleet's.
         pin = pin_in_force(session, job, "")
-    return schemas.JobStatus(
+    return JobStatus(
         **dict(summary),
         pin=pin_answer(pin),
         conditions=found[:_MAX_CONDITIONS],
@@ -76,9 +83,7 @@ def read(job: WhichJob, service: TheService) -> schemas.JobStatus:
     )
 
 
-def listed_jobs(
-    session: Session, jobs: Sequence[str], now_us: int, kept: EvidenceCache
-) -> list[schemas.JobSummary]:
+def listed_jobs(session: Session, jobs: Sequence[str], now_us: int, kept: EvidenceCache) -> list[JobSummary]:
     """Return known jobs as they are listed.
 
     Args:
@@ -113,12 +118,12 @@ def listed_jobs(
 
 def _status(
     session: Session, job: str, now_us: int, kept: EvidenceCache
-) -> tuple[schemas.JobSummary, list[schemas.JobCondition]]:
+) -> tuple[JobSummary, list[JobCondition]]:
     """Return a job as of now, and all conditions of its streams, the worst first."""
     states = load_states(session, [row.id for row in streams_of_job(session, job)])
     modes = Counter(state.mode for state in states)
     found = [
-        schemas.JobCondition(stream=state.row.stream, **dict(one))
+        JobCondition(stream=state.row.stream, **dict(one))
         for state in states
         for one in _conditions(session, state, now_us, kept)
     ]
@@ -131,12 +136,10 @@ def _conditions(session: Session, state: StreamState, now_us: int, kept: Evidenc
     return conditions_of(state, load_horizon(session, state, now_us, kept), now_us)
 
 
-def _summary(
-    job: str, modes: Counter[Mode], worst: tuple[str, ConditionSummary] | None
-) -> schemas.JobSummary:
-    return schemas.JobSummary(
+def _summary(job: str, modes: Counter[Mode], worst: tuple[str, ConditionSummary] | None) -> JobSummary:
+    return JobSummary(
         job=job,
         streams=modes.total(),
-        modes=[schemas.ModeCount(mode=mode, streams=modes[mode]) for mode in get_args(Mode) if mode in modes],
-        worst=None if worst is None else schemas.JobWorst(stream=worst[0], **dict(summary_of(worst[1].type))),
+        modes=[ModeCount(mode=mode, streams=modes[mode]) for mode in get_args(Mode) if mode in modes],
+        worst=None if worst is None else JobWorst(stream=worst[0], **dict(summary_of(worst[1].type))),
     )

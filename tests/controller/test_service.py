@@ -16,8 +16,8 @@ from sqlalchemy.exc import OperationalError
 
 import tidemark.controller
 from tidemark.controller.access.roles import need_of
-from tidemark.controller.api import schemas
 from tidemark.controller.api.openapi import as_text
+from tidemark.controller.api.schemas.service import Problem
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import Base
 from tidemark.controller.metrics.names import HELP
@@ -54,7 +54,7 @@ def test_every_error_is_a_problem_document(
     assert answer.status_code == body["status"] == status
     assert answer.headers["content-type"] == "application/problem+json"
     assert body["instance"] == path.partition("?")[0]
-    schemas.Problem.model_validate_json(answer.text)
+    Problem.model_validate_json(answer.text)
     if status == 405:
         assert answer.headers["allow"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
-from tidemark.controller.api.schemas.evidence import MissingRange
+from tidemark.controller.api.schemas.streams import MissingRange
 from tidemark.models.late_policy import LatePolicy
 
 

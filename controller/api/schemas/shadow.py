@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tidemark.controller.api.schemas.answer import Answer
-from tidemark.controller.api.schemas.recommended import StepAnswer
+from tidemark.controller.api.schemas.bounds import StepAnswer
 from tidemark.controller.api.schemas.specs import ANSWERED
 from tidemark.models.shadow_slo import ShadowSlo
 

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import pytest
 from typer.testing import CliRunner, Result
 
-from tidemark.controller.api.schemas import ConditionType
+from tidemark.controller.api.schemas.conditions import ConditionType
 from tidemark.controller.cli import app
 from tidemark.controller.cli.checkup import STEPS, Place, checkup
 from tidemark.controller.cli.doctor import _reach

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from tidemark.controller.api.schemas import SloAnswer
+from tidemark.controller.api.schemas.specs import SloAnswer
 from tidemark.controller.cli import app
 from tidemark.controller.metrics.names import HELP
 from tidemark.controller.specs.openslo import openslo_documents, openslo_text

@@ -1,9 +1,59 @@
-"""Tokens; their text is shown only once."""
+"""Problem documents (RFC 9457)."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 from tidemark.controller.access.roles import Right, Role
 from tidemark.controller.api.schemas.answer import Answer
+
+
+class ProblemItem(Answer):
+    """One error in a request."""
+
+    pointer: str
+    """JSON pointer into the body (empty: the whole body), or the name of a parameter."""
+    detail: str
+    """What is wrong there."""
+
+
+class Problem(Answer):
+    """A problem document (RFC 9457)."""
+
+    type: str
+    """Stable name of the kind of problem, a URI; about:blank when the status says everything."""
+    title: str
+    """The kind of problem in a few words."""
+    status: int
+    """HTTP status."""
+    detail: str
+    """What went wrong this time."""
+    instance: str | None = None
+    """Path of the request."""
+    errors: list[ProblemItem] | None = None
+    """Errors by place; missing when none is about a part of the request."""
+    known_versions: list[int] | None = None
+    """Schema versions that this release reads; only for an unknown version."""
+
+
+class HealthCheck(Answer):
+    """One check."""
+
+    name: str
+    """What was checked."""
+    ok: bool
+    """Whether it passed."""
+    detail: str
+    """What was found."""
+
+
+class Health(Answer):
+    """The service is healthy."""
+
+    status: Literal["ok"]
+    """Always ok: an unhealthy service answers a problem document with status 503."""
+    checks: list[HealthCheck] | None = None
+    """What was checked, with ?verbose."""
 
 
 class Caller(Answer):
