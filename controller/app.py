@@ -10,13 +10,11 @@ from fastapi import Depends, FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 from tidemark.controller import runbooks
-from tidemark.controller.access import caller_routes
 from tidemark.controller.access import routes as token_routes
 from tidemark.controller.access.authorize import authorize
 from tidemark.controller.api import health, openapi, problems
-from tidemark.controller.api.accept import TakesJson
 from tidemark.controller.api.documented import problem
-from tidemark.controller.api.parameters import KnownParameters
+from tidemark.controller.api.parameters import KnownParameters, TakesJson
 from tidemark.controller.api.request_log import RequestLog
 from tidemark.controller.bounds import bound_routes
 from tidemark.controller.bounds import history_routes as published_routes
@@ -76,7 +74,6 @@ _RESOURCES = (
     published_routes,
     rollout_routes,
     event_routes,
-    caller_routes,
     token_routes,
 )
 """The modules of the resources; all answer JSON."""

@@ -9,10 +9,6 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, from_json
 
-from tidemark.controller.access.job_patterns import EVERY_JOB, MAX_PATTERN_LENGTH, pattern_problem
-from tidemark.controller.access.principal import Grant
-from tidemark.controller.access.roles import Role
-from tidemark.controller.access.token_format import NAME_PATTERN
 from tidemark.controller.access.token_store import NewToken
 from tidemark.controller.errors import (
     MAX_ERRORS,
@@ -20,6 +16,8 @@ from tidemark.controller.errors import (
     InvalidBodyError,
     MalformedBodyError,
 )
+from tidemark.controller.runtime.principal import EVERY_JOB, MAX_PATTERN_LENGTH, Grant, Role, pattern_problem
+from tidemark.controller.runtime.token_format import NAME_PATTERN
 from tidemark.models.strict import STRICT
 from tidemark.models.wire import Pin
 

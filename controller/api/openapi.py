@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import re
+import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, Literal
@@ -14,13 +19,14 @@ from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse
 from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import DataclassSchema, ModelSchema
 
+from tidemark.controller.access.authorize import need_of
 from tidemark.controller.api import schemas
 from tidemark.controller.api.bodies import PinBody, ReasonBody, RotationBody, TokenBody
-from tidemark.controller.api.documented import add_examples
-from tidemark.controller.api.field_docs import DescribedFields
+from tidemark.controller.api.documented import add_examples, problem
 from tidemark.controller.api.schemas.answer import Answer
-from tidemark.controller.api.security import document_access
 from tidemark.controller.intake.report_body import ReportBody
 from tidemark.models.late_counts import LateCounts
 from tidemark.models.shadow_slo import ShadowSlo
@@ -131,3 +137,89 @@ def _mark_unstable(document: dict[str, Any]) -> None:
                 operation["description"] += (
                     "\n\nUnstable: it is made for the page and may change in any release."
                 )
+
+
+_SCHEME = "bearer"
+"""Name of the security scheme."""
+
+_CHALLENGE = {
+    "WWW-Authenticate": {
+        "description": "How to authenticate.",
+        "schema": {"type": "string"},
+        "example": 'Bearer realm="tidemark"',
+    },
+}
+_RETRY = {
+    "Retry-After": {
+        "description": "Seconds to wait.",
+        "schema": {"type": "string", "pattern": r"^\d+$"},
+        "example": "1",
+    },
+}
+_ERRORS = {401: _CHALLENGE, 403: _CHALLENGE, 429: _RETRY}
+
+
+def document_access(document: dict[str, Any]) -> None:
+    """Add to ``document`` what each operation requires."""
+    document["components"]["securitySchemes"] = {
+        _SCHEME: {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "A token of `tidemark token create`. While there is none, and no authenticating proxy, "
+            "requests from the controller's own machine need none.",
+        }
+    }
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            _document_of_security(operation)
+
+
+def _document_of_security(operation: dict[str, Any]) -> None:
+    need = need_of(operation["operationId"])
+    if need is None:
+        operation["security"] = []
+        return
+    operation["security"] = [{_SCHEME: []}]
+    operation["description"] += f"\n\nRoles: {', '.join(need.roles)}."
+    errors = {str(status): {**problem(status)[status], "headers": found} for status, found in _ERRORS.items()}
+    operation["responses"] = dict(sorted({**errors, **operation["responses"]}.items()))
+
+
+class DescribedFields(GenerateJsonSchema):
+    """Generates JSON schemas in which fields have their docstrings as descriptions, inherited ones too."""
+
+    def dataclass_schema(self, schema: DataclassSchema) -> JsonSchemaValue:
+        """Return the schema of a dataclass."""
+        return _described(super().dataclass_schema(schema), schema["cls"])
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        """Return the schema of a model; all of them are answers, and a later release may add to those."""
+        found = _described(super().model_schema(schema), schema["cls"])
+        del found["additionalProperties"]
+        return found
+
+
+def _described(found: JsonSchemaValue, kind: type[Any]) -> JsonSchemaValue:
+    for base in kind.__mro__:
+        for name, text in _docstrings(base.__module__).get(base.__qualname__, {}).items():
+            if name in found["properties"]:
+                found["properties"][name].setdefault("description", text)
+    return found
+
+
+@cache
+def _docstrings(module: str) -> dict[str, dict[str, str]]:
+    """Return the docstrings of fields by the classes of a module of ours."""
+    if not module.startswith("tidemark."):
+        return {}
+    body = ast.parse(inspect.getsource(sys.modules[module])).body
+    return {part.name: dict(_fields(part.body)) for part in body if isinstance(part, ast.ClassDef)}
+
+
+def _fields(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+    for field, behind in pairwise(body):
+        match field, behind:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, inspect.cleandoc(text)
+            case _:
+                pass

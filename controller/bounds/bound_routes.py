@@ -11,10 +11,9 @@ from tidemark.controller.access.authorize import Caller, TheCaller
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.etags import IfNoneMatch, etag, is_current
-from tidemark.controller.api.names import StreamPath, WhichStream
-from tidemark.controller.api.prefer import Prefer, wait_seconds
+from tidemark.controller.api.parameters import Prefer, StreamPath, WhichStream, wait_seconds
+from tidemark.controller.api.views import bound_answer
 from tidemark.controller.bounds.versions import versions
-from tidemark.controller.bounds.views import bound_answer
 from tidemark.controller.service import Service
 from tidemark.controller.streams.store import find_stream
 from tidemark.models.wire import BoundAnswer

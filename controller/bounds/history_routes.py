@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from tidemark.controller.api.cursors import ThePaging, decode_number_cursor, decode_numbers_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
-from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.parameters import WhichStream
 from tidemark.controller.api.schemas.bounds import (
     AcknowledgementFacts,
     AcknowledgementPage,

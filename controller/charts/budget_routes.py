@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
-from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.parameters import WhichStream
 from tidemark.controller.api.schemas.charts import BudgetHistory, BudgetSlot, BurnRate
 from tidemark.controller.api.schemas.streams import Budget
 from tidemark.controller.charts.spent_slots import SpentSlot, spent_by_slot

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
-from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.parameters import WhichStream
 from tidemark.controller.api.schemas.charts import CurveAnswer, CurveBasis, CurvePointAnswer, Operating
 from tidemark.controller.api.units import share_ppm
 from tidemark.controller.charts.latency import latency_answer

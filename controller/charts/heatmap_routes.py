@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
-from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.parameters import WhichStream
 from tidemark.controller.api.schemas.charts import Heatmap, HeatmapCell, HeatmapPartition
 from tidemark.controller.charts.spans import FromUs, ToUs, span_of
 from tidemark.controller.charts.store import MAP_WIDTHS_US, MAX_MINUTES, map_rows, need_map

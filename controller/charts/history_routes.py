@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
-from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.parameters import WhichStream
 from tidemark.controller.api.schemas.charts import History, HistoryRollout, HistorySlot
 from tidemark.controller.charts.spans import FromUs, ToUs, span_of
 from tidemark.controller.charts.store import (

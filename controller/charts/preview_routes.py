@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
-from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.parameters import WhichStream
 from tidemark.controller.api.schemas.charts import Preview
 from tidemark.controller.api.units import milliseconds, share_ppm
 from tidemark.controller.bounds.acknowledgements import last_acknowledgement

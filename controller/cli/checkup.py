@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tidemark.controller.api.paths import stream_path
-from tidemark.controller.client.address import TOKEN_VARIABLE
+from tidemark.controller.client.address import TOKEN_VARIABLE, stream_path
 from tidemark.models.duration import format_duration
 from tidemark.models.figures import format_number
 from tidemark.models.plural import plural

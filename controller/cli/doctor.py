@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.controller.api.paths import stream_path
 from tidemark.controller.cli.checkup import Check, Place, checkup
 from tidemark.controller.cli.fail import fail_usage
 from tidemark.controller.cli.remote import (
@@ -21,7 +20,7 @@ from tidemark.controller.cli.remote import (
     streams_by_name,
 )
 from tidemark.controller.cli.show import say
-from tidemark.controller.client.address import TOKEN_VARIABLE
+from tidemark.controller.client.address import TOKEN_VARIABLE, stream_path
 from tidemark.controller.client.errors import (
     ControllerUnusableError,
     RequestRejectedError,

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from tidemark.controller.api.paths import stream_path
 from tidemark.controller.cli.options import milliseconds_of
 from tidemark.controller.cli.remote import Call, JobArgument, StreamArgument, calls_controller
 from tidemark.controller.cli.show import as_json, duration, moment, percent, say, table
+from tidemark.controller.client.address import stream_path
 from tidemark.models.plural import plural
 from tidemark.models.target import PPM
 

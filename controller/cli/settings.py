@@ -11,7 +11,7 @@ import typer
 from tidemark.controller.cli.fail import fail_usage
 
 if TYPE_CHECKING:
-    from tidemark.controller.runtime.settings_file import Configuration
+    from tidemark.controller.settings import Configuration
 
 ConfigOption = Annotated[
     Path | None,
@@ -33,10 +33,7 @@ def register(app: typer.Typer) -> None:
 
 def settings_in_force(given: Mapping[str, str | int], config: Path | None) -> Configuration:
     """Return the settings; end the command with one line when they are not valid."""
-    from tidemark.controller.runtime.settings_file import (  # noqa: PLC0415 - --help starts fast without it
-        ConfigurationError,
-        load_settings,
-    )
+    from tidemark.controller.settings import ConfigurationError, load_settings  # noqa: PLC0415
 
     try:
         return load_settings(given, config)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tidemark.controller.runtime.moments import utc_text
+from tidemark.controller.runtime.clock import utc_text
 from tidemark.models.duration import format_about, format_duration
 from tidemark.models.rollout.states import rollout_text
 from tidemark.models.target import PPM

@@ -18,7 +18,6 @@ from urllib.parse import quote
 
 import httpx
 
-from tidemark.controller.api.paths import pin_query, stream_path
 from tidemark.controller.api.schemas.bounds import AcknowledgementFacts, Prediction, PublishedBound, Receipt
 from tidemark.controller.api.schemas.charts import CurveAnswer
 from tidemark.controller.api.schemas.fleet import FleetStream, JobStatus, JobSummary, StreamDeleted
@@ -28,6 +27,7 @@ from tidemark.controller.api.schemas.reports import ReportDetail, ReportSummary
 from tidemark.controller.api.schemas.rollouts import Event, RolloutAnswer, RolloutDetail
 from tidemark.controller.api.schemas.specs import PolicyAnswer
 from tidemark.controller.api.schemas.streams import StreamStatus
+from tidemark.controller.client.address import pin_query, stream_path
 from tidemark.controller.client.base import checked, dry_run_params
 from tidemark.controller.client.errors import ChangedError
 from tidemark.controller.client.specifications import SpecificationsClient

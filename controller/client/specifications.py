@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from tidemark.controller.api.paths import join_path, stream_path
 from tidemark.controller.api.schemas.joins import JoinAnswer, NamedJoin
 from tidemark.controller.api.schemas.shadow import ShadowAnswer
 from tidemark.controller.api.schemas.specs import PolicyAnswer, PolicySet, SloAnswer, SloSet
+from tidemark.controller.client.address import join_path, stream_path
 from tidemark.controller.client.base import BaseClient, checked, dry_run_params
 from tidemark.models.shadow_slo import ShadowSlo
 

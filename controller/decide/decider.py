@@ -29,7 +29,7 @@ from tidemark.controller.rollout.propose import changes_published, propose
 from tidemark.controller.rollout.record import Proposal
 from tidemark.controller.rollout.rules import RolloutRules, rules_of
 from tidemark.controller.rollout.store import open_rollout
-from tidemark.controller.runtime.limited_runs import GoOn
+from tidemark.controller.runtime.background import GoOn
 from tidemark.controller.shadow.follow import decide_shadow, follow_shadow, why_not_shadowed
 from tidemark.controller.shadow.store import StoredShadow, has_shadow
 from tidemark.controller.streams.store import lock_by_id

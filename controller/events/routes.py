@@ -8,15 +8,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from tidemark.controller.access.authorize import ThePrincipal
-from tidemark.controller.api.cursors import Paging, ThePaging, decode_number_cursor
+from tidemark.controller.api.cursors import Paging, ThePaging, decode_number_cursor, in_reach
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
-from tidemark.controller.api.names import WhichStream
-from tidemark.controller.api.reach import in_reach
+from tidemark.controller.api.parameters import WhichStream
 from tidemark.controller.api.schemas.rollouts import EventPage
+from tidemark.controller.api.views import event_answer
 from tidemark.controller.db.tables import EventRow, StreamRow
 from tidemark.controller.events.store import list_events
-from tidemark.controller.events.views import event_answer
 from tidemark.controller.streams.store import get_stream
 
 router = APIRouter(tags=["events"])

@@ -19,7 +19,7 @@ from tidemark.controller.forgetting.delete_stream import empty_deleted
 from tidemark.controller.forgetting.history import HISTORY_STEPS
 from tidemark.controller.intake.count_believed import count_believed
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
-from tidemark.controller.runtime.priority import Pause, no_pause
+from tidemark.controller.runtime.background import Pause, no_pause
 from tidemark.controller.streams.store import lock_by_id
 from tidemark.models.need_slots import DAY_US, HOUR_US
 from tidemark.models.retention import Retention

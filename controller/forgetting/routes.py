@@ -9,9 +9,8 @@ from fastapi import APIRouter, Query, Response
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.etags import IfMatch, check_match, etag
-from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.parameters import DryRun, NeededReason, WhichStream
 from tidemark.controller.api.schemas.fleet import StreamDeleted
-from tidemark.controller.api.writes import DryRun, NeededReason
 from tidemark.controller.forgetting.delete_stream import (
     check_quiet,
     delete_stream,

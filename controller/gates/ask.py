@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidemark.controller.gates.configuration import Gate, PrometheusGate, WebhookGate
-from tidemark.controller.runtime.fetch import NoAnswer, fetch
-from tidemark.controller.runtime.token_file import TokenFileError, bearer
+from tidemark.controller.runtime.fetch import NoAnswer, TokenFileError, bearer, fetch
+from tidemark.controller.runtime.operator_file import Gate, PrometheusGate, WebhookGate
 from tidemark.models.figures import format_number
 from tidemark.models.rollout.facts import Phase, Verdict
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.schemas.rollouts import GateList, GateOffered
-from tidemark.controller.gates.configuration import PrometheusGate
+from tidemark.controller.runtime.operator_file import PrometheusGate
 
 router = APIRouter(tags=["specifications"])
 

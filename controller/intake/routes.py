@@ -10,10 +10,9 @@ from fastapi import APIRouter, Depends, Request, Response, status
 from pydantic import TypeAdapter
 
 from tidemark.controller.api.dependencies import TheService
-from tidemark.controller.api.direct_route import DirectRoute, check_request
 from tidemark.controller.api.documented import answers, takes
-from tidemark.controller.api.names import WhichStream, which_stream
-from tidemark.controller.api.request_body import JsonBody, parse_aside, read_json
+from tidemark.controller.api.parameters import WhichStream, which_stream
+from tidemark.controller.api.request_body import DirectRoute, JsonBody, check_request, parse_aside, read_json
 from tidemark.controller.api.schemas.bounds import Receipt
 from tidemark.controller.bounds.acknowledgements import take_acknowledgement
 from tidemark.controller.errors import TidemarkError

@@ -12,10 +12,9 @@ from tidemark.controller.api.bodies import parse_body
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.etags import IfMatch, IfNoneMatch, answered, check_match, etag
-from tidemark.controller.api.names import WhichJoin, name_problem
+from tidemark.controller.api.parameters import DryRun, Reason, WhichJoin, name_problem
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas.joins import JoinAnswer
-from tidemark.controller.api.writes import DryRun, Reason
 from tidemark.controller.errors import ErrorItem, InvalidBodyError
 from tidemark.controller.joins.store import (
     Precondition,

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
-from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.parameters import WhichStream
 from tidemark.controller.api.request_body import JsonBody, parse_aside
 from tidemark.controller.api.schemas.bounds import Receipt
 from tidemark.controller.api.schemas.partitions import LossCounted, LossTotals, LostAnswer, LostValue

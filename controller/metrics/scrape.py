@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -10,17 +11,18 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from sqlalchemy import and_, select
+from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.db.database import STORE_ERRORS, Database
-from tidemark.controller.metrics.names import HELP
-from tidemark.controller.metrics.needs import load_needs
-from tidemark.controller.metrics.partitions import partition_lines
-from tidemark.controller.metrics.process import scrape_seconds
+from tidemark.controller.db.tables import NeedSlotRow, StreamRow
 from tidemark.controller.metrics.streams import stream_families
 from tidemark.controller.rollout.store import rollouts_by_state
+from tidemark.controller.runtime.counters import HELP, PARTITION, scrape_seconds
 from tidemark.controller.stream_state.load import load_states
 from tidemark.controller.stream_state.partition_summaries import PartitionSummary, load_partitions
 from tidemark.controller.stream_state.state import StreamState
+from tidemark.models.need_slots import merge_all
 from tidemark.models.sketch import Sketch
 
 
@@ -111,3 +113,66 @@ def _most_notable(read: _Read, limit: int) -> tuple[list[tuple[str, str, Partiti
             partitions = sorted(partitions, key=lambda each: each.notable)[:limit]
         exposed.extend((stream.row.job, stream.row.stream, each) for each in partitions)
     return exposed, left_out
+
+
+_NEED_SLOTS = 2
+"""How many of the newest slots are merged: the newest one alone may have begun with the newest batch."""
+
+
+def load_needs(session: Session) -> dict[int, Sketch]:
+    """Return by stream the needs of its newest slots; streams without any are left out."""
+    slot = aliased(NeedSlotRow)
+    of_stream = select(slot.slot_us).where(slot.stream_id == StreamRow.id).order_by(slot.slot_us.desc())
+    wanted = [of_stream.limit(1).offset(n).scalar_subquery() for n in range(_NEED_SLOTS)]
+    slots: defaultdict[int, list[Sketch]] = defaultdict(list)
+    for stream_id, blob in session.execute(
+        # An outer join makes SQLite begin with the streams; else it reads the slots of all time.
+        select(StreamRow.id, NeedSlotRow.sketch).outerjoin(
+            NeedSlotRow, and_(NeedSlotRow.stream_id == StreamRow.id, NeedSlotRow.slot_us.in_(wanted))
+        )
+    ):
+        if blob is not None:
+            slots[stream_id].append(Sketch.from_bytes(blob))
+    return {stream_id: merge_all(sketches) for stream_id, sketches in slots.items()}
+
+
+def _is(partition: PartitionSummary, state: str) -> int | None:
+    return None if partition.state is None else int(partition.state == state)
+
+
+_VALUES: tuple[tuple[str, str, Callable[[PartitionSummary], int | float | None]], ...] = (
+    ("tidemark_partition_skewed", "gauge", lambda each: int(each.skewed)),
+    (
+        "tidemark_partition_skew_cost_seconds",
+        "gauge",
+        lambda each: None if each.costs_ms is None else each.costs_ms / 1_000,
+    ),
+    ("tidemark_partition_idle", "gauge", lambda each: _is(each, "Idle")),
+    ("tidemark_partition_behind", "gauge", lambda each: _is(each, "Behind")),
+    ("tidemark_partition_rows_future_total", "counter", lambda each: each.future_rows),
+    ("tidemark_partition_rows_misdated_total", "counter", lambda each: each.misdated_rows),
+)
+
+
+def partition_lines(partitions: Iterable[tuple[str, str, PartitionSummary]]) -> Iterator[str]:
+    """Return lines of the text format for partitions, given as (job, stream, partition)."""
+    labelled = [(_labels(job, stream, each.partition), each) for job, stream, each in partitions]
+    for name, kind, value_of in _VALUES:
+        yield f"# HELP {name} {_escaped(HELP[name])}\n# TYPE {name} {kind}\n"
+        for labels, partition in labelled:
+            value = value_of(partition)
+            if value is not None:
+                yield f"{name}{labels} {value!r}\n"
+
+
+def _labels(*values: str) -> str:
+    pairs = (f'{name}="{_quoted(value)}"' for name, value in zip(PARTITION, values, strict=True))
+    return "{" + ",".join(pairs) + "}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n")
+
+
+def _quoted(text: str) -> str:
+    return _escaped(text).replace('"', r"\"")

@@ -8,7 +8,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from tidemark.controller.db.tables import PredictionRow
 from tidemark.controller.lost.summary import LostSummary
-from tidemark.controller.metrics.names import HELP, LABELS, OF_STREAMS
+from tidemark.controller.runtime.counters import HELP, LABELS, OF_STREAMS
 from tidemark.controller.stream_state.partition_summaries import PartitionSummary
 from tidemark.controller.stream_state.state import NewestBatch, StreamState
 from tidemark.models.sketch import Sketch

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
-from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.parameters import WhichStream
 from tidemark.controller.api.schemas.charts import PartitionCurve, PartitionPoint
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.evidence.needs import partition_needs

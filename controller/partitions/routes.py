@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from tidemark.controller.api.cursors import ThePaging, decode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
-from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.parameters import WhichStream
 from tidemark.controller.api.schemas.partitions import Partition, PartitionPage
 from tidemark.controller.db.tables import PartitionRow
 from tidemark.controller.decide.load import progress_in

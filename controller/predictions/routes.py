@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from tidemark.controller.api.cursors import ThePaging, decode_number_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
-from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.parameters import WhichStream
 from tidemark.controller.api.schemas.bounds import Prediction, PredictionPage, Realised
 from tidemark.controller.api.units import milliseconds, share_ppm
 from tidemark.controller.db.tables import PredictionRow

@@ -17,7 +17,7 @@ from uuid import uuid4
 from tidemark.controller.db.database import Database
 from tidemark.controller.replicas import lease_store as store
 from tidemark.controller.replicas.lease_store import Lease, Shard
-from tidemark.controller.runtime.ticking_thread import TickingThread
+from tidemark.controller.runtime.background import TickingThread
 
 _log = logging.getLogger(__name__)
 

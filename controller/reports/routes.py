@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Response
 from tidemark.controller.api.cursors import ThePaging, decode_numbers_cursor, encode_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
-from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.parameters import WhichStream
 from tidemark.controller.api.schemas.reports import (
     MissingBatches,
     ReportDetail,

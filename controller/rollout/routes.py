@@ -11,22 +11,19 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.api.bodies import ReasonBody, parse_body
-from tidemark.controller.api.cursors import Paging, ThePaging, decode_number_cursor
+from tidemark.controller.api.cursors import Paging, ThePaging, decode_number_cursor, in_reach
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.etags import etag
-from tidemark.controller.api.names import StreamPath, WhichStream
-from tidemark.controller.api.reach import in_reach
+from tidemark.controller.api.parameters import DryRun, StreamPath, WhichStream
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas.rollouts import RolloutAnswer, RolloutDetail, RolloutPage
 from tidemark.controller.api.schemas.specs import PolicyAnswer
-from tidemark.controller.api.writes import DryRun
+from tidemark.controller.api.views import event_answer, rollout_answer
 from tidemark.controller.db.tables import RolloutRow, StreamRow
 from tidemark.controller.events.store import history_of
-from tidemark.controller.events.views import event_answer
 from tidemark.controller.rollout.actions import approve, discard, get_rollout, lift, roll_back
 from tidemark.controller.rollout.store import list_rollouts
-from tidemark.controller.rollout.views import rollout_answer
 from tidemark.controller.service import Service
 from tidemark.controller.specs.consequences import decide_now
 from tidemark.controller.specs.store import policy_version, set_paused

@@ -10,11 +10,10 @@ from tidemark.controller.api.bodies import parse_body
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.etags import IfMatch, IfNoneMatch, answered, check_match, etag
-from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.parameters import DryRun, Reason, WhichStream
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas.shadow import ShadowAnswer
 from tidemark.controller.api.schemas.specs import SloSet
-from tidemark.controller.api.writes import DryRun, Reason
 from tidemark.controller.errors import SloNotSetError
 from tidemark.controller.rollout.republish import republish
 from tidemark.controller.shadow.store import (

@@ -7,10 +7,9 @@ import logging
 from sqlalchemy.orm import Session
 
 from tidemark.controller.api.schemas.specs import Consequences
+from tidemark.controller.api.views import published_answer, recommended_answer, transition_answer
 from tidemark.controller.bounds.publication import last_published
-from tidemark.controller.bounds.views import published_answer
 from tidemark.controller.db.tables import RecommendationRow, StreamRow
-from tidemark.controller.decide.views import recommended_answer, transition_answer
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.pins.store import pin_in_force
 from tidemark.controller.rollout.store import open_rollout

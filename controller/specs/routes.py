@@ -10,10 +10,9 @@ from tidemark.controller.api.bodies import parse_body
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.etags import IfMatch, IfNoneMatch, answered, etag, precondition
-from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.parameters import DryRun, Reason, WhichStream
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas.specs import Consequences, PolicyAnswer, PolicySet, SloAnswer, SloSet
-from tidemark.controller.api.writes import DryRun, Reason
 from tidemark.controller.bounds.chains import chain_of
 from tidemark.controller.decide.ceiling import NO_CEILING
 from tidemark.controller.errors import ErrorItem, InvalidBodyError, LiveRefusedError, SloNotSetError

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Response
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.etags import IfNoneMatch, answered
-from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.parameters import WhichStream
 from tidemark.controller.api.schemas.streams import StreamStatus
-from tidemark.controller.stream_state.views import stream_status
+from tidemark.controller.api.views import stream_status
 from tidemark.controller.streams.store import get_stream
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])

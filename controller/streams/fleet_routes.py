@@ -9,13 +9,11 @@ from typing import cast
 from fastapi import APIRouter, Response
 
 from tidemark.controller.access.authorize import ThePrincipal
-from tidemark.controller.access.principal import Principal
-from tidemark.controller.api.cursors import ThePaging, decode_cursor
+from tidemark.controller.api.cursors import ThePaging, decode_cursor, in_reach
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
 from tidemark.controller.api.etags import IfNoneMatch, answered
-from tidemark.controller.api.names import OfJob
-from tidemark.controller.api.reach import in_reach
+from tidemark.controller.api.parameters import OfJob
 from tidemark.controller.api.schemas.conditions import ConditionType
 from tidemark.controller.api.schemas.fleet import (
     FleetPage,
@@ -30,6 +28,7 @@ from tidemark.controller.db.tables import OverviewRow
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 from tidemark.controller.pins.store import StoredPin
 from tidemark.controller.pins.views import pin_answer
+from tidemark.controller.runtime.principal import Principal
 from tidemark.controller.stream_state.budget_course import BudgetCourse
 from tidemark.controller.stream_state.condition_types import CONDITION_TYPES, summary_of
 from tidemark.controller.stream_state.fleet_states import FleetState, load_fleet

@@ -10,11 +10,10 @@ from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
 from tidemark.controller.access.authorize import ThePrincipal
-from tidemark.controller.api.cursors import ThePaging, decode_cursor
+from tidemark.controller.api.cursors import ThePaging, decode_cursor, in_reach
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers
-from tidemark.controller.api.names import WhichJob
-from tidemark.controller.api.reach import in_reach
+from tidemark.controller.api.parameters import WhichJob
 from tidemark.controller.api.schemas.conditions import Condition, ConditionSummary
 from tidemark.controller.api.schemas.fleet import (
     JobCondition,

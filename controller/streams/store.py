@@ -9,12 +9,12 @@ from typing import Any
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.access.actor import current_actor
 from tidemark.controller.db.locked_reads import remember_reads
 from tidemark.controller.db.tables import KNOWN, EventRow, StreamRow
 from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import JobNotFoundError, StreamNotFoundError
 from tidemark.controller.intake.limits import NO_LIMITS, Limits, check_room_for_stream
+from tidemark.controller.runtime.actor import current_actor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

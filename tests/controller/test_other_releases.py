@@ -13,7 +13,7 @@ from typing import Any, get_args, get_type_hints
 import httpx
 import pytest
 
-from tidemark.controller.access.roles import need_of
+from tidemark.controller.access.authorize import need_of
 from tidemark.models.late_counts import LateCounts
 from tidemark.models.strict import WIRE
 from tidemark.models.wire import Acknowledgement, BoundAnswer, Report, to_json_object

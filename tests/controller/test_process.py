@@ -13,7 +13,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from tidemark.controller.access.addresses import is_loopback
+from tidemark.controller.access.authenticator import is_loopback
 from tidemark.controller.cli import app
 from tidemark.models.wire import to_json_object
 

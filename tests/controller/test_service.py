@@ -15,12 +15,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy.exc import OperationalError
 
 import tidemark.controller
-from tidemark.controller.access.roles import need_of
+from tidemark.controller.access.authorize import need_of
 from tidemark.controller.api.openapi import as_text
 from tidemark.controller.api.schemas.service import Problem
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import Base
-from tidemark.controller.metrics.names import HELP
+from tidemark.controller.runtime.counters import HELP
 from tidemark.controller.settings import Settings
 
 from support.controller_app import STREAM, Controller

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tidemark.controller.access.roles import Right, Role
 from tidemark.controller.api.schemas.answer import Answer
+from tidemark.controller.runtime.principal import Right, Role
 
 
 class ProblemItem(Answer):

@@ -21,9 +21,10 @@ import pytest
 from sqlalchemy import select
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidemark.controller.access.roles import RIGHTS, ROLES, Role, need_of
+from tidemark.controller.access.authorize import need_of
 from tidemark.controller.api.documented import EXAMPLES_FILE
 from tidemark.controller.db.tables import Base
+from tidemark.controller.runtime.principal import RIGHTS, ROLES, Role
 from tidemark.models.wire import to_json_object
 
 from support.controller_app import Controller

@@ -13,7 +13,7 @@ import pytest
 
 from tidemark.controller.gates import ask as module
 from tidemark.controller.gates.ask import GateQuestion, Reply, ask
-from tidemark.controller.gates.configuration import PrometheusGate, WebhookGate
+from tidemark.controller.runtime.operator_file import PrometheusGate, WebhookGate
 
 from support.prometheus import running_prometheus
 from support.webhook import Webhook, running_webhook

@@ -13,7 +13,7 @@ import re
 import string
 from typing import cast
 
-from tidemark.controller.access.roles import ROLES, Role
+from tidemark.controller.runtime.principal import ROLES, Role
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 """The name of a token's holder."""
