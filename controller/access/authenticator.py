@@ -1,4 +1,4 @@
-"""Authenticates requests: by a token of the store, by an authenticating proxy, or, without either, as local.
+"""Authenticates requests, by a token of the store, by a proxy, or, without either, as local; and limits their rate.
 
 Every replica caches the valid tokens and reads the store again when the cache is ``CACHE_SECONDS`` old: a token made
 or revoked elsewhere takes effect within that time. An unknown token costs no query.
@@ -7,13 +7,11 @@ or revoked elsewhere takes effect within that time. An unknown token costs no qu
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -21,7 +19,15 @@ from tidemark.controller.access.token_store import StoredToken, live_tokens, liv
 from tidemark.controller.db.database import Database
 from tidemark.controller.errors import UnauthenticatedError
 from tidemark.controller.runtime.clock import Clock, SteadyClock
-from tidemark.controller.runtime.principal import LOOPBACK, Principal, Proxy, Right
+from tidemark.controller.runtime.principal import (
+    LOOPBACK,
+    Principal,
+    Proxy,
+    Right,
+    is_foreign_name,
+    is_loopback,
+    is_other_machine,
+)
 from tidemark.controller.runtime.token_format import digest_of, is_token
 from tidemark.controller.settings import Settings
 
@@ -220,45 +226,6 @@ def proxy_of(settings: Settings) -> Proxy | None:
 def _unauthenticated(detail: str, *, sent: bool = False) -> UnauthenticatedError:
     challenge = 'Bearer realm="tidemark"' + (', error="invalid_token"' if sent else "")
     return UnauthenticatedError(detail, headers={"WWW-Authenticate": challenge})
-
-
-_REMEMBERED = 1_024
-"""How many answers are remembered: the same few addresses send every report."""
-
-
-@lru_cache(_REMEMBERED)
-def is_loopback(host: str) -> bool:
-    """Return whether ``host`` can be reached from this machine only."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-@lru_cache(_REMEMBERED)
-def is_other_machine(peer: str | None) -> bool:
-    """Return whether ``peer`` is the address of another machine; without an address it is a local socket."""
-    try:
-        address = ipaddress.ip_address(peer or "")
-    except ValueError:
-        return False
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return not (mapped or address).is_loopback
-
-
-def is_foreign_name(host_header: str | None) -> bool:
-    """Return whether a request used a host name that somebody else may have pointed at this machine.
-
-    This stops DNS rebinding, by which a foreign page in a local browser could call this server. Names without a dot
-    belong to the local network.
-    """
-    name = (host_header or "").strip().lower()
-    if name.startswith("["):
-        name = name[1:].partition("]")[0]
-    elif name.count(":") == 1:
-        name = name.partition(":")[0]
-    name = name.removesuffix(".")
-    return "." in name and not name.endswith(".localhost") and not is_loopback(name)
 
 
 BURST_SECONDS = 2.0

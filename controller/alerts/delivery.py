@@ -20,9 +20,9 @@ from sqlalchemy.orm import Session
 from tidemark.controller.alerts.message import NotDelivered, Receiver, messages
 from tidemark.controller.alerts.rules import ActiveAlert, Alarm, Key, Notification, advance, delivered
 from tidemark.controller.db.database import STORE_ERRORS, Database
+from tidemark.controller.db.leases import Lease, confirm
 from tidemark.controller.db.tables import EventRow
 from tidemark.controller.errors import LeaseLostError
-from tidemark.controller.replicas.lease_store import Lease, confirm
 from tidemark.controller.runtime.alert_table import ALERTS, Alert
 from tidemark.controller.runtime.counters import NotifyCounters
 from tidemark.controller.runtime.operator_file import DEFAULT

@@ -17,7 +17,7 @@ from tidemark.controller.alerts.delivery import Checked, Delivery, MessageLinks
 from tidemark.controller.alerts.message import Receiver
 from tidemark.controller.alerts.rules import active_alerts
 from tidemark.controller.db.database import Database
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper
+from tidemark.controller.db.leases import LeaseKeeper
 from tidemark.controller.runtime.alert_table import ALERTS
 from tidemark.controller.runtime.background import TickingThread
 from tidemark.controller.runtime.clock import Clock

@@ -1,11 +1,11 @@
-"""Query parameters: one that a route does not have is rejected, because a misspelt ``dryRun`` would write."""
+"""What paths, queries and headers of requests may hold; a query parameter that a route does not have is rejected."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Header, HTTPException, Path, Query, Request, status
 from fastapi.dependencies.models import Dependant
@@ -13,6 +13,8 @@ from fastapi.routing import APIRoute
 from pydantic import WithJsonSchema
 
 from tidemark.controller.errors import ErrorItem, InvalidParameterError, NotAcceptableError
+from tidemark.controller.service import Service
+from tidemark.controller.streams.names import MAX_LENGTH, STREAM_ACTS, name_problem
 
 
 async def reject_unknown(request: Request) -> None:
@@ -29,9 +31,7 @@ async def reject_unknown(request: Request) -> None:
     known = _known(route.dependant)
     for name in request.query_params:
         if name not in known:
-            raise InvalidParameterError(
-                f"{name}: {_advice(name, known)}", errors=(ErrorItem(name, _advice(name, known)),)
-            )
+            raise InvalidParameterError.at(name, _advice(name, known))
 
 
 KnownParameters = Depends(reject_unknown)
@@ -54,15 +54,8 @@ def _advice(name: str, known: frozenset[str]) -> str:
     return f"there is no such parameter; known are {', '.join(sorted(known)) or 'none'}"
 
 
-MAX_LENGTH = 200
-"""Greatest length of a name in characters, as in the wire types."""
-
 OfJob = Annotated[str | None, Query(max_length=MAX_LENGTH, description="Only the streams of this job.")]
 """Limits a list to one job's streams; None for all."""
-
-
-_ACTS = (":pause", ":resume")
-"""Actions that follow the name of a stream in a path; no name may end with one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +68,6 @@ class StreamPath:
     """Name of the stream."""
 
 
-def name_problem(name: str) -> str | None:
-    """Return why ``name`` cannot be part of a path, None when it can; nearly all characters can be percent-encoded."""
-    if not name or len(name) > MAX_LENGTH:
-        return f"a name has 1 to {MAX_LENGTH} characters, this one {len(name)}"
-    if "/" in name:
-        return "a name cannot contain a slash, because it is part of a path"
-    if name in {".", ".."}:
-        return f"{name!r} cannot be a name, because clients and proxies resolve it as part of the path"
-    if name.endswith(_ACTS):
-        return f"a name cannot end with {' or '.join(_ACTS)}, because those are actions"
-    if not name.isprintable() or name != name.strip():
-        return "a name has printable characters only, and no space at its ends"
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class JoinPath:
     """The join that a request is about."""
@@ -100,33 +78,18 @@ class JoinPath:
     """Name of the join."""
 
 
-# The document states the length; name_problem checks it once the path is known.
-_JobName = Annotated[
-    str,
-    Path(
-        description="Name of the job, percent-encoded; no slash.",
-        examples=["orders"],
+def _name_of(what: str, example: str) -> Any:
+    return Path(
+        description=f"Name of the {what}, percent-encoded; no slash.",
+        examples=[example],
+        # The document states the length; name_problem checks it once the path is known.
         json_schema_extra={"maxLength": MAX_LENGTH},
-    ),
-]
-_StreamName = Annotated[
-    str,
-    Path(
-        description="Name of the stream, percent-encoded; no slash.",
-        examples=["clicks"],
-        json_schema_extra={"maxLength": MAX_LENGTH},
-    ),
-]
+    )
 
 
-_JoinName = Annotated[
-    str,
-    Path(
-        description="Name of the join, percent-encoded; no slash.",
-        examples=["attribution"],
-        json_schema_extra={"maxLength": MAX_LENGTH},
-    ),
-]
+_JobName = Annotated[str, _name_of("job", "orders")]
+_StreamName = Annotated[str, _name_of("stream", "clicks")]
+_JoinName = Annotated[str, _name_of("join", "attribution")]
 
 
 def check_names(**names: str) -> None:
@@ -152,7 +115,7 @@ def check_method(request: Request) -> None:
     Raises:
         HTTPException: 405 when it has another.
     """
-    if request.path_params.get("stream", "").endswith(_ACTS) and request.url.path.endswith(_ACTS):
+    if request.path_params.get("stream", "").endswith(STREAM_ACTS) and request.url.path.endswith(STREAM_ACTS):
         raise HTTPException(status.HTTP_405_METHOD_NOT_ALLOWED)
 
 
@@ -255,8 +218,7 @@ async def _dry_run(
     dry_run: Annotated[
         Literal["All"] | None,
         Query(
-            alias="dryRun",
-            description="All: check everything and answer like the write, but change nothing.",
+            alias="dryRun", description="All: check everything and answer like the write, but change nothing."
         ),
     ] = None,
 ) -> bool:
@@ -279,8 +241,7 @@ async def _reason(
 ) -> str:
     found = (reason or "").strip()
     if not found.isprintable():
-        problem = "a reason is one line of printable characters"
-        raise InvalidParameterError(f"reason: {problem}", errors=(ErrorItem("reason", problem),))
+        raise InvalidParameterError.at("reason", "a reason is one line of printable characters")
     return found or NO_REASON
 
 
@@ -299,10 +260,18 @@ async def _needed_reason(
     ],
 ) -> str:
     if not reason.strip():
-        problem = "it must not be blank"
-        raise InvalidParameterError(f"reason: {problem}", errors=(ErrorItem("reason", problem),))
+        raise InvalidParameterError.at("reason", "it must not be blank")
     return await _reason(reason)
 
 
 NeededReason = Annotated[str, Depends(_needed_reason)]
 """The reason of a write that must have one."""
+
+
+async def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+TheService = Annotated[Service, Depends(_service)]
+"""The parts of the running controller."""

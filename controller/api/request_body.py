@@ -17,8 +17,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
 
 from tidemark.controller.access.authorize import authorize
-from tidemark.controller.api.dependencies import TheService
-from tidemark.controller.api.parameters import check_accept, reject_unknown
+from tidemark.controller.api.parameters import TheService, check_accept, reject_unknown
 from tidemark.controller.errors import (
     BodyTooLargeError,
     MalformedBodyError,

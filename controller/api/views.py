@@ -1,4 +1,4 @@
-"""Published and acknowledged bounds as the API answers them."""
+"""What the store holds, as the API answers it."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from tidemark.controller.api.schemas.rollouts import (
 )
 from tidemark.controller.api.schemas.streams import (
     AppendDelaySeen,
+    Budget,
     Completeness,
     Evidence,
     LateStatus,
@@ -35,26 +36,27 @@ from tidemark.controller.api.schemas.streams import (
     QueryCoverage,
     StreamStatus,
 )
-from tidemark.controller.api.units import milliseconds, share_ppm
 from tidemark.controller.bounds.publication import NO_REPORT, OFF, answer_of, last_published
 from tidemark.controller.db.tables import (
     AcknowledgementRow,
     EventRow,
     PublishedRow,
     RecommendationRow,
+    ReportRow,
     RolloutRow,
     StreamRow,
 )
 from tidemark.controller.decide.load import is_current
 from tidemark.controller.decide.stored_steps import steps_of
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
-from tidemark.controller.evidence.horizon import open_keys
+from tidemark.controller.evidence.horizon import Horizon, open_keys
 from tidemark.controller.pins.store import StoredPin, pin_in_force
 from tidemark.controller.pins.views import pin_answer
 from tidemark.controller.rollout.store import envelope_of, gate_answers_of
+from tidemark.controller.runtime.answer import milliseconds, share_ppm
 from tidemark.controller.runtime.operator_file import Destination, destinations_of
 from tidemark.controller.specs.views import slo_answer
-from tidemark.controller.stream_state.budget import budget_of
+from tidemark.controller.stream_state.budget import spent_in
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.live import NewestState
 from tidemark.controller.stream_state.load import load_horizon, load_state
@@ -66,6 +68,7 @@ from tidemark.models.quantile import min_samples
 from tidemark.models.recommend.steps import DecisionStep, because, deciding_step
 from tidemark.models.rollout.machine import allowed
 from tidemark.models.rollout.states import State
+from tidemark.models.slo import Slo
 from tidemark.models.target import PPM
 from tidemark.models.wire import AppendDelay, BoundAnswer
 
@@ -334,5 +337,30 @@ def _completeness(horizon: HorizonState | None, *, provisional: bool) -> Complet
         found,
         min_ppm=share_ppm(found.rows - found.late_max, every),
         max_ppm=share_ppm(every - found.late_min, every),
+        provisional=provisional,
+    )
+
+
+def budget_of(
+    session: Session, newest: ReportRow, slo: Slo, kept: EvidenceCache, *, provisional: bool
+) -> Budget:
+    """Return the budget of a stream.
+
+    Args:
+        session: the session.
+        newest: its newest batch.
+        slo: its SLO.
+        kept: the evidence on streams.
+        provisional: whether rows of its windows can still come.
+    """
+    horizon = Horizon(newest.stream_id, slo.window_ms, newest)
+    known = kept.facts(session, horizon)
+    spent = spent_in(session, horizon, slo)
+    return Budget.of(
+        spent,
+        objective=slo.objective,
+        window_ms=slo.window_ms,
+        from_us=known.from_us,
+        missing_batches=known.missing_batches,
         provisional=provisional,
     )

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemark.controller.cli.fail import fail_request, fail_usage
 from tidemark.controller.cli.remote import (
     Call,
     DryRunOption,
@@ -24,7 +23,7 @@ from tidemark.controller.cli.remote import (
     open_client,
     streams_by_name,
 )
-from tidemark.controller.cli.show import as_json, say, show_consequences
+from tidemark.controller.cli.show import as_json, fail_request, fail_usage, say, show_consequences
 from tidemark.controller.client.address import DEFAULT_URL
 from tidemark.controller.client.errors import ClientError
 from tidemark.models.plural import plural

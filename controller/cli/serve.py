@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.controller.access.authenticator import is_loopback
-from tidemark.controller.cli.fail import fail_usage
-from tidemark.controller.cli.settings import ConfigOption, settings_in_force, show_settings
+from tidemark.controller.cli.show import fail_usage
+from tidemark.controller.cli.store import ConfigOption, settings_in_force, show_settings
+from tidemark.controller.runtime.principal import is_loopback
 
 if TYPE_CHECKING:
     from tidemark.controller.service import Service

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemark.controller.cli.fail import fail_request
 from tidemark.controller.cli.options import NONE, milliseconds_of, number_of
 from tidemark.controller.cli.remote import (
     Call,
@@ -21,6 +20,7 @@ from tidemark.controller.cli.show import (
     as_json,
     bound,
     duration,
+    fail_request,
     measured,
     moment,
     percent,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tidemark.controller.cli.fail import fail_request
 from tidemark.controller.cli.options import NONE, milliseconds_of, number_of, share_of
 from tidemark.controller.cli.remote import (
     Call,
@@ -27,6 +26,7 @@ from tidemark.controller.cli.show import (
     as_json,
     bound,
     duration,
+    fail_request,
     moment,
     percent,
     say,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import typer
 
-from tidemark.controller.cli.fail import fail_usage
+from tidemark.controller.cli.show import fail_usage
 
 
 class Program(NamedTuple):

@@ -8,11 +8,9 @@ from fastapi import APIRouter, Response
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api.bodies import parse_body
-from tidemark.controller.api.dependencies import TheService
-from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.etags import IfMatch, IfNoneMatch, answered, check_match, etag
-from tidemark.controller.api.parameters import DryRun, Reason, WhichJoin, name_problem
+from tidemark.controller.api.openapi import answers, takes
+from tidemark.controller.api.parameters import DryRun, Reason, TheService, WhichJoin
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas.joins import JoinAnswer
 from tidemark.controller.errors import ErrorItem, InvalidBodyError
@@ -24,8 +22,10 @@ from tidemark.controller.joins.store import (
     put_join,
 )
 from tidemark.controller.joins.views import join_answer
+from tidemark.controller.runtime.parse_body import parse_body
 from tidemark.controller.service import Service
 from tidemark.controller.specs.consequences import decide_now
+from tidemark.controller.streams.names import name_problem
 from tidemark.models.slo import JoinSlo
 
 router = APIRouter(prefix="/v1/jobs/{job}/joins/{join}", tags=["specifications"])

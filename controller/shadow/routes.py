@@ -6,16 +6,15 @@ from fastapi import APIRouter, Response
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api.bodies import parse_body
-from tidemark.controller.api.dependencies import TheService
-from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.etags import IfMatch, IfNoneMatch, answered, check_match, etag
-from tidemark.controller.api.parameters import DryRun, Reason, WhichStream
+from tidemark.controller.api.openapi import answers, takes
+from tidemark.controller.api.parameters import DryRun, Reason, TheService, WhichStream
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas.shadow import ShadowAnswer
 from tidemark.controller.api.schemas.specs import SloSet
 from tidemark.controller.errors import SloNotSetError
 from tidemark.controller.rollout.republish import republish
+from tidemark.controller.runtime.parse_body import parse_body
 from tidemark.controller.shadow.store import (
     StoredShadow,
     check_tried,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from tidemark.controller.api.schemas.shadow import ShadowAnswer, ShadowDay, ShadowOutcome
-from tidemark.controller.api.units import share_ppm
 from tidemark.controller.api.views import step_answers
 from tidemark.controller.db.tables import ShadowDayRow
 from tidemark.controller.decide.stored_steps import steps_of
+from tidemark.controller.runtime.answer import share_ppm
 from tidemark.controller.shadow.store import StoredShadow, days_of, total_of
 from tidemark.controller.specs.store import Spec, fields_of, get_policy
 from tidemark.models.recommend.steps import because

@@ -6,11 +6,9 @@ from fastapi import APIRouter, Response
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api.bodies import parse_body
-from tidemark.controller.api.dependencies import TheService
-from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.etags import IfMatch, IfNoneMatch, answered, etag, precondition
-from tidemark.controller.api.parameters import DryRun, Reason, WhichStream
+from tidemark.controller.api.openapi import answers, takes
+from tidemark.controller.api.parameters import DryRun, Reason, TheService, WhichStream
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas.specs import Consequences, PolicyAnswer, PolicySet, SloAnswer, SloSet
 from tidemark.controller.bounds.chains import chain_of
@@ -19,6 +17,7 @@ from tidemark.controller.errors import ErrorItem, InvalidBodyError, LiveRefusedE
 from tidemark.controller.rollout.record import end_rollout
 from tidemark.controller.rollout.republish import republish
 from tidemark.controller.rollout.store import open_rollout
+from tidemark.controller.runtime.parse_body import parse_body
 from tidemark.controller.service import Service
 from tidemark.controller.shadow.store import end_shadow
 from tidemark.controller.specs.consequences import consequences, decide_now

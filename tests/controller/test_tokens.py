@@ -392,7 +392,7 @@ def test_without_a_token_only_this_machine_is_let_in_and_only_where_others_canno
         assert client.get("/livez").status_code == 200
 
 
-PROXY = {
+PROXY: dict[str, Any] = {
     "proxy_user_header": "X-User",
     "proxy_groups_header": "X-Groups",
     "proxy_addresses": "10.1.0.0/16",

@@ -25,8 +25,7 @@ import httpx
 from sqlalchemy.exc import OperationalError
 
 from tidemark.controller.api import request_body
-from tidemark.controller.api.documented import EXAMPLES_FILE
-from tidemark.controller.api.openapi import COMMITTED, as_text
+from tidemark.controller.api.openapi import COMMITTED, EXAMPLES_FILE, as_text
 from tidemark.controller.app import create_app
 from tidemark.controller.settings import Settings
 from tidemark.models.late_policy import LateTreatment

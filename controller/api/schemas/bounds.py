@@ -1,8 +1,8 @@
-"""Published bounds."""
+"""Bounds: recommended, predicted, published, acknowledged."""
 
 from __future__ import annotations
 
-from tidemark.controller.api.schemas.answer import Answer
+from tidemark.controller.runtime.answer import Answer, OfStream
 from tidemark.models.recommend.steps import StepKind
 from tidemark.models.wire import BoundSource, ChangeKind, Envelope, LatencyUnknown, Mode, Pin
 
@@ -166,13 +166,9 @@ class RecommendationAnswer(Answer):
     """The chain of reasons, first step to last."""
 
 
-class Receipt(Answer):
+class Receipt(OfStream):
     """Confirms that a report or an acknowledgement is stored."""
 
-    job: str
-    """Name of the job."""
-    stream: str
-    """Name of the stream."""
     received_us: int
     """When it was first received, in microseconds since the epoch."""
     duplicate: bool

@@ -1,10 +1,10 @@
-"""Rollouts."""
+"""Rollouts, events and outside gates."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from tidemark.controller.api.schemas.answer import Answer
+from tidemark.controller.runtime.answer import Answer
 from tidemark.models.rollout.facts import Cause, Gate, Phase, Verdict
 from tidemark.models.rollout.states import Act, State
 from tidemark.models.slo import Direction

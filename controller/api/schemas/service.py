@@ -1,10 +1,10 @@
-"""Problem documents (RFC 9457)."""
+"""The service: problem documents (RFC 9457), health, callers and tokens."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from tidemark.controller.api.schemas.answer import Answer
+from tidemark.controller.runtime.answer import Answer
 from tidemark.controller.runtime.principal import Right, Role
 
 

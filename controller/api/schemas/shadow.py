@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.bounds import StepAnswer
 from tidemark.controller.api.schemas.specs import ANSWERED
+from tidemark.controller.runtime.answer import Answer
 from tidemark.models.shadow_slo import ShadowSlo
 
 

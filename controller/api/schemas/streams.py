@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.bounds import Applied, Published, RecommendationAnswer, TransitionAnswer
-from tidemark.controller.api.schemas.conditions import Condition
 from tidemark.controller.api.schemas.pins import PinInForce
 from tidemark.controller.api.schemas.rollouts import RolloutAnswer
 from tidemark.controller.api.schemas.specs import SloAnswer
+from tidemark.controller.runtime.answer import Answer, OfStream
+from tidemark.controller.stream_state.condition_types import Condition
 from tidemark.models.late_policy import LatePolicy, LateRows
 from tidemark.models.slo import Objective
 from tidemark.models.wire import Mode, Pin
@@ -183,13 +183,9 @@ class Notified(Answer):
     """Names of its alerts that no destination takes."""
 
 
-class StreamStatus(Answer):
+class StreamStatus(OfStream):
     """All that is known of one stream."""
 
-    job: str
-    """Name of the job."""
-    stream: str
-    """Name of the stream."""
     summary: str
     """What holds now and what it waits for, in one sentence, made anew for each answer."""
     mode: Mode

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidemark.controller.alerts.rules import ActiveAlert, active_alerts
 from tidemark.controller.db.tables import PredictionRow, RolloutRow
-from tidemark.controller.lost.summary import LostOfValue, LostSummary
+from tidemark.controller.lost.store import LostOfValue, LostSummary
 from tidemark.controller.runtime.alert_table import (
     ALERTS,
     MIN_FUTURE_ROWS,

@@ -10,7 +10,7 @@ import jsonschema_rs
 import pytest
 
 from tidemark.controller.api.cursors import MAX_PAGE
-from tidemark.controller.api.documented import EXAMPLES_FILE
+from tidemark.controller.api.openapi import EXAMPLES_FILE
 
 from support.api_examples import examples_text
 from support.tree import ROOT

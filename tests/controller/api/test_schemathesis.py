@@ -22,7 +22,7 @@ from sqlalchemy import select
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidemark.controller.access.authorize import need_of
-from tidemark.controller.api.documented import EXAMPLES_FILE
+from tidemark.controller.api.openapi import EXAMPLES_FILE
 from tidemark.controller.db.tables import Base
 from tidemark.controller.runtime.principal import RIGHTS, ROLES, Role
 from tidemark.models.wire import to_json_object
