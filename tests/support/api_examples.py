@@ -8,6 +8,7 @@ writes them anew, and the document with them. The clock, the delays and the ids 
 from __future__ import annotations
 
 import json
+import logging
 import random
 import re
 import sqlite3
@@ -86,8 +87,8 @@ class _Recorder:
 
     def sent(self, operation: str) -> Json:
         """Return the body of the last request of an operation."""
-        (request,) = (answer.request for (of, _), answer in self._exchanges.items() if of == operation)
-        body: Json = json.loads(request.content)
+        *_, answer = (answer for (of, _), answer in self._exchanges.items() if of == operation)
+        body: Json = json.loads(answer.request.content)
         return body
 
     def operations(self) -> Json:
@@ -422,6 +423,7 @@ def _fail(one: _Recorder, viewer: str) -> None:
 
 
 def _main() -> None:
+    logging.disable()  # of what is made to go wrong
     EXAMPLES_FILE.write_text(examples_text(), encoding="utf-8")
     document = as_text(create_app(Settings(database_url="sqlite:///tidemark.db")))
     COMMITTED.write_text(document, encoding="utf-8")
