@@ -188,8 +188,7 @@ def note_uses(session: Session, used: Mapping[int, int]) -> None:
         session.execute(
             update(TokenRow)
             .where(
-                TokenRow.id == token_id,
-                or_(TokenRow.last_used_us.is_(None), TokenRow.last_used_us < used_us),
+                TokenRow.id == token_id, or_(TokenRow.last_used_us.is_(None), TokenRow.last_used_us < used_us)
             )
             .values(last_used_us=used_us)
         )

@@ -146,14 +146,14 @@ _CHALLENGE = {
         "description": "How to authenticate.",
         "schema": {"type": "string"},
         "example": 'Bearer realm="tidemark"',
-    },
+    }
 }
 _RETRY = {
     "Retry-After": {
         "description": "Seconds to wait.",
         "schema": {"type": "string", "pattern": r"^\d+$"},
         "example": "1",
-    },
+    }
 }
 _ERRORS = {401: _CHALLENGE, 403: _CHALLENGE, 429: _RETRY}
 
@@ -253,14 +253,14 @@ _ETAG = {
         "description": "Version of the resource, opaque.",
         "schema": {"type": "string"},
         "example": '"3-5d41402abc4b2a76"',
-    },
+    }
 }
 _APPLIED = {
     "Preference-Applied": {
         "description": "The wait of Prefer that was applied, in seconds; missing when none was requested.",
         "schema": {"type": "string"},
         "example": "wait=30",
-    },
+    }
 }
 _HEADERS = {
     "SloAnswer": _ETAG,
@@ -322,12 +322,7 @@ def answers(name: str, *statuses: int, kinds: Mapping[int, str] | None = None) -
 def problem(status: int, kind: str | None = None) -> _Described:
     """Return the documented answer of a problem; ``kind`` is None for the usual one of its status."""
     content = {"schema": reference("Problem"), "example": kind or _USUAL[status]}
-    return {
-        status: {
-            "description": _DESCRIPTIONS[status],
-            "content": {"application/problem+json": content},
-        }
-    }
+    return {status: {"description": _DESCRIPTIONS[status], "content": {"application/problem+json": content}}}
 
 
 def takes(name: str) -> dict[str, Any]:

@@ -253,12 +253,7 @@ def _same_bound(row: PublishedRow, answer: PublishedAnswer) -> bool:
 
 
 def publish(
-    session: Session,
-    stream_id: int,
-    answer: PublishedAnswer,
-    now_us: int,
-    *,
-    carried: Carried | None = None,
+    session: Session, stream_id: int, answer: PublishedAnswer, now_us: int, *, carried: Carried | None = None
 ) -> int:
     """Publish ``answer`` unless it is published already; return its generation. The stream must be locked.
 

@@ -90,8 +90,7 @@ def register(app: typer.Typer) -> None:
 
 def _create(
     name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="Name of the holder. Default: the name of the role."),
+        str | None, typer.Argument(metavar="NAME", help="Name of the holder. Default: the name of the role.")
     ] = None,
     *,
     role: Annotated[Role, typer.Option(help="What the holder may do.")],
@@ -120,10 +119,7 @@ def _create(
         _show_made(tokens.create(body), as_json=as_json)
 
 
-def _mint(
-    *,
-    role: Annotated[Role, typer.Option(help="What the holder may do.")],
-) -> None:
+def _mint(*, role: Annotated[Role, typer.Option(help="What the holder may do.")]) -> None:
     """Print a new token that no store knows yet.
 
     It is for a file of the folder TIDEMARK_FIRST_TOKENS, whose tokens a new store begins with.

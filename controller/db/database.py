@@ -21,18 +21,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import (
-    Connection,
-    Engine,
-    column,
-    create_engine,
-    event,
-    inspect,
-    select,
-    table,
-    text,
-    update,
-)
+from sqlalchemy import Connection, Engine, column, create_engine, event, inspect, select, table, text, update
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
@@ -42,10 +31,7 @@ from tidemark.controller.db.checkpoints import MAX_PAGES, Checkpoints
 from tidemark.controller.db.room import found_no_room, prove_room
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.db.url import shown_url, url_of
-from tidemark.controller.errors import (
-    StoreUnavailableError,
-    StoreUnusableError,
-)
+from tidemark.controller.errors import StoreUnavailableError, StoreUnusableError
 from tidemark.controller.intake.report_counts import ReportCountsCache
 
 

@@ -54,11 +54,7 @@ class Scrape:
     """
 
     def __init__(
-        self,
-        database: Database,
-        registry: CollectorRegistry,
-        max_partitions: int,
-        label_names: Sequence[str],
+        self, database: Database, registry: CollectorRegistry, max_partitions: int, label_names: Sequence[str]
     ) -> None:
         self._database = database
         self._registry = registry

@@ -109,11 +109,7 @@ _Points = Annotated[
     responses=answers("History", 404, 422, 503),
 )
 def get_history(
-    which: WhichStream,
-    service: TheService,
-    from_us: FromUs = None,
-    to_us: ToUs = None,
-    points: _Points = 300,
+    which: WhichStream, service: TheService, from_us: FromUs = None, to_us: ToUs = None, points: _Points = 300
 ) -> History:
     """Return, by slots of time, the bound in use, what rows needed and how many were late."""
     now_us = service.clock()

@@ -130,8 +130,7 @@ def _operating(session: Session, stream_id: int) -> Operating:
     if horizon is None:
         return Operating(bound_ms=None, is_published=False, effective_bound_ms=None)
     return Operating.of(
-        bound_held(session, horizon),
-        effective_bound_ms=effective_bound_of(session, horizon.newest),
+        bound_held(session, horizon), effective_bound_ms=effective_bound_of(session, horizon.newest)
     )
 
 
