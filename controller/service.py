@@ -29,7 +29,7 @@ from tidemark.controller.runtime.counters import GateCounters, IntakeCounters, L
 from tidemark.controller.runtime.operator_file import Destination, read_gates
 from tidemark.controller.settings import Settings
 from tidemark.controller.stream_state.overviews import Overviews
-from tidemark.models.skew import SkewRule
+from tidemark.models.evidence.skew import SkewRule
 
 
 @dataclass(frozen=True, slots=True)

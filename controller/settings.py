@@ -18,10 +18,10 @@ from sqlalchemy.exc import ArgumentError
 from tidemark.controller.db.url import shown_url, url_of
 from tidemark.controller.runtime.operator_file import DEFAULT, read_destinations, read_gates
 from tidemark.controller.runtime.principal import GroupGrant, Network, parse_group_grants, parse_networks
-from tidemark.models.labels import label_name_problem
-from tidemark.models.retention import Retention
+from tidemark.models.evidence.skew import SKEW_AMOUNT_MS, SKEW_SHARE_PPM
+from tidemark.models.evidence.slots import Retention
 from tidemark.models.rollout.restarts import FleetLimits
-from tidemark.models.skew import SKEW_AMOUNT_MS, SKEW_SHARE_PPM
+from tidemark.models.specs.slo import label_name_problem
 
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 LogFormat = Literal["console", "json"]

@@ -16,7 +16,7 @@ from tidemark.controller.errors import ForbiddenError, TooManyRequestsError, Una
 from tidemark.controller.runtime.actor import set_actor
 from tidemark.controller.runtime.principal import Need, Principal
 from tidemark.controller.service import Service
-from tidemark.models.figures import format_number
+from tidemark.models.base.text import format_number
 
 _READ, _LIST, _READ_FLEET = Need("Read"), Need("Read", "list"), Need("Read", "fleet")
 _OPERATE = Need("Operate")

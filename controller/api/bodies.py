@@ -10,8 +10,8 @@ from pydantic import AfterValidator, Field
 from tidemark.controller.access.token_store import NewToken
 from tidemark.controller.runtime.principal import EVERY_JOB, MAX_PATTERN_LENGTH, Grant, Role, pattern_problem
 from tidemark.controller.runtime.token_format import NAME_PATTERN
-from tidemark.models.strict import STRICT
-from tidemark.models.wire import Pin
+from tidemark.models.base.ranges import STRICT
+from tidemark.models.protocol.messages import Pin
 
 
 def _no_nul(text: str) -> str:

@@ -28,10 +28,10 @@ from tidemark.controller.api import schemas
 from tidemark.controller.api.bodies import PinBody, ReasonBody, RotationBody, TokenBody
 from tidemark.controller.intake.report_body import ReportBody
 from tidemark.controller.runtime.answer import Answer
-from tidemark.models.late_counts import LateCounts
-from tidemark.models.shadow_slo import ShadowSlo
-from tidemark.models.slo import JoinSlo, Policy, Slo
-from tidemark.models.wire import Acknowledgement, BoundAnswer
+from tidemark.models.evidence.late_counts import LateCounts
+from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer
+from tidemark.models.specs.shadow_slo import ShadowSlo
+from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 API_VERSION = "1"
 """Version of the interface, not of the release: it grows when callers have to change."""

@@ -62,15 +62,15 @@ from tidemark.controller.stream_state.live import NewestState
 from tidemark.controller.stream_state.load import load_horizon, load_state
 from tidemark.controller.stream_state.state import HorizonState, StreamState
 from tidemark.controller.stream_state.summary import summary_of
-from tidemark.models.coverage import Coverage
-from tidemark.models.late_policy import late_text
-from tidemark.models.quantile import min_samples
+from tidemark.models.base.quantile import min_samples
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.coverage import Coverage
+from tidemark.models.protocol.late_policy import late_text
+from tidemark.models.protocol.messages import AppendDelay, BoundAnswer
 from tidemark.models.recommend.steps import DecisionStep, because, deciding_step
 from tidemark.models.rollout.machine import allowed
 from tidemark.models.rollout.states import State
-from tidemark.models.slo import Slo
-from tidemark.models.target import PPM
-from tidemark.models.wire import AppendDelay, BoundAnswer
+from tidemark.models.specs.slo import Slo
 
 
 def bound_answer(session: Session, job: str, stream: str, row: StreamRow | None) -> BoundAnswer:
@@ -156,7 +156,7 @@ def recommended_answer(
 
 
 def step_answers(steps: Sequence[DecisionStep]) -> list[StepAnswer]:
-    """Return a chain of reasons."""
+    """Return the steps for an answer."""
     return [
         StepAnswer(kind=step.kind, name=step.kind.label, bound_ms=step.bound_ms, reason=step.reason)
         for step in steps

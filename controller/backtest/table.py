@@ -11,13 +11,13 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from tidemark.controller.backtest.trial import TIDEMARK, PolicyResult, Trial
-from tidemark.models.backtest.score import BacktestScore
-from tidemark.models.duration import format_about, format_duration
-from tidemark.models.operators import TimeWindow
-from tidemark.models.plural import plural
-from tidemark.models.policies.catalogue import FIXED_HINDSIGHT
-from tidemark.models.policies.learning import learning_of
-from tidemark.models.target import PPM, format_share, format_target
+from tidemark.models.backtest.catalogue import FIXED_HINDSIGHT
+from tidemark.models.backtest.run import BacktestScore
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.operators import TimeWindow
+from tidemark.models.base.target import PPM, format_share, format_target
+from tidemark.models.base.text import plural
+from tidemark.models.live.learning import learning_of
 
 _UNLIMITED = 10_000
 """More characters than any table is wide."""

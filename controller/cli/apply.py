@@ -26,7 +26,7 @@ from tidemark.controller.cli.remote import (
 from tidemark.controller.cli.show import as_json, fail_request, fail_usage, say, show_consequences
 from tidemark.controller.client.address import DEFAULT_URL
 from tidemark.controller.client.errors import ClientError
-from tidemark.models.plural import plural
+from tidemark.models.base.text import plural
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas.specs import Consequences

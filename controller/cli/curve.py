@@ -14,7 +14,7 @@ from tidemark.controller.cli.options import bounds_of
 from tidemark.controller.cli.remote import TokenFileOption, UrlOption, open_client
 from tidemark.controller.cli.show import as_json, bound, fail_usage, measured, moment, percent, say, table
 from tidemark.controller.client.address import DEFAULT_URL
-from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.base.granules import SPARK_TICK_US
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas.charts import CurvePointAnswer

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from tidemark.models.slo import MINUTES_OF_DAY, Day
+from tidemark.models.specs.slo import MINUTES_OF_DAY, Day
 
 DAYS: tuple[Day, ...] = get_args(Day)
 

@@ -9,7 +9,7 @@ import typer
 from tidemark.controller.cli.options import milliseconds_of, share_of
 from tidemark.controller.cli.remote import Call, DryRunOption, JobArgument, ReasonOption, calls_controller
 from tidemark.controller.cli.show import as_json, bound, duration, moment, percent, say, share, table
-from tidemark.models.plural import plural
+from tidemark.models.base.text import plural
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas.joins import JoinAnswer, JoinSideAnswer, JoinStateAnswer

@@ -19,11 +19,11 @@ from tidemark.controller.traces.format import PlausibleRows, Trace, write_trace
 from tidemark.controller.traces.from_files import Columns, Format, find_files, trace_of_files
 from tidemark.controller.traces.from_reports import StreamTrace, trace_of_reports
 from tidemark.controller.traces.messages import TimeSources, TopicTrace, TopicTraceBuilder
-from tidemark.models.duration import format_duration
-from tidemark.models.operators import Int64s, RowLevel, SessionWindow, TimeWindow
-from tidemark.models.plural import plural
-from tidemark.models.target import format_target
-from tidemark.models.wire import Report
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.operators import Int64s, RowLevel, SessionWindow, TimeWindow
+from tidemark.models.base.target import format_target
+from tidemark.models.base.text import plural
+from tidemark.models.protocol.messages import Report
 
 
 def make_stream_trace(

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 from tidemark.controller.runtime.clock import utc_text
-from tidemark.models.duration import format_about, format_duration
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.target import PPM
 from tidemark.models.rollout.states import rollout_text
-from tidemark.models.target import PPM
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas.rollouts import RolloutAnswer

@@ -19,8 +19,8 @@ from tidemark.controller.cli.remote import (
 )
 from tidemark.controller.cli.show import as_json, brief, duration, measured, moment, percent, say, table
 from tidemark.controller.client.address import stream_path
-from tidemark.models.plural import plural
-from tidemark.models.target import PPM
+from tidemark.models.base.target import PPM
+from tidemark.models.base.text import plural
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas.partitions import Partition

@@ -11,7 +11,7 @@ from tidemark.controller.api.schemas.shadow import ShadowAnswer
 from tidemark.controller.api.schemas.specs import PolicyAnswer, PolicySet, SloAnswer, SloSet
 from tidemark.controller.client.address import join_path, stream_path
 from tidemark.controller.client.base import BaseClient, checked, dry_run_params
-from tidemark.models.shadow_slo import ShadowSlo
+from tidemark.models.specs.shadow_slo import ShadowSlo
 
 _TRIED = tuple(field.name for field in fields(ShadowSlo))
 """The fields of a shadow that can be written."""

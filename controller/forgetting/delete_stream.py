@@ -41,7 +41,7 @@ from tidemark.controller.forgetting.bounded import delete_some
 from tidemark.controller.pins.store import PinScope, delete_pin, get_pin
 from tidemark.controller.specs.store import get_policy, get_slo, horizon_ms_of, policy_version, slo_version
 from tidemark.controller.streams.store import add_event
-from tidemark.models.duration import format_about
+from tidemark.models.base.duration import format_about
 
 QUIET_US = 900_000_000
 """A job last seen within these microseconds, a quarter of an hour, still reports."""

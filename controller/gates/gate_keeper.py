@@ -31,9 +31,9 @@ from tidemark.controller.runtime.fetch import NoAnswer, TokenFileError, bearer, 
 from tidemark.controller.runtime.operator_file import Gate, PrometheusGate, WebhookGate
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import EventBasis, add_event, lock_by_id
-from tidemark.models.figures import format_number
-from tidemark.models.rollout.facts import Phase, Verdict
-from tidemark.models.rollout.outside import answered, due, phase_of
+from tidemark.models.base.text import format_number
+from tidemark.models.rollout.gate import answered, due, phase_of
+from tidemark.models.rollout.states import Phase, Verdict
 
 _log = logging.getLogger(__name__)
 

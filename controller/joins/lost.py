@@ -12,10 +12,10 @@ from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.series import series_sums
 from tidemark.controller.joins.store import join_of, streams_of
 from tidemark.controller.reports.store import newest_report
-from tidemark.models.duration import format_duration
-from tidemark.models.join_side import lost_ppm
-from tidemark.models.slo import JoinSlo
-from tidemark.models.target import PPM, format_share
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.target import PPM, format_share
+from tidemark.models.recommend.joint_bounds import lost_ppm
+from tidemark.models.specs.slo import JoinSlo
 
 Judged = tuple[int, int, int]
 """Rows of a side that were judged, how many of them were late for sure, and how many may have been."""

@@ -26,7 +26,7 @@ from tidemark.controller.runtime.parse_body import parse_body
 from tidemark.controller.service import Service
 from tidemark.controller.specs.consequences import decide_now
 from tidemark.controller.streams.names import name_problem
-from tidemark.models.slo import JoinSlo
+from tidemark.models.specs.slo import JoinSlo
 
 router = APIRouter(prefix="/v1/jobs/{job}/joins/{join}", tags=["specifications"])
 

@@ -14,8 +14,8 @@ from tidemark.controller.evidence.kept_joins import JointEvidence, KeptJoins
 from tidemark.controller.joins.store import StoredJoin, join_of, streams_of
 from tidemark.controller.reports.store import newest_report
 from tidemark.controller.rollout.store import open_rollout
-from tidemark.models.join_side import JoinSide
-from tidemark.models.joint_needs import JointNeeds
+from tidemark.models.evidence.joint_needs import JointNeeds
+from tidemark.models.recommend.joint_bounds import JoinSide
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,8 @@ from tidemark.controller.db.tables import JoinRow, SloRow, StreamRow
 from tidemark.controller.errors import JoinNotFoundError, JoinRefusedError
 from tidemark.controller.specs.store import get_policy, loaded_specification, stored_specification
 from tidemark.controller.streams.store import add_event, lock_known_stream
-from tidemark.models.join_side import JoinSide
-from tidemark.models.joint_bounds import JointChoice
-from tidemark.models.slo import JoinSlo
+from tidemark.models.recommend.joint_bounds import JoinSide, JointChoice
+from tidemark.models.specs.slo import JoinSlo
 
 _SLO, _CHOICE = TypeAdapter(JoinSlo), TypeAdapter(JointChoice)
 

@@ -10,8 +10,8 @@ from tidemark.controller.joins.lost import judged_in
 from tidemark.controller.joins.sides import state_of
 from tidemark.controller.joins.store import StoredJoin
 from tidemark.controller.specs.store import fields_of
-from tidemark.models.join_side import lost_ppm
-from tidemark.models.target import PPM
+from tidemark.models.base.target import PPM
+from tidemark.models.recommend.joint_bounds import lost_ppm
 
 
 def join_answer(session: Session, join: StoredJoin, kept: KeptJoins, *, dry_run: bool = False) -> JoinAnswer:

@@ -13,12 +13,20 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.tables import LateSlotRow, LateStepRow
 from tidemark.controller.intake.take_reports import StoredReceipt
 from tidemark.controller.reports.store import newest_report
-from tidemark.models.bias import ValueLoss, losses
-from tidemark.models.late_counts import BY_PARTITION, ByValue, LateCounts, LossCounts, hour_of, merge
-from tidemark.models.need_slots import DAY_US, HOUR_US, edge_us
-from tidemark.models.plural import plural
-from tidemark.models.read_json import read_object
-from tidemark.models.target import PPM, format_share
+from tidemark.models.base.read_json import read_object
+from tidemark.models.base.target import PPM, format_share
+from tidemark.models.base.text import plural
+from tidemark.models.evidence.late_counts import (
+    BY_PARTITION,
+    ByValue,
+    LateCounts,
+    LossCounts,
+    ValueLoss,
+    hour_of,
+    losses,
+    merge,
+)
+from tidemark.models.evidence.slots import DAY_US, HOUR_US, edge_us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

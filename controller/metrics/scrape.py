@@ -22,9 +22,9 @@ from tidemark.controller.runtime.counters import HELP, LABELS, OF_STREAMS, PARTI
 from tidemark.controller.stream_state.load import load_states
 from tidemark.controller.stream_state.partition_summaries import PartitionSummary, load_partitions
 from tidemark.controller.stream_state.state import NewestBatch, StreamState
-from tidemark.models.need_slots import merge_all
-from tidemark.models.sketch import Sketch
-from tidemark.models.target import PPM
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.sketch import Sketch
+from tidemark.models.evidence.slots import merge_all
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.epoch import version_in
 from tidemark.controller.db.statements import insert_into
 from tidemark.controller.db.tables import KNOWN, PinRow, StreamRow
-from tidemark.models.wire import Pin, ScopeKind
+from tidemark.models.protocol.messages import Pin, ScopeKind
 
 _ALL = ""
 """Means every job or stream in the table; no name is empty."""

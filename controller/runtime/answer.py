@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from tidemark.models.target import PPM
+from tidemark.models.base.target import PPM
 
 
 class Answer(BaseModel):

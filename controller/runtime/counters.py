@@ -10,7 +10,7 @@ from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from tidemark.models.rollout.facts import Verdict
+from tidemark.models.rollout.states import Verdict
 
 STREAM = ("spark_job", "stream")
 """Labels of what belongs to a stream."""

@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from tidemark.controller.runtime.alert_table import ALERTS, AlertSeverity
-from tidemark.models.figures import format_number
+from tidemark.models.base.text import format_number
 
 T = TypeVar("T")
 

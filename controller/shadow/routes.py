@@ -28,9 +28,9 @@ from tidemark.controller.specs.consequences import consequences, decide_now
 from tidemark.controller.specs.store import Spec, fields_of, get_policy, get_slo, put_slo, slo_version
 from tidemark.controller.specs.views import slo_answer
 from tidemark.controller.streams.store import get_stream, lock_known_stream
-from tidemark.models.shadow_slo import ShadowSlo
-from tidemark.models.slo import Slo
-from tidemark.models.target import format_target
+from tidemark.models.base.target import format_target
+from tidemark.models.specs.shadow_slo import ShadowSlo
+from tidemark.models.specs.slo import Slo
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["specifications"])
 

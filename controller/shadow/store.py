@@ -16,9 +16,9 @@ from tidemark.controller.errors import ShadowNotSetError, ShadowRefusedError
 from tidemark.controller.evidence.horizon import newest_report_id
 from tidemark.controller.specs.store import Spec, loaded_specification, slo_version, stored_specification
 from tidemark.controller.streams.store import add_event
-from tidemark.models.shadow import ClosedUntil, ShadowTally
-from tidemark.models.shadow_slo import ShadowSlo, why_not_tried
-from tidemark.models.slo import Slo
+from tidemark.models.rollout.shadow import ClosedUntil, ShadowTally
+from tidemark.models.specs.shadow_slo import ShadowSlo, why_not_tried
+from tidemark.models.specs.slo import Slo
 
 _TRIED = TypeAdapter(ShadowSlo)
 

@@ -12,9 +12,9 @@ from tidemark.controller.runtime.answer import share_ppm
 from tidemark.controller.shadow.store import StoredShadow, days_of, total_of
 from tidemark.controller.specs.store import Spec, fields_of, get_policy
 from tidemark.models.recommend.steps import because
-from tidemark.models.shadow import ShadowTally
-from tidemark.models.shadow_slo import why_not_tried
-from tidemark.models.slo import Slo
+from tidemark.models.rollout.shadow import ShadowTally
+from tidemark.models.specs.shadow_slo import why_not_tried
+from tidemark.models.specs.slo import Slo
 
 
 def shadow_answer(

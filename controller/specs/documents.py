@@ -20,7 +20,7 @@ from pydantic_core import ErrorDetails
 from tidemark.controller.specs.read_openslo import read_slo
 from tidemark.controller.specs.yaml_text import yaml_documents
 from tidemark.controller.streams.names import name_problem
-from tidemark.models.slo import JoinSlo, Policy, Slo
+from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 OWN_VERSION = "tidemark/v1"
 """The ``apiVersion`` of policies and joins."""

@@ -15,7 +15,7 @@ from typing import Any
 from tidemark.controller.api.schemas.specs import SloAnswer
 from tidemark.controller.specs.documents import documents_text, without_defaults
 from tidemark.controller.specs.read_openslo import ANNOTATED, PREFIX
-from tidemark.models.target import PPM
+from tidemark.models.base.target import PPM
 
 _API_VERSION = "openslo/v1"
 _MAX_NAME_LENGTH = 63

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from tidemark.models.target import PPM
+from tidemark.models.base.target import PPM
 
 PREFIX = "tidemark/"
 """What the name of an annotation of ours begins with."""

@@ -11,7 +11,7 @@ from tidemark.controller.api.openapi import answers, takes
 from tidemark.controller.api.parameters import DryRun, Reason, TheService, WhichStream
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas.specs import Consequences, PolicyAnswer, PolicySet, SloAnswer, SloSet
-from tidemark.controller.bounds.chains import chain_of
+from tidemark.controller.bounds.chains import downstream_of
 from tidemark.controller.decide.ceiling import NO_CEILING
 from tidemark.controller.errors import ErrorItem, InvalidBodyError, LiveRefusedError, SloNotSetError
 from tidemark.controller.rollout.record import end_rollout
@@ -35,10 +35,10 @@ from tidemark.controller.specs.store import (
 from tidemark.controller.specs.views import policy_answer, slo_answer
 from tidemark.controller.stream_state.load import load_room, load_state
 from tidemark.controller.streams.store import get_stream, lock_known_stream, lock_stream
-from tidemark.models.chains import CONFIRMED_KEY
-from tidemark.models.coupling import UNSAFE
-from tidemark.models.duration import format_duration
-from tidemark.models.slo import Policy, Slo
+from tidemark.models.base.duration import format_duration
+from tidemark.models.protocol.downstream import UNSAFE
+from tidemark.models.specs.findings import CONFIRMED_KEY
+from tidemark.models.specs.slo import Policy, Slo
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["specifications"])
 
@@ -265,8 +265,8 @@ def _check_ceiling(service: Service, session: Session, stream_id: int, now_us: i
 
 
 def _check_chain(session: Session, stream_id: int) -> None:
-    chain = chain_of(session, stream_id)
-    if chain is not None and chain.unsafe:
+    downstream = downstream_of(session, stream_id)
+    if downstream is not None and downstream.unsafe:
         raise _refused(
             f"{UNSAFE}; if its rows stay ahead of any watermark, set {CONFIRMED_KEY}=true for the job"
         )

@@ -22,8 +22,8 @@ from tidemark.controller.db.tables import JoinRow, PolicyRow, RecommendationRow,
 from tidemark.controller.errors import PolicyNotSetError, SloNotSetError, StreamJoinedError
 from tidemark.controller.rollout.failed_bounds import carry_failures
 from tidemark.controller.streams.store import add_event
-from tidemark.models.shadow_slo import ShadowSlo
-from tidemark.models.slo import JoinSlo, Policy, Slo
+from tidemark.models.specs.shadow_slo import ShadowSlo
+from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemark.controller.api.schemas.specs import PolicyAnswer, SloAnswer
 from tidemark.controller.specs.store import Spec, fields_of
-from tidemark.models.slo import Policy, Slo
+from tidemark.models.specs.slo import Policy, Slo
 
 
 def slo_answer(slo: Spec[Slo]) -> SloAnswer:

@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tidemark.controller.runtime.whole_file import whole_file
-from tidemark.models.choice import percent_of
-from tidemark.models.misdated import LONGEST_DELAY_US, explained, misdated
-from tidemark.models.operators import Int64s
-from tidemark.models.plural import plural
-from tidemark.models.policies.policy import NO_BASE_US
+from tidemark.models.base.operators import Int64s
+from tidemark.models.base.text import plural
+from tidemark.models.evidence.misdated import LONGEST_DELAY_US, explained, misdated
+from tidemark.models.live.policy import NO_BASE_US
+from tidemark.models.recommend.choice import percent_of
 
 COLUMNS = {
     "seq": pa.int64(),

@@ -29,9 +29,9 @@ from tidemark.controller.api import request_body
 from tidemark.controller.api.openapi import COMMITTED, EXAMPLES_FILE, as_text
 from tidemark.controller.app import create_app
 from tidemark.controller.settings import Settings
-from tidemark.models.late_policy import LateTreatment
-from tidemark.models.operators import row_level, tumbling
-from tidemark.models.wire import AppendDelay
+from tidemark.models.base.operators import row_level, tumbling
+from tidemark.models.protocol.late_policy import LateTreatment
+from tidemark.models.protocol.messages import AppendDelay
 
 from support.controller_app import Controller
 from support.reports import START_US

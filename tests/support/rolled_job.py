@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tidemark.models.coupling import Chain
-from tidemark.models.late_policy import LateTreatment
-from tidemark.models.operators import Operator, tumbling
-from tidemark.models.wire import Acknowledgement, LiveState, Report, to_json_object
+from tidemark.models.base.operators import Operator, tumbling
+from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.protocol.late_policy import LateTreatment
+from tidemark.models.protocol.messages import Acknowledgement, LiveState, Report, to_json_object
 
 from support.controller_app import Controller
 from support.reports import START_US
@@ -49,7 +49,7 @@ class RolledJob:
         self.generation: int | None = None
         self.live = live
         self.live_reason = "live"
-        self.chain: Chain | None = None
+        self.downstream: Downstream | None = None
         self.late: LateTreatment | None = None
         self.batch_id = 0
         self.query_id = "query"
@@ -135,7 +135,7 @@ class RolledJob:
             source="controller" if given else "job",
             mode=mode,  # type: ignore[arg-type]  # a mode
             applied_us=self.at_us,
-            chain=self.chain,
+            downstream=self.downstream,
             late=self.late,
             ceiling_ms=self.own_ms if self.live else None,
         )

@@ -46,11 +46,9 @@ from tidemark.controller.evidence.needs import levels_of
 from tidemark.controller.specs.store import get_slo, share_ppm_of
 from tidemark.controller.stream_state.budget import Spent, spent_in
 from tidemark.controller.streams.store import get_stream
-from tidemark.models.burn import burn_rate_ppm, exhausted_in_ms
-from tidemark.models.chart_slots import Slots, slots_of
-from tidemark.models.need_slots import DAY_US, SLOT_US
-from tidemark.models.ranges import MAX_TIME_US
-from tidemark.models.target import PPM
+from tidemark.models.base.ranges import MAX_TIME_US
+from tidemark.models.base.target import PPM, burn_rate_ppm, exhausted_in_ms
+from tidemark.models.evidence.slots import DAY_US, SLOT_US, Slots, slots_of
 
 FromUs = Annotated[
     int | None,

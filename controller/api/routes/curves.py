@@ -27,16 +27,15 @@ from tidemark.controller.evidence.past import past_of
 from tidemark.controller.runtime.answer import milliseconds, share_ppm
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_policy, get_slo
 from tidemark.controller.streams.store import get_stream
-from tidemark.models.choice import needed_rank, percent_of
-from tidemark.models.curve import Curve, CurvePoint
-from tidemark.models.duration import format_about, format_duration
-from tidemark.models.figures import format_number
-from tidemark.models.plural import plural
-from tidemark.models.ranges import MAX_TIME_MS, MAX_TIME_US
-from tidemark.models.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.target import PPM
-from tidemark.models.transition import admission_at, transition_to
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.ranges import MAX_TIME_MS, MAX_TIME_US
+from tidemark.models.base.target import PPM
+from tidemark.models.base.text import format_number, plural
+from tidemark.models.evidence.curve import Curve, CurvePoint
+from tidemark.models.evidence.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
+from tidemark.models.recommend.choice import needed_rank, percent_of
+from tidemark.models.recommend.transition import admission_at, transition_to
+from tidemark.models.specs.slo import Policy, Slo
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
@@ -269,7 +268,7 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> 
     change = transition_to(situation, bound_ms * 1_000)
     changes = bound_ms * 1_000 != situation.bound_us
     a_day = _late_a_day(what_if, found.admission.late)
-    chain = [] if what_if.chain is None else [*what_if.chain.texts(bound_ms)]
+    closing = [] if what_if.downstream is None else [*what_if.downstream.texts(bound_ms)]
     verdict = _verdict(found, what_if.slo)
     notes = _notes(bound_ms, max_us if beyond else None, policy, ceiling_ms)
     uncertain = verdict[:1] if found.meets_target is None else []
@@ -290,8 +289,8 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> 
         **_latency(point),
         windows_closing=change.windows_closing,
         stands_still_ms=milliseconds(change.stands_still_us),
-        text="; ".join([*_admitted(found, what_if.basis.curve, bound_ms, a_day), *chain, *verdict, *notes]),
-        notes=[*chain, *uncertain, *notes],
+        text="; ".join([*_admitted(found, what_if.basis.curve, bound_ms, a_day), *closing, *verdict, *notes]),
+        notes=[*closing, *uncertain, *notes],
         transition=change.text if changes else None,
     )
 

@@ -51,10 +51,9 @@ from tidemark.controller.stream_state.load import load_horizon, load_states
 from tidemark.controller.stream_state.overview_store import FleetRow, fleet_page, list_worst, worst_by_job
 from tidemark.controller.stream_state.state import StreamState
 from tidemark.controller.streams.store import list_jobs, streams_of_job
-from tidemark.models.rollout.facts import Gate
-from tidemark.models.rollout.states import State
-from tidemark.models.skew import skew_text
-from tidemark.models.wire import Mode
+from tidemark.models.evidence.skew import skew_text
+from tidemark.models.protocol.messages import Mode
+from tidemark.models.rollout.states import Gate, State
 
 _fleet = APIRouter(tags=["streams"])
 

@@ -35,19 +35,19 @@ from tidemark.controller.stream_state.load import load_state
 from tidemark.controller.stream_state.partition_rows import partitions_of
 from tidemark.controller.stream_state.snapshots import PartitionSnapshot, take_snapshot
 from tidemark.controller.streams.store import get_stream, lock_stream
-from tidemark.models.bias import losses
-from tidemark.models.curve import Curve
-from tidemark.models.late_counts import (
+from tidemark.models.base.ranges import MAX_TIME_MS
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.curve import Curve
+from tidemark.models.evidence.late_counts import (
     LATE_COUNTS_SCHEMA,
     MAX_VALUE_LENGTH,
     MAX_VALUES,
     ByValue,
     LateCounts,
     LossCounts,
+    losses,
 )
-from tidemark.models.ranges import MAX_TIME_MS
-from tidemark.models.skew import skew_text
-from tidemark.models.target import PPM
+from tidemark.models.evidence.skew import skew_text
 
 _partitions = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 

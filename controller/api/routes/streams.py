@@ -20,7 +20,7 @@ from tidemark.controller.predictions.store import list_predictions
 from tidemark.controller.runtime.answer import milliseconds, share_ppm
 from tidemark.controller.specs.store import check_not_joined, get_slo
 from tidemark.controller.streams.store import get_stream, lock_known_stream
-from tidemark.models.defaults import PREDICTION_MIN_ROWS
+from tidemark.models.base.defaults import PREDICTION_MIN_ROWS
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tidemark.controller.runtime.answer import Answer, OfStream
+from tidemark.models.protocol.messages import BoundSource, ChangeKind, Envelope, LatencyUnknown, Mode, Pin
 from tidemark.models.recommend.steps import StepKind
-from tidemark.models.wire import BoundSource, ChangeKind, Envelope, LatencyUnknown, Mode, Pin
 
 
 class Published(Answer):
@@ -135,7 +135,7 @@ class PredictionPage(Answer):
 
 
 class StepAnswer(Answer):
-    """One step of the reasons chain."""
+    """One step of a decision."""
 
     kind: StepKind
     """What the step does."""
@@ -163,7 +163,7 @@ class RecommendationAnswer(Answer):
     decided_by: StepKind
     """The step that does: the last one that made the bound another."""
     steps: list[StepAnswer]
-    """The chain of reasons, first step to last."""
+    """The steps, first to last, each with its reason."""
 
 
 class Receipt(OfStream):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tidemark.controller.api.schemas.streams import Budget
 from tidemark.controller.runtime.answer import Answer, OfStream
+from tidemark.models.protocol.messages import LatencyUnknown, PartitionState
 from tidemark.models.rollout.states import State
-from tidemark.models.wire import LatencyUnknown, PartitionState
 
 
 class HistorySlot(Answer):

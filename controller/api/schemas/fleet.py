@@ -10,9 +10,8 @@ from tidemark.controller.stream_state.condition_types import (
     ConditionType,
     Severity,
 )
-from tidemark.models.rollout.facts import Gate
-from tidemark.models.rollout.states import State
-from tidemark.models.wire import Mode
+from tidemark.models.protocol.messages import Mode
+from tidemark.models.rollout.states import Gate, State
 
 
 class FleetRollout(Answer):

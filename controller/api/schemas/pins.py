@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.runtime.answer import Answer
-from tidemark.models.wire import Pin, ScopeKind
+from tidemark.models.protocol.messages import Pin, ScopeKind
 
 
 class PinInForce(Answer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemark.controller.api.schemas.streams import MissingRange
 from tidemark.controller.runtime.answer import Answer
-from tidemark.models.late_policy import LatePolicy
+from tidemark.models.protocol.late_policy import LatePolicy
 
 
 class ReportSummary(Answer):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from tidemark.controller.api.schemas.bounds import StepAnswer
 from tidemark.controller.api.schemas.specs import ANSWERED
 from tidemark.controller.runtime.answer import Answer
-from tidemark.models.shadow_slo import ShadowSlo
+from tidemark.models.specs.shadow_slo import ShadowSlo
 
 
 class ShadowOutcome(Answer):

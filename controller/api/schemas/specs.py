@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tidemark.controller.api.schemas.bounds import Published, RecommendationAnswer, TransitionAnswer
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.strict import WIRE
+from tidemark.models.base.ranges import WIRE
+from tidemark.models.specs.slo import Policy, Slo
 
 ANSWERED: dict[str, Any] = {**WIRE, "json_schema_serialization_defaults_required": True}
 """How the document describes these classes: an answer has every field."""

@@ -8,9 +8,9 @@ from tidemark.controller.api.schemas.rollouts import RolloutAnswer
 from tidemark.controller.api.schemas.specs import SloAnswer
 from tidemark.controller.runtime.answer import Answer, OfStream
 from tidemark.controller.stream_state.condition_types import Condition
-from tidemark.models.late_policy import LatePolicy, LateRows
-from tidemark.models.slo import Objective
-from tidemark.models.wire import Mode, Pin
+from tidemark.models.protocol.late_policy import LatePolicy, LateRows
+from tidemark.models.protocol.messages import Mode, Pin
+from tidemark.models.specs.slo import Objective
 
 
 class Evidence(Answer):

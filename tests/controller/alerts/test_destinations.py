@@ -10,7 +10,7 @@ from tidemark.controller.runtime.alert_table import ALERTS
 from tidemark.controller.runtime.counters import LABELS
 from tidemark.controller.runtime.operator_file import Destination, destinations_of, read_destinations, takers
 from tidemark.controller.settings import ConfigurationError, load_settings
-from tidemark.models.labels import RESERVED_LABELS
+from tidemark.models.specs.slo import RESERVED_LABELS
 
 FILE = """
 [payments]

@@ -25,7 +25,7 @@ from tidemark.controller.access.authorize import need_of
 from tidemark.controller.api.openapi import EXAMPLES_FILE
 from tidemark.controller.db.tables import Base
 from tidemark.controller.runtime.principal import RIGHTS, ROLES, Role
-from tidemark.models.wire import to_json_object
+from tidemark.models.protocol.messages import to_json_object
 
 from support.controller_app import Controller
 from support.reports import exponential_batches, query_reports

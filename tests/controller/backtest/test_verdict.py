@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from tidemark.controller.backtest.table import short_trace_warning, verdict
 from tidemark.controller.backtest.trial import choose_policies, judge, read
 from tidemark.controller.traces.format import PlausibleRows, Trace, open_trace, write_trace
-from tidemark.models.operators import tumbling
-from tidemark.models.policies.setup import Setup
-from tidemark.models.slo import Objective
+from tidemark.models.base.operators import tumbling
+from tidemark.models.live.policy import Setup
+from tidemark.models.specs.slo import Objective
 
 from support.streams import SECOND
 from support.synthetic import synthetic
