@@ -181,7 +181,8 @@ wheel: $(STAMP) ## dist/tidemark-*.whl
 manifests: $(STAMP) ## render deploy/kubernetes from the Helm chart, and its schema of the settings (after `make tools`)
 	@PYTHONPATH=tests $(BIN)/python -m support.chart
 
-docs: $(STAMP) ## write docs/reference, controller/openapi.json, the layers, and what the tutorial prints, from the code
+docs: $(STAMP) ## write the OpenAPI document, docs/reference, the layers, and what the tutorial prints, from the code
+	@PYTHONPATH=tests $(BIN)/python -m support.api_examples
 	@PYTHONPATH=tests $(BIN)/python -m support.reference
 	@PYTHONPATH=tests $(BIN)/python -m support.architecture
 	@PYTHONPATH=tests $(BIN)/python -m support.tutorial

@@ -10,72 +10,46 @@ from fastapi import Depends, FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 from tidemark.controller import runbooks
-from tidemark.controller.access import caller_routes
-from tidemark.controller.access import routes as token_routes
 from tidemark.controller.access.authorize import authorize
-from tidemark.controller.api import health, openapi, problems
-from tidemark.controller.api.accept import TakesJson
-from tidemark.controller.api.documented import problem
-from tidemark.controller.api.parameters import KnownParameters
+from tidemark.controller.api import openapi, problems
+from tidemark.controller.api.openapi import problem
+from tidemark.controller.api.parameters import KnownParameters, TakesJson
 from tidemark.controller.api.request_log import RequestLog
-from tidemark.controller.bounds import bound_routes
-from tidemark.controller.bounds import history_routes as published_routes
-from tidemark.controller.charts import (
-    budget_routes,
-    curve_routes,
-    heatmap_routes,
-    history_routes,
-    preview_routes,
+from tidemark.controller.api.routes import (
+    charts,
+    curves,
+    fleet,
+    jobs,
+    partitions,
+    reports,
+    rollouts,
+    streams,
+    tokens,
 )
-from tidemark.controller.events import routes as event_routes
-from tidemark.controller.forgetting import routes as forget_routes
-from tidemark.controller.gates import routes as gate_routes
-from tidemark.controller.intake import routes as intake_routes
 from tidemark.controller.joins import list_routes as join_list_routes
 from tidemark.controller.joins import routes as join_routes
-from tidemark.controller.lost import routes as lost_routes
 from tidemark.controller.page import server as page_server
-from tidemark.controller.partitions import curve_routes as partition_curve_routes
-from tidemark.controller.partitions import routes as partition_routes
 from tidemark.controller.pins import routes as pin_routes
-from tidemark.controller.predictions import routes as prediction_routes
-from tidemark.controller.reports import routes as report_routes
-from tidemark.controller.rollout import routes as rollout_routes
 from tidemark.controller.runtime.clock import Clock, SteadyClock, system_clock
 from tidemark.controller.service import make_service
 from tidemark.controller.settings import Settings
 from tidemark.controller.specs import routes as spec_routes
-from tidemark.controller.stream_state import routes as status_routes
-from tidemark.controller.streams import fleet_routes, job_routes
 
 _RESOURCES = (
     # First, because routes are tried in order: what every job sends for every batch.
-    intake_routes,
-    bound_routes,
-    fleet_routes,
-    job_routes,
-    status_routes,
-    forget_routes,
+    jobs,
+    fleet,
+    streams,
     spec_routes,
-    gate_routes,
     join_list_routes,
     join_routes,
     pin_routes,
-    curve_routes,
-    preview_routes,
-    lost_routes,
-    history_routes,
-    heatmap_routes,
-    budget_routes,
-    partition_routes,
-    partition_curve_routes,
-    prediction_routes,
-    report_routes,
-    published_routes,
-    rollout_routes,
-    event_routes,
-    caller_routes,
-    token_routes,
+    curves,
+    charts,
+    partitions,
+    reports,
+    rollouts,
+    tokens,
 )
 """The modules of the resources; all answer JSON."""
 
@@ -155,6 +129,6 @@ def _build_routes(app: FastAPI) -> None:
 def _add_routes(app: FastAPI) -> None:
     for module in _RESOURCES:
         app.include_router(module.router, dependencies=[TakesJson, KnownParameters], responses=problem(406))
-    app.include_router(health.router, dependencies=[KnownParameters])
+    app.include_router(tokens.health_router, dependencies=[KnownParameters])
     page_server.install(app)
     runbooks.install(app)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 TYPE_PREFIX = "urn:tidemark:problem:"
 """Problem types are names, not addresses: there is no page behind them that could move."""
@@ -51,6 +51,11 @@ class TidemarkError(Exception):
         self.detail = detail
         self.errors = errors
         self.headers = dict(headers or {})
+
+    @classmethod
+    def at(cls, pointer: str, reason: str) -> Self:
+        """Return the error of one part of the request."""
+        return cls(f"{pointer}: {reason}", errors=(ErrorItem(pointer, reason),))
 
     def __init_subclass__(cls, *, status: int, kind: str, title: str) -> None:
         """Set what all errors of the class have in common."""

@@ -1,23 +1,33 @@
-"""The OpenAPI document: FastAPI's, with the schemas of bodies that handlers parse themselves."""
+"""The OpenAPI document: FastAPI's, with docstrings of fields, roles, and the bodies that handlers parse themselves."""
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from http import HTTPStatus
+from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse
 from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import DataclassSchema, ModelSchema
 
+from tidemark.controller.access.authorize import need_of
 from tidemark.controller.api import schemas
 from tidemark.controller.api.bodies import PinBody, ReasonBody, RotationBody, TokenBody
-from tidemark.controller.api.examples import EXAMPLES
-from tidemark.controller.api.field_docs import DescribedFields
-from tidemark.controller.api.security import document_access
 from tidemark.controller.intake.sent_bodies import ReportBody
-from tidemark.controller.reports.body_page import ReportBodyPage
+from tidemark.controller.runtime.answer import Answer
 from tidemark.models.evidence.late_counts import LateCounts
 from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer
 from tidemark.models.specs.slo import JoinSlo, Policy, Slo
@@ -39,59 +49,28 @@ may be sent with `Content-Encoding: gzip`."""
 _OF_THE_PAGE = frozenset({"getPreview", "getHistory", "getHeatmap", "getBudget"})
 """Operations whose answers have the shape of a part of the page."""
 
-_SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
-    (ReportBody, "validation"),
-    (Slo, "validation"),
-    (PinBody, "validation"),
-    (Policy, "validation"),
-    (Acknowledgement, "validation"),
-    (LateCounts, "validation"),
-    (BoundAnswer, "serialization"),
-    (schemas.Problem, "serialization"),
-    (schemas.SloAnswer, "serialization"),
-    (schemas.PolicyAnswer, "serialization"),
-    (schemas.SloSet, "serialization"),
-    (schemas.PolicySet, "serialization"),
-    (schemas.Receipt, "serialization"),
-    (schemas.StreamStatus, "serialization"),
-    (schemas.GateList, "serialization"),
-    (schemas.StreamDeleted, "serialization"),
-    (schemas.JobPage, "serialization"),
-    (schemas.JobStatus, "serialization"),
-    (schemas.ReportPage, "serialization"),
-    (ReportBodyPage, "validation"),
-    (schemas.MissingBatches, "serialization"),
-    (schemas.ReportDetail, "serialization"),
-    (schemas.AcknowledgementPage, "serialization"),
-    (schemas.BoundPage, "serialization"),
-    (schemas.FleetPage, "serialization"),
-    (schemas.CurveAnswer, "serialization"),
-    (schemas.PartitionCurve, "serialization"),
-    (schemas.Preview, "serialization"),
-    (JoinSlo, "validation"),
-    (schemas.JoinAnswer, "serialization"),
-    (schemas.JoinPage, "serialization"),
-    (schemas.LostAnswer, "serialization"),
-    (schemas.History, "serialization"),
-    (schemas.Heatmap, "serialization"),
-    (schemas.BudgetHistory, "serialization"),
-    (schemas.PartitionPage, "serialization"),
-    (schemas.PredictionPage, "serialization"),
-    (schemas.PinAnswer, "serialization"),
-    (schemas.PinPage, "serialization"),
-    (schemas.Caller, "serialization"),
-    (TokenBody, "validation"),
-    (RotationBody, "validation"),
-    (schemas.TokenAnswer, "serialization"),
-    (schemas.TokenMade, "serialization"),
-    (schemas.TokenPage, "serialization"),
-    (ReasonBody, "validation"),
-    (schemas.RolloutAnswer, "serialization"),
-    (schemas.RolloutDetail, "serialization"),
-    (schemas.RolloutPage, "serialization"),
-    (schemas.EventPage, "serialization"),
-    (schemas.Health, "serialization"),
+_BODIES = (
+    Acknowledgement,
+    JoinSlo,
+    LateCounts,
+    PinBody,
+    Policy,
+    ReasonBody,
+    ReportBody,
+    RotationBody,
+    Slo,
+    TokenBody,
 )
+"""What requests bring, and handlers parse themselves."""
+
+
+class ReportBodyPage(Answer):
+    """A page of reports as they were sent, those of the newest batches first."""
+
+    reports: list[ReportBody]
+    """The reports."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
 
 
 def install(app: FastAPI) -> None:
@@ -122,18 +101,29 @@ def _document(app: FastAPI) -> dict[str, Any]:
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         routes=app.routes,
     )
-    inputs: list[tuple[str, Literal["validation", "serialization"], TypeAdapter[Any]]] = [
-        (kind.__name__, mode, TypeAdapter(kind)) for kind, mode in _SCHEMAS
+    inputs: list[tuple[Any, Literal["validation", "serialization"]]] = [
+        (kind, "validation") for kind in (*_BODIES, ReportBodyPage)
     ]
+    inputs += [(kind, "serialization") for kind in (BoundAnswer, *_answers(document))]
     _, defined = TypeAdapter.json_schemas(
-        inputs, ref_template="#/components/schemas/{model}", schema_generator=DescribedFields
+        [(kind.__name__, mode, TypeAdapter(kind)) for kind, mode in inputs],
+        ref_template="#/components/schemas/{model}",
+        schema_generator=DescribedFields,
     )
     found = defined["$defs"]
     document["components"] = {"schemas": dict(sorted(found.items()))}
     document_access(document)
     _mark_unstable(document)
-    _restore_examples(document)
+    add_examples(document)
     return document
+
+
+def _answers(document: dict[str, Any]) -> list[Any]:
+    """Return the classes of the answers that operations name."""
+    modules = [import_module(f"{schemas.__name__}.{each.name}") for each in iter_modules(schemas.__path__)]
+    known = {name: kind for module in modules for name, kind in vars(module).items()}
+    named = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document["paths"])))
+    return [known[name] for name in sorted(named) if name in known]
 
 
 def _mark_unstable(document: dict[str, Any]) -> None:
@@ -146,11 +136,219 @@ def _mark_unstable(document: dict[str, Any]) -> None:
                 )
 
 
-def _restore_examples(part: Any) -> None:
-    """Put the examples back as they are: FastAPI leaves the nulls out of them."""
-    if isinstance(part, dict):
-        name = part.get("schema", {}).get("$ref", "").rpartition("/")[2] if "example" in part else ""
-        if name in EXAMPLES:
-            part["example"] = EXAMPLES[name]
-    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
-        _restore_examples(inner)
+_SCHEME = "bearer"
+"""Name of the security scheme."""
+
+_CHALLENGE = {
+    "WWW-Authenticate": {
+        "description": "How to authenticate.",
+        "schema": {"type": "string"},
+        "example": 'Bearer realm="tidemark"',
+    }
+}
+_RETRY = {
+    "Retry-After": {
+        "description": "Seconds to wait.",
+        "schema": {"type": "string", "pattern": r"^\d+$"},
+        "example": "1",
+    }
+}
+_ERRORS = {401: _CHALLENGE, 403: _CHALLENGE, 429: _RETRY}
+
+
+def document_access(document: dict[str, Any]) -> None:
+    """Add to ``document`` what each operation requires."""
+    document["components"]["securitySchemes"] = {
+        _SCHEME: {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "A token of `tidemark token create`. While there is none, and no authenticating proxy, "
+            "requests from the controller's own machine need none.",
+        }
+    }
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            _document_of_security(operation)
+
+
+def _document_of_security(operation: dict[str, Any]) -> None:
+    need = need_of(operation["operationId"])
+    if need is None:
+        operation["security"] = []
+        return
+    operation["security"] = [{_SCHEME: []}]
+    operation["description"] += f"\n\nRoles: {', '.join(need.roles)}."
+    errors = {str(status): {**problem(status)[status], "headers": found} for status, found in _ERRORS.items()}
+    operation["responses"] = dict(sorted({**errors, **operation["responses"]}.items()))
+
+
+class DescribedFields(GenerateJsonSchema):
+    """Generates JSON schemas in which fields have their docstrings as descriptions, inherited ones too."""
+
+    def dataclass_schema(self, schema: DataclassSchema) -> JsonSchemaValue:
+        """Return the schema of a dataclass."""
+        return _described(super().dataclass_schema(schema), schema["cls"])
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        """Return the schema of a model; all of them are answers, and a later release may add to those."""
+        found = _described(super().model_schema(schema), schema["cls"])
+        del found["additionalProperties"]
+        return found
+
+
+def _described(found: JsonSchemaValue, kind: type[Any]) -> JsonSchemaValue:
+    for base in kind.__mro__:
+        for name, text in _docstrings(base.__module__).get(base.__qualname__, {}).items():
+            if name in found["properties"]:
+                found["properties"][name].setdefault("description", text)
+    return found
+
+
+@cache
+def _docstrings(module: str) -> dict[str, dict[str, str]]:
+    """Return the docstrings of fields by the classes of a module of ours."""
+    if not module.startswith("tidemark."):
+        return {}
+    body = ast.parse(inspect.getsource(sys.modules[module])).body
+    return {part.name: dict(_fields(part.body)) for part in body if isinstance(part, ast.ClassDef)}
+
+
+def _fields(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+    for field, behind in pairwise(body):
+        match field, behind:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, inspect.cleandoc(text)
+            case _:
+                pass
+
+
+EXAMPLES_FILE = Path(__file__).with_name("examples.json")
+"""What a controller was asked and answered: by operation, and by kind of problem. ``make docs`` writes it."""
+
+_USUAL = {
+    400: "malformed-body",
+    401: "unauthenticated",
+    403: "forbidden",
+    404: "stream-not-found",
+    406: "not-acceptable",
+    408: "request-too-slow",
+    409: "report-conflict",
+    412: "precondition-failed",
+    413: "body-too-large",
+    415: "unsupported-media-type",
+    422: "invalid-body",
+    428: "precondition-required",
+    429: "too-many-requests",
+    503: "store-unavailable",
+}
+"""By status, the kind of problem that is shown where a route names no other."""
+
+_Described = dict[int | str, dict[str, Any]]
+"""Answers by status, as FastAPI's ``responses`` takes them."""
+
+_ETAG = {
+    "ETag": {
+        "description": "Version of the resource, opaque.",
+        "schema": {"type": "string"},
+        "example": '"3-5d41402abc4b2a76"',
+    }
+}
+_APPLIED = {
+    "Preference-Applied": {
+        "description": "The wait of Prefer that was applied, in seconds; missing when none was requested.",
+        "schema": {"type": "string"},
+        "example": "wait=30",
+    }
+}
+_HEADERS = {
+    "SloAnswer": _ETAG,
+    "PolicyAnswer": _ETAG,
+    "SloSet": _ETAG,
+    "PolicySet": _ETAG,
+    "JoinAnswer": _ETAG,
+    "PinAnswer": _ETAG,
+    "StreamStatus": _ETAG,
+    "StreamDeleted": _ETAG,
+    "FleetPage": _ETAG,
+    "BoundAnswer": {**_ETAG, **_APPLIED},
+}
+_DESCRIPTIONS = {
+    200: "Done.",
+    201: "Received and committed.",
+    304: "The caller's version is still current.",
+    400: "The body cannot be read: not JSON, or not the gzip it says it is.",
+    401: "The caller is not authenticated.",
+    403: "The caller is not allowed to do this.",
+    404: "It is unknown here.",
+    406: "The caller accepts none of the types that the answer has.",
+    408: "The body did not arrive in time; try again.",
+    409: "It contradicts what is stored; nothing was changed.",
+    412: "The version that If-Match names is not the current one.",
+    413: "The body is larger than the controller reads.",
+    415: "The body is not application/json, or its encoding is not gzip.",
+    422: "The request is readable but not valid; nothing of it was stored.",
+    428: "It would replace an existing version: If-Match has to name that, as in ETag.",
+    429: "The caller sends too many requests; nothing was done.",
+    503: "The store does not answer, or the service is unhealthy; try again.",
+}
+
+
+def answers(name: str, *statuses: int, kinds: Mapping[int, str] | None = None) -> _Described:
+    """Return the documented answers of a route: ``name`` on success, problems otherwise.
+
+    Args:
+        name: schema of the answer on success.
+        statuses: the statuses; 200 is added when no success is among them.
+        kinds: by status, the kind of problem whose example to show instead of the usual one.
+    """
+    described: _Described = {}
+    for status in statuses if {200, 201} & set(statuses) else (200, *statuses):
+        if status >= HTTPStatus.BAD_REQUEST:
+            described |= problem(status, (kinds or {}).get(status))
+            continue
+        described[status] = {"description": _DESCRIPTIONS[status]}
+        if status < HTTPStatus.MULTIPLE_CHOICES:
+            described[status]["content"] = {"application/json": {"schema": reference(name)}}
+        if name in _HEADERS:
+            described[status]["headers"] = _HEADERS[name]
+    if 200 in described and 201 in described:
+        described[200]["description"] = "Received before; nothing was changed."
+    return described
+
+
+def problem(status: int, kind: str | None = None) -> _Described:
+    """Return the documented answer of a problem; ``kind`` is None for the usual one of its status."""
+    content = {"schema": reference("Problem"), "example": kind or _USUAL[status]}
+    return {status: {"description": _DESCRIPTIONS[status], "content": {"application/problem+json": content}}}
+
+
+def takes(name: str) -> dict[str, Any]:
+    """Return the documented body of a route."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": reference(name)}}}}
+
+
+def add_examples(document: dict[str, Any]) -> None:
+    """Put what was asked and answered into ``document``; FastAPI would leave the nulls out."""
+    examples = json.loads(EXAMPLES_FILE.read_text(encoding="utf-8"))
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            shown = examples["operations"].get(operation["operationId"], {"answers": {}})
+            if "requestBody" in operation and "body" in shown:
+                operation["requestBody"]["content"]["application/json"]["example"] = shown["body"]
+            for status, answer in operation["responses"].items():
+                content = answer.get("content", {})
+                if "application/problem+json" in content:
+                    described = content["application/problem+json"]
+                    described["example"] = examples["problems"][described["example"]]
+                elif status in shown["answers"]:
+                    content["application/json"]["example"] = shown["answers"][status]
+
+
+def text_answer(description: str) -> _Described:
+    """Return the documented answers of a route that answers text."""
+    return {200: {"description": description, "content": {"text/plain": {"schema": {"type": "string"}}}}}
+
+
+def reference(name: str) -> dict[str, str]:
+    """Return the reference to a schema of the document."""
+    return {"$ref": f"#/components/schemas/{name}"}

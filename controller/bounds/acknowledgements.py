@@ -8,8 +8,7 @@ from dataclasses import asdict
 from sqlalchemy import ScalarSelect, bindparam, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.bounds.chains import downstream_json
-from tidemark.controller.bounds.late_treatments import late_json
+from tidemark.controller.bounds.chains import downstream_json, late_json
 from tidemark.controller.db.tables import AcknowledgementRow, ReportRow, StreamRow
 from tidemark.controller.intake.stored_bodies import canonical_json, fingerprint
 from tidemark.controller.intake.take_reports import StoredReceipt

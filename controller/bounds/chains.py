@@ -1,6 +1,6 @@
-"""What a stream's bound decides behind its own operator, as its job last acknowledged it.
+"""What a stream's job last acknowledged beside its bound: the chain behind its operator, and its late rows.
 
-It is kept in the stream's row: every decision reads that anyway.
+Both are kept in the stream's row: every decision reads that anyway.
 """
 
 from __future__ import annotations
@@ -15,7 +15,19 @@ from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.models.base.read_json import read_object
 from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.protocol.late_policy import LateTreatment
 from tidemark.models.specs.slo import Policy
+
+
+def late_json(late: LateTreatment) -> str:
+    """Return what is stored of it."""
+    return json.dumps(asdict(late))
+
+
+@lru_cache(maxsize=256)
+def late_in(text: str | None) -> LateTreatment | None:
+    """Return what ``late_json`` made JSON of; None before the first acknowledgement."""
+    return None if text is None else read_object(LateTreatment, json.loads(text))
 
 
 def downstream_json(downstream: Downstream | None) -> str | None:

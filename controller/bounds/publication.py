@@ -14,7 +14,7 @@ from typing import Any, cast
 from sqlalchemy import ScalarSelect, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.bounds.late_treatments import late_in
+from tidemark.controller.bounds.chains import late_in
 from tidemark.controller.db.locked_reads import read_again, read_once
 from tidemark.controller.db.tables import AcknowledgementRow, PublishedRow, ReportRow, StreamRow
 from tidemark.controller.pins.store import StoredPin
@@ -253,12 +253,7 @@ def _same_bound(row: PublishedRow, answer: PublishedAnswer) -> bool:
 
 
 def publish(
-    session: Session,
-    stream_id: int,
-    answer: PublishedAnswer,
-    now_us: int,
-    *,
-    carried: Carried | None = None,
+    session: Session, stream_id: int, answer: PublishedAnswer, now_us: int, *, carried: Carried | None = None
 ) -> int:
     """Publish ``answer`` unless it is published already; return its generation. The stream must be locked.
 

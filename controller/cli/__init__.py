@@ -8,8 +8,6 @@ import typer
 
 from tidemark.controller.cli.lazy import LazyGroup
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     name="tidemark",
     cls=LazyGroup,
@@ -25,8 +23,6 @@ app = typer.Typer(
 
 def _show_version(given: bool) -> None:
     if given:
-        from tidemark.controller.runtime.version import distribution_version  # noqa: PLC0415 - as the commands
-
         typer.echo(f"tidemark {distribution_version()}")
         raise typer.Exit
 
@@ -45,3 +41,16 @@ def _options(
 def main() -> None:
     """Run the command line."""
     app(prog_name="tidemark")
+
+
+def distribution_version() -> str:
+    """Return the version of the installed distribution; ``"unknown"`` when run from a folder not installed."""
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - --help starts fast without it
+
+    try:
+        return version("tidemark")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+__all__ = ["app", "main"]

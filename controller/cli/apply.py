@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemark.controller.cli.fail import fail_request, fail_usage
 from tidemark.controller.cli.remote import (
     Call,
     DryRunOption,
@@ -24,13 +23,13 @@ from tidemark.controller.cli.remote import (
     open_client,
     streams_by_name,
 )
-from tidemark.controller.cli.show import as_json, say, show_consequences
+from tidemark.controller.cli.show import as_json, fail_request, fail_usage, say, show_consequences
 from tidemark.controller.client.address import DEFAULT_URL
 from tidemark.controller.client.errors import ClientError
 from tidemark.models.base.text import plural
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import Consequences
+    from tidemark.controller.api.schemas.specs import Consequences
     from tidemark.controller.client.applying import Action, SpecChange
     from tidemark.controller.client.client import Client
     from tidemark.controller.specs.documents import WantedSpec
@@ -247,7 +246,7 @@ def _difference(change: SpecChange) -> Iterator[str]:
 
 
 def _consequences(answer: dict[str, Any]) -> Consequences:
-    from tidemark.controller.api.schemas import Consequences  # noqa: PLC0415 - as above
+    from tidemark.controller.api.schemas.specs import Consequences  # noqa: PLC0415 - as above
     from tidemark.controller.client.base import checked  # noqa: PLC0415
 
     return checked(Consequences, answer)

@@ -12,7 +12,7 @@ from tidemark.controller.cli.show import as_json, bound, duration, moment, perce
 from tidemark.models.base.text import plural
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import JoinAnswer, JoinSideAnswer, JoinStateAnswer
+    from tidemark.controller.api.schemas.joins import JoinAnswer, JoinSideAnswer, JoinStateAnswer
 
 _JoinArgument = Annotated[str, typer.Argument(metavar="JOIN", help="Name of the join, which you choose.")]
 

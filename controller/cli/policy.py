@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tidemark.controller.cli.fail import fail_request
 from tidemark.controller.cli.freeze import format_freeze, parse_freeze
 from tidemark.controller.cli.options import NONE, milliseconds_of, number_of, share_of
 from tidemark.controller.cli.remote import (
@@ -18,10 +17,19 @@ from tidemark.controller.cli.remote import (
     StreamArgument,
     calls_controller,
 )
-from tidemark.controller.cli.show import as_json, duration, moment, say, share, show_consequences, show_facts
+from tidemark.controller.cli.show import (
+    as_json,
+    duration,
+    fail_request,
+    moment,
+    say,
+    share,
+    show_consequences,
+    show_facts,
+)
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import PolicyAnswer
+    from tidemark.controller.api.schemas.specs import PolicyAnswer
 
 _DIRECTIONS = {"both": ["Widen", "Narrow"], "widen": ["Widen"], "narrow": ["Narrow"]}
 

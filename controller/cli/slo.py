@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tidemark.controller.cli.fail import fail_request
 from tidemark.controller.cli.options import NONE, milliseconds_of, number_of, share_of
 from tidemark.controller.cli.remote import (
     Call,
@@ -22,6 +21,7 @@ from tidemark.controller.cli.show import (
     as_json,
     bound,
     duration,
+    fail_request,
     moment,
     percent,
     say,
@@ -34,7 +34,7 @@ from tidemark.models.base.target import parse_target
 from tidemark.models.base.text import plural
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import SloAnswer
+    from tidemark.controller.api.schemas.specs import SloAnswer
 
 _REMOVABLE = f' "{NONE}" removes it.'
 

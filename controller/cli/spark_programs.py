@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tidemark.controller.cli.fail import input_errors_in_one_line
 from tidemark.controller.cli.options import milliseconds_of
+from tidemark.controller.cli.show import input_errors_in_one_line
 
 _OperatorOption = Annotated[
     str, typer.Option("--operator", help="The operator as in the job, such as 'tumbling(\"1 minute\")'.")

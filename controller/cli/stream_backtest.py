@@ -12,13 +12,13 @@ import typer
 from tidemark.controller.backtest.record import as_json, figures_of, write_json
 from tidemark.controller.backtest.table import floor_percent, format_latency
 from tidemark.controller.backtest.trial import PolicyResult, replay
+from tidemark.controller.cli.make_trace import stream_trace
 from tidemark.controller.cli.options import milliseconds_of
 from tidemark.controller.cli.progress import slots_bar
 from tidemark.controller.cli.remote import open_client
 from tidemark.controller.cli.show import duration, say, share, table
-from tidemark.controller.cli.stream_trace import stream_trace
 from tidemark.controller.runtime.clock import system_clock
-from tidemark.controller.traces.plausible import PlausibleRows
+from tidemark.controller.traces.format import PlausibleRows
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.recommended import RecommendedPolicy
 from tidemark.models.base.target import parse_target

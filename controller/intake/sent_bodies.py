@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, FailFast, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, from_json, to_json
 
-from tidemark.controller.api.bodies import problem_of
 from tidemark.controller.errors import ErrorItem, UnknownSchemaVersionError
+from tidemark.controller.runtime.parse_body import problem_of
 from tidemark.models.base.operators import Operator
 from tidemark.models.protocol.granule_counts import GranuleCounts
 from tidemark.models.protocol.messages import READ_AS, REPORT_SCHEMA, Report

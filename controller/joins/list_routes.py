@@ -5,10 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from tidemark.controller.api.cursors import ThePaging, decode_cursor
-from tidemark.controller.api.dependencies import TheService
-from tidemark.controller.api.documented import answers
-from tidemark.controller.api.names import WhichJob
-from tidemark.controller.api.schemas import JoinPage, NamedJoin
+from tidemark.controller.api.openapi import answers
+from tidemark.controller.api.parameters import TheService, WhichJob
+from tidemark.controller.api.schemas.joins import JoinPage, NamedJoin
 from tidemark.controller.joins.store import list_joins
 from tidemark.controller.joins.views import join_answer
 from tidemark.controller.specs.store import fields_of

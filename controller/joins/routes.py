@@ -8,14 +8,11 @@ from fastapi import APIRouter, Response
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api import schemas
-from tidemark.controller.api.bodies import parse_body
-from tidemark.controller.api.dependencies import TheService
-from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.etags import IfMatch, IfNoneMatch, answered, check_match, etag
-from tidemark.controller.api.names import WhichJoin, name_problem
+from tidemark.controller.api.openapi import answers, takes
+from tidemark.controller.api.parameters import DryRun, Reason, TheService, WhichJoin
 from tidemark.controller.api.request_body import JsonBody
-from tidemark.controller.api.writes import DryRun, Reason
+from tidemark.controller.api.schemas.joins import JoinAnswer
 from tidemark.controller.errors import ErrorItem, InvalidBodyError
 from tidemark.controller.joins.store import (
     Precondition,
@@ -25,8 +22,10 @@ from tidemark.controller.joins.store import (
     put_join,
 )
 from tidemark.controller.joins.views import join_answer
+from tidemark.controller.runtime.parse_body import parse_body
 from tidemark.controller.service import Service
 from tidemark.controller.specs.consequences import decide_now
+from tidemark.controller.streams.names import name_problem
 from tidemark.models.specs.slo import JoinSlo
 
 router = APIRouter(prefix="/v1/jobs/{job}/joins/{join}", tags=["specifications"])
@@ -38,7 +37,7 @@ _SLO = TypeAdapter(JoinSlo)
     "",
     operation_id="getJoin",
     summary="Read a join",
-    response_model=schemas.JoinAnswer,
+    response_model=JoinAnswer,
     responses=answers("JoinAnswer", 304, 404, 422, 503, kinds={404: "join-not-found"}),
 )
 def read(which: WhichJoin, service: TheService, if_none_match: IfNoneMatch = None) -> Response:
@@ -69,7 +68,7 @@ def write(
     dry_run: DryRun,
     reason: Reason,
     if_match: IfMatch = None,
-) -> schemas.JoinAnswer:
+) -> JoinAnswer:
     """Set the SLO on the joined output of streams of one query, whole. It decides about their bounds from then on.
 
     Each stream needs an SLO of its own, whose caps, objective and budget go on to hold, and can be a side of one join.
@@ -101,7 +100,7 @@ def remove(
     dry_run: DryRun,
     reason: Reason,
     if_match: IfMatch = None,
-) -> schemas.JoinAnswer:
+) -> JoinAnswer:
     """Delete the SLO on a join's output and return it as it was. Its streams go by their own SLOs from then on."""
     with service.database.write(keep=not dry_run) as session:
         join, changed = delete_join(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api.schemas import JoinAnswer, JoinSideAnswer, JoinStateAnswer
+from tidemark.controller.api.schemas.joins import JoinAnswer, JoinSideAnswer, JoinStateAnswer
 from tidemark.controller.evidence.kept_joins import KeptJoins
 from tidemark.controller.joins.lost import judged_in
 from tidemark.controller.joins.sides import state_of

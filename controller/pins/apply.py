@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.db.database import Database
+from tidemark.controller.db.database import NO_LIMITS, Database, Limits
 from tidemark.controller.db.tables import KNOWN, PublishedRow, StreamRow
 from tidemark.controller.errors import PinNotSetError
-from tidemark.controller.intake.limits import NO_LIMITS, Limits
 from tidemark.controller.pins.store import (
     PinScope,
     StoredPin,

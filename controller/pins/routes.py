@@ -10,25 +10,24 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from tidemark.controller.access.authorize import ThePrincipal
-from tidemark.controller.access.principal import Principal
-from tidemark.controller.api.bodies import PinBody, parse_body
-from tidemark.controller.api.cursors import ThePaging, decode_cursor
-from tidemark.controller.api.dependencies import TheService
-from tidemark.controller.api.documented import answers, takes
+from tidemark.controller.api.bodies import PinBody
+from tidemark.controller.api.cursors import ThePaging, decode_cursor, in_reach
 from tidemark.controller.api.etags import IfMatch, IfNoneMatch, answered, check_match, etag
-from tidemark.controller.api.names import MAX_LENGTH, check_names
-from tidemark.controller.api.reach import in_reach
+from tidemark.controller.api.openapi import answers, takes
+from tidemark.controller.api.parameters import DryRun, Reason, TheService, check_names
 from tidemark.controller.api.request_body import JsonBody
-from tidemark.controller.api.schemas import PinAnswer, PinnedStream, PinPage, PinSummary
-from tidemark.controller.api.units import milliseconds
-from tidemark.controller.api.writes import DryRun, Reason
+from tidemark.controller.api.schemas.pins import PinAnswer, PinnedStream, PinPage, PinSummary
 from tidemark.controller.db.epoch import epoch_of
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 from tidemark.controller.pins.apply import Precondition, existing_pin, remove_pin, set_pin
 from tidemark.controller.pins.cost import PinCost, cost_of
 from tidemark.controller.pins.store import PinScope, StoredPin, list_pins, streams_in
+from tidemark.controller.runtime.answer import milliseconds
+from tidemark.controller.runtime.parse_body import parse_body
+from tidemark.controller.runtime.principal import Principal
 from tidemark.controller.service import Service
+from tidemark.controller.streams.names import MAX_LENGTH
 
 router = APIRouter(tags=["pins"])
 

@@ -10,8 +10,8 @@ from sqlalchemy import bindparam, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.epoch import version_in
+from tidemark.controller.db.statements import insert_into
 from tidemark.controller.db.tables import KNOWN, PinRow, StreamRow
-from tidemark.controller.db.upsert import insert_into
 from tidemark.models.protocol.messages import Pin, ScopeKind
 
 _ALL = ""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tidemark.controller.api import schemas
+from tidemark.controller.api.schemas.pins import PinInForce
 from tidemark.controller.pins.store import StoredPin
 
 
-def pin_answer(pin: StoredPin | None) -> schemas.PinInForce | None:
+def pin_answer(pin: StoredPin | None) -> PinInForce | None:
     """Return the pin in force as the status has it; None for none."""
-    return None if pin is None else schemas.PinInForce.of(pin, scope=pin.scope.kind)
+    return None if pin is None else PinInForce.of(pin, scope=pin.scope.kind)

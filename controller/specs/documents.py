@@ -17,9 +17,9 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from tidemark.controller.api.names import name_problem
 from tidemark.controller.specs.read_openslo import read_slo
 from tidemark.controller.specs.yaml_text import yaml_documents
+from tidemark.controller.streams.names import name_problem
 from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 OWN_VERSION = "tidemark/v1"

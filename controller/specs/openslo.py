@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tidemark.controller.api.schemas import SloAnswer
+from tidemark.controller.api.schemas.specs import SloAnswer
 from tidemark.controller.specs.documents import without_defaults
 from tidemark.controller.specs.read_openslo import ANNOTATED, PREFIX
 from tidemark.models.base.target import PPM

@@ -6,20 +6,18 @@ from fastapi import APIRouter, Response
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api.bodies import parse_body
-from tidemark.controller.api.dependencies import TheService
-from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.etags import IfMatch, IfNoneMatch, answered, etag, precondition
-from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.openapi import answers, takes
+from tidemark.controller.api.parameters import DryRun, Reason, TheService, WhichStream
 from tidemark.controller.api.request_body import JsonBody
-from tidemark.controller.api.schemas import Consequences, PolicyAnswer, PolicySet, SloAnswer, SloSet
-from tidemark.controller.api.writes import DryRun, Reason
+from tidemark.controller.api.schemas.specs import Consequences, PolicyAnswer, PolicySet, SloAnswer, SloSet
 from tidemark.controller.bounds.chains import downstream_of
 from tidemark.controller.decide.ceiling import NO_CEILING
 from tidemark.controller.errors import ErrorItem, InvalidBodyError, LiveRefusedError, SloNotSetError
 from tidemark.controller.rollout.record import end_rollout
 from tidemark.controller.rollout.republish import republish
 from tidemark.controller.rollout.store import open_rollout
+from tidemark.controller.runtime.parse_body import parse_body
 from tidemark.controller.service import Service
 from tidemark.controller.specs.consequences import consequences, decide_now
 from tidemark.controller.specs.store import (

@@ -1,4 +1,4 @@
-"""Streams picked by their names, many by one statement."""
+"""Names of jobs and streams: which are allowed, and streams picked by them, many by one statement."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Select, String, and_, select
 
-from tidemark.controller.db.given_rows import given, given_rows
+from tidemark.controller.db.statements import given, given_rows
 from tidemark.controller.db.tables import StreamRow
 
 
@@ -30,3 +30,26 @@ def names_given(dialect: str, names: Iterable[tuple[str, str]]) -> dict[str, Any
     """Return the parameters for the names of streams, each of job and stream."""
     pairs = list(names)
     return given(dialect, {"job": [job for job, _ in pairs], "stream": [stream for _, stream in pairs]})
+
+
+MAX_LENGTH = 200
+"""Greatest length of a name in characters, as in the wire types."""
+
+
+STREAM_ACTS = (":pause", ":resume")
+"""Actions that follow the name of a stream in a path; no name may end with one."""
+
+
+def name_problem(name: str) -> str | None:
+    """Return why ``name`` cannot be part of a path, None when it can; nearly all characters can be percent-encoded."""
+    if not name or len(name) > MAX_LENGTH:
+        return f"a name has 1 to {MAX_LENGTH} characters, this one {len(name)}"
+    if "/" in name:
+        return "a name cannot contain a slash, because it is part of a path"
+    if name in {".", ".."}:
+        return f"{name!r} cannot be a name, because clients and proxies resolve it as part of the path"
+    if name.endswith(STREAM_ACTS):
+        return f"a name cannot end with {' or '.join(STREAM_ACTS)}, because those are actions"
+    if not name.isprintable() or name != name.strip():
+        return "a name has printable characters only, and no space at its ends"
+    return None

@@ -10,15 +10,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tidemark.controller.access import manage_tokens
-from tidemark.controller.access.first_tokens import FirstTokensError, read_first_tokens, take_first_tokens
-from tidemark.controller.access.principal import Grant
-from tidemark.controller.access.roles import ROLES, Role
-from tidemark.controller.access.token_format import SECRET_BYTES, is_token, make_token, role_of
-from tidemark.controller.access.token_store import NewToken, list_tokens
+from tidemark.controller.access import token_store
+from tidemark.controller.access.token_store import (
+    FirstTokensError,
+    NewToken,
+    list_tokens,
+    read_first_tokens,
+    take_first_tokens,
+)
 from tidemark.controller.cli import app
 from tidemark.controller.db.database import Database
 from tidemark.controller.errors import TokenConflictError
+from tidemark.controller.runtime.principal import ROLES, Grant, Role
+from tidemark.controller.runtime.token_format import SECRET_BYTES, is_token, make_token, role_of
 
 from support.controller_app import Controller
 from support.empty_store import open_empty, put_sqlite
@@ -83,7 +87,7 @@ def test_tokens_that_have_all_ended_do_not_come_back_with_a_restart(url: str, tm
     with Controller(url) as controller:
         database = controller.service.database
         assert take_first_tokens(database, tmp_path / "t", NOW_US) == 1
-        manage_tokens.revoke(database, 1, "kim", NOW_US)
+        token_store.revoke(database, 1, "kim", NOW_US)
         assert take_first_tokens(database, tmp_path / "t", NOW_US) == 0
         controller.service.authenticator.forget()
         assert controller.http.get("/v1/fleet", headers=bearer(made["root"])).status_code == 401
@@ -122,7 +126,7 @@ def test_without_an_admins_token_nothing_is_taken(url: str, tmp_path: Path) -> N
 def test_without_a_folder_nothing_is_done(url: str) -> None:
     database = open_empty(url)
     assert take_first_tokens(database, None, NOW_US) == 0
-    manage_tokens.make(database, NewToken("root", Grant("admin", ("*",))), "kim", NOW_US)
+    token_store.make(database, NewToken("root", Grant("admin", ("*",))), "kim", NOW_US)
     database.close()
 
 

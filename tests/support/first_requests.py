@@ -21,7 +21,7 @@ import httpx
 from pydantic import BaseModel, TypeAdapter
 from pydantic._internal._generate_schema import GenerateSchema
 
-from tidemark.controller.access.roles import need_of
+from tidemark.controller.access.authorize import need_of
 from tidemark.controller.app import create_app
 from tidemark.controller.settings import Settings
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from itertools import count
 
-from tidemark.controller.access import manage_tokens
-from tidemark.controller.access.principal import Grant
-from tidemark.controller.access.roles import Role
+from tidemark.controller.access import token_store
 from tidemark.controller.access.token_store import NewToken
+from tidemark.controller.runtime.principal import Grant, Role
 
 from support.controller_app import Controller
 
@@ -29,7 +28,7 @@ def make_token(
     if not service.authenticator.has_tokens and (role != "admin" or jobs):
         make_token(controller, name="the-first")
     new = NewToken(name or f"{role}-{next(_numbers)}", Grant(role, jobs or ("*",)), lifetime_us)
-    made = manage_tokens.make(service.database, new, "the test", controller.clock())
+    made = token_store.make(service.database, new, "the test", controller.clock())
     service.authenticator.forget()
     return made.token
 

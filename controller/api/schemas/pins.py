@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.controller.api.schemas.answer import Answer
+from tidemark.controller.runtime.answer import Answer
 from tidemark.models.protocol.messages import Pin, ScopeKind
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidemark.controller.api.schemas.answer import Answer
-from tidemark.controller.api.schemas.evidence import MissingRange
+from tidemark.controller.api.schemas.streams import MissingRange
+from tidemark.controller.runtime.answer import Answer
 from tidemark.models.protocol.late_policy import LatePolicy
 
 

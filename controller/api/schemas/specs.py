@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tidemark.controller.api.schemas.bounds import Published
-from tidemark.controller.api.schemas.predictions import TransitionAnswer
-from tidemark.controller.api.schemas.recommended import RecommendationAnswer
+from tidemark.controller.api.schemas.bounds import Published, RecommendationAnswer, TransitionAnswer
 from tidemark.models.base.ranges import WIRE
 from tidemark.models.specs.slo import Policy, Slo
 

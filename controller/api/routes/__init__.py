@@ -1,0 +1,1 @@
+"""The routes: what each operation takes and answers. Only the application imports them."""
