@@ -77,6 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("fast" if is_fast(config) else "shared cores")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(EarlyFailures(config))
+    os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and tables behind a pipe would be broken to it
     if "TMPDIR" in os.environ or config.option.basetemp is not None or hasattr(config, "workerinput"):
         return
     if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:

@@ -80,14 +80,19 @@ def stream_state(**changes: Any) -> StreamState:
         ),
         "steps": (
             DecisionStep(StepKind.ROUND_UP, facts["required_ms"], "the rows require it"),
-            DecisionStep(
-                StepKind.LATENCY_CAP,
-                facts["recommended_bound_ms"],
-                "above the cap",
-                Conflict("latency", facts["required_ms"]),
-            )
-            if facts["conflict"]
-            else DecisionStep(StepKind.LIMITS, facts["recommended_bound_ms"], "within the limits"),
+            *(
+                [
+                    DecisionStep(
+                        StepKind.LATENCY_CAP,
+                        facts["required_ms"],
+                        "above the cap",
+                        Conflict("latency", facts["required_ms"]),
+                    )
+                ]
+                if facts["conflict"]
+                else []
+            ),
+            DecisionStep(StepKind.LIMITS, facts["recommended_bound_ms"], "within the limits"),
         ),
         "published": PublishedRow(
             generation=facts["generation"],
