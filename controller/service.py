@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from tidemark.controller.access.authenticator import Authenticator, RateLimits
 from tidemark.controller.alerts.notifier import Notifier, destinations_in, make_notifier
+from tidemark.controller.api.views import rollout_answer
 from tidemark.controller.bounds.watch import SharedReads, Watch
 from tidemark.controller.charts.what_if import WhatIfCache
 from tidemark.controller.db.database import Database, Limits
@@ -157,6 +158,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
             database,
             decider,
             gates,
+            lambda row, stream: rollout_answer(row, stream).model_dump(mode="json"),
             counters=GateCounters(registry, gates),
             clock=clock,
             every_seconds=settings.tick_seconds,

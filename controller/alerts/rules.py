@@ -1,6 +1,6 @@
-"""Which alerts hold for one stream now: the rules of Prometheus once more, as functions of the stream's state.
+"""Which alerts hold for one stream now, and when somebody is notified of them. Pure.
 
-Pure. How long a rule must hold before somebody is notified is up to ``lifecycle``.
+The rules are those of Prometheus once more, as functions of the stream's state.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Published and acknowledged bounds as the API answers them."""
+"""What the store holds, as the API answers it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import cast
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api.schemas.bounds import Applied, Published, TransitionAnswer
+from tidemark.controller.api.schemas.bounds import (
+    Applied,
+    Published,
+    RecommendationAnswer,
+    StepAnswer,
+    TransitionAnswer,
+)
 from tidemark.controller.api.schemas.rollouts import (
     Approved,
     Event,
@@ -27,8 +33,6 @@ from tidemark.controller.api.schemas.streams import (
     MissingRange,
     Notified,
     QueryCoverage,
-    RecommendationAnswer,
-    StepAnswer,
     StreamStatus,
 )
 from tidemark.controller.bounds.publication import NO_REPORT, OFF, answer_of, envelope_of, last_published
@@ -161,9 +165,6 @@ def transition_answer(row: RecommendationRow | None) -> TransitionAnswer | None:
     if row is None or row.transition is None:
         return None
     found = json.loads(row.transition)
-    if "latency_unknown" not in found:
-        # An earlier release did not separate what was measured from what was not.
-        found |= {"latency_wall_us": None, "latency_at_least_us": None, "latency_unknown": "NoWindows"}
     for name in ("from_bound", "bound", "stands_still", "latency_base", "latency_wall", "latency_at_least"):
         found[f"{name}_ms"] = milliseconds(found.pop(f"{name}_us"))
     return TransitionAnswer.model_validate(found, extra="ignore")
@@ -253,7 +254,6 @@ def stream_status(
         budget=budget,
         rollout=None if state.rollout is None else rollout_answer(state.rollout, row),
         notified=_notified(state, destinations),
-        shadow_since_us=state.shadow_since_us,
         conditions=conditions,
     )
 

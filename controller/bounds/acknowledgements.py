@@ -14,7 +14,7 @@ from sqlalchemy import ScalarSelect, bindparam, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.db.tables import AcknowledgementRow, ReportRow, StreamRow
-from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
+from tidemark.controller.intake.stored_bodies import canonical_json, fingerprint
 from tidemark.controller.intake.take_reports import StoredReceipt
 from tidemark.models.base.read_json import read_object
 from tidemark.models.protocol.downstream import Downstream
@@ -103,13 +103,13 @@ _OWN_REPORTED = (
 )
 
 
-def read_chain(session: Session, stream_id: int) -> Downstream | None:
+def read_downstream(session: Session, stream_id: int) -> Downstream | None:
     """Return what a stream's bound decides behind its own operator; None when nothing, or when that is not known."""
-    return chain_in(session.get_one(StreamRow, stream_id).downstream)
+    return downstream_in(session.get_one(StreamRow, stream_id).downstream)
 
 
 @lru_cache(maxsize=4_096)
-def chain_in(text: str | None) -> Downstream | None:
+def downstream_in(text: str | None) -> Downstream | None:
     """Return what ``StreamRow.downstream`` holds."""
     return None if text is None else read_object(Downstream, json.loads(text))
 

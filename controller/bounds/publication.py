@@ -15,7 +15,7 @@ from typing import Any, cast
 from sqlalchemy import ScalarSelect, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.bounds.acknowledgements import chain_in
+from tidemark.controller.bounds.acknowledgements import downstream_in
 from tidemark.controller.bounds.chains import late_in
 from tidemark.controller.db.tables import AcknowledgementRow, PublishedRow, ReportRow, RolloutRow, StreamRow
 from tidemark.controller.reports.store import newest_report
@@ -175,12 +175,12 @@ class SteeredStream:
     @property
     def downstream(self) -> Downstream | None:
         """What its bound decides behind its own operator; None when nothing, or when that is not known."""
-        return chain_in(self.row.downstream)
+        return downstream_in(self.row.downstream)
 
     def policy_in_force(self, policy: Policy) -> Policy:
         """Return the policy under which nothing is published that the stream's query may not survive.
 
-        Where a narrower bound may end it, the bound in use is the minimum, whatever the policy says; else it is the policy as it is.
+        Where a narrower bound may end it, the bound in use is the minimum, whatever the policy says.
         """
         if self.downstream is None or not self.downstream.unsafe or self.newest is None:
             return policy

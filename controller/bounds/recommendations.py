@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.statements import upsert_many
-from tidemark.controller.db.tables import RecentBoundRow, RecommendationRow, ShadowRow
+from tidemark.controller.db.tables import RecentBoundRow, RecommendationRow
 from tidemark.models.base.defaults import NARROW_STABILISATION_MS
 from tidemark.models.base.read_json import read_object
 from tidemark.models.recommend.steps import Conflict, DecisionStep, StepKind, because
@@ -31,7 +31,7 @@ def steps_json(steps: Iterable[DecisionStep]) -> str:
     )
 
 
-def steps_of(row: RecommendationRow | ShadowRow) -> list[DecisionStep]:
+def steps_of(row: RecommendationRow) -> list[DecisionStep]:
     """Return the stored chain, first to last."""
     return [
         DecisionStep(

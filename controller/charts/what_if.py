@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.acknowledgements import read_chain
+from tidemark.controller.bounds.acknowledgements import read_downstream
 from tidemark.controller.decide.decider import Decider
 from tidemark.controller.decide.load import HorizonEvidence, read_progress, read_situation
 from tidemark.controller.evidence.horizon import horizon_of, newest_report_id
@@ -113,7 +113,7 @@ class WhatIfCache:
         confidence_ppm = DEFAULT_CONFIDENCE_PPM if slo is None else slo.confidence_ppm
         progress = read_progress(session, horizon, now_us, self._decider.kept)
         situation = read_situation(session, horizon, basis.curve, progress, confidence_ppm)
-        return WhatIf(slo, horizon_ms, basis, situation, read_chain(session, stream_id))
+        return WhatIf(slo, horizon_ms, basis, situation, read_downstream(session, stream_id))
 
 
 def outcome_at(what_if: WhatIf, bound_us: int) -> BoundOutcome | None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-
 from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.publication import SteeredStream
 from tidemark.controller.db.database import Database
-from tidemark.controller.db.leases import Lease, LeaseKeeper, confirm
+from tidemark.controller.db.leases import LeaseKeeper, confirm
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.decide.decision import StreamDecision, decide, propose_for_silence, steer, write
 from tidemark.controller.decide.load import HorizonEvidence, Loaded, Version, load, read_version
@@ -18,11 +16,7 @@ from tidemark.controller.rollout.advance import advance_rollout, is_due
 from tidemark.controller.rollout.propose import changes_published
 from tidemark.controller.rollout.store import read_rules
 from tidemark.controller.runtime.background import GoOn
-from tidemark.controller.shadow.follow import decide_shadow, follow_shadow, why_not_shadowed
-from tidemark.controller.shadow.store import StoredShadow, has_shadow
 from tidemark.models.rollout.restarts import FleetLimits
-
-_log = logging.getLogger(__name__)
 
 
 class Decider:
@@ -48,7 +42,7 @@ class Decider:
     def decide(self, stream_id: int, now_us: int, go_on: GoOn = lambda: None) -> bool:
         """Decide one stream; return False when nothing it depends on has changed, or another process decides it.
 
-        An open rollout is advanced in both cases where this process decides. The stream's shadow follows the decision.
+        An open rollout is advanced in both cases where this process decides.
 
         Args:
             go_on: called between the steps; what it raises ends the decision, and nothing is written.
@@ -63,7 +57,6 @@ class Decider:
             loaded = self._load(session, stream_id, now_us, unless=self._decided.get(stream_id))
             if loaded is None and not self._is_due(session, stream_id, now_us):
                 return False
-            shadowed = loaded is not None and has_shadow(session, stream_id)
         go_on()
         decision = None if loaded is None else decide(loaded)
         go_on()
@@ -76,8 +69,6 @@ class Decider:
             self._database.answers_changed()
         if written and loaded is not None:
             self._decided[stream_id] = loaded.version
-            if shadowed:
-                self._follow(loaded, lease, now_us)
         return loaded is not None
 
     def decide_within(self, session: Session, stream_id: int, now_us: int) -> None:
@@ -86,26 +77,6 @@ class Decider:
         stream = SteeredStream.lock(session, stream_id, now_us)
         if loaded is not None and stream is not None:
             self._write(stream, decide(loaded))
-
-    def decide_shadow(self, stream_id: int, now_us: int) -> None:
-        """Decide the shadow of a stream without waiting for the stream's next decision, where this process decides."""
-        lease = self.leases.lease_of(stream_id)
-        with self._database.read() as session:
-            loaded = self._load(session, stream_id, now_us)
-        if lease is not None and loaded is not None:
-            self._follow(loaded, lease, now_us)
-
-    def try_shadow(self, session: Session, shadow: StoredShadow, now_us: int) -> None:
-        """Decide a shadow in a transaction that may be rolled back."""
-        loaded = self._load(session, shadow.row.stream_id, now_us)
-        if loaded is not None and why_not_shadowed(loaded) is None:
-            decide_shadow(shadow, loaded, now_us)
-
-    def _follow(self, loaded: Loaded, lease: Lease, now_us: int) -> None:
-        try:
-            follow_shadow(self._database, loaded, lease, now_us)
-        except Exception:  # noqa: BLE001 - the stream's own decision stands, and the next one tries again
-            _log.exception("the shadow of stream %d could not be followed", loaded.horizon.stream_id)
 
     def forget(self, stream_id: int) -> None:
         """Drop what is remembered of a stream that was deleted."""

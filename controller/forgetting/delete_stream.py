@@ -29,7 +29,6 @@ from tidemark.controller.db.tables import (
     ReportBodyRow,
     ReportRow,
     RolloutRow,
-    ShadowRow,
     SloRow,
     StreamRow,
 )
@@ -56,9 +55,8 @@ _TABLES: tuple[Table, ...] = tuple(
 )
 """All tables with rows of a stream, in an order in which they can be emptied."""
 
-_AT_ONCE: tuple[type[SloRow | ShadowRow | PolicyRow | RecommendationRow | RolloutRow], ...] = (
+_AT_ONCE: tuple[type[SloRow | PolicyRow | RecommendationRow | RolloutRow], ...] = (
     SloRow,
-    ShadowRow,
     PolicyRow,
     RecommendationRow,
     RolloutRow,

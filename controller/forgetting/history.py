@@ -25,7 +25,6 @@ from tidemark.controller.db.tables import (
     ReportRow,
     RolloutRow,
     RollupRow,
-    ShadowDayRow,
     StreamRow,
 )
 from tidemark.controller.forgetting.bounded import MAX_ROWS, delete_some
@@ -181,13 +180,6 @@ def _forget_lost(session: Session, rollup: RollupRow, now_us: int, retention: Re
     ) or delete_some(session, _table(slot), slot.stream_id == stream_id, slot.slot_us < until_us)
 
 
-def _forget_shadow_days(session: Session, rollup: RollupRow, now_us: int, retention: Retention) -> bool:
-    """Delete the oldest days of what was counted of a shadow."""
-    day = ShadowDayRow
-    until_us = now_us - retention.history_us
-    return delete_some(session, _table(day), day.stream_id == rollup.stream_id, day.day_us < until_us)
-
-
 HISTORY_STEPS = (
     _forget_bounds,
     _forget_rollouts,
@@ -196,7 +188,6 @@ HISTORY_STEPS = (
     _forget_queries,
     _forget_partitions,
     _forget_lost,
-    _forget_shadow_days,
 )
 """The steps; they are given ``RollupRow.aged_us``."""
 

@@ -54,11 +54,7 @@ class Scrape:
     """
 
     def __init__(
-        self,
-        database: Database,
-        registry: CollectorRegistry,
-        max_partitions: int,
-        label_names: Sequence[str],
+        self, database: Database, registry: CollectorRegistry, max_partitions: int, label_names: Sequence[str]
     ) -> None:
         self._database = database
         self._registry = registry
@@ -259,7 +255,6 @@ def _values(state: StreamState) -> dict[str, float | None]:
         "tidemark_constraints_conflict": None if recommended is None else recommended.conflict,
         "tidemark_bound_required_seconds": _seconds(state.required_ms),
         "tidemark_bound_recommended_seconds": None if recommended is None else _seconds(recommended.bound_ms),
-        "tidemark_bound_shadow_seconds": _seconds(state.shadow_bound_ms),
         "tidemark_bound_applied_seconds": None if applied is None else _seconds(applied.bound_ms),
         "tidemark_bound_max_seconds": _seconds(policy.max_bound_ms),
         "tidemark_bound_ceiling_seconds": None if applied is None else _seconds(applied.ceiling_ms),

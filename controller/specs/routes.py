@@ -11,13 +11,12 @@ from tidemark.controller.api.openapi import answers, takes
 from tidemark.controller.api.parameters import DryRun, Reason, TheService, WhichStream
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas.specs import Consequences, PolicyAnswer, PolicySet, SloAnswer, SloSet
-from tidemark.controller.bounds.acknowledgements import read_chain
+from tidemark.controller.bounds.acknowledgements import read_downstream
 from tidemark.controller.errors import ErrorItem, InvalidBodyError, LiveRefusedError, SloNotSetError
 from tidemark.controller.rollout.actions import republish
 from tidemark.controller.rollout.store import end_rollout, open_rollout
 from tidemark.controller.runtime.parse_body import parse_body
 from tidemark.controller.service import Service
-from tidemark.controller.shadow.store import end_shadow
 from tidemark.controller.specs.consequences import consequences, decide_now
 from tidemark.controller.specs.store import (
     delete_policy,
@@ -116,14 +115,13 @@ def remove_slo(
 ) -> SloSet:
     """Delete the stream's SLO and return it as it was. Nothing is recommended from then on.
 
-    An open rollout is superseded and a shadow removed. The published bound stays until mode Off or a pin withdraws it.
+    An open rollout is superseded. The published bound stays until mode Off or a pin withdraws it.
     """
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
         stream_id = lock_known_stream(session, which.job, which.stream).id
         removed = delete_slo(session, stream_id, precondition(if_match), now_us, reason=reason)
         session.flush()
-        end_shadow(session, stream_id, now_us, kind="ShadowRemoved", reason="the SLO was deleted")
         row = open_rollout(session, stream_id)
         if row is not None:
             end_rollout(session, row, "Superseded", "the SLO was deleted", now_us)
@@ -264,7 +262,7 @@ def _check_ceiling(service: Service, session: Session, stream_id: int, now_us: i
 
 
 def _check_chain(session: Session, stream_id: int) -> None:
-    chain = read_chain(session, stream_id)
+    chain = read_downstream(session, stream_id)
     if chain is not None and chain.unsafe:
         raise _refused(
             f"{UNSAFE}; if its rows stay ahead of any watermark, set {CONFIRMED_KEY}=true for the job"

@@ -24,7 +24,6 @@ from tidemark.controller.db.tables import (
     RecommendationRow,
     ReportRow,
     RolloutRow,
-    ShadowRow,
     SloRow,
     StreamRow,
 )
@@ -153,8 +152,6 @@ def _state(row: Row[Any], pin: StoredPin | None, held: Quarantine | None) -> Str
         prediction=row.PredictionRow,
         overview=overview,
         lost=None if overview is None or overview.lost is None else LostSummary.from_json(overview.lost),
-        shadow_since_us=row.shadow_since_us,
-        shadow_bound_ms=row.shadow_bound_ms,
     )
 
 
@@ -240,13 +237,10 @@ def _statement() -> Select[*tuple[Any, ...]]:
             missing.correlate(StreamRow).scalar_subquery().label("missing_batches"),
             future.correlate(StreamRow).scalar_subquery().label("future_rows"),
             misdated.correlate(StreamRow).scalar_subquery().label("misdated_rows"),
-            ShadowRow.since_us.label("shadow_since_us"),
-            ShadowRow.bound_ms.label("shadow_bound_ms"),
         )
         .outerjoin(SloRow, SloRow.stream_id == of_stream)
         .outerjoin(PolicyRow, PolicyRow.stream_id == of_stream)
         .outerjoin(RecommendationRow, RecommendationRow.stream_id == of_stream)
-        .outerjoin(ShadowRow, ShadowRow.stream_id == of_stream)
         .outerjoin(OverviewRow, OverviewRow.stream_id == of_stream)
         .outerjoin(
             PublishedRow,

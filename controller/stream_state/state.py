@@ -108,10 +108,6 @@ class StreamState:
     overview: OverviewRow | None
     lost: LostSummary | None
     """Who is lost, as of that; None without a dimension."""
-    shadow_since_us: int | None
-    """Since when something is tried beside the SLO; None without a shadow."""
-    shadow_bound_ms: int | None
-    """The bound that the shadow would have in use; None before its first recommendation."""
 
     @property
     def id(self) -> int:
@@ -125,7 +121,7 @@ class StreamState:
 
     @property
     def late(self) -> LateTreatment | None:
-        """What its job does with late rows; None when it does not say."""
+        """What its job does with late rows; None before it acknowledged."""
         return late_in(self.row.late)
 
     @property

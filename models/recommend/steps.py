@@ -61,7 +61,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class DecisionStep:
-    """One step of the chain."""
+    """One step of a decision."""
 
     kind: StepKind
     """What it does."""
@@ -100,11 +100,11 @@ class Recommendation:
     bound_ms: int | None
     """The bound in milliseconds; None: keep the one in use."""
     steps: tuple[DecisionStep, ...]
-    """The reasons chain, first to last."""
+    """The steps with their reasons, first to last."""
 
     @property
     def reason(self) -> str:
-        """The whole chain as one sentence."""
+        """All reasons as one sentence."""
         return "; ".join(step.reason for step in self.steps)
 
     @property

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from tidemark.controller.cli import app
 from tidemark.models.protocol.messages import BoundAnswer
-from tidemark.spark_jobs.bound_cache import BoundCache
-from tidemark.spark_jobs.client import ControllerClient
-from tidemark.spark_jobs.watch import BoundWatch
+from tidemark.spark_jobs.core.bound import BoundCache
+from tidemark.spark_jobs.core.client import ControllerClient
+from tidemark.spark_jobs.core.watch import BoundWatch
 
 from support.controller_app import Controller
 from support.patience import PATIENCE_S, until

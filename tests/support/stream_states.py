@@ -80,12 +80,19 @@ def stream_state(**changes: Any) -> StreamState:
         ),
         "steps": (
             DecisionStep(StepKind.ROUND_UP, facts["required_ms"], "the rows require it"),
-            DecisionStep(
-                StepKind.LIMITS,
-                facts["recommended_bound_ms"],
-                "within the limits",
-                Conflict("latency", 5_000) if facts["conflict"] else None,
+            *(
+                [
+                    DecisionStep(
+                        StepKind.LATENCY_CAP,
+                        facts["required_ms"],
+                        "above the cap",
+                        Conflict("latency", facts["required_ms"]),
+                    )
+                ]
+                if facts["conflict"]
+                else []
             ),
+            DecisionStep(StepKind.LIMITS, facts["recommended_bound_ms"], "within the limits"),
         ),
         "published": PublishedRow(
             generation=facts["generation"],
@@ -131,7 +138,5 @@ def stream_state(**changes: Any) -> StreamState:
         previous_bound_ms=None,
         unpinned=parts["published"],
         prediction=None,
-        shadow_since_us=None,
-        shadow_bound_ms=None,
         **parts,
     )

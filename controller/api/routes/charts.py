@@ -1,4 +1,4 @@
-"""Spans of time in requests for charts."""
+"""Routes of what a stream did over time: its history, its budget, the heat map of its partitions."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ from tidemark.controller.charts.store import (
     spent_by_slot,
 )
 from tidemark.controller.db.tables import PartitionRow, RollupRow
-from tidemark.controller.errors import ErrorItem, InvalidParameterError
+from tidemark.controller.errors import InvalidParameterError
 from tidemark.controller.evidence.blocks import SlotCells
 from tidemark.controller.evidence.horizon import Horizon, effective_bound_of, horizon_of, open_keys
 from tidemark.controller.evidence.needs import levels_of
 from tidemark.controller.specs.store import get_slo, share_ppm_of
+from tidemark.controller.stream_state.answers import Budget
 from tidemark.controller.stream_state.budget import Spent, read_budget, read_spent
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.base.ranges import MAX_TIME_US
@@ -84,7 +85,7 @@ def span_of(
         from_us = max(to_us - DAY_US, 0)
     if from_us >= to_us:
         reason = f"the span begins at {from_us} and ends at {to_us}; it must end after it begins"
-        raise InvalidParameterError(f"from_us: {reason}", errors=(ErrorItem("from_us", reason),))
+        raise InvalidParameterError.at("from_us", reason)
     return from_us, to_us
 
 
@@ -105,11 +106,7 @@ _Points = Annotated[
     responses=answers("History", 404, 422, 503),
 )
 def get_history(
-    which: WhichStream,
-    service: TheService,
-    from_us: FromUs = None,
-    to_us: ToUs = None,
-    points: _Points = 300,
+    which: WhichStream, service: TheService, from_us: FromUs = None, to_us: ToUs = None, points: _Points = 300
 ) -> History:
     """Return, by slots of time, the bound in use, what rows needed and how many were late."""
     now_us = service.clock()
@@ -313,7 +310,7 @@ def _rate(span_ms: int, spent: Spent) -> BurnRate:
     )
 
 
-def _budget_slots(slots: Slots, spent: dict[int, SpentSlot], budget: schemas.Budget) -> list[BudgetSlot]:
+def _budget_slots(slots: Slots, spent: dict[int, SpentSlot], budget: Budget) -> list[BudgetSlot]:
     """Return the slots with what was left at the end of each.
 
     It is counted back from what is left now, so that the last slot agrees with the budget to the row.

@@ -1,4 +1,4 @@
-"""The fleet: all streams at a glance, from their newest snapshots."""
+"""Routes of the fleet and of jobs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tidemark.controller.api.schemas.fleet import (
     WorstCount,
 )
 from tidemark.controller.db.tables import OverviewRow
-from tidemark.controller.errors import ErrorItem, InvalidParameterError
+from tidemark.controller.errors import InvalidParameterError
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.pins.store import StoredPin, pin_in_force
 from tidemark.controller.pins.views import pin_answer
@@ -74,7 +74,7 @@ _UNKNOWN = ""
     response_model=FleetPage,
     responses=answers("FleetPage", 304, 422, 503),
 )
-def list_streams(
+def all_streams(
     service: TheService,
     principal: ThePrincipal,
     paging: ThePaging,
@@ -114,7 +114,7 @@ def _position(cursor: str | None) -> tuple[int | None, str, str] | None:
         remaining = 2**63
     if remaining is not None and abs(remaining) >= 2**63:
         reason = "this is not a cursor of this list; leave it out to begin at the first page"
-        raise InvalidParameterError(f"cursor: {reason}", errors=(ErrorItem("cursor", reason),))
+        raise InvalidParameterError.at("cursor", reason)
     return remaining, job, stream
 
 
@@ -195,7 +195,7 @@ _MAX_CONDITIONS = 100
 
 
 @_jobs.get("/v1/jobs", operation_id="listJobs", summary="List jobs", responses=answers("JobPage", 422, 503))
-def list_jobs(service: TheService, principal: ThePrincipal, paging: ThePaging) -> JobPage:
+def all_jobs(service: TheService, principal: ThePrincipal, paging: ThePaging) -> JobPage:
     """List the known jobs in reach by name, each with the worst condition of its streams' newest snapshots.
 
     A stream gets a snapshot every 15 seconds while something happens, and every minute otherwise; `GET /v1/jobs/{job}`
@@ -293,3 +293,8 @@ def _summary(job: str, modes: Counter[Mode], worst: tuple[str, ConditionSummary]
         modes=[ModeCount(mode=mode, streams=modes[mode]) for mode in get_args(Mode) if mode in modes],
         worst=None if worst is None else JobWorst(stream=worst[0], **dict(summary_of(worst[1].type))),
     )
+
+
+router = APIRouter()
+for _part in (_fleet, _jobs):
+    router.include_router(_part)

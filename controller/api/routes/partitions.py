@@ -1,4 +1,4 @@
-"""Partitions of a stream: how far behind each is and what its rows need, so that a slow one stands out."""
+"""Routes of partitions, and of rows and losses by the values of a dimension."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidemark.controller.api.schemas.partitions import (
 )
 from tidemark.controller.db.tables import PartitionRow
 from tidemark.controller.decide.load import read_progress
-from tidemark.controller.errors import ErrorItem, InvalidBodyError
+from tidemark.controller.errors import InvalidBodyError
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.evidence.needs import partition_needs
 from tidemark.controller.intake.sent_bodies import parse_sent
@@ -49,10 +49,10 @@ from tidemark.models.evidence.late_counts import (
 )
 from tidemark.models.evidence.skew import skew_text
 
-router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
+_partitions = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
 
-@router.get(
+@_partitions.get(
     "/partitions",
     operation_id="listPartitions",
     summary="List partitions",
@@ -120,7 +120,7 @@ _Bounds = Annotated[
 ]
 
 
-@router.get(
+@_partitions.get(
     "/partition-curve",
     operation_id="getPartitionCurve",
     summary="Completeness of a partition by bound",
@@ -157,7 +157,7 @@ def _points(curve: Curve, bounds: list[int]) -> list[PartitionPoint]:
 
 _lost_router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}")
 
-_COUNTS = {LATE_COUNTS_SCHEMA: TypeAdapter(LateCounts)}
+_COUNTS = TypeAdapter(LateCounts)
 
 _Dimension = Annotated[
     str | None,
@@ -183,7 +183,7 @@ async def _counts_of(body: JsonBody) -> LateCounts:
 
 
 def _checked(body: bytes) -> LateCounts:
-    counts = parse_sent(_COUNTS, body)
+    counts = parse_sent(_COUNTS, body, LATE_COUNTS_SCHEMA)
     texts = {"/query_id": counts.query_id, "/source": counts.source, "/dimension": counts.dimension}
     for name, values in (("values", counts.values), ("partitions", counts.partitions)):
         texts |= {f"/{name}/{index}/value": each.value or "" for index, each in enumerate(values)}
@@ -191,7 +191,7 @@ def _checked(body: bytes) -> LateCounts:
         if "\0" in text:
             # PostgreSQL cannot store it.
             reason = "the character U+0000 is not allowed"
-            raise InvalidBodyError(f"{pointer}: {reason}", errors=(ErrorItem(pointer, reason),))
+            raise InvalidBodyError.at(pointer, reason)
     return counts
 
 
@@ -279,3 +279,8 @@ def _counts(counts: LossCounts) -> dict[str, Any]:
         "lost": counts.lost,
         "lost_ppm": counts.lost * PPM // counts.rows if counts.rows else None,
     }
+
+
+router = APIRouter()
+for _part in (_partitions, _lost_router):
+    router.include_router(_part)

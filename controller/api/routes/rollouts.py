@@ -1,4 +1,4 @@
-"""Rollouts and the operator actions on them."""
+"""Routes of rollouts, of events, and of outside gates."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _Act = Callable[[SteeredStream, int, str, FleetLimits], RolloutRow]
     summary="List rollouts of the fleet",
     responses=answers("RolloutPage", 422, 503),
 )
-def list_rollouts(
+def all_rollouts(
     service: TheService,
     principal: ThePrincipal,
     paging: ThePaging,
@@ -284,7 +284,7 @@ _OfKind = Annotated[
     summary="List events of the fleet",
     responses=answers("EventPage", 422, 503),
 )
-def list_events(
+def all_events(
     service: TheService, principal: ThePrincipal, paging: ThePaging, kind: _OfKind = None
 ) -> EventPage:
     """List the events of every stream in reach, the newest first."""
@@ -347,3 +347,8 @@ def list_gates(service: TheService) -> GateList:
             for name, gate in service.gates.gates.items()
         ]
     )
+
+
+router = APIRouter()
+for _part in (_rollouts, _events, _gates):
+    router.include_router(_part)

@@ -2,74 +2,14 @@
 
 from __future__ import annotations
 
-from tidemark.controller.api.schemas.bounds import Applied, Published, TransitionAnswer
+from tidemark.controller.api.schemas.bounds import Applied, Published, RecommendationAnswer, TransitionAnswer
 from tidemark.controller.api.schemas.pins import PinInForce
 from tidemark.controller.api.schemas.rollouts import RolloutAnswer
 from tidemark.controller.api.schemas.specs import SloAnswer
-from tidemark.controller.runtime.answer import Answer
+from tidemark.controller.runtime.answer import Answer, OfStream
 from tidemark.controller.stream_state.answers import Budget, Condition
 from tidemark.models.protocol.late_policy import LatePolicy, LateRows
 from tidemark.models.protocol.messages import Mode, Pin
-from tidemark.models.recommend.steps import StepKind
-
-
-class StreamStatus(Answer):
-    """All that is known of one stream."""
-
-    job: str
-    """Name of the job."""
-    stream: str
-    """Name of the stream."""
-    summary: str
-    """What holds now and what it waits for, in one sentence, made anew for each answer."""
-    mode: Mode
-    """Its mode."""
-    registered_us: int | None
-    """When its first report came, in microseconds since the epoch; null while it is only expected."""
-    slo: SloAnswer | None
-    """Its SLO; null when none is set."""
-    recommended: RecommendationAnswer | None
-    """The newest recommendation; null before the first."""
-    transition: TransitionAnswer | None
-    """What a change from the bound in use to the recommended one will do; null without a recommended bound."""
-    published: Published
-    """What is published to the job."""
-    applied: Applied | None
-    """What the job last acknowledged; null before the first acknowledgement."""
-    in_use_bound_ms: int | None
-    """The bound in the plan of the newest batch, in milliseconds; null before the first report."""
-    effective_bound_ms: int | None
-    """How far the watermark really trails the maximum event time, in milliseconds; null when unknown."""
-    windows_per_row: int | None
-    """Maximum number of windows that a row is in; above 1 for sliding windows, where completeness, evidence and budget
-    count (row, window) pairs; null before the first report."""
-    pin: PinInForce | None
-    """The kill switch that holds the stream; null for none."""
-    frozen_until_us: int | None
-    """When the freeze window of the policy ends that holds now, in microseconds since the epoch: until then nothing is
-    narrowed; null when none holds, and in mode Off."""
-    live: Live | None
-    """What the fast policy did; null unless the newest batch ran in Live."""
-    append_delay: AppendDelaySeen | None
-    """How late rows were appended to the source; null when the job names no column for it."""
-    late: LateStatus
-    """What becomes of late rows."""
-    evidence: Evidence
-    """What the recommendation rests on."""
-    coverage: list[QueryCoverage]
-    """By query, which batches were reported."""
-    completeness: Completeness
-    """What the ledger says."""
-    budget: Budget | None
-    """How many rows may still be lost over the SLO's window; null without an SLO or without reports."""
-    rollout: RolloutAnswer | None
-    """The newest rollout; null before the first."""
-    notified: Notified | None
-    """Whom the controller notifies of the stream's alerts; null where it notifies nobody, such as beside Prometheus."""
-    shadow_since_us: int | None
-    """Since when a shadow is tried beside the SLO, in microseconds since the epoch; null without one."""
-    conditions: list[Condition]
-    """What somebody should know, the worst first."""
 
 
 class Evidence(Answer):
@@ -213,33 +153,54 @@ class Notified(Answer):
     """Names of its alerts that no destination takes."""
 
 
-class StepAnswer(Answer):
-    """One step of a decision."""
+class StreamStatus(OfStream):
+    """All that is known of one stream."""
 
-    kind: StepKind
-    """What the step does."""
-    name: str
-    """The same for people."""
-    bound_ms: int | None
-    """The bound after the step, in milliseconds; null while there is none."""
-    reason: str
-    """Why, with the figures."""
-
-
-class RecommendationAnswer(Answer):
-    """The newest recommendation."""
-
-    bound_ms: int | None
-    """The bound in milliseconds; null: keep the one in use."""
-    generation: int | None
-    """Generation under which this bound is published; null while it is not."""
-    decided_us: int
-    """When it was made, in microseconds since the epoch."""
-    current: bool
-    """Whether it rests on the newest report, SLO and policy; if not, the next tick decides again."""
-    because: str
-    """What the rows need and what decides the bound, as one sentence."""
-    decided_by: StepKind
-    """The step that does: the last one that made the bound another."""
-    steps: list[StepAnswer]
-    """The steps, first to last, each with its reason."""
+    summary: str
+    """What holds now and what it waits for, in one sentence, made anew for each answer."""
+    mode: Mode
+    """Its mode."""
+    registered_us: int | None
+    """When its first report came, in microseconds since the epoch; null while it is only expected."""
+    slo: SloAnswer | None
+    """Its SLO; null when none is set."""
+    recommended: RecommendationAnswer | None
+    """The newest recommendation; null before the first."""
+    transition: TransitionAnswer | None
+    """What a change from the bound in use to the recommended one will do; null without a recommended bound."""
+    published: Published
+    """What is published to the job."""
+    applied: Applied | None
+    """What the job last acknowledged; null before the first acknowledgement."""
+    in_use_bound_ms: int | None
+    """The bound in the plan of the newest batch, in milliseconds; null before the first report."""
+    effective_bound_ms: int | None
+    """How far the watermark really trails the maximum event time, in milliseconds; null when unknown."""
+    windows_per_row: int | None
+    """Maximum number of windows that a row is in; above 1 for sliding windows, where completeness, evidence and budget
+    count (row, window) pairs; null before the first report."""
+    pin: PinInForce | None
+    """The kill switch that holds the stream; null for none."""
+    frozen_until_us: int | None
+    """When the freeze window of the policy ends that holds now, in microseconds since the epoch: until then nothing is
+    narrowed; null when none holds, and in mode Off."""
+    live: Live | None
+    """What the fast policy did; null unless the newest batch ran in Live."""
+    append_delay: AppendDelaySeen | None
+    """How late rows were appended to the source; null when the job names no column for it."""
+    late: LateStatus
+    """What becomes of late rows."""
+    evidence: Evidence
+    """What the recommendation rests on."""
+    coverage: list[QueryCoverage]
+    """By query, which batches were reported."""
+    completeness: Completeness
+    """What the ledger says."""
+    budget: Budget | None
+    """How many rows may still be lost over the SLO's window; null without an SLO or without reports."""
+    rollout: RolloutAnswer | None
+    """The newest rollout; null before the first."""
+    notified: Notified | None
+    """Whom the controller notifies of the stream's alerts; null where it notifies nobody, such as beside Prometheus."""
+    conditions: list[Condition]
+    """What somebody should know, the worst first."""

@@ -35,9 +35,9 @@ class RecommendationRow(Base):
     slo_generation: Mapped[Whole]
     policy_generation: Mapped[Whole]
     transition: Mapped[Long | None]
-    """What going there from the bound in use would do, as JSON; null without a bound, or from an earlier release."""
+    """What going there from the bound in use would do, as JSON; null without a bound."""
     fencing: Mapped[Whole | None]
-    """The fencing number of the lease that it was decided under; null when an earlier release wrote it."""
+    """The fencing number of the lease that it was decided under; written last in its transaction."""
 
 
 class RecentBoundRow(Base):
