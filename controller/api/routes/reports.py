@@ -7,9 +7,20 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from tidemark.controller.api.cursors import ThePaging, decode_numbers_cursor, encode_cursor
+from tidemark.controller.api.cursors import (
+    ThePaging,
+    decode_number_cursor,
+    decode_numbers_cursor,
+    encode_cursor,
+)
 from tidemark.controller.api.openapi import answers
 from tidemark.controller.api.parameters import TheService, WhichStream
+from tidemark.controller.api.schemas.bounds import (
+    AcknowledgementFacts,
+    AcknowledgementPage,
+    BoundPage,
+    PublishedBound,
+)
 from tidemark.controller.api.schemas.reports import (
     MissingBatches,
     ReportDetail,
@@ -18,6 +29,9 @@ from tidemark.controller.api.schemas.reports import (
     ReportSummary,
 )
 from tidemark.controller.api.schemas.streams import MissingRange
+from tidemark.controller.bounds.acknowledgements import list_acknowledgements
+from tidemark.controller.bounds.publication import answer_of, list_published
+from tidemark.controller.db.tables import PublishedRow
 from tidemark.controller.reports.store import body_of, get_report, list_bodies, list_reports, missing_ranges
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import find_stream, get_stream
@@ -137,3 +151,42 @@ def _partition(report: Report, part: PartitionCounts) -> ReportedPartition:
         first_us=part.granules[0] * width_us if part.granules else None,
         last_us=(part.granules[-1] + 1) * width_us if part.granules else None,
     )
+
+
+@router.get(
+    "/acks",
+    operation_id="listAcknowledgements",
+    summary="List acknowledgements",
+    responses=answers("AcknowledgementPage", 404, 422, 503),
+)
+def list_acks(which: WhichStream, service: TheService, paging: ThePaging) -> AcknowledgementPage:
+    """List what runs of the job acknowledged, the last applied first."""
+    position = decode_numbers_cursor(paging.cursor, 2)
+    before = None if position is None else (position[0], position[1])
+    with service.database.read() as session:
+        stream_id = get_stream(session, which.job, which.stream).id
+        rows = list_acknowledgements(session, stream_id, before, paging.rows)
+    page, next_cursor = paging.cut(rows, lambda row: (row.applied_us, row.id))
+    return AcknowledgementPage(
+        acknowledgements=[AcknowledgementFacts.of(row) for row in page], next_cursor=next_cursor
+    )
+
+
+@router.get(
+    "/bounds",
+    operation_id="listBounds",
+    summary="List the bounds published",
+    responses=answers("BoundPage", 404, 422, 503),
+)
+def list_bounds(which: WhichStream, service: TheService, paging: ThePaging) -> BoundPage:
+    """List the published bounds, the newest generation first."""
+    before = decode_number_cursor(paging.cursor)
+    with service.database.read() as session:
+        stream_id = get_stream(session, which.job, which.stream).id
+        rows = list_published(session, stream_id, before, paging.rows)
+    page, next_cursor = paging.cut(rows, lambda row: (row.generation,))
+    return BoundPage(bounds=[_bound(row) for row in page], next_cursor=next_cursor)
+
+
+def _bound(row: PublishedRow) -> PublishedBound:
+    return PublishedBound.of(answer_of(row), generation=row.generation, published_us=row.published_us)
