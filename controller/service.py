@@ -10,10 +10,10 @@ from prometheus_client import CollectorRegistry
 
 from tidemark.controller.access.authenticator import Authenticator, RateLimits
 from tidemark.controller.alerts.notifier import Notifier, destinations_in, make_notifier
+from tidemark.controller.api.views import rollout_answer
 from tidemark.controller.bounds.watch import SharedReads, Watch
-from tidemark.controller.db.database import Database
+from tidemark.controller.db.database import Database, Limits
 from tidemark.controller.db.leases import LeaseKeeper
-from tidemark.controller.db.limits import Limits
 from tidemark.controller.decide.decider import Decider
 from tidemark.controller.decide.pace import Pace
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
@@ -38,17 +38,14 @@ class Service:
     """The parts of one running controller."""
 
     settings: Settings
-    """The settings."""
     clock: Clock
     """The wall time in microseconds."""
     database: Database
-    """The store."""
     kept: EvidenceCache
     """Keeps the evidence on streams."""
     decider: Decider
     """Decides one stream."""
     ticker: Ticker
-    """The decision loop."""
     overviews: Overviews
     """Takes snapshots of streams."""
     reports: ReportWriter
@@ -158,6 +155,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
             database,
             decider,
             gates,
+            lambda row, stream: rollout_answer(row, stream).model_dump(mode="json"),
             counters=GateCounters(registry, gates),
             clock=clock,
             every_seconds=settings.tick_seconds,

@@ -6,9 +6,13 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.acknowledgements import downstream_of
-from tidemark.controller.decide.load import HorizonEvidence, evidence_over, progress_in, situation_in
-from tidemark.controller.evidence.evidence_cache import EvidenceCache
+from tidemark.controller.bounds.acknowledgements import read_downstream
+from tidemark.controller.decide.decider import Decider
+from tidemark.controller.decide.load import (
+    HorizonEvidence,
+    read_progress,
+    read_situation,
+)
 from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_HORIZON_MS, get_slo
 from tidemark.models.base.target import PPM
 from tidemark.models.evidence.curve import latency_of
@@ -64,18 +68,18 @@ class BoundOutcome:
         return self.meets_target and self.meets_latency_cap is not False and self.meets_state_cap is not False
 
 
-def what_if_of(session: Session, stream_id: int, now_us: int, cache: EvidenceCache) -> WhatIf:
+def what_if_of(session: Session, stream_id: int, now_us: int, decider: Decider) -> WhatIf:
     """Return the current evidence of a stream."""
     spec = get_slo(session, stream_id)
     slo = None if spec is None else spec.value
     horizon_ms = DEFAULT_HORIZON_MS if slo is None else slo.horizon_ms
-    basis = evidence_over(session, stream_id, horizon_ms, cache)
+    basis = decider.evidence(session, stream_id, horizon_ms)
     if basis is None:
         return WhatIf(slo, horizon_ms, None, None)
     confidence_ppm = DEFAULT_CONFIDENCE_PPM if slo is None else slo.confidence_ppm
-    progress = progress_in(session, basis.horizon, now_us, cache)
-    situation = situation_in(session, basis.horizon, basis.curve, progress, confidence_ppm)
-    return WhatIf(slo, horizon_ms, basis, situation, downstream_of(session, stream_id))
+    progress = read_progress(session, basis.horizon, now_us, decider.kept)
+    situation = read_situation(session, basis.horizon, basis.curve, progress, confidence_ppm)
+    return WhatIf(slo, horizon_ms, basis, situation, read_downstream(session, stream_id))
 
 
 def outcome_at(what_if: WhatIf, bound_us: int) -> BoundOutcome | None:

@@ -13,13 +13,8 @@ from tidemark.controller.cli.remote import (
     DryRunOption,
     JobArgument,
     ReasonOption,
-    SomeJobArgument,
-    SomeStreamArgument,
     StreamArgument,
-    TokenFileOption,
-    UrlOption,
     calls_controller,
-    open_client,
     streams_by_name,
 )
 from tidemark.controller.cli.show import (
@@ -35,7 +30,6 @@ from tidemark.controller.cli.show import (
     show_facts,
     table,
 )
-from tidemark.controller.client.address import DEFAULT_URL
 from tidemark.models.base.target import parse_target
 from tidemark.models.base.text import plural
 
@@ -58,9 +52,7 @@ OnConflictOption = Literal[
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    slo = typer.Typer(
-        help="Set, show, delete, list and export SLOs.", no_args_is_help=True, rich_markup_mode=None
-    )
+    slo = typer.Typer(help="Set, show, delete and list SLOs.", no_args_is_help=True, rich_markup_mode=None)
     app.add_typer(slo, name="slo")
 
     @slo.command("set")
@@ -197,32 +189,6 @@ def register(app: typer.Typer) -> None:
             for row in found
         ]
         return table(("stream", "target", "mode", "recommended", "applied"), rows, "there are no streams yet")
-
-    @slo.command("export")
-    def export(
-        job: SomeJobArgument = None,
-        stream: SomeStreamArgument = None,
-        *,
-        form: Annotated[
-            Literal["openslo"], typer.Option("--format", help="openslo: YAML, OpenSLO v1.")
-        ] = "openslo",
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
-    ) -> None:
-        """Print SLOs for other tools.
-
-        They refer to the metrics that Prometheus scrapes from the controller.
-        """
-        from tidemark.controller.specs.openslo import openslo_text  # noqa: PLC0415 - needs PyYAML
-
-        assert form == "openslo"
-        with open_client(url, token_file) as tidemark:
-            rows = streams_by_name(tidemark, job)
-            named = [(row.job, row.stream) for row in rows if stream in {None, row.stream}]
-            found = [(*name, set_) for name in named if (set_ := tidemark.slo(*name)) is not None]
-        if not found:
-            fail_request("no such stream has an SLO; `tidemark slo set JOB STREAM --target 0.99` sets one")
-        typer.echo(openslo_text(found), nl=False)
 
 
 def slo_text(slo: SloAnswer) -> str:

@@ -7,9 +7,8 @@ import logging
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.database import Database
+from tidemark.controller.db.database import Database, Limits
 from tidemark.controller.db.leases import LeaseKeeper
-from tidemark.controller.db.limits import Limits
 from tidemark.controller.db.tables import OffsetRow, QuarantinedRow, StreamRow
 from tidemark.controller.errors import TidemarkError
 from tidemark.controller.evidence.ageing import AGEING_STEPS

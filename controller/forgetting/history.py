@@ -24,7 +24,6 @@ from tidemark.controller.db.tables import (
     QueryRow,
     ReportRow,
     RolloutRow,
-    ShadowDayRow,
     StreamRow,
 )
 from tidemark.controller.evidence.rollups import Span, rollups_in
@@ -67,8 +66,8 @@ def _forget_bounds(session: Session, offset: OffsetRow, now_us: int, retention: 
 def _forget_rollouts(session: Session, offset: OffsetRow, now_us: int, retention: Retention) -> bool:
     """Delete rollouts that ended long ago and that no later decision follows from."""
     stream_id = offset.stream_id
-    in_force = rollout_in_force(session, stream_id)
     unpinned = last_published(session, stream_id, pinned=False)
+    in_force = rollout_in_force(session, unpinned)
     decided = (RolloutRow.stream_id == stream_id, RolloutRow.cause == "Decision")
     kept = {
         _newest(session, RolloutRow.stream_id == stream_id),
@@ -177,13 +176,6 @@ def _forget_lost(session: Session, offset: OffsetRow, now_us: int, retention: Re
     ) or delete_some(session, _table(slot), slot.stream_id == stream_id, slot.slot_us < until_us)
 
 
-def _forget_shadow_days(session: Session, offset: OffsetRow, now_us: int, retention: Retention) -> bool:
-    """Delete the oldest days of what was counted of a shadow."""
-    day = ShadowDayRow
-    until_us = now_us - retention.history_us
-    return delete_some(session, _table(day), day.stream_id == offset.stream_id, day.day_us < until_us)
-
-
 HISTORY_STEPS = (
     _forget_bounds,
     _forget_rollouts,
@@ -192,7 +184,6 @@ HISTORY_STEPS = (
     _forget_queries,
     _forget_partitions,
     _forget_lost,
-    _forget_shadow_days,
 )
 """The steps; they are given ``OffsetRow.aged_us``."""
 

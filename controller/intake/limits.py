@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from sqlalchemy import ColumnElement, ScalarSelect, func, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.limits import Limits
+from tidemark.controller.db.database import Limits
 from tidemark.controller.db.tables import KNOWN, PartitionRow, StreamRow
 from tidemark.controller.errors import (
     ErrorItem,

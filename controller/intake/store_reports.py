@@ -9,15 +9,15 @@ from typing import Any, Protocol, cast
 from sqlalchemy import ColumnElement, Table, bindparam, func, insert, update
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.limits import Limits
+from tidemark.controller.db.database import Limits
 from tidemark.controller.db.statements import Excluded, greater, lesser, upsert_many
 from tidemark.controller.db.tables import QueryRow, ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.errors import TidemarkError
+from tidemark.controller.evidence.live import keep_live
 from tidemark.controller.intake.limits import check_room_for_pairs, make_room_for_partitions
 from tidemark.controller.intake.raise_bases import Corrected, raise_later_bases, sketch_of
 from tidemark.controller.intake.stored_bodies import packed
 from tidemark.controller.intake.stored_facts import StoredFacts
-from tidemark.controller.stream_state.live import keep_live
 from tidemark.models.evidence.horizon import ReportFacts, report_facts
 from tidemark.models.evidence.key_counts import ReportCells, cells_of, key_counts, run_starts
 from tidemark.models.evidence.ledger import Judgement, judge

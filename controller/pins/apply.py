@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.db.database import Database
-from tidemark.controller.db.limits import NO_LIMITS, Limits
+from tidemark.controller.bounds.publication import SteeredStream
+from tidemark.controller.db.database import NO_LIMITS, Database, Limits
 from tidemark.controller.db.tables import KNOWN, PublishedRow, StreamRow
 from tidemark.controller.errors import PinNotSetError
 from tidemark.controller.pins.store import (
@@ -21,8 +21,8 @@ from tidemark.controller.pins.store import (
     put_pin,
     streams_in,
 )
+from tidemark.controller.rollout.actions import republish
 from tidemark.controller.rollout.publish import republish_under
-from tidemark.controller.rollout.republish import republish
 from tidemark.controller.specs.store import get_policy, get_specs
 from tidemark.controller.streams.store import add_event, lock_by_id, lock_stream
 
@@ -124,7 +124,8 @@ def _publish(
                 after=_event(after),
             )
             slo, policy = get_specs(session, row.id)
-            republish_under(session, row.id, policy.value, slo, in_force, now_us=now_us)
+            stream = SteeredStream(session, row, now_us, locked=True)
+            republish_under(stream, policy.value, slo, in_force)
 
 
 def _event(pin: StoredPin | None) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tidemark.controller.api.schemas.specs import SloAnswer
-from tidemark.controller.specs.documents import documents_text, without_defaults
+from tidemark.controller.specs.documents import without_defaults
 from tidemark.controller.specs.read_openslo import ANNOTATED, PREFIX
 from tidemark.models.base.target import PPM
 
@@ -39,11 +39,6 @@ def openslo_documents(slos: Iterable[tuple[str, str, SloAnswer]]) -> Iterator[di
         document = _document("SLO", _name(job, stream), f"{job}/{stream}", _objective(job, stream, slo))
         document["metadata"]["annotations"] = dict(_annotations(job, stream, slo))
         yield document
-
-
-def openslo_text(slos: Iterable[tuple[str, str, SloAnswer]]) -> str:
-    """Return the same documents as one YAML text."""
-    return documents_text(openslo_documents(slos))
 
 
 def _document(kind: str, name: str, shown: str, spec: dict[str, Any]) -> dict[str, Any]:

@@ -11,15 +11,12 @@ from tidemark.controller.api.openapi import answers, takes
 from tidemark.controller.api.parameters import DryRun, Reason, TheService, WhichStream
 from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.schemas.specs import Consequences, PolicyAnswer, PolicySet, SloAnswer, SloSet
-from tidemark.controller.bounds.acknowledgements import downstream_of
-from tidemark.controller.decide.ceiling import NO_CEILING
+from tidemark.controller.bounds.acknowledgements import read_downstream
 from tidemark.controller.errors import ErrorItem, InvalidBodyError, LiveRefusedError, SloNotSetError
-from tidemark.controller.rollout.record import end_rollout
-from tidemark.controller.rollout.republish import republish
-from tidemark.controller.rollout.store import open_rollout
+from tidemark.controller.rollout.actions import republish
+from tidemark.controller.rollout.store import end_rollout, open_rollout
 from tidemark.controller.runtime.parse_body import parse_body
 from tidemark.controller.service import Service
-from tidemark.controller.shadow.store import end_shadow
 from tidemark.controller.specs.consequences import consequences, decide_now
 from tidemark.controller.specs.store import (
     delete_policy,
@@ -34,6 +31,7 @@ from tidemark.controller.specs.store import (
 )
 from tidemark.controller.specs.views import policy_answer, slo_answer
 from tidemark.controller.stream_state.load import load_room, load_state
+from tidemark.controller.stream_state.state import NO_CEILING
 from tidemark.controller.streams.store import get_stream, lock_known_stream, lock_stream
 from tidemark.models.base.duration import format_duration
 from tidemark.models.protocol.downstream import UNSAFE
@@ -117,14 +115,13 @@ def remove_slo(
 ) -> SloSet:
     """Delete the stream's SLO and return it as it was. Nothing is recommended from then on.
 
-    An open rollout is superseded and a shadow removed. The published bound stays until mode Off or a pin withdraws it.
+    An open rollout is superseded. The published bound stays until mode Off or a pin withdraws it.
     """
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
         stream_id = lock_known_stream(session, which.job, which.stream).id
         removed = delete_slo(session, stream_id, precondition(if_match), now_us, reason=reason)
         session.flush()
-        end_shadow(session, stream_id, now_us, kind="ShadowRemoved", reason="the SLO was deleted")
         row = open_rollout(session, stream_id)
         if row is not None:
             end_rollout(session, row, "Superseded", "the SLO was deleted", now_us)
@@ -265,8 +262,8 @@ def _check_ceiling(service: Service, session: Session, stream_id: int, now_us: i
 
 
 def _check_chain(session: Session, stream_id: int) -> None:
-    downstream = downstream_of(session, stream_id)
-    if downstream is not None and downstream.unsafe:
+    chain = read_downstream(session, stream_id)
+    if chain is not None and chain.unsafe:
         raise _refused(
             f"{UNSAFE}; if its rows stay ahead of any watermark, set {CONFIRMED_KEY}=true for the job"
         )

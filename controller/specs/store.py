@@ -22,7 +22,6 @@ from tidemark.controller.db.tables import JoinRow, PolicyRow, RecommendationRow,
 from tidemark.controller.errors import PolicyNotSetError, SloNotSetError, StreamJoinedError
 from tidemark.controller.rollout.failed_bounds import carry_failures
 from tidemark.controller.streams.store import add_event
-from tidemark.models.specs.shadow_slo import ShadowSlo
 from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 T = TypeVar("T")
@@ -292,7 +291,7 @@ def policy_version(session: Session, stream_id: int, policy: Spec[Policy]) -> st
     return stored_version(session, 0, stream_id, deleted, text) if deleted else "0"
 
 
-def fields_of(value: Slo | Policy | JoinSlo | ShadowSlo) -> dict[str, Any]:
+def fields_of(value: Slo | Policy | JoinSlo) -> dict[str, Any]:
     """Return the fields of a specification by name, their values as they are."""
     return {field.name: getattr(value, field.name) for field in fields(value)}
 
@@ -314,7 +313,7 @@ def _policy_row(
     )
 
 
-def stored_specification(value: Slo | Policy | JoinSlo | ShadowSlo) -> str:
+def stored_specification(value: Slo | Policy | JoinSlo) -> str:
     """Return a specification as it is stored."""
     return json.dumps({"schema_version": _SCHEMA_VERSION, **asdict(value)})
 

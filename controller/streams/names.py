@@ -1,42 +1,12 @@
-"""Streams picked by their names, many by one statement."""
+"""Names of jobs and streams: which are allowed, and streams picked by them, many by one statement."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
-from typing import Any
-
-from sqlalchemy import Select, String, and_, select
-
-from tidemark.controller.db.statements import given, given_rows
-from tidemark.controller.db.tables import StreamRow
-
-
-def named_streams(dialect: str, *columns: Any) -> Select[Any]:
-    """Return a query for the rows of named streams.
-
-    SQLite uses no index for a list of pairs (``(job, stream) IN (VALUES ...)``), so the names are joined.
-
-    Args:
-        dialect: the database's, sqlite or postgresql.
-        columns: what to select.
-    """
-    named = given_rows(dialect, {"job": String(), "stream": String()})
-    return select(*columns).join(
-        named, and_(StreamRow.job == named.c.job, StreamRow.stream == named.c.stream)
-    )
-
-
-def names_given(dialect: str, names: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Return the parameters for the names of streams, each of job and stream."""
-    pairs = list(names)
-    return given(dialect, {"job": [job for job, _ in pairs], "stream": [stream for _, stream in pairs]})
-
 
 MAX_LENGTH = 200
 """Greatest length of a name in characters, as in the wire types."""
 
 
-_ACTS = (":pause", ":resume")
+STREAM_ACTS = (":pause", ":resume")
 """Actions that follow the name of a stream in a path; no name may end with one."""
 
 
@@ -48,8 +18,8 @@ def name_problem(name: str) -> str | None:
         return "a name cannot contain a slash, because it is part of a path"
     if name in {".", ".."}:
         return f"{name!r} cannot be a name, because clients and proxies resolve it as part of the path"
-    if name.endswith(_ACTS):
-        return f"a name cannot end with {' or '.join(_ACTS)}, because those are actions"
+    if name.endswith(STREAM_ACTS):
+        return f"a name cannot end with {' or '.join(STREAM_ACTS)}, because those are actions"
     if not name.isprintable() or name != name.strip():
         return "a name has printable characters only, and no space at its ends"
     return None

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, select, update
 
-from tidemark.controller.db.database import Database
-from tidemark.controller.db.limits import NO_LIMITS, Limits
+from tidemark.controller.db.database import NO_LIMITS, Database, Limits
 from tidemark.controller.db.tables import (
     LedgerKeyRow,
     OffsetRow,

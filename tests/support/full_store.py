@@ -30,8 +30,7 @@ from tidemark.controller.db.tables import (
     SloRow,
     StreamRow,
 )
-from tidemark.controller.intake.canonical_json import canonical_json
-from tidemark.controller.intake.stored_bodies import packed
+from tidemark.controller.intake.stored_bodies import canonical_json, packed
 from tidemark.controller.specs.store import policy_values, slo_values
 from tidemark.models.base.operators import tumbling
 from tidemark.models.evidence.horizon import SUMMED
@@ -345,7 +344,7 @@ def report_of(number: int, batch_id: int, at_us: int, filling: Filling) -> Repor
         for number in range(filling.partitions)
     )
     return Report(
-        schema_version=2,
+        schema_version=1,
         job=job,
         stream=stream,
         query_id="query",

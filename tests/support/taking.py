@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.limits import NO_LIMITS, Limits
+from tidemark.controller.db.database import NO_LIMITS, Limits
 from tidemark.controller.errors import TidemarkError
 from tidemark.controller.evidence.follow_reports import StreamEvidence
 from tidemark.controller.intake import take_reports as intake

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tidemark.controller.api.schemas.bounds import Published, TransitionAnswer
-from tidemark.controller.api.schemas.streams import RecommendationAnswer
+from tidemark.controller.api.schemas.bounds import Published, RecommendationAnswer, TransitionAnswer
 from tidemark.models.base.ranges import WIRE
 from tidemark.models.specs.slo import Policy, Slo
 

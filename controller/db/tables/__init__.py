@@ -25,8 +25,6 @@ from tidemark.controller.db.tables.specs import (
     JoinRow,
     PinRow,
     PolicyRow,
-    ShadowDayRow,
-    ShadowRow,
     SloRow,
 )
 from tidemark.controller.db.tables.streams import (
@@ -73,8 +71,6 @@ __all__ = [
     "ReportRow",
     "RolloutRow",
     "RollupRow",
-    "ShadowDayRow",
-    "ShadowRow",
     "SloRow",
     "StreamRow",
     "TokenRow",

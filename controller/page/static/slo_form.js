@@ -7,7 +7,6 @@ import { button, el, figures, icon, put } from "./dom.js";
 import { DryRun } from "./dry_run.js";
 import { duration, moment, target } from "./format.js";
 import { fieldsOf, parsed, worded, written } from "./slo_fields.js";
-import { tryButton } from "./try_beside.js";
 
 /** @import { SloAnswer, SloSet, StreamStatus } from "api" */
 /** @import { Field, Value, Values } from "./slo_fields.js" */
@@ -32,9 +31,7 @@ export async function openSloForm(path, status, shell) {
 
 class SloForm {
     #path;
-    #status;
     #dialog;
-    #shell;
     #run;
     /** @type {Field[]} */
     #fields = [];
@@ -51,9 +48,7 @@ class SloForm {
      */
     constructor(path, status, dialog, shell) {
         this.#path = path;
-        this.#status = status;
         this.#dialog = dialog;
-        this.#shell = shell;
         /** @type {DryRun<Values, SloSet>} */
         this.#run = new DryRun(dialog, shell, {
             verb: "Set the SLO",
@@ -126,16 +121,6 @@ class SloForm {
                 ),
             ),
             this.#run.reason.node,
-            value &&
-                this.#status.shadow_since_us === null &&
-                tryButton({
-                    path: this.#path,
-                    inForce: valuesOf(value),
-                    read: () => this.#values(),
-                    run: this.#run,
-                    dialog: this.#dialog,
-                    shell: this.#shell,
-                }),
             this.#run.consequences,
         );
         this.#run.changed();

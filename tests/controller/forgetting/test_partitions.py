@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from tidemark.controller.db.limits import NO_LIMITS
+from tidemark.controller.db.database import NO_LIMITS
 from tidemark.controller.db.tables import LedgerKeyRow, PartitionRow, StreamRow
 from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.models.evidence.slots import DAY_US, Retention

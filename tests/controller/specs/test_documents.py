@@ -17,7 +17,7 @@ from tidemark.controller.specs.documents import (
     read_documents,
     without_defaults,
 )
-from tidemark.controller.specs.openslo import openslo_text
+from tidemark.controller.specs.openslo import openslo_documents
 from tidemark.models.specs.slo import Policy, Slo
 
 SLO = """
@@ -162,7 +162,7 @@ caps = st.none() | st.integers(0, 2**53)
 )
 def test_an_exported_slo_is_read_back_as_it_was(slo: Slo) -> None:
     answer = SloAnswer(**asdict(slo), generation=1, updated_us=0)
-    (found,) = read_documents([("a", openslo_text([("shop", "clicks", answer)]))])
+    (found,) = read_documents([("a", documents_text(openslo_documents([("shop", "clicks", answer)])))])
     assert (found.key, found.fields) == (("SLO", "shop", "clicks"), asdict(slo))
 
 
