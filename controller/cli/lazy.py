@@ -45,13 +45,13 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
         "events": Entry("events", "Show what changed, why and by whom, the newest first."),
     },
     "Set": {
-        "slo": Entry("slo", "Set, show, delete, list and export SLOs."),
+        "slo": Entry("specs", "Set, show, delete, list and export SLOs."),
         "shadow": Entry(
             "shadow",
             "Try another target beside the SLO in force, show what it would do, promote or remove it.",
         ),
-        "policy": Entry("policy", "Set, show and delete what the controller may do to a stream."),
-        "join": Entry("join", "Set, list, show and delete the SLO on the joined output of several streams."),
+        "policy": Entry("specs", "Set, show and delete what the controller may do to a stream."),
+        "join": Entry("specs", "Set, list, show and delete the SLO on the joined output of several streams."),
         "apply": Entry(
             "apply",
             "Make SLOs, policies and joins as documents in files say, all or none; show what differs.",

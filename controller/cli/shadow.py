@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -29,7 +29,7 @@ from tidemark.controller.cli.show import (
     show_consequences,
     table,
 )
-from tidemark.controller.cli.slo import OnConflictOption, slo_text
+from tidemark.controller.cli.specs import slo_text
 from tidemark.models.plural import plural
 from tidemark.models.target import parse_target
 
@@ -62,7 +62,16 @@ def register(app: typer.Typer) -> None:
             str | None, typer.Option(help="Maximum number of rows of state." + _REMOVABLE)
         ] = None,
         on_conflict: Annotated[
-            OnConflictOption | None,
+            Literal[
+                "miss-target",
+                "miss_target",
+                "exceed-latency-cap",
+                "exceed_latency_cap",
+                "exceed-state-cap",
+                "exceed_state_cap",
+                "none",
+            ]
+            | None,
             typer.Option(
                 metavar="[miss-target|exceed-latency-cap|exceed-state-cap|none]",
                 help="What to do when no bound meets the target and the caps together, as in `tidemark slo set`.",

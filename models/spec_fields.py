@@ -1,0 +1,91 @@
+"""The fields of what people set, as a table: how forms name them, and how commands and forms read and show them."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, Field, dataclass, fields
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+Unit = Literal["duration", "share", "number", "choice", "flag", "list"]
+"""How a value is written: milliseconds as a duration, parts per million as a share, and so on."""
+
+_SUFFIXES: dict[str, Unit] = {"_ms": "duration", "_ppm": "share", "_rows": "number"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What people read beside a field, in its annotation."""
+
+    help: str
+    """What it is, without a full stop."""
+    example: int | str | None = None
+    """A value that it may have."""
+    label: str = ""
+    """Its name in a form; empty: the name of the field in words."""
+    none: str = "none"
+    """How null is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpecField:
+    """One field of a specification."""
+
+    name: str
+    """Its name in the API."""
+    shown: Shown
+    unit: Unit
+    nullable: bool
+    default: Any
+    """None where it has none, or is null."""
+    choices: tuple[str, ...]
+    """What a choice may be; empty for any other unit."""
+
+    @property
+    def words(self) -> str:
+        """Its name without the unit, in words."""
+        suffix = next((each for each in _SUFFIXES if self.name.endswith(each)), "")
+        return self.name.removesuffix(suffix).replace("_", " ")
+
+    @property
+    def label(self) -> str:
+        """Its name in a form."""
+        return self.shown.label or self.words.capitalize()
+
+
+def spec_fields(kind: type[Any]) -> tuple[SpecField, ...]:
+    """Return the fields of a dataclass that say in their annotation how they are shown."""
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple(
+        _field(one, hint, shown)
+        for one in fields(kind)
+        for hint in [hints[one.name]]
+        for shown in getattr(hint, "__metadata__", ())
+        if isinstance(shown, Shown)
+    )
+
+
+def _field(one: Field[Any], hint: Any, shown: Shown) -> SpecField:
+    parts = _alternatives(hint)
+    nullable = NoneType in parts
+    (kind,) = (part for part in parts if part is not NoneType)
+    choices = get_args(kind) if get_origin(kind) is Literal else ()
+    unit: Unit | None = next((unit for suffix, unit in _SUFFIXES.items() if one.name.endswith(suffix)), None)
+    if unit is None:
+        unit = "choice" if choices else "flag" if kind is bool else "number" if kind is int else "list"
+    return SpecField(one.name, shown, unit, nullable, default_of(one), choices)
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    """Return what a hint allows, without what is annotated."""
+    if get_origin(hint) is Annotated:
+        return _alternatives(get_args(hint)[0])
+    if get_origin(hint) in {Union, UnionType}:
+        return tuple(each for part in get_args(hint) for each in _alternatives(part))
+    return (hint,)
+
+
+def default_of(field: Field[Any]) -> Any:
+    """Return the default of a field; None for a field without one, which is never None."""
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return None if field.default is MISSING else field.default
