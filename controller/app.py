@@ -31,13 +31,10 @@ from tidemark.controller.events import routes as event_routes
 from tidemark.controller.forgetting import routes as forget_routes
 from tidemark.controller.gates import routes as gate_routes
 from tidemark.controller.intake import routes as intake_routes
-from tidemark.controller.joins import list_routes as join_list_routes
-from tidemark.controller.joins import routes as join_routes
 from tidemark.controller.lost import routes as lost_routes
 from tidemark.controller.page import server as page_server
 from tidemark.controller.partitions import curve_routes as partition_curve_routes
 from tidemark.controller.partitions import routes as partition_routes
-from tidemark.controller.pins import routes as pin_routes
 from tidemark.controller.predictions import routes as prediction_routes
 from tidemark.controller.reports import routes as report_routes
 from tidemark.controller.rollout import routes as rollout_routes
@@ -45,7 +42,7 @@ from tidemark.controller.runtime.clock import Clock, SteadyClock, system_clock
 from tidemark.controller.service import make_service
 from tidemark.controller.settings import Settings
 from tidemark.controller.shadow import routes as shadow_routes
-from tidemark.controller.specs import routes as spec_routes
+from tidemark.controller.spec_api import join_routes, pin_routes, stream_routes
 from tidemark.controller.stream_state import routes as status_routes
 from tidemark.controller.streams import fleet_routes, job_routes
 
@@ -57,10 +54,9 @@ _RESOURCES = (
     job_routes,
     status_routes,
     forget_routes,
-    spec_routes,
+    stream_routes,
     gate_routes,
     shadow_routes,
-    join_list_routes,
     join_routes,
     pin_routes,
     curve_routes,

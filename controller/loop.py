@@ -16,7 +16,7 @@ from tidemark.controller.decide.pace import Pace, versions_of
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.metrics.process import LoopCounters
-from tidemark.controller.pins.apply import publish_missing_pins
+from tidemark.controller.rollout.pinned import publish_missing_pins
 from tidemark.controller.runtime.clock import Clock
 from tidemark.controller.runtime.limited_runs import GivenUpError, LimitedRuns
 from tidemark.controller.runtime.priority import Pause, no_pause

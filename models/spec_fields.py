@@ -72,7 +72,7 @@ def _field(one: Field[Any], hint: Any, shown: Shown) -> SpecField:
     unit: Unit | None = next((unit for suffix, unit in _SUFFIXES.items() if one.name.endswith(suffix)), None)
     if unit is None:
         unit = "choice" if choices else "flag" if kind is bool else "number" if kind is int else "list"
-    return SpecField(one.name, shown, unit, nullable, default_of(one), choices)
+    return SpecField(one.name, shown, unit, nullable, _default(one), choices)
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:
@@ -84,8 +84,17 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
     return (hint,)
 
 
-def default_of(field: Field[Any]) -> Any:
-    """Return the default of a field; None for a field without one, which is never None."""
+def defaults_of(kind: type[Any]) -> dict[str, Any]:
+    """Return the default of each field of a dataclass; None for a field without one, which is never None."""
+    return {field.name: _default(field) for field in fields(kind)}
+
+
+def _default(field: Field[Any]) -> Any:
     if field.default_factory is not MISSING:
         return field.default_factory()
     return None if field.default is MISSING else field.default
+
+
+def values_of(value: Any) -> dict[str, Any]:
+    """Return the values of a dataclass by the names of its fields, as they are."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}

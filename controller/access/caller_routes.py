@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query
 from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.access.roles import Need, Reach, Right
 from tidemark.controller.api.documented import answers
-from tidemark.controller.api.names import MAX_LENGTH
 from tidemark.controller.api.schemas import Caller
+from tidemark.models.names import MAX_LENGTH
 
 router = APIRouter(tags=["tokens"])
 

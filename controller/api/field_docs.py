@@ -17,13 +17,21 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import DataclassSchema, ModelSchema
 
+from tidemark.models.spec_fields import spec_fields
+
 
 class DescribedFields(GenerateJsonSchema):
-    """Generates JSON schemas in which fields have their docstrings as descriptions, inherited ones too."""
+    """Generates JSON schemas in which fields have their docstrings as descriptions, inherited ones too.
+
+    What people set also has titles, help and examples for forms.
+    """
 
     def dataclass_schema(self, schema: DataclassSchema) -> JsonSchemaValue:
         """Return the schema of a dataclass."""
-        return _described(super().dataclass_schema(schema), schema["cls"])
+        found = _described(super().dataclass_schema(schema), schema["cls"])
+        if schema["cls"].__module__.startswith("tidemark.models."):
+            _name_for_forms(found["properties"], schema["cls"])
+        return found
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
         """Return the schema of a model; all of them are answers, and a later release may add to those."""
@@ -38,6 +46,15 @@ def _described(found: JsonSchemaValue, kind: type[Any]) -> JsonSchemaValue:
             if name in found["properties"]:
                 found["properties"][name].setdefault("description", text)
     return found
+
+
+def _name_for_forms(properties: dict[str, Any], kind: type[Any]) -> None:
+    """Add what forms show beside the fields of what people set."""
+    for field in spec_fields(kind):
+        found = properties[field.name]
+        found["title"], found["x-help"] = field.label, field.shown.help
+        if isinstance(field.shown.example, int):
+            found["examples"] = [field.shown.example]
 
 
 @cache

@@ -8,16 +8,10 @@ from typing import Annotated
 from fastapi import Depends, HTTPException, Path, Query, Request, status
 
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
-
-MAX_LENGTH = 200
-"""Greatest length of a name in characters, as in the wire types."""
+from tidemark.models.names import ACTIONS, MAX_LENGTH, name_problem
 
 OfJob = Annotated[str | None, Query(max_length=MAX_LENGTH, description="Only the streams of this job.")]
 """Limits a list to one job's streams; None for all."""
-
-
-_ACTS = (":pause", ":resume")
-"""Actions that follow the name of a stream in a path; no name may end with one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +22,6 @@ class StreamPath:
     """Name of the job."""
     stream: str
     """Name of the stream."""
-
-
-def name_problem(name: str) -> str | None:
-    """Return why ``name`` cannot be part of a path, None when it can; nearly all characters can be percent-encoded."""
-    if not name or len(name) > MAX_LENGTH:
-        return f"a name has 1 to {MAX_LENGTH} characters, this one {len(name)}"
-    if "/" in name:
-        return "a name cannot contain a slash, because it is part of a path"
-    if name in {".", ".."}:
-        return f"{name!r} cannot be a name, because clients and proxies resolve it as part of the path"
-    if name.endswith(_ACTS):
-        return f"a name cannot end with {' or '.join(_ACTS)}, because those are actions"
-    if not name.isprintable() or name != name.strip():
-        return "a name has printable characters only, and no space at its ends"
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +86,7 @@ def check_method(request: Request) -> None:
     Raises:
         HTTPException: 405 when it has another.
     """
-    if request.path_params.get("stream", "").endswith(_ACTS) and request.url.path.endswith(_ACTS):
+    if request.path_params.get("stream", "").endswith(ACTIONS) and request.url.path.endswith(ACTIONS):
         raise HTTPException(status.HTTP_405_METHOD_NOT_ALLOWED)
 
 

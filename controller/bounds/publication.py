@@ -17,8 +17,8 @@ from sqlalchemy.orm import Session, aliased
 from tidemark.controller.bounds.late_treatments import late_in
 from tidemark.controller.db.locked_reads import read_again, read_once
 from tidemark.controller.db.tables import AcknowledgementRow, PublishedRow, ReportRow, StreamRow
-from tidemark.controller.pins.store import StoredPin
 from tidemark.controller.reports.store import newest_report
+from tidemark.controller.specs.pins import StoredPin
 from tidemark.controller.streams.store import add_event
 from tidemark.models.coupling import Chain
 from tidemark.models.duration import format_duration

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.bounds.publication import newest_generation_query
 from tidemark.controller.db.epoch import epoch_of, version_in
 from tidemark.controller.db.tables import PublishedRow, StreamRow
-from tidemark.controller.pins.store import StoredPin, pins_in_force
+from tidemark.controller.specs.pins import StoredPin, pins_in_force
 from tidemark.controller.streams.names import named_streams, names_given
 
 _UNREPORTED = "unreported"

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.api import schemas
 from tidemark.controller.bounds.publication import NO_REPORT, OFF, answer_of, last_published
 from tidemark.controller.db.tables import AcknowledgementRow, PublishedRow, StreamRow
-from tidemark.controller.pins.store import StoredPin, pin_in_force
+from tidemark.controller.specs.pins import StoredPin, pin_in_force
 from tidemark.models.wire import BoundAnswer
 
 

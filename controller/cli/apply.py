@@ -114,7 +114,7 @@ def register(app: typer.Typer) -> None:
         token_file: TokenFileOption = None,
     ) -> None:
         """Print SLOs, policies and joins as documents that `tidemark apply` reads."""
-        from tidemark.controller.specs.documents import documents_text  # noqa: PLC0415 - needs PyYAML
+        from tidemark.controller.specs.openslo import documents_text  # noqa: PLC0415 - needs PyYAML
 
         with open_client(url, token_file) as tidemark:
             jobs = sorted({row.job for row in streams_by_name(tidemark, job)})

@@ -38,7 +38,7 @@ class SpecOption:
     def parameter(self) -> Parameter:
         """The parameter of the command."""
         option = typer.Option(self.flag, metavar=self.metavar, help=f"{self.help}.")
-        optional: Any = Annotated[self.type | None, option]  # type: ignore[name-defined]  # a type of run time
+        optional: Any = Annotated[self.type | None, option]
         return Parameter(self.field, Parameter.KEYWORD_ONLY, default=None, annotation=optional)
 
 

@@ -21,12 +21,12 @@ from tidemark.controller.db.tables import (
     SloRow,
     StreamRow,
 )
+from tidemark.controller.decide.join_sides import side_of
 from tidemark.controller.decide.recent_bounds import recent_bounds_ms
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon, horizon_of
 from tidemark.controller.evidence.windows import windows_in
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.controller.joins.sides import side_of
 from tidemark.controller.specs.store import get_specs
 from tidemark.controller.stream_state.live import newest_state
 from tidemark.models.curve import Curve

@@ -16,7 +16,6 @@ from tidemark.controller.decide.load import share_below
 from tidemark.controller.decide.recent_bounds import keep_bound
 from tidemark.controller.decide.stored_steps import steps_json
 from tidemark.controller.evidence.horizon import newest_report_id
-from tidemark.controller.joins.store import keep_choice
 from tidemark.controller.predictions.scoring import score_predictions
 from tidemark.controller.predictions.store import keep_prediction, newest_prediction
 from tidemark.controller.rollout.advance import advance_rollout
@@ -24,6 +23,7 @@ from tidemark.controller.rollout.propose import propose
 from tidemark.controller.rollout.publish import republish_under
 from tidemark.controller.rollout.rules import RolloutRules, rules_of
 from tidemark.controller.rollout.store import newest_rollout, set_predicted
+from tidemark.controller.specs.joins import keep_choice
 from tidemark.controller.streams.store import add_event, lock_by_id
 from tidemark.models.rollout.restarts import FleetLimits
 from tidemark.models.transition import Transition, cut_bucket, transition_to

@@ -24,7 +24,6 @@ from tidemark.controller.bounds.publication import (
 from tidemark.controller.db.tables import PublishedRow, RecommendationRow, RolloutRow
 from tidemark.controller.decide.stored_steps import because_of
 from tidemark.controller.evidence.horizon import horizon_of
-from tidemark.controller.pins.store import StoredPin
 from tidemark.controller.rollout.failed_bounds import envelope_failed
 from tidemark.controller.rollout.record import (
     Proposal,
@@ -35,6 +34,7 @@ from tidemark.controller.rollout.record import (
 )
 from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import envelope_json, envelope_of, open_rollout
+from tidemark.controller.specs.pins import StoredPin
 from tidemark.controller.specs.store import Spec, get_policy
 from tidemark.models.coupling import UNSAFE
 from tidemark.models.rollout.proposal import envelope_direction

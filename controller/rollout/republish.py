@@ -10,12 +10,12 @@ from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.tables import RecommendationRow, StreamRow
 from tidemark.controller.decide.stored_steps import because_of
 from tidemark.controller.evidence.horizon import horizon_of
-from tidemark.controller.pins.store import StoredPin, pin_in_force
 from tidemark.controller.rollout.advance import advance_rollout
 from tidemark.controller.rollout.propose import propose
 from tidemark.controller.rollout.publish import current_answer, republish_under
 from tidemark.controller.rollout.record import Proposal
 from tidemark.controller.rollout.rules import rules_of
+from tidemark.controller.specs.pins import StoredPin, pin_in_force
 from tidemark.controller.specs.store import Spec, get_slo
 from tidemark.models.read_json import read_object
 from tidemark.models.slo import Policy, Slo

@@ -24,12 +24,12 @@ from tidemark.controller.db.tables import RolloutRow, StreamRow
 from tidemark.controller.events.store import history_of
 from tidemark.controller.events.views import event_answer
 from tidemark.controller.rollout.actions import approve, discard, get_rollout, lift, roll_back
+from tidemark.controller.rollout.failed_bounds import carry_failures
 from tidemark.controller.rollout.store import list_rollouts
 from tidemark.controller.rollout.views import rollout_answer
 from tidemark.controller.service import Service
-from tidemark.controller.specs.consequences import decide_now
-from tidemark.controller.specs.store import policy_version, set_paused
-from tidemark.controller.specs.views import policy_answer
+from tidemark.controller.spec_api.consequences import decide_now
+from tidemark.controller.specs.store import POLICIES, set_paused
 from tidemark.controller.streams.store import get_stream, lock_known_stream
 from tidemark.models.rollout.restarts import FleetLimits
 from tidemark.models.rollout.states import State
@@ -260,8 +260,11 @@ def _set_paused(
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
         stream_id = lock_known_stream(session, which.job, which.stream).id
-        stored = set_paused(session, stream_id, paused=paused, reason=reason, now_us=now_us)
-        response.headers["ETag"] = etag(policy_version(session, stream_id, stored))
+        done = set_paused(session, stream_id, paused=paused, reason=reason, now_us=now_us)
+        if done.before is not None and done.streams:
+            # Pausing does not make a bound that failed worth another try.
+            carry_failures(session, stream_id, done.before.generation, done.stored.generation)
+        response.headers["ETag"] = etag(POLICIES.version(session, stream_id, done.stored))
     if not dry_run:
         decide_now(service, stream_id)
-    return policy_answer(stored)
+    return PolicyAnswer.of(done.stored)

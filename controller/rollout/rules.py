@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.chains import policy_in_force
 from tidemark.controller.db.tables import StreamRow
-from tidemark.controller.joins.store import join_of
-from tidemark.controller.pins.store import StoredPin, pin_in_force
+from tidemark.controller.specs.joins import join_of
+from tidemark.controller.specs.pins import StoredPin, pin_in_force
 from tidemark.controller.specs.store import Spec, get_specs
 from tidemark.models.rollout.restarts import FleetLimits
 from tidemark.models.slo import Policy, Slo

@@ -25,12 +25,12 @@ from tidemark.controller.shadow.store import (
     put_shadow,
 )
 from tidemark.controller.shadow.views import shadow_answer
-from tidemark.controller.specs.consequences import consequences, decide_now
-from tidemark.controller.specs.store import Spec, fields_of, get_policy, get_slo, put_slo, slo_version
-from tidemark.controller.specs.views import slo_answer
+from tidemark.controller.spec_api.consequences import consequences, decide_now
+from tidemark.controller.specs.store import SLOS, Spec, get_policy, get_slo
 from tidemark.controller.streams.store import get_stream, lock_known_stream
 from tidemark.models.shadow_slo import ShadowSlo
 from tidemark.models.slo import Slo
+from tidemark.models.spec_fields import values_of
 from tidemark.models.target import format_target
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["specifications"])
@@ -156,17 +156,17 @@ def promote(
         shadow, slo = get_shadow(session, stream_id), _slo_of(session, stream_id)
         _check(session, if_match, shadow, slo)
         end_shadow(session, stream_id, now_us, kind="ShadowPromoted", reason=reason)
-        stored = put_slo(
+        stored = SLOS.put(
             session,
             stream_id,
             shadow.tried.beside(slo.value),
             lambda *_: None,
             now_us,
             reason=reason,
-        )
+        ).stored
         session.flush()
         republish(session, stream_id, get_policy(session, stream_id).value, now_us)
-        response.headers["ETag"] = etag(slo_version(session, stream_id, stored))
+        response.headers["ETag"] = etag(SLOS.version(session, stream_id, stored))
         follows = None
         if dry_run:
             session.flush()
@@ -177,7 +177,7 @@ def promote(
         decide_now(service, stream_id)
         with service.database.read() as session:
             follows = consequences(session, stream_id, dry_run=False)
-    return schemas.SloSet(**fields_of(slo_answer(stored)), **vars(follows))
+    return schemas.SloSet(**values_of(schemas.SloAnswer.of(stored)), **vars(follows))
 
 
 def _slo_of(session: Session, stream_id: int) -> Spec[Slo]:

@@ -14,7 +14,8 @@ from tidemark.controller.db.tables import ShadowDayRow, ShadowRow
 from tidemark.controller.db.upsert import upsert_many
 from tidemark.controller.errors import ShadowNotSetError, ShadowRefusedError
 from tidemark.controller.evidence.horizon import newest_report_id
-from tidemark.controller.specs.store import Spec, loaded_specification, slo_version, stored_specification
+from tidemark.controller.specs.kinds import loaded_specification, stored_specification
+from tidemark.controller.specs.store import SLOS, Spec
 from tidemark.controller.streams.store import add_event
 from tidemark.models.shadow import ClosedUntil, ShadowTally
 from tidemark.models.shadow_slo import ShadowSlo, why_not_tried
@@ -38,7 +39,7 @@ class StoredShadow:
     def version(self, session: Session, slo: Spec[Slo] | None) -> str:
         """Return what tells it from any other shadow of its stream, and from itself beside another SLO."""
         row = self.row
-        beside = None if slo is None else slo_version(session, row.stream_id, slo)
+        beside = None if slo is None else SLOS.version(session, row.stream_id, slo)
         return stored_version(session, "shadow", row.since_us, row.specification, beside)
 
     @property

@@ -10,11 +10,12 @@ from tidemark.controller.db.tables import ShadowDayRow
 from tidemark.controller.decide.stored_steps import steps_of
 from tidemark.controller.decide.views import step_answers
 from tidemark.controller.shadow.store import StoredShadow, days_of, total_of
-from tidemark.controller.specs.store import Spec, fields_of, get_policy
+from tidemark.controller.specs.store import Spec, get_policy
 from tidemark.models.recommend.steps import because
 from tidemark.models.shadow import ShadowTally
 from tidemark.models.shadow_slo import why_not_tried
 from tidemark.models.slo import Slo
+from tidemark.models.spec_fields import values_of
 
 
 def shadow_answer(
@@ -32,7 +33,7 @@ def shadow_answer(
     total, steps = total_of(days), steps_of(row)
     in_use_bound_ms = days[0].in_use_bound_ms if days else None
     return schemas.ShadowAnswer(
-        **fields_of(shadow.tried),
+        **values_of(shadow.tried),
         dry_run=dry_run,
         since_us=row.since_us,
         reason=row.reason,

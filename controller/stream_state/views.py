@@ -13,9 +13,7 @@ from tidemark.controller.bounds.views import applied_answer, published_answer
 from tidemark.controller.decide.views import recommended_answer, transition_answer
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import open_keys
-from tidemark.controller.pins.views import pin_answer
 from tidemark.controller.rollout.views import rollout_answer
-from tidemark.controller.specs.views import slo_answer
 from tidemark.controller.stream_state.budget import budget_of
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.live import NewestState
@@ -55,7 +53,7 @@ def stream_status(
         summary=summary_of(state, conditions),
         mode=state.mode,
         registered_us=row.registered_us,
-        slo=None if slo is None else slo_answer(slo),
+        slo=None if slo is None else schemas.SloAnswer.of(slo),
         recommended=recommended_answer(session, state.recommendation, state.published),
         transition=transition_answer(state.recommendation),
         published=published_answer(row, state.published, state.pin),
@@ -63,7 +61,7 @@ def stream_status(
         in_use_bound_ms=None if newest is None else newest.report.bound_ms,
         effective_bound_ms=None if newest is None else newest.effective_bound_ms,
         windows_per_row=None if newest is None else newest.report.keys_per_row,
-        pin=pin_answer(state.pin),
+        pin=schemas.PinInForce.of_pin(state.pin),
         frozen_until_us=state.frozen_until_us(now_us),
         live=None if driver.live is None else schemas.Live.of(driver.live),
         append_delay=_append_delay(driver.append_delay),

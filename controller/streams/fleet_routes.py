@@ -20,8 +20,7 @@ from tidemark.controller.api.reach import in_reach
 from tidemark.controller.api.schemas import ConditionType
 from tidemark.controller.db.tables import OverviewRow
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
-from tidemark.controller.pins.store import StoredPin
-from tidemark.controller.pins.views import pin_answer
+from tidemark.controller.specs.pins import StoredPin
 from tidemark.controller.stream_state.budget_course import BudgetCourse
 from tidemark.controller.stream_state.condition_types import CONDITION_TYPES, summary_of
 from tidemark.controller.stream_state.fleet_states import FleetState, load_fleet
@@ -121,7 +120,7 @@ def _stream(state: FleetState, pin: StoredPin | None) -> schemas.FleetStream:
         mode=cast("Mode", state.mode or "Off"),
         registered_us=state.registered_us,
         paused=bool(state.paused),
-        pin=pin_answer(pin),
+        pin=schemas.PinInForce.of_pin(pin),
         target_ppm=state.target_ppm,
         completeness_min_ppm=None if seen is None else seen.now_min_ppm,
         completeness_max_ppm=None if seen is None else seen.now_max_ppm,

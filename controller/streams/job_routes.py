@@ -18,8 +18,7 @@ from tidemark.controller.api.names import WhichJob
 from tidemark.controller.api.reach import in_reach
 from tidemark.controller.api.schemas import Condition, ConditionSummary
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
-from tidemark.controller.pins.store import pin_in_force
-from tidemark.controller.pins.views import pin_answer
+from tidemark.controller.specs.pins import pin_in_force
 from tidemark.controller.stream_state.condition_types import place_of, summary_of
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.load import load_horizon, load_states
@@ -70,7 +69,7 @@ def read(job: WhichJob, service: TheService) -> schemas.JobStatus:
         pin = pin_in_force(session, job, "")
     return schemas.JobStatus(
         **dict(summary),
-        pin=pin_answer(pin),
+        pin=schemas.PinInForce.of_pin(pin),
         conditions=found[:_MAX_CONDITIONS],
         more_conditions=max(len(found) - _MAX_CONDITIONS, 0),
     )

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tidemark.controller.bounds.publication import answer_for, envelope_for, pinned_answer
 from tidemark.controller.cli import app
-from tidemark.controller.pins.store import FLEET, StoredPin
+from tidemark.controller.specs.pins import FLEET, StoredPin
 from tidemark.models.coupling import Chain
 from tidemark.models.granule_counts import PartitionCounts
 from tidemark.models.slo import Policy, Slo

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Self
+
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.models.wire import Pin, ScopeKind
+
+if TYPE_CHECKING:
+    from tidemark.controller.specs.pins import StoredPin
 
 
 class PinInForce(Answer):
@@ -17,6 +22,11 @@ class PinInForce(Answer):
     """Why it was set."""
     since_us: int
     """When it was set, in microseconds since the epoch."""
+
+    @classmethod
+    def of_pin(cls, pin: StoredPin | None) -> Self | None:
+        """Return a pin as the status has it; None for none."""
+        return None if pin is None else cls.of(pin, scope=pin.scope.kind)
 
 
 class PinnedStream(Answer):

@@ -7,7 +7,7 @@ import { target } from "./format.js";
 /** @import { ShadowAnswer } from "api" */
 /** @import { Dialog } from "./dialog.js" */
 /** @import { DryRun } from "./dry_run.js" */
-/** @import { Values } from "./slo_fields.js" */
+/** @import { Values } from "./spec_fields.js" */
 /** @import { Shell } from "./stream.js" */
 
 const TRIED = ["target_ppm", "latency_cap_ms", "on_conflict", "state_cap_rows"];

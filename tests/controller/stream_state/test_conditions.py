@@ -8,7 +8,7 @@ import pytest
 
 from tidemark.controller.db.tables import RolloutRow
 from tidemark.controller.intake.quarantine import Quarantine
-from tidemark.controller.pins.store import PinScope, StoredPin
+from tidemark.controller.specs.pins import PinScope, StoredPin
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.live import KeptLive, NewestState
 from tidemark.models.rollout.states import State

@@ -10,8 +10,8 @@ from tidemark.controller.bounds.acknowledgements import last_acknowledgement
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.tables import Base
 from tidemark.controller.evidence.horizon import effective_bound_of, horizon_of
-from tidemark.controller.pins.store import pin_in_force
 from tidemark.controller.rollout.store import newest_rollout
+from tidemark.controller.specs.pins import pin_in_force
 from tidemark.controller.stream_state.live import newest_state
 from tidemark.controller.stream_state.load import load_state, load_states
 from tidemark.controller.stream_state.state import StreamState

@@ -11,7 +11,7 @@ from tidemark.controller.bounds.publication import PublishedAnswer, answer_of, l
 from tidemark.controller.db.tables import ReportRow, StreamRow
 from tidemark.controller.decide.decider import Decider
 from tidemark.controller.evidence.horizon import effective_bound_of, horizon_of
-from tidemark.controller.pins.store import PinScope, pin_in_force
+from tidemark.controller.specs.pins import PinScope, pin_in_force
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
 from tidemark.controller.stream_state.live import newest_state
 from tidemark.models.choice import percent_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -9,9 +10,13 @@ from typing import cast
 from sqlalchemy import bindparam, or_, select, tuple_
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.epoch import version_in
+from tidemark.controller.db.epoch import epoch_of, version_in
 from tidemark.controller.db.tables import KNOWN, PinRow, StreamRow
 from tidemark.controller.db.upsert import insert_into
+from tidemark.controller.errors import PinNotSetError
+from tidemark.controller.intake.limits import Limits
+from tidemark.controller.specs.kinds import SpecKind
+from tidemark.controller.streams.store import lock_stream
 from tidemark.models.wire import Pin, ScopeKind
 
 _ALL = ""
@@ -81,6 +86,18 @@ def get_pin(session: Session, scope: PinScope) -> StoredPin | None:
     return None if row is None else _pin(row)
 
 
+def existing_pin(session: Session, scope: PinScope) -> StoredPin:
+    """Return the pin on exactly this scope.
+
+    Raises:
+        PinNotSetError: when there is none.
+    """
+    pin = get_pin(session, scope)
+    if pin is None:
+        raise PinNotSetError(f"there is no pin on {scope}; GET /v1/pins lists those there are")
+    return pin
+
+
 def put_pin(session: Session, pin: StoredPin) -> StoredPin:
     """Set a pin, replacing the one on the same scope, and return it; an equal one keeps its time."""
     row = session.get(PinRow, _key(pin.scope))
@@ -99,7 +116,7 @@ def put_pin(session: Session, pin: StoredPin) -> StoredPin:
     )
     if row is not None:
         session.expire(row)
-    _changed(session)
+    session.flush()
     return pin
 
 
@@ -110,7 +127,7 @@ def delete_pin(session: Session, scope: PinScope) -> StoredPin | None:
         return None
     pin = _pin(row)
     session.delete(row)
-    _changed(session)
+    session.flush()
     return pin
 
 
@@ -146,6 +163,45 @@ def pins_in_force(session: Session, streams: Collection[tuple[str, str]]) -> dic
     return {name: pin for name, pin in found.items() if pin is not None}
 
 
+def _most_specific(rows: dict[tuple[str, str], PinRow], job: str, stream: str) -> StoredPin | None:
+    for key in ((job, stream), (job, _ALL), (_ALL, _ALL)):
+        if key in rows:
+            return _pin(rows[key])
+    return None
+
+
+def _key(scope: PinScope) -> tuple[str, str]:
+    return scope.job or _ALL, scope.stream or _ALL
+
+
+def _pin(row: PinRow) -> StoredPin:
+    scope = PinScope(row.job or None, row.stream or None)
+    return StoredPin(scope, cast("Pin", row.held_to), row.reason, row.since_us)
+
+
+# -- as a specification ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LockedScope:
+    """A scope whose known streams are locked."""
+
+    scope: PinScope
+    streams: Sequence[StreamRow]
+    """They in their order."""
+
+
+def lock_scope(session: Session, scope: PinScope, limits: Limits | None = None) -> LockedScope:
+    """Lock the known streams of a scope; with ``limits`` a stream that it names is made when it is new.
+
+    Raises:
+        TooManyStreamsError: when it is new and there is no room for it.
+    """
+    if limits is not None and scope.job is not None and scope.stream is not None:
+        lock_stream(session, scope.job, scope.stream, limits)
+    return LockedScope(scope, streams_in(session, scope, lock=True))
+
+
 def streams_in(session: Session, scope: PinScope, *, lock: bool) -> Sequence[StreamRow]:
     """Return the known streams of a scope, always in the same order, so that writers that lock them do not deadlock."""
     statement = select(StreamRow).where(KNOWN).order_by(StreamRow.job, StreamRow.stream)
@@ -156,21 +212,54 @@ def streams_in(session: Session, scope: PinScope, *, lock: bool) -> Sequence[Str
     return session.scalars(statement.with_for_update() if lock else statement).all()
 
 
-def _most_specific(rows: dict[tuple[str, str], PinRow], job: str, stream: str) -> StoredPin | None:
-    for key in ((job, stream), (job, _ALL), (_ALL, _ALL)):
-        if key in rows:
-            return _pin(rows[key])
-    return None
+class _Pins(SpecKind[LockedScope, StoredPin, StoredPin]):
+    set_event, deleted_event = "PinSet", "PinRemoved"
+
+    def find(self, session: Session, key: LockedScope) -> StoredPin | None:
+        return get_pin(session, key.scope)
+
+    def existing(self, session: Session, key: LockedScope) -> StoredPin:
+        return existing_pin(session, key.scope)
+
+    def equal(self, stored: StoredPin, value: StoredPin) -> bool:
+        return (stored.to, stored.reason) == (value.to, value.reason)
+
+    def store(
+        self,
+        session: Session,
+        key: LockedScope,
+        value: StoredPin,
+        before: StoredPin | None,  # noqa: ARG002 - one signature
+        now_us: int,  # noqa: ARG002
+    ) -> tuple[StoredPin, Sequence[int]]:
+        return put_pin(session, value), self._held(session, key)
+
+    def erase(self, session: Session, key: LockedScope, before: StoredPin) -> Sequence[int]:  # noqa: ARG002
+        delete_pin(session, key.scope)
+        return self._held(session, key)
+
+    def version(self, session: Session, key: LockedScope, stored: StoredPin) -> str:  # noqa: ARG002 - one signature
+        return stored.version(epoch_of(session))
+
+    def words(self, stored: StoredPin | None) -> str:
+        return "no pin there" if stored is None else f"a pin to {stored.to}: {stored.reason}"
+
+    def event(self, stored: StoredPin) -> str:
+        return json.dumps({"scope": stored.scope.kind, "to": stored.to, "reason": stored.reason})
+
+    def event_reason(self, before: StoredPin | None, after: StoredPin | None, reason: str) -> str:
+        return after.why if after is not None else f"{reason}; it was set {before.why if before else ''}"
+
+    def _held(self, session: Session, key: LockedScope) -> Sequence[int]:
+        """Return the streams that no more specific pin holds."""
+        pins = pins_in_force(session, [(row.job, row.stream) for row in key.streams])
+        rank = key.scope.rank
+        return [
+            row.id
+            for row in key.streams
+            if (pin := pins.get((row.job, row.stream))) is None or pin.scope.rank <= rank
+        ]
 
 
-def _changed(session: Session) -> None:
-    session.flush()
-
-
-def _key(scope: PinScope) -> tuple[str, str]:
-    return scope.job or _ALL, scope.stream or _ALL
-
-
-def _pin(row: PinRow) -> StoredPin:
-    scope = PinScope(row.job or None, row.stream or None)
-    return StoredPin(scope, cast("Pin", row.held_to), row.reason, row.since_us)
+PINS = _Pins()
+"""The pins; the key is a scope."""
