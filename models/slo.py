@@ -32,6 +32,14 @@ Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 MINUTES_OF_DAY = 1_440
 """Minutes of a day."""
 
+DAY_MS = 86_400_000
+
+Share = Annotated[int, Gt(0), Lt(1_000_000)]
+"""Parts per million, neither nothing nor all."""
+
+ShareToAll = Annotated[int, Gt(0), Le(1_000_000)]
+"""Parts per million, up to all."""
+
 MAX_SIDES = 4
 """Maximum number of streams of one join: the work of choosing bounds grows with its cube."""
 
@@ -39,9 +47,9 @@ MAX_GATES = 10
 """Maximum number of outside gates of one policy."""
 
 
-_WINDOW = Shown("Rolling window over which the error budget counts", 30 * 86_400_000, "Window of the budget")
+_WINDOW = Shown("Rolling window over which the error budget counts", 30 * DAY_MS, "Window of the budget")
 _HORIZON = Shown("How far back evidence counts", 43_200_000, "Horizon of the evidence")
-_CONFIDENCE = Shown("Confidence with which the target must be met", 950_000)
+_CONFIDENCE = Shown("Confidence with which the target must be certified", 950_000)
 """The same in the SLOs of streams and of joins."""
 
 
@@ -51,20 +59,19 @@ class Slo:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
-    target_ppm: Annotated[int, Gt(0), Lt(1_000_000), Shown("Share of the rows to admit", 995_000)]
-    """Share of (row, window) pairs to admit, in parts per million."""
-    latency_cap_ms: Annotated[Count | None, Shown("Maximum mean latency of a window", 900_000)] = None
-    """Maximum mean emit latency (wall time of emission minus window end), in milliseconds; null for no cap."""
+    target_ppm: Annotated[Share, Shown("Share of the rows, or (row, window) pairs, to admit", 995_000)]
+    latency_cap_ms: Annotated[
+        Count | None, Shown("Maximum mean latency of a window: wall time of emission minus its end", 900_000)
+    ] = None
     on_conflict: Annotated[
         OnConflict | None,
         Shown(
-            "What to do when no bound meets the target and the caps together: miss-target keeps the caps and admits "
-            "fewer rows; exceed-latency-cap or exceed-state-cap meets the target and exceeds that cap; none keeps the "
-            "bound in use and raises a condition",
+            "What to do when no bound meets the target and the caps together: miss_target keeps the caps and admits "
+            "fewer rows; exceed_latency_cap or exceed_state_cap meets the target and exceeds that cap",
             label="When no bound meets all",
+            none="the bound in use is held, and a condition raised",
         ),
     ] = None
-    """Which constraint is broken when no bound meets all; null: none, the bound in use is held."""
     objective: Annotated[
         Objective,
         Shown(
@@ -72,37 +79,24 @@ class Slo:
             label="The target applies to",
         ),
     ] = "occurrences"
-    """occurrences: the target is a share of all rows; timeslices: a share of the windows must each reach it."""
     good_windows_ppm: Annotated[
-        int,
-        Gt(0),
-        Le(1_000_000),
+        ShareToAll,
         Shown(
-            "With timeslices: share of the windows that must meet the target",
+            "With timeslices: share of the windows that must reach the target",
             990_000,
             "Windows that must reach it",
         ),
     ] = 990_000
-    """Under timeslices: share of the windows that must reach the target, in parts per million."""
     worst_window_ppm: Annotated[
         Annotated[int, Ge(0), Lt(1_000_000)] | None,
-        Shown(
-            "Minimum share of the rows that every window must admit",
-            900_000,
-            "Minimum of every single window",
-        ),
+        Shown("Minimum completeness of every single window", 900_000, "Minimum of every single window"),
     ] = None
-    """Minimum completeness of every single window, in parts per million; null for no floor."""
     state_cap_rows: Annotated[
         Count | None, Shown("Maximum number of rows of state", 1_000_000, "State cap in rows")
     ] = None
-    """Maximum rows of state; null for no cap."""
-    window_ms: Annotated[int, Gt(0), Le(31 * 86_400_000), _WINDOW] = 30 * 86_400_000
-    """Rolling window over which the budget counts, in milliseconds."""
-    horizon_ms: Annotated[int, Gt(0), Le(31 * 86_400_000), _HORIZON] = 86_400_000
-    """How far back evidence counts, in milliseconds."""
-    confidence_ppm: Annotated[int, Gt(0), Lt(1_000_000), _CONFIDENCE] = 950_000
-    """Confidence with which the target must be certified, in parts per million."""
+    window_ms: Annotated[int, Gt(0), Le(31 * DAY_MS), _WINDOW] = 30 * DAY_MS
+    horizon_ms: Annotated[int, Gt(0), Le(31 * DAY_MS), _HORIZON] = DAY_MS
+    confidence_ppm: Annotated[Share, _CONFIDENCE] = 950_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,19 +109,20 @@ class JoinSlo:
         tuple[Name, ...],
         MinLen(2),
         MaxLen(MAX_SIDES),
-        Shown("The streams that one query joins", "clicks,impressions"),
+        Shown(
+            "The streams that one query joins, each once; each has an SLO of its own too",
+            "clicks,impressions",
+        ),
     ]
-    """Names of the streams that are joined, each once; each has an SLO of its own too."""
-    target_ppm: Annotated[int, Gt(0), Lt(1_000_000), Shown("Share of the joined pairs to come out", 990_000)]
-    """Share of the joined pairs to come out, in parts per million."""
-    confidence_ppm: Annotated[int, Gt(0), Lt(1_000_000), _CONFIDENCE] = 950_000
-    """Confidence with which the target must be certified, in parts per million."""
+    target_ppm: Annotated[Share, Shown("Share of the joined pairs to come out", 990_000)]
+    confidence_ppm: Annotated[Share, _CONFIDENCE] = 950_000
     horizon_ms: Annotated[
-        int, Gt(0), Le(86_400_000), Shown("How far back evidence counts, at most a day", 3_600_000)
+        int,
+        Gt(0),
+        Le(DAY_MS),
+        Shown("How far back evidence counts, at most a day and about 1,000 batches", 3_600_000),
     ] = 3_600_000
-    """How far back evidence counts, in milliseconds; at most about 1,000 batches count."""
-    window_ms: Annotated[int, Gt(0), Le(31 * 86_400_000), _WINDOW] = 30 * 86_400_000
-    """Rolling window over which the budget counts, in milliseconds."""
+    window_ms: Annotated[int, Gt(0), Le(31 * DAY_MS), _WINDOW] = 30 * DAY_MS
 
     def __post_init__(self) -> None:
         """Reject a stream named twice."""
@@ -172,100 +167,91 @@ class Policy:
             "job; Restart, the job restarts itself between batches; Live, without a restart"
         ),
     ] = "Off"
-    """Off only observes; OnRestart gives the job its bound at its next start; Restart makes the runner restart it; Live
-    steers it without a restart."""
     min_bound_ms: Annotated[DurationMs, Shown("Minimum bound", 30_000, "Minimum bound")] = 0
-    """The minimum bound, in milliseconds."""
-    max_bound_ms: Annotated[DurationMs | None, Shown("Maximum bound", 3_600_000, "Maximum bound")] = None
-    """The maximum bound, in milliseconds; null: nothing wider than the SLO's window, unless it is in use already."""
+    max_bound_ms: Annotated[
+        DurationMs | None,
+        Shown(
+            "Maximum bound",
+            3_600_000,
+            "Maximum bound",
+            "nothing wider than the SLO's window, unless it is in use already",
+        ),
+    ] = None
     directions: Annotated[
         tuple[Direction, ...],
         MinLen(1),
         MaxLen(2),
-        Shown("Which way the controller may change the bound: both, widen or narrow"),
+        Shown("Which ways the controller may change the bound: both, or only one of widen and narrow"),
     ] = ("Widen", "Narrow")
-    """Which ways the bound may be changed; at least one."""
     margin_ppm: Annotated[
         int, Ge(0), Le(10_000_000), Shown("Margin added to the required bound, as a share of it", 100_000)
     ] = 0
-    """What is added to the required bound, as a share of it, in parts per million."""
     cooldown_ms: Annotated[
-        int, Ge(0), Le(31 * 86_400_000), Shown("Minimum time between two narrowings", 300_000)
+        int,
+        Ge(0),
+        Le(31 * DAY_MS),
+        Shown("Minimum time between two published narrowings; widening never waits for it", 300_000),
     ] = 3_600_000
-    """Minimum time between two published narrowings, in milliseconds; widening never waits for it."""
     max_narrowings_a_day: Annotated[
-        Annotated[int, Ge(1)] | None, Shown("Maximum number of narrowings in 24 hours")
+        Annotated[int, Ge(1)] | None, Shown("Maximum number of narrowings published within any 24 hours")
     ] = None
-    """Maximum number of narrowings published within any 24 hours; null for no limit."""
     max_narrowing_ppm: Annotated[
-        Annotated[int, Gt(0), Le(1_000_000)] | None,
-        Shown("Maximum share of the bound that one rollout narrows by", 250_000),
+        ShareToAll | None, Shown("Maximum share of the bound in use that one rollout narrows by", 250_000)
     ] = 500_000
-    """Maximum narrowing by one rollout, as a share of the bound in use, in parts per million; null for no limit."""
     evidence_ms: Annotated[
         int,
         Ge(0),
-        Le(31 * 86_400_000),
-        Shown("Event time to observe before the first narrowing, 0 for none", 3_600_000),
+        Le(31 * DAY_MS),
+        Shown("Event time to observe before the stream's first narrowing, 0 for none", 3_600_000),
     ] = 3_600_000
-    """Event time that reports must cover before a stream's first narrowing, in milliseconds; 0 for none."""
     evidence_windows: Annotated[
         int,
         Ge(0),
         Le(100_000),
-        Shown("Number of windows to observe before the first narrowing, 0 for none", 100),
+        Shown("Windows to observe before it, 0 for none; operators without windows need none", 100),
     ] = 100
-    """Windows of event time that they must cover before it; 0 for none. Operators without windows need none."""
     freeze_windows: Annotated[
         tuple[FreezeWindow, ...],
         MaxLen(50),
         Shown("When nothing is narrowed, in UTC", "Mon-Fri 08:00-18:00"),
     ] = ()
-    """When nothing is narrowed, in UTC."""
     paused: bool = False
     """Whether new rollouts are stopped; one under way is still verified, and rolled back if it is worse."""
     on_no_data: Annotated[
         OnNoData,
         Shown(
-            "What to publish when the reports of a job stop: hold, the bound as it is; max, the maximum bound; own, "
-            "the job's own bound"
+            "What to publish when the reports of a job stop: hold, the bound in use; max, the maximum bound; own, the "
+            "job's own bound"
         ),
     ] = "hold"
-    """The bound for a job whose reports stopped. hold: the one in use; max: max_bound_ms; own: the job's own."""
     approval: Annotated[
         Approval,
         Shown(
-            "Which rollouts wait for approval: none; the first of the stream; those that narrow; all",
+            "Which rollouts wait for a person: none; the first of the stream; those that narrow; all",
             label="Which rollouts wait for a person",
         ),
     ] = "first"
-    """Which rollouts wait for a person: none, the first of the stream, those that narrow, or all."""
     gates: Annotated[
         tuple[Name, ...],
         MaxLen(MAX_GATES),
         Shown(
-            "Outside gate to ask before a narrowing is published and while it is verified, by the name that the "
-            "controller's operators gave it"
+            "Outside gates that are asked before a narrowing is published and while it is verified, by the names that "
+            "the controller's operators gave them (TIDEMARK_GATES_FILE)"
         ),
     ] = ()
-    """Outside gates that are asked before a narrowing is published and while it is verified, by the names that the
-    controller's operators gave them (TIDEMARK_GATES_FILE)."""
     late: Annotated[
         LatePolicy | None,
         Shown(
             "What becomes of late rows where the job's call has late=side(...): side, they are kept; drop, they are "
-            "only counted; call, what the call says. The job follows within a minute",
-            none="call",
+            "only counted. The job follows within a minute",
+            none="what the call says",
         ),
     ] = None
-    """What becomes of late rows where the job's call has late=side(...): side keeps them, drop only counts them; null:
-    what the call says. A job follows it while it runs."""
     labels: Annotated[
         dict[str, Annotated[str, MinLen(1), MaxLen(100)]],
         MaxLen(MAX_LABELS),
-        Shown("Label of the stream, which its alerts carry and are routed by", "team=payments"),
+        Shown("Labels of the stream, which its alerts carry and are routed by", "team=payments"),
     ] = field(default_factory=dict)
-    """Labels of the stream by name, such as team: its alerts carry them and are routed by them."""
 
     def __post_init__(self) -> None:
         """Reject contradictions."""

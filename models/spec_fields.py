@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 Unit = Literal["duration", "share", "number", "choice", "flag", "list"]
 """How a value is written: milliseconds as a duration, parts per million as a share, and so on."""
 
+_UNITS: dict[Unit, tuple[str]] = {"duration": ("in milliseconds",), "share": ("in parts per million",)}
 _SUFFIXES: dict[str, Unit] = {"_ms": "duration", "_ppm": "share", "_rows": "number"}
 
 
@@ -22,8 +23,8 @@ class Shown:
     """A value that it may have."""
     label: str = ""
     """Its name in a form; empty: the name of the field in words."""
-    none: str = "none"
-    """How null is written."""
+    none: str = ""
+    """What null means; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,14 @@ class SpecField:
         """Its name without the unit, in words."""
         suffix = next((each for each in _SUFFIXES if self.name.endswith(each)), "")
         return self.name.removesuffix(suffix).replace("_", " ")
+
+    @property
+    def description(self) -> str:
+        """What it is, with its unit in the API."""
+        null = f"null: {self.shown.none}" if self.shown.none else "null for none"
+        notes = [*_UNITS.get(self.unit, ()), *([null] if self.nullable else ())]
+        said = "; ".join(notes)
+        return f"{self.shown.help}." + (f" {said[0].upper()}{said[1:]}." if notes else "")
 
     @property
     def label(self) -> str:

@@ -10,6 +10,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -28,10 +29,7 @@ class DescribedFields(GenerateJsonSchema):
 
     def dataclass_schema(self, schema: DataclassSchema) -> JsonSchemaValue:
         """Return the schema of a dataclass."""
-        found = _described(super().dataclass_schema(schema), schema["cls"])
-        if schema["cls"].__module__.startswith("tidemark.models."):
-            _name_for_forms(found["properties"], schema["cls"])
-        return found
+        return _described(super().dataclass_schema(schema), schema["cls"])
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
         """Return the schema of a model; all of them are answers, and a later release may add to those."""
@@ -45,16 +43,13 @@ def _described(found: JsonSchemaValue, kind: type[Any]) -> JsonSchemaValue:
         for name, text in _docstrings(base.__module__).get(base.__qualname__, {}).items():
             if name in found["properties"]:
                 found["properties"][name].setdefault("description", text)
-    return found
-
-
-def _name_for_forms(properties: dict[str, Any], kind: type[Any]) -> None:
-    """Add what forms show beside the fields of what people set."""
-    for field in spec_fields(kind):
-        found = properties[field.name]
-        found["title"], found["x-help"] = field.label, field.shown.help
+    for field in spec_fields(kind) if is_dataclass(kind) else ():
+        described = found["properties"][field.name]
+        described["description"], described["title"] = field.description, field.label
+        described["x-help"] = field.shown.help
         if isinstance(field.shown.example, int):
-            found["examples"] = [field.shown.example]
+            described["examples"] = [field.shown.example]
+    return found
 
 
 @cache

@@ -86,16 +86,20 @@ _SHOW: dict[str, Callable[[Any], str]] = {
 }
 
 
+_NO_CHOICE = {"late": "call"}
+"""How null is written among choices, where it is not none."""
+
+
 def _choice(field: SpecField, flag: str) -> SpecOption:
     """Return the option of a choice, in which dashes and underscores mean the same."""
-    none = (field.shown.none,) if field.nullable else ()
+    none = (_NO_CHOICE.get(field.name, NONE),) if field.nullable else ()
     dashed = (*(choice.replace("_", "-") for choice in field.choices), *none)
     taken = tuple(dict.fromkeys([*dashed, *field.choices]))
     return SpecOption(
         field.name,
         flag,
         Literal[taken],
-        field.shown.help,
+        "; ".join([field.shown.help.replace("_", "-"), *(f"{each}, {field.shown.none}" for each in none)]),
         lambda text: None if text in none else text.replace("-", "_"),
         None if taken == dashed else f"[{'|'.join(dashed)}]",
     )

@@ -14,7 +14,7 @@ from tidemark.controller.api.bodies import ReasonBody, parse_body
 from tidemark.controller.api.cursors import Paging, ThePaging, decode_number_cursor
 from tidemark.controller.api.dependencies import TheService
 from tidemark.controller.api.documented import answers, takes
-from tidemark.controller.api.etags import etag
+from tidemark.controller.api.etags import etag, precondition
 from tidemark.controller.api.names import StreamPath, WhichStream
 from tidemark.controller.api.reach import in_reach
 from tidemark.controller.api.request_body import JsonBody
@@ -29,7 +29,8 @@ from tidemark.controller.rollout.store import list_rollouts
 from tidemark.controller.rollout.views import rollout_answer
 from tidemark.controller.service import Service
 from tidemark.controller.spec_api.consequences import decide_now
-from tidemark.controller.specs.store import POLICIES, set_paused
+from tidemark.controller.specs.kinds import Change
+from tidemark.controller.specs.store import set_paused
 from tidemark.controller.streams.store import get_stream, lock_known_stream
 from tidemark.models.rollout.restarts import FleetLimits
 from tidemark.models.rollout.states import State
@@ -259,12 +260,13 @@ def _set_paused(
     reason = parse_body(_REASON, body).reason
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
-        stream_id = lock_known_stream(session, which.job, which.stream).id
-        done = set_paused(session, stream_id, paused=paused, reason=reason, now_us=now_us)
-        if done.before is not None and done.streams:
+        stream = lock_known_stream(session, which.job, which.stream)
+        stream_id = stream.id
+        done = set_paused(Change(session, now_us, precondition(None), reason), stream, paused=paused)
+        if done.before is not None:
             # Pausing does not make a bound that failed worth another try.
             carry_failures(session, stream_id, done.before.generation, done.stored.generation)
-        response.headers["ETag"] = etag(POLICIES.version(session, stream_id, done.stored))
+        response.headers["ETag"] = etag(done.version)
     if not dry_run:
         decide_now(service, stream_id)
     return PolicyAnswer.of(done.stored)

@@ -26,7 +26,8 @@ from tidemark.controller.shadow.store import (
 )
 from tidemark.controller.shadow.views import shadow_answer
 from tidemark.controller.spec_api.consequences import consequences, decide_now
-from tidemark.controller.specs.store import SLOS, Spec, get_policy, get_slo
+from tidemark.controller.specs.kinds import Change
+from tidemark.controller.specs.store import SLO, Spec, get_policy, get_slo, put_spec
 from tidemark.controller.streams.store import get_stream, lock_known_stream
 from tidemark.models.shadow_slo import ShadowSlo
 from tidemark.models.slo import Slo
@@ -152,21 +153,16 @@ def promote(
     """
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
-        stream_id = lock_known_stream(session, which.job, which.stream).id
+        stream = lock_known_stream(session, which.job, which.stream)
+        stream_id = stream.id
         shadow, slo = get_shadow(session, stream_id), _slo_of(session, stream_id)
         _check(session, if_match, shadow, slo)
         end_shadow(session, stream_id, now_us, kind="ShadowPromoted", reason=reason)
-        stored = SLOS.put(
-            session,
-            stream_id,
-            shadow.tried.beside(slo.value),
-            lambda *_: None,
-            now_us,
-            reason=reason,
-        ).stored
+        change = Change(session, now_us, lambda *_: None, reason)
+        written = put_spec(change, SLO, stream, shadow.tried.beside(slo.value))
         session.flush()
         republish(session, stream_id, get_policy(session, stream_id).value, now_us)
-        response.headers["ETag"] = etag(SLOS.version(session, stream_id, stored))
+        response.headers["ETag"] = etag(written.version)
         follows = None
         if dry_run:
             session.flush()
@@ -177,7 +173,7 @@ def promote(
         decide_now(service, stream_id)
         with service.database.read() as session:
             follows = consequences(session, stream_id, dry_run=False)
-    return schemas.SloSet(**values_of(schemas.SloAnswer.of(stored)), **vars(follows))
+    return schemas.SloSet(**values_of(schemas.SloAnswer.of(written.stored)), **vars(follows))
 
 
 def _slo_of(session: Session, stream_id: int) -> Spec[Slo]:

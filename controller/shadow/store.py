@@ -10,12 +10,12 @@ from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.epoch import stored_version
-from tidemark.controller.db.tables import ShadowDayRow, ShadowRow
+from tidemark.controller.db.tables import ShadowDayRow, ShadowRow, StreamRow
 from tidemark.controller.db.upsert import upsert_many
 from tidemark.controller.errors import ShadowNotSetError, ShadowRefusedError
 from tidemark.controller.evidence.horizon import newest_report_id
 from tidemark.controller.specs.kinds import loaded_specification, stored_specification
-from tidemark.controller.specs.store import SLOS, Spec
+from tidemark.controller.specs.store import SLO, Spec, version_of
 from tidemark.controller.streams.store import add_event
 from tidemark.models.shadow import ClosedUntil, ShadowTally
 from tidemark.models.shadow_slo import ShadowSlo, why_not_tried
@@ -39,7 +39,9 @@ class StoredShadow:
     def version(self, session: Session, slo: Spec[Slo] | None) -> str:
         """Return what tells it from any other shadow of its stream, and from itself beside another SLO."""
         row = self.row
-        beside = None if slo is None else SLOS.version(session, row.stream_id, slo)
+        beside = (
+            None if slo is None else version_of(session, SLO, session.get_one(StreamRow, row.stream_id), slo)
+        )
         return stored_version(session, "shadow", row.since_us, row.specification, beside)
 
     @property

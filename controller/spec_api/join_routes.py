@@ -19,8 +19,9 @@ from tidemark.controller.api.schemas import (
 from tidemark.controller.decide.join_sides import judged_in, state_of
 from tidemark.controller.errors import ErrorItem, InvalidBodyError
 from tidemark.controller.evidence.kept_joins import KeptJoins
-from tidemark.controller.spec_api.routes import Done, Operation, SpecRequest, SpecRoutes, routes_of
-from tidemark.controller.specs.joins import JOINS, StoredJoin, get_join, list_joins, lock_join
+from tidemark.controller.spec_api.routes import Operation, SpecRequest, SpecRoutes, routes_of
+from tidemark.controller.specs.joins import StoredJoin, delete_join, get_join, list_joins, put_join
+from tidemark.controller.specs.kinds import Write
 from tidemark.controller.streams.store import streams_of_job
 from tidemark.models.join_side import lost_ppm
 from tidemark.models.names import name_problem
@@ -29,59 +30,6 @@ from tidemark.models.spec_fields import values_of
 from tidemark.models.target import PPM
 
 _PATH = "/v1/jobs/{job}/joins"
-
-
-class _JoinRoutes(SpecRoutes[JoinPath, JoinSlo, StoredJoin]):
-    path, noun, body, which = f"{_PATH}/{{join}}", "Join", JoinSlo, WhichJoin
-    read_answer = written_answer = JoinAnswer
-    get = Operation(
-        "Read a join",
-        "Return the SLO on the output of a join, what it needs of each stream, and what is left of its budget.\n\n"
-        "The ETag is the SLO's: how the join is doing changes without it.",
-        {404: "join-not-found"},
-    )
-    put = Operation(
-        "Set a join",
-        "Set the SLO on the joined output of streams of one query, whole. It decides about their bounds from then "
-        "on.\n\n"
-        "Each stream needs an SLO of its own, whose caps, objective and budget go on to hold, and can be a side of one "
-        "join. Mode Live is rejected.",
-        {404: "", 409: "join-refused"},
-    )
-    delete = Operation(
-        "Delete a join",
-        "Delete the SLO on a join's output and return it as it was. Its streams go by their own SLOs from then on.",
-        {404: "join-not-found"},
-    )
-
-    def read(self, request: SpecRequest, which: JoinPath) -> tuple[object, str]:
-        session, kept = request.session, request.service.kept.joins
-        join = get_join(session, which.job, which.join)
-        return _answer(session, join, kept), join.version(session)
-
-    def write(self, request: SpecRequest, which: JoinPath, value: JoinSlo) -> Done[JoinPath, StoredJoin]:
-        problems = ((number, name_problem(name)) for number, name in enumerate(value.streams))
-        errors = tuple(
-            ErrorItem(f"/streams/{number}", problem) for number, problem in problems if problem is not None
-        )
-        if errors:
-            raise InvalidBodyError(f"{errors[0].pointer}: {errors[0].detail}", errors=errors)
-        session = request.session
-        key = lock_join(session, which.job, which.join, make=True)
-        done = JOINS.put(session, key, value, request.check, request.now_us, reason=request.reason)
-        return Done(which, done.stored, done.stored.version(session), done.streams)
-
-    def remove(self, request: SpecRequest, which: JoinPath) -> Done[JoinPath, StoredJoin]:
-        key = lock_join(request.session, which.job, which.join, make=False)
-        done = JOINS.delete(request.session, key, request.check, request.now_us, reason=request.reason)
-        return Done(which, done.stored, decided=done.streams)
-
-    def answer(self, request: SpecRequest, done: Done[JoinPath, StoredJoin]) -> JoinAnswer:
-        session, join = request.session, done.stored
-        if done.version and not request.dry_run:
-            # The decisions have stored the bounds that they rest on.
-            join = get_join(session, done.which.job, done.which.join)
-        return _answer(session, join, request.service.kept.joins, dry_run=request.dry_run)
 
 
 router = APIRouter(tags=["specifications"])
@@ -107,9 +55,6 @@ def list_all(job: WhichJob, service: TheService, paging: ThePaging) -> JoinPage:
             ],
             next_cursor=next_cursor,
         )
-
-
-router.include_router(routes_of(_JoinRoutes()))
 
 
 def _answer(session: Session, join: StoredJoin, kept: KeptJoins, *, dry_run: bool = False) -> JoinAnswer:
@@ -148,3 +93,61 @@ def _answer(session: Session, join: StoredJoin, kept: KeptJoins, *, dry_run: boo
             ],
         ),
     )
+
+
+def _read(request: SpecRequest, which: JoinPath) -> tuple[object, str]:
+    session = request.session
+    join = get_join(session, which.job, which.join)
+    return _answer(session, join, request.service.kept.joins), join.version(session)
+
+
+def _write(request: SpecRequest, which: JoinPath, value: JoinSlo) -> Write[StoredJoin]:
+    problems = ((number, name_problem(name)) for number, name in enumerate(value.streams))
+    errors = tuple(
+        ErrorItem(f"/streams/{number}", problem) for number, problem in problems if problem is not None
+    )
+    if errors:
+        raise InvalidBodyError(f"{errors[0].pointer}: {errors[0].detail}", errors=errors)
+    return put_join(request, which.job, which.join, value)
+
+
+def _written(request: SpecRequest, which: JoinPath, done: Write[StoredJoin]) -> JoinAnswer:
+    session, join = request.session, done.stored
+    if done.version and not request.dry_run:
+        # The decisions have stored the bounds that they rest on.
+        join = get_join(session, which.job, which.join)
+    return _answer(session, join, request.service.kept.joins, dry_run=request.dry_run)
+
+
+_ROUTES = SpecRoutes(
+    path=f"{_PATH}/{{join}}",
+    noun="Join",
+    body=JoinSlo,
+    which=WhichJoin,
+    answers=(JoinAnswer, JoinAnswer),
+    read=_read,
+    write=_write,
+    remove=lambda request, which: delete_join(request, which.job, which.join),
+    answer=_written,
+    get=Operation(
+        "Read a join",
+        "Return the SLO on the output of a join, what it needs of each stream, and what is left of its budget.\n\n"
+        "The ETag is the SLO's: how the join is doing changes without it.",
+        {404: "join-not-found"},
+    ),
+    put=Operation(
+        "Set a join",
+        "Set the SLO on the joined output of streams of one query, whole. It decides about their bounds from then "
+        "on.\n\n"
+        "Each stream needs an SLO of its own, whose caps, objective and budget go on to hold, and can be a side of one "
+        "join. Mode Live is rejected.",
+        {404: "", 409: "join-refused"},
+    ),
+    delete=Operation(
+        "Delete a join",
+        "Delete the SLO on a join's output and return it as it was. Its streams go by their own SLOs from then on.",
+        {404: "join-not-found"},
+    ),
+)
+
+router.include_router(routes_of(_ROUTES))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -21,16 +22,15 @@ from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 from tidemark.controller.rollout.pinned import publish_pinned
 from tidemark.controller.spec_api.pin_cost import PinCost, cost_of
-from tidemark.controller.spec_api.routes import Done, Operation, SpecRequest, SpecRoutes, routes_of
+from tidemark.controller.spec_api.routes import Operation, SpecRequest, SpecRoutes, routes_of
 from tidemark.controller.specs.kinds import Write
 from tidemark.controller.specs.pins import (
-    PINS,
-    LockedScope,
     PinScope,
     StoredPin,
     existing_pin,
     list_pins,
-    lock_scope,
+    remove_pin,
+    set_pin,
     streams_in,
 )
 from tidemark.models.names import MAX_LENGTH
@@ -75,53 +75,6 @@ _TheScope = Annotated[PinScope, Depends(_scope)]
 """What the query says that the pin is on."""
 
 
-class _PinRoutes(SpecRoutes[PinScope, PinBody, StoredPin]):
-    path, noun, body, which = "/v1/pin", "Pin", PinBody, _TheScope
-    read_answer = written_answer = PinAnswer
-    reason_in_body = deletes_any = True
-    get = Operation(
-        "Read a pin",
-        "Return the pin on just this scope, and what it does to each stream in reach.\n\n"
-        "Without `job` it is the fleet's pin. The status of a stream has the pin in force. The ETag is the pin's: what "
-        "it does may change without it.",
-        {404: "pin-not-set"},
-    )
-    put = Operation(
-        "Set a pin",
-        "Hold a stream, all streams of a job, or without `job` the whole fleet; the answer says what it costs.\n\n"
-        "A pin also holds streams that appear later. The most specific one wins: the stream's, then its job's, then "
-        "the fleet's.",
-    )
-    delete = Operation(
-        "Take a pin away",
-        "Take a pin away; return it, and what that does to each stream. The next wider pin, if any, holds them then."
-        "\n\nIf-Match may be left out: then whatever pin is there is taken away.",
-        {404: "pin-not-set"},
-    )
-
-    def read(self, request: SpecRequest, which: PinScope) -> tuple[object, str]:
-        pin = existing_pin(request.session, which)
-        return _answer(request, pin), pin.version(epoch_of(request.session))
-
-    def write(self, request: SpecRequest, which: PinScope, value: PinBody) -> Done[PinScope, StoredPin]:
-        session, pin = request.session, StoredPin(which, value.to, value.reason, request.now_us)
-        key = lock_scope(session, which, request.service.database.limits)
-        # One flush for the whole fleet: no stream reads what is written for another.
-        with session.no_autoflush:
-            written = PINS.put(session, key, pin, request.check, request.now_us, reason=value.reason)
-            return _published(request, key, written)
-
-    def remove(self, request: SpecRequest, which: PinScope) -> Done[PinScope, StoredPin]:
-        key = lock_scope(request.session, which)
-        with request.session.no_autoflush:
-            removed = PINS.delete(request.session, key, request.check, request.now_us, reason=request.reason)
-            return _published(request, key, removed)
-
-    def answer(self, request: SpecRequest, done: Done[PinScope, StoredPin]) -> PinAnswer:
-        """Return the answer; the pin is in force by now, however long the figures take."""
-        return _answer(request, done.stored)
-
-
 router = APIRouter(tags=["pins"])
 
 
@@ -140,18 +93,6 @@ def list_all(service: TheService, principal: ThePrincipal, paging: ThePaging) ->
         )
     page, next_cursor = paging.cut(pins, _place)
     return PinPage(pins=[_summary(pin) for pin in page], next_cursor=next_cursor)
-
-
-router.include_router(routes_of(_PinRoutes()))
-
-
-def _published(
-    request: SpecRequest, key: LockedScope, written: Write[StoredPin]
-) -> Done[PinScope, StoredPin]:
-    """Publish to the streams that a write changed."""
-    changed = set(written.streams)
-    publish_pinned(request.session, [row for row in key.streams if row.id in changed], request.now_us)
-    return Done(key.scope, written.stored, written.stored.version(epoch_of(request.session)))
 
 
 def _invalid(parameter: str, reason: str) -> InvalidParameterError:
@@ -188,3 +129,62 @@ def _stream(row: StreamRow, cost: PinCost) -> PinnedStream:
         latency_wall_ms=None if wall_us is None else milliseconds(round(wall_us)),
         text=f"{row.job}/{row.stream}: {cost.text}",
     )
+
+
+def _read(request: SpecRequest, which: PinScope) -> tuple[object, str]:
+    pin = existing_pin(request.session, which)
+    return _answer(request, pin), pin.version(epoch_of(request.session))
+
+
+def _write(request: SpecRequest, which: PinScope, value: PinBody) -> Write[StoredPin]:
+    pin = StoredPin(which, value.to, value.reason, request.now_us)
+    # One flush for the whole fleet: no stream reads what is written for another.
+    with request.session.no_autoflush:
+        return _published(request, set_pin(request, pin, request.service.database.limits))
+
+
+def _remove(request: SpecRequest, which: PinScope) -> Write[StoredPin]:
+    with request.session.no_autoflush:
+        return _published(request, remove_pin(request, which))
+
+
+def _published(request: SpecRequest, done: Write[StoredPin]) -> Write[StoredPin]:
+    """Publish to the streams that a write changed, and decide nothing: the pin is in force by now."""
+    publish_pinned(request.session, done.streams, request.now_us)
+    return replace(done, streams=())
+
+
+_ROUTES = SpecRoutes(
+    path="/v1/pin",
+    noun="Pin",
+    body=PinBody,
+    which=_TheScope,
+    answers=(PinAnswer, PinAnswer),
+    read=_read,
+    write=_write,
+    remove=_remove,
+    answer=lambda request, _, done: _answer(request, done.stored),
+    reason_in_body=True,
+    deletes_any=True,
+    get=Operation(
+        "Read a pin",
+        "Return the pin on just this scope, and what it does to each stream in reach.\n\n"
+        "Without `job` it is the fleet's pin. The status of a stream has the pin in force. The ETag is the pin's: what "
+        "it does may change without it.",
+        {404: "pin-not-set"},
+    ),
+    put=Operation(
+        "Set a pin",
+        "Hold a stream, all streams of a job, or without `job` the whole fleet; the answer says what it costs.\n\n"
+        "A pin also holds streams that appear later. The most specific one wins: the stream's, then its job's, then "
+        "the fleet's.",
+    ),
+    delete=Operation(
+        "Take a pin away",
+        "Take a pin away; return it, and what that does to each stream. The next wider pin, if any, holds them then."
+        "\n\nIf-Match may be left out: then whatever pin is there is taken away.",
+        {404: "pin-not-set"},
+    ),
+)
+
+router.include_router(routes_of(_ROUTES))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import signature
@@ -10,7 +9,6 @@ from typing import Any, Generic, TypeVar
 
 from fastapi import APIRouter, Response
 from pydantic import TypeAdapter
-from sqlalchemy.orm import Session
 
 from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.access.principal import Principal
@@ -22,7 +20,7 @@ from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.writes import DryRun, Reason
 from tidemark.controller.service import Service
 from tidemark.controller.spec_api.consequences import decide_now
-from tidemark.controller.specs.kinds import Precondition
+from tidemark.controller.specs.kinds import Change, Write
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -40,34 +38,16 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class SpecRequest:
-    """What a request brings to the handlers of a kind."""
+class SpecRequest(Change):
+    """What a request brings to the handlers of a kind; a read changes nothing."""
 
     service: Service
-    session: Session
     principal: Principal
-    now_us: int
-    check: Precondition
-    """What If-Match asks for."""
-    reason: str = ""
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Done(Generic[P, S]):
-    """A write, before or after it is committed."""
-
-    which: P
-    """What it was about."""
-    stored: S
-    """What is stored now; after a deletion, what was stored."""
-    version: str = ""
-    """Its version; empty after a deletion."""
-    decided: Sequence[int] = ()
-    """Ids of the streams about which is decided anew after the commit."""
-
-
-class SpecRoutes(ABC, Generic[P, T, S]):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecRoutes(Generic[P, T, S]):
     """The routes of a kind: what a path names, ``P``, a body, ``T``, and what is stored, ``S``."""
 
     path: str
@@ -76,35 +56,23 @@ class SpecRoutes(ABC, Generic[P, T, S]):
     which: Any
     """The dependency that returns what the path names."""
     body: type[T]
-    read_answer: type[Any]
-    written_answer: type[Any]
+    answers: tuple[type[Any], type[Any]]
+    """What a read and what a write answers."""
     get: Operation
     put: Operation
     delete: Operation
+    read: Callable[[SpecRequest, P], tuple[object, str]]
+    """Returns what is stored as it is answered, and its version."""
+    write: Callable[[SpecRequest, P, T], Write[S]]
+    """Stores a value and publishes what follows at once; about its streams is decided anew after the commit."""
+    remove: Callable[[SpecRequest, P], Write[S]]
+    """Deletes what is stored, in the same way."""
+    answer: Callable[[SpecRequest, P, Write[S]], object]
+    """Returns the answer of a write: of a dry run before it is rolled back, of any other after the decisions."""
     reason_in_body: bool = False
     """Whether the body of a PUT has the reason, and not the query."""
     deletes_any: bool = False
     """Whether a deletion needs no If-Match."""
-
-    @abstractmethod
-    def read(self, request: SpecRequest, which: P) -> tuple[object, str]:
-        """Return what is stored as it is answered, and its version.
-
-        Raises:
-            TidemarkError: when nothing is.
-        """
-
-    @abstractmethod
-    def write(self, request: SpecRequest, which: P, value: T) -> Done[P, S]:
-        """Store a value and publish what follows at once."""
-
-    @abstractmethod
-    def remove(self, request: SpecRequest, which: P) -> Done[P, S]:
-        """Delete what is stored and publish what follows at once."""
-
-    @abstractmethod
-    def answer(self, request: SpecRequest, done: Done[P, S]) -> object:
-        """Return the answer of a write: of a dry run before it is rolled back, of any other after the decisions."""
 
 
 def routes_of(spec: SpecRoutes[P, T, S]) -> APIRouter:
@@ -116,7 +84,7 @@ def routes_of(spec: SpecRoutes[P, T, S]) -> APIRouter:
         which: P, service: TheService, principal: ThePrincipal, if_none_match: IfNoneMatch = None
     ) -> Response:
         with service.database.read() as session:
-            request = SpecRequest(service, session, principal, service.clock(), precondition(None))
+            request = SpecRequest(session, service.clock(), precondition(None), "", service, principal)
             answer, version = spec.read(request, which)
             return answered(answer, if_none_match, version)
 
@@ -131,16 +99,12 @@ def routes_of(spec: SpecRoutes[P, T, S]) -> APIRouter:
         reason: Reason = "",
         if_match: IfMatch = None,
     ) -> object:
-        value = parse_body(adapter, body)
-        check = precondition(if_match)
-
-        def change(session: Session) -> tuple[SpecRequest, Done[P, S]]:
-            request = SpecRequest(service, session, principal, service.clock(), check, reason, dry_run)
-            done = spec.write(request, which, value)
-            response.headers["ETag"] = etag(done.version)
-            return request, done
-
-        return _changed(spec, service, change, dry_run=dry_run)
+        value, check, now_us = parse_body(adapter, body), precondition(if_match), service.clock()
+        with service.database.write(keep=not dry_run) as session:
+            request = SpecRequest(session, now_us, check, reason, service, principal, dry_run)
+            done = _Done(spec, request, which, spec.write(request, which, value))
+            response.headers["ETag"] = etag(done.write.version)
+        return done.answer()
 
     def remove(
         which: P,
@@ -151,17 +115,15 @@ def routes_of(spec: SpecRoutes[P, T, S]) -> APIRouter:
         reason: Reason,
         if_match: IfMatch = None,
     ) -> object:
-        check = precondition(if_match, optional=spec.deletes_any)
-
-        def change(session: Session) -> tuple[SpecRequest, Done[P, S]]:
-            request = SpecRequest(service, session, principal, service.clock(), check, reason, dry_run)
-            return request, spec.remove(request, which)
-
-        return _changed(spec, service, change, dry_run=dry_run)
+        check, now_us = precondition(if_match, optional=spec.deletes_any), service.clock()
+        with service.database.write(keep=not dry_run) as session:
+            request = SpecRequest(session, now_us, check, reason, service, principal, dry_run)
+            done = _Done(spec, request, which, spec.remove(request, which))
+        return done.answer()
 
     def add(method: str, handler: Callable[..., Any], statuses: Sequence[int], **more: Any) -> None:
         operation: Operation = getattr(spec, method)
-        answer = spec.read_answer if method == "get" else spec.written_answer
+        answer = spec.answers[method != "get"]
         taken = signature(handler, eval_str=True)
         parameters = [
             parameter.replace(annotation=spec.which) if parameter.name == "which" else parameter
@@ -191,21 +153,23 @@ def routes_of(spec: SpecRoutes[P, T, S]) -> APIRouter:
     return router
 
 
-def _changed(
-    spec: SpecRoutes[P, T, S],
-    service: Service,
-    change: Callable[[Session], tuple[SpecRequest, Done[P, S]]],
-    *,
-    dry_run: bool,
-) -> object:
-    """Make a change and return the answer; a dry run is answered from what is then rolled back."""
-    with service.database.write(keep=not dry_run) as session:
-        request, done = change(session)
-        if dry_run:
-            session.flush()
-            return spec.answer(request, done)
-    service.database.answers_changed()
-    for stream_id in done.decided:
-        decide_now(service, stream_id)
-    with service.database.read() as session:
-        return spec.answer(replace(request, session=session), done)
+class _Done(Generic[P, T, S]):
+    """A write that is not committed yet."""
+
+    def __init__(self, spec: SpecRoutes[P, T, S], request: SpecRequest, which: P, write: Write[S]) -> None:
+        self._spec, self._request, self._which, self.write = spec, request, which, write
+        request.session.flush()
+        # Of a dry run, since what it is about is then rolled back.
+        self._tried = spec.answer(request, which, write) if request.dry_run else None
+        self._streams = [stream.id for stream in write.streams]
+
+    def answer(self) -> object:
+        """Return the answer once it is committed, or rolled back: after the decisions about the streams it changed."""
+        if self._tried is not None:
+            return self._tried
+        service = self._request.service
+        service.database.answers_changed()
+        for stream_id in self._streams:
+            decide_now(service, stream_id)
+        with service.database.read() as session:
+            return self._spec.answer(replace(self._request, session=session), self._which, self.write)

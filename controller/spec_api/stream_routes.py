@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import APIRouter
 from sqlalchemy import delete
-from sqlalchemy.orm import Session
 
 from tidemark.controller.api.names import StreamPath, WhichStream
 from tidemark.controller.api.schemas import PolicyAnswer, PolicySet, SloAnswer, SloSet
 from tidemark.controller.bounds.chains import chain_of
-from tidemark.controller.db.tables import RecommendationRow
+from tidemark.controller.db.tables import RecommendationRow, StreamRow
 from tidemark.controller.decide.ceiling import NO_CEILING
 from tidemark.controller.errors import ErrorItem, InvalidBodyError, LiveRefusedError, SloNotSetError
 from tidemark.controller.rollout.failed_bounds import carry_failures
@@ -21,9 +21,19 @@ from tidemark.controller.rollout.republish import republish
 from tidemark.controller.rollout.store import open_rollout
 from tidemark.controller.shadow.store import end_shadow
 from tidemark.controller.spec_api.consequences import consequences
-from tidemark.controller.spec_api.routes import Done, Operation, SpecRequest, SpecRoutes, routes_of
-from tidemark.controller.specs.kinds import SpecKind, Write
-from tidemark.controller.specs.store import POLICIES, SLOS, Spec, get_policy, get_slo
+from tidemark.controller.spec_api.routes import Operation, SpecRequest, SpecRoutes, routes_of
+from tidemark.controller.specs.kinds import Write
+from tidemark.controller.specs.store import (
+    POLICY,
+    SLO,
+    Spec,
+    StreamKind,
+    delete_spec,
+    get_policy,
+    get_slo,
+    put_spec,
+    version_of,
+)
 from tidemark.controller.stream_state.load import load_room, load_state
 from tidemark.controller.streams.store import get_stream, lock_known_stream, lock_stream
 from tidemark.models.chains import CONFIRMED_KEY
@@ -34,138 +44,87 @@ from tidemark.models.spec_fields import values_of
 
 V = TypeVar("V", Slo, Policy)
 
-_PATH = "/v1/jobs/{job}/streams/{stream}"
+
+_ANSWERS: dict[str, tuple[type[Any], type[Any]]] = {
+    "Slo": (SloAnswer, SloSet),
+    "Policy": (PolicyAnswer, PolicySet),
+}
+"""What a read and what a write of a kind answers."""
 
 
-class _OfStream(SpecRoutes[StreamPath, V, Spec[V]]):
-    """What is set for one stream; the published bound follows at once, and so does the decision."""
-
-    which = WhichStream
-    kind: SpecKind[int, V, Spec[V]]
-
-    def find(self, session: Session, which: StreamPath, stream_id: int) -> Spec[V]:
-        """Return what is set."""
-        found = self.kind.find(session, stream_id)
-        if found is None:
-            raise SloNotSetError(f"stream {which.stream!r} of job {which.job!r} has no SLO; PUT one here")
-        return found
-
-    def check(self, request: SpecRequest, stream_id: int, value: V) -> None:
-        """Check a value before the precondition."""
-
-    def follow_put(self, request: SpecRequest, stream_id: int, written: Write[Spec[V]]) -> None:
-        """Do what a kind does once a value is stored, before anything is published."""
-
-    def follow_delete(self, request: SpecRequest, stream_id: int) -> None:
-        """Do what a kind does once it is deleted, before anything is published."""
-
-    def read(self, request: SpecRequest, which: StreamPath) -> tuple[object, str]:
-        stream_id = get_stream(request.session, which.job, which.stream).id
-        found = self.find(request.session, which, stream_id)
-        return self.read_answer.of(found), self.kind.version(request.session, stream_id, found)
-
-    def write(self, request: SpecRequest, which: StreamPath, value: V) -> Done[StreamPath, Spec[V]]:
-        session, limits = request.session, request.service.database.limits
-        stream_id = lock_stream(session, which.job, which.stream, limits).id
-        self.check(request, stream_id, value)
-        written = self.kind.put(
-            session, stream_id, value, request.check, request.now_us, reason=request.reason
-        )
-        session.flush()
-        self.follow_put(request, stream_id, written)
-        return self._published(request, which, stream_id, written.stored)
-
-    def remove(self, request: SpecRequest, which: StreamPath) -> Done[StreamPath, Spec[V]]:
-        session = request.session
-        stream_id = lock_known_stream(session, which.job, which.stream).id
-        removed = self.kind.delete(session, stream_id, request.check, request.now_us, reason=request.reason)
-        session.flush()
-        self.follow_delete(request, stream_id)
-        return self._published(request, which, stream_id, removed.stored)
-
-    def answer(self, request: SpecRequest, done: Done[StreamPath, Spec[V]]) -> Any:
-        (stream_id,) = done.decided
-        if request.dry_run:
-            request.service.decider.decide_within(request.session, stream_id, request.now_us)
-        follows = consequences(request.session, stream_id, dry_run=request.dry_run)
-        return self.written_answer(**values_of(self.read_answer.of(done.stored)), **vars(follows))
-
-    def _published(
-        self, request: SpecRequest, which: StreamPath, stream_id: int, stored: Spec[V]
-    ) -> Done[StreamPath, Spec[V]]:
-        session = request.session
-        # In Live the published envelope holds the SLO, whether or not there is evidence.
-        republish(session, stream_id, get_policy(session, stream_id).value, request.now_us)
-        return Done(which, stored, self.kind.version(session, stream_id, stored), (stream_id,))
+def _read(kind: StreamKind[V], request: SpecRequest, which: StreamPath) -> tuple[object, str]:
+    stream = get_stream(request.session, which.job, which.stream)
+    found = kind.get(request.session, stream.id)
+    if found is None:
+        raise SloNotSetError(f"stream {which.stream!r} of job {which.job!r} has no SLO; PUT one here")
+    return _ANSWERS[kind.name][0].of(found), version_of(request.session, kind, stream, found)
 
 
-class _SloRoutes(_OfStream[Slo]):
-    path, noun, body, kind = f"{_PATH}/slo", "Slo", Slo, SLOS
-    read_answer, written_answer = SloAnswer, SloSet
-    get = Operation("Read the SLO", "Return the stream's SLO.")
-    put = Operation(
-        "Set the SLO",
-        "Set the stream's SLO, whole; before its first report too. The recommendation follows at once.\n\n"
-        "The answer says which bound is published from now on, and what that will do.",
-    )
-    delete = Operation(
-        "Delete the SLO",
-        "Delete the stream's SLO and return it as it was. Nothing is recommended from then on.\n\n"
-        "An open rollout is superseded and a shadow removed. The published bound stays until mode Off or a pin "
-        "withdraws it.",
-        {404: "slo-not-set", 409: "stream-joined"},
-    )
-
-    def follow_delete(self, request: SpecRequest, stream_id: int) -> None:
-        session, now_us = request.session, request.now_us
-        session.execute(delete(RecommendationRow).where(RecommendationRow.stream_id == stream_id))
-        end_shadow(session, stream_id, now_us, kind="ShadowRemoved", reason="the SLO was deleted")
-        row = open_rollout(session, stream_id)
-        if row is not None:
-            end_rollout(session, row, "Superseded", "the SLO was deleted", now_us)
-
-
-class _PolicyRoutes(_OfStream[Policy]):
-    path, noun, body, kind = f"{_PATH}/policy", "Policy", Policy, POLICIES
-    read_answer, written_answer = PolicyAnswer, PolicySet
-    get = Operation("Read the policy", "Return the stream's policy, the default one when none was set.")
-    put = Operation(
-        "Set the policy",
-        "Set the stream's policy, whole; before its first report too. The published bound follows at once.\n\n"
-        "Live is rejected when the job has acknowledged that Live may end its query, or that its call has no ceiling, "
-        "or one below the bound in use and the distance of its slowest partition. An outside gate is rejected that the "
-        "controller does not have, unless the policy before named it too. Before the job's first acknowledgement the "
-        "policy is accepted unchecked, and the status shows any conflict with the ceiling.",
-        {409: "live-refused"},
-    )
-    delete = Operation(
-        "Delete the policy",
-        "Delete the stream's policy and return it as it was. The default policy holds from then on, whose mode is Off.",
-        {404: "policy-not-set"},
-    )
-
-    def check(self, request: SpecRequest, stream_id: int, value: Policy) -> None:
-        """Reject gates that are not set up; one that was removed since must not keep anybody from changing the rest."""
-        gates = request.service.gates.gates
-        before = get_policy(request.session, stream_id).value.gates
-        known = ", ".join(gates) or "none; its operators add them to the file in TIDEMARK_GATES_FILE"
-        wrong = [
-            ErrorItem(f"/gates/{index}", f"this controller has no outside gate {gate!r}; it has {known}")
-            for index, gate in enumerate(value.gates)
-            if gate not in gates and gate not in before
-        ]
-        if wrong:
-            raise InvalidBodyError(
-                "; ".join(f"{one.pointer}: {one.detail}" for one in wrong), errors=tuple(wrong)
-            )
-
-    def follow_put(self, request: SpecRequest, stream_id: int, written: Write[Spec[Policy]]) -> None:
-        before, policy = written.before, written.stored.value
-        if before is not None and written.streams and replace(before.value, labels=policy.labels) == policy:
+def _write(kind: StreamKind[V], request: SpecRequest, which: StreamPath, value: V) -> Write[Spec[V]]:
+    session, limits = request.session, request.service.database.limits
+    stream = lock_stream(session, which.job, which.stream, limits)
+    if isinstance(value, Policy):
+        _check_gates(request, stream, value)
+    written = put_spec(request, kind, stream, value)
+    session.flush()
+    if isinstance(value, Policy):
+        before = written.before
+        if before is not None and replace(before.value, labels=value.labels) == value:
             # Labels do not make a bound that failed worth another try.
-            carry_failures(request.session, stream_id, before.generation, written.stored.generation)
-        if policy.mode == "Live":
-            _check_live(request, stream_id)
+            carry_failures(session, stream.id, before.generation, written.stored.generation)
+        if value.mode == "Live":
+            _check_live(request, stream.id)
+    return _published(request, stream, written)
+
+
+def _remove(kind: StreamKind[V], request: SpecRequest, which: StreamPath) -> Write[Spec[V]]:
+    stream = lock_known_stream(request.session, which.job, which.stream)
+    removed = delete_spec(request, kind, stream)
+    if kind.name == "Slo":
+        _end_decisions(request, stream)
+    return _published(request, stream, removed)
+
+
+def _published(request: SpecRequest, stream: StreamRow, done: Write[Spec[V]]) -> Write[Spec[V]]:
+    session = request.session
+    # In Live the published envelope holds the SLO, whether or not there is evidence.
+    republish(session, stream.id, get_policy(session, stream.id).value, request.now_us)
+    return done
+
+
+def _answer(kind: StreamKind[V], request: SpecRequest, which: StreamPath, done: Write[Spec[V]]) -> object:
+    session, (read, written) = request.session, _ANSWERS[kind.name]
+    stream = get_stream(session, which.job, which.stream)
+    if request.dry_run:
+        request.service.decider.decide_within(session, stream.id, request.now_us)
+    follows = consequences(session, stream.id, dry_run=request.dry_run)
+    return written(**values_of(read.of(done.stored)), **vars(follows))
+
+
+def _end_decisions(request: SpecRequest, stream: StreamRow) -> None:
+    """End what an SLO that was deleted had led to."""
+    session, now_us = request.session, request.now_us
+    session.execute(delete(RecommendationRow).where(RecommendationRow.stream_id == stream.id))
+    end_shadow(session, stream.id, now_us, kind="ShadowRemoved", reason="the SLO was deleted")
+    row = open_rollout(session, stream.id)
+    if row is not None:
+        end_rollout(session, row, "Superseded", "the SLO was deleted", now_us)
+
+
+def _check_gates(request: SpecRequest, stream: StreamRow, policy: Policy) -> None:
+    """Reject gates that are not set up; one that was removed since must not keep anybody from changing the rest."""
+    gates = request.service.gates.gates
+    before = get_policy(request.session, stream.id).value.gates
+    known = ", ".join(gates) or "none; its operators add them to the file in TIDEMARK_GATES_FILE"
+    wrong = [
+        ErrorItem(f"/gates/{index}", f"this controller has no outside gate {gate!r}; it has {known}")
+        for index, gate in enumerate(policy.gates)
+        if gate not in gates and gate not in before
+    ]
+    if wrong:
+        raise InvalidBodyError(
+            "; ".join(f"{one.pointer}: {one.detail}" for one in wrong), errors=tuple(wrong)
+        )
 
 
 def _check_live(request: SpecRequest, stream_id: int) -> None:
@@ -198,5 +157,59 @@ def _refused(message: str) -> LiveRefusedError:
 
 
 router = APIRouter(tags=["specifications"])
-router.include_router(routes_of(_SloRoutes()))
-router.include_router(routes_of(_PolicyRoutes()))
+
+
+def _add(kind: StreamKind[V], body: type[V], get: Operation, put: Operation, delete: Operation) -> None:
+    routes: SpecRoutes[StreamPath, V, Spec[V]] = SpecRoutes(
+        path=f"/v1/jobs/{{job}}/streams/{{stream}}/{kind.name.lower()}",
+        noun=kind.name,
+        which=WhichStream,
+        body=body,
+        answers=_ANSWERS[kind.name],
+        get=get,
+        put=put,
+        delete=delete,
+        read=partial(_read, kind),
+        write=partial(_write, kind),
+        remove=partial(_remove, kind),
+        answer=partial(_answer, kind),
+    )
+    router.include_router(routes_of(routes))
+
+
+_add(
+    SLO,
+    Slo,
+    Operation("Read the SLO", "Return the stream's SLO."),
+    Operation(
+        "Set the SLO",
+        "Set the stream's SLO, whole; before its first report too. The recommendation follows at once.\n\n"
+        "The answer says which bound is published from now on, and what that will do.",
+    ),
+    Operation(
+        "Delete the SLO",
+        "Delete the stream's SLO and return it as it was. Nothing is recommended from then on.\n\n"
+        "An open rollout is superseded and a shadow removed. The published bound stays until mode Off or a pin "
+        "withdraws it.",
+        {404: "slo-not-set", 409: "stream-joined"},
+    ),
+)
+_add(
+    POLICY,
+    Policy,
+    Operation("Read the policy", "Return the stream's policy, the default one when none was set."),
+    Operation(
+        "Set the policy",
+        "Set the stream's policy, whole; before its first report too. The published bound follows at once.\n\n"
+        "Live is rejected when the job has acknowledged that Live may end its query, or that its call has no ceiling, "
+        "or one below the bound in use and the distance of its slowest partition. An outside gate is rejected that "
+        "the controller does not have, unless the policy before named it too. Before the job's first acknowledgement "
+        "the policy is accepted unchecked, and the status shows any conflict with the ceiling.",
+        {409: "live-refused"},
+    ),
+    Operation(
+        "Delete the policy",
+        "Delete the stream's policy and return it as it was. The default policy holds from then on, whose mode is Off.",
+        {404: "policy-not-set"},
+    ),
+)

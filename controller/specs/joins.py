@@ -19,7 +19,7 @@ from tidemark.controller.db.epoch import stored_version
 from tidemark.controller.db.tables import JoinRow, SloRow, StreamRow
 from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import JoinNotFoundError, JoinRefusedError
-from tidemark.controller.specs.kinds import SpecKind, loaded_specification, stored_specification
+from tidemark.controller.specs.kinds import Change, Write, loaded_specification, stored_specification
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import lock_known_stream
 from tidemark.models.join_side import JoinSide
@@ -47,6 +47,10 @@ class StoredJoin:
     def version(self, session: Session) -> str:
         """What tells it from any other join of its name, before and after it."""
         return stored_version(session, "join", self.updated_us, stored_specification(self.slo))
+
+    def event(self) -> str:
+        """Return it as events have it."""
+        return json.dumps({"join": self.name, **asdict(self.slo)})
 
 
 def get_join(session: Session, job: str, name: str) -> StoredJoin:
@@ -92,101 +96,68 @@ def keep_choice(session: Session, join_id: int | None, side: JoinSide | None) ->
         row.choice = json.dumps(asdict(side.choice))
 
 
-# -- as a specification ----------------------------------------------------------------------------------------------
+def put_join(change: Change, job: str, name: str, slo: JoinSlo) -> Write[StoredJoin]:
+    """Set a join, which decides about its streams and no others from then on.
 
-
-@dataclass(frozen=True, slots=True)
-class LockedJoin:
-    """The name of a join, whose row is locked."""
-
-    job: str
-    name: str
-    row: JoinRow | None
-    """None without one."""
-    made: bool = False
-    """Whether the row was made just now, so that nobody has set the join yet."""
-
-
-def lock_join(session: Session, job: str, name: str, *, make: bool) -> LockedJoin:
-    """Lock a join; with ``make`` there is a row afterwards, which has to be set."""
+    Raises:
+        StreamNotFoundError: when one of its streams is not known.
+        JoinRefusedError: when one of them cannot be a side of it.
+        Exception: whatever the precondition raises.
+    """
+    session, now_us = change.session, change.now_us
+    new = StoredJoin(job, name, replace(slo, streams=tuple(sorted(slo.streams))), now_us)
+    values: dict[str, Any] = {"updated_us": now_us, "specification": stored_specification(new.slo)}
     made = 0
     # Another process may make it and a third one delete it, both just now.
-    while (row := session.scalars(_named(job, name).with_for_update()).one_or_none()) is None and make:
-        insert = insert_into(session, JoinRow).values(job=job, name=name, updated_us=0, specification="")
+    while (row := session.scalars(_named(job, name).with_for_update()).one_or_none()) is None:
+        insert = insert_into(session, JoinRow).values(job=job, name=name, **values)
         done: Any = session.execute(insert.on_conflict_do_nothing(index_elements=["job", "name"]))
         made = done.rowcount
-    return LockedJoin(job, name, row, bool(made))
+    before = None if made else _stored(row)
+    if before is not None and before.slo == new.slo:
+        return Write(before, before.version(session))
+    _check(change, before)
+    row.updated_us, row.specification, row.choice = now_us, values["specification"], None
+    sides = set(new.slo.streams)
+    changed = []
+    # Always in the same order, so that writers that lock them do not deadlock.
+    for each in sorted(sides.union(() if before is None else before.slo.streams)):
+        stream = lock_known_stream(session, job, each)
+        if each in sides:
+            _check_side(session, row.id, stream.id, each)
+        _set_join(session, stream.id, row.id if each in sides else None)
+        changed.append(stream)
+    change.note(changed, "JoinSet", before=None if before is None else before.event(), after=new.event())
+    return Write(new, new.version(session), changed)
 
 
-class _Joins(SpecKind[LockedJoin, JoinSlo, StoredJoin]):
-    set_event, deleted_event = "JoinSet", "JoinDeleted"
+def delete_join(change: Change, job: str, name: str) -> Write[StoredJoin]:
+    """Delete a join; its streams' own SLOs decide about them from then on.
 
-    def find(self, session: Session, key: LockedJoin) -> StoredJoin | None:  # noqa: ARG002 - one signature
-        return None if key.row is None or key.made else _stored(key.row)
-
-    def existing(self, session: Session, key: LockedJoin) -> StoredJoin:
-        found = self.find(session, key)
-        if found is None:
-            raise JoinNotFoundError(f"job {key.job!r} has no join {key.name!r} that could be deleted")
-        return found
-
-    def equal(self, stored: StoredJoin, value: JoinSlo) -> bool:
-        return stored.slo == _sorted(value)
-
-    def store(
-        self, session: Session, key: LockedJoin, value: JoinSlo, before: StoredJoin | None, now_us: int
-    ) -> tuple[StoredJoin, Sequence[int]]:
-        """Store a join, and let it decide about its streams and no others.
-
-        Raises:
-            StreamNotFoundError: when one of its streams is not known.
-            JoinRefusedError: when one of them cannot be a side of it.
-        """
-        assert key.row is not None
-        new = StoredJoin(key.job, key.name, _sorted(value), now_us)
-        key.row.updated_us, key.row.specification, key.row.choice = (
-            now_us,
-            stored_specification(new.slo),
-            None,
-        )
-        sides = set(new.slo.streams)
-        changed = []
-        # Always in the same order, so that writers that lock them do not deadlock.
-        for name in sorted(sides.union(() if before is None else before.slo.streams)):
-            stream_id = lock_known_stream(session, key.job, name).id
-            if name in sides:
-                _check_side(session, key.row.id, stream_id, name)
-            _set_join(session, stream_id, key.row.id if name in sides else None)
-            changed.append(stream_id)
-        return new, changed
-
-    def erase(self, session: Session, key: LockedJoin, before: StoredJoin) -> Sequence[int]:
-        assert key.row is not None
-        changed = []
-        for stream in before.slo.streams:
-            stream_id = lock_known_stream(session, key.job, stream).id
-            _set_join(session, stream_id, None)
-            changed.append(stream_id)
-        session.flush()
-        session.execute(delete(JoinRow).where(JoinRow.id == key.row.id))
-        return changed
-
-    def version(self, session: Session, key: LockedJoin, stored: StoredJoin) -> str:  # noqa: ARG002
-        return stored.version(session)
-
-    def words(self, stored: StoredJoin | None) -> str:
-        return "no such join yet" if stored is None else f"a join of {', '.join(stored.slo.streams)}"
-
-    def event(self, stored: StoredJoin) -> str:
-        return json.dumps({"join": stored.name, **asdict(stored.slo)})
+    Raises:
+        JoinNotFoundError: when the job has none of this name.
+        Exception: whatever the precondition raises.
+    """
+    session = change.session
+    row = session.scalars(_named(job, name).with_for_update()).one_or_none()
+    if row is None:
+        raise JoinNotFoundError(f"job {job!r} has no join {name!r} that could be deleted")
+    before = _stored(row)
+    _check(change, before)
+    changed = [lock_known_stream(session, job, each) for each in before.slo.streams]
+    for stream in changed:
+        _set_join(session, stream.id, None)
+    change.note(changed, "JoinDeleted", before=before.event())
+    session.flush()
+    session.execute(delete(JoinRow).where(JoinRow.id == row.id))
+    return Write(before, streams=changed)
 
 
-JOINS = _Joins()
-"""The joins; the key is a job and a name."""
-
-
-def _sorted(slo: JoinSlo) -> JoinSlo:
-    return replace(slo, streams=tuple(sorted(slo.streams)))
+def _check(change: Change, before: StoredJoin | None) -> None:
+    if before is None:
+        change.check(None, "no such join yet", False)
+    else:
+        change.check(before.version(change.session), f"a join of {', '.join(before.slo.streams)}", True)
 
 
 def _check_side(session: Session, join_id: int, stream_id: int, name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from sqlalchemy import bindparam, or_, select, tuple_
@@ -15,7 +15,7 @@ from tidemark.controller.db.tables import KNOWN, PinRow, StreamRow
 from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import PinNotSetError
 from tidemark.controller.intake.limits import Limits
-from tidemark.controller.specs.kinds import SpecKind
+from tidemark.controller.specs.kinds import Change, Write
 from tidemark.controller.streams.store import lock_stream
 from tidemark.models.wire import Pin, ScopeKind
 
@@ -73,6 +73,10 @@ class StoredPin:
     def version(self, epoch: str) -> str:
         """What tells it from any other pin on its scope, before and after it."""
         return version_in(epoch, "pin", self.since_us, self.to, self.reason)
+
+    def event(self) -> str:
+        """Return it as events have it."""
+        return json.dumps({"scope": self.scope.kind, "to": self.to, "reason": self.reason})
 
     @property
     def why(self) -> str:
@@ -179,27 +183,43 @@ def _pin(row: PinRow) -> StoredPin:
     return StoredPin(scope, cast("Pin", row.held_to), row.reason, row.since_us)
 
 
-# -- as a specification ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class LockedScope:
-    """A scope whose known streams are locked."""
-
-    scope: PinScope
-    streams: Sequence[StreamRow]
-    """They in their order."""
-
-
-def lock_scope(session: Session, scope: PinScope, limits: Limits | None = None) -> LockedScope:
-    """Lock the known streams of a scope; with ``limits`` a stream that it names is made when it is new.
+def set_pin(change: Change, pin: StoredPin, limits: Limits) -> Write[StoredPin]:
+    """Set a pin; the known streams of its scope are locked.
 
     Raises:
-        TooManyStreamsError: when it is new and there is no room for it.
+        TooManyStreamsError: when it names a stream that is new and there is no room for it.
+        Exception: whatever the precondition raises.
     """
-    if limits is not None and scope.job is not None and scope.stream is not None:
+    session, scope = change.session, pin.scope
+    if scope.job is not None and scope.stream is not None:
         lock_stream(session, scope.job, scope.stream, limits)
-    return LockedScope(scope, streams_in(session, scope, lock=True))
+    streams = streams_in(session, scope, lock=True)
+    before = get_pin(session, scope)
+    if before is not None and (before.to, before.reason) == (pin.to, pin.reason):
+        return Write(before, before.version(epoch_of(session)))
+    _check(change, before)
+    put_pin(session, pin)
+    held = _held(session, scope, streams)
+    was = None if before is None else before.event()
+    replace(change, reason=pin.why).note(held, "PinSet", before=was, after=pin.event())
+    return Write(pin, pin.version(epoch_of(session)), held)
+
+
+def remove_pin(change: Change, scope: PinScope) -> Write[StoredPin]:
+    """Remove a pin; the known streams of its scope are locked.
+
+    Raises:
+        PinNotSetError: when there is none.
+        Exception: whatever the precondition raises.
+    """
+    session = change.session
+    streams = streams_in(session, scope, lock=True)
+    before = existing_pin(session, scope)
+    _check(change, before)
+    delete_pin(session, scope)
+    held, why = _held(session, scope, streams), f"{change.reason}; it was set {before.why}"
+    replace(change, reason=why).note(held, "PinRemoved", before=before.event())
+    return Write(before, streams=held)
 
 
 def streams_in(session: Session, scope: PinScope, *, lock: bool) -> Sequence[StreamRow]:
@@ -212,54 +232,16 @@ def streams_in(session: Session, scope: PinScope, *, lock: bool) -> Sequence[Str
     return session.scalars(statement.with_for_update() if lock else statement).all()
 
 
-class _Pins(SpecKind[LockedScope, StoredPin, StoredPin]):
-    set_event, deleted_event = "PinSet", "PinRemoved"
-
-    def find(self, session: Session, key: LockedScope) -> StoredPin | None:
-        return get_pin(session, key.scope)
-
-    def existing(self, session: Session, key: LockedScope) -> StoredPin:
-        return existing_pin(session, key.scope)
-
-    def equal(self, stored: StoredPin, value: StoredPin) -> bool:
-        return (stored.to, stored.reason) == (value.to, value.reason)
-
-    def store(
-        self,
-        session: Session,
-        key: LockedScope,
-        value: StoredPin,
-        before: StoredPin | None,  # noqa: ARG002 - one signature
-        now_us: int,  # noqa: ARG002
-    ) -> tuple[StoredPin, Sequence[int]]:
-        return put_pin(session, value), self._held(session, key)
-
-    def erase(self, session: Session, key: LockedScope, before: StoredPin) -> Sequence[int]:  # noqa: ARG002
-        delete_pin(session, key.scope)
-        return self._held(session, key)
-
-    def version(self, session: Session, key: LockedScope, stored: StoredPin) -> str:  # noqa: ARG002 - one signature
-        return stored.version(epoch_of(session))
-
-    def words(self, stored: StoredPin | None) -> str:
-        return "no pin there" if stored is None else f"a pin to {stored.to}: {stored.reason}"
-
-    def event(self, stored: StoredPin) -> str:
-        return json.dumps({"scope": stored.scope.kind, "to": stored.to, "reason": stored.reason})
-
-    def event_reason(self, before: StoredPin | None, after: StoredPin | None, reason: str) -> str:
-        return after.why if after is not None else f"{reason}; it was set {before.why if before else ''}"
-
-    def _held(self, session: Session, key: LockedScope) -> Sequence[int]:
-        """Return the streams that no more specific pin holds."""
-        pins = pins_in_force(session, [(row.job, row.stream) for row in key.streams])
-        rank = key.scope.rank
-        return [
-            row.id
-            for row in key.streams
-            if (pin := pins.get((row.job, row.stream))) is None or pin.scope.rank <= rank
-        ]
+def _held(session: Session, scope: PinScope, streams: Sequence[StreamRow]) -> Sequence[StreamRow]:
+    """Return the streams of a scope that no more specific pin holds."""
+    pins = pins_in_force(session, [(row.job, row.stream) for row in streams])
+    found = [(row, pins.get((row.job, row.stream))) for row in streams]
+    return [row for row, pin in found if pin is None or pin.scope.rank <= scope.rank]
 
 
-PINS = _Pins()
-"""The pins; the key is a scope."""
+def _check(change: Change, before: StoredPin | None) -> None:
+    if before is None:
+        change.check(None, "no pin there", False)
+    else:
+        version = before.version(epoch_of(change.session))
+        change.check(version, f"a pin to {before.to}: {before.reason}", True)

@@ -7,7 +7,7 @@ JSON. Columns beside it repeat only what queries filter or list by.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
@@ -18,9 +18,8 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.epoch import stored_version
 from tidemark.controller.db.tables import JoinRow, PolicyRow, SloRow, StreamRow
-from tidemark.controller.errors import PolicyNotSetError, SloNotSetError, StreamJoinedError
-from tidemark.controller.specs.kinds import SpecKind, Write, loaded_specification, stored_specification
-from tidemark.controller.streams.store import add_event
+from tidemark.controller.errors import PolicyNotSetError, SloNotSetError, StreamJoinedError, TidemarkError
+from tidemark.controller.specs.kinds import Change, Write, loaded_specification, stored_specification
 from tidemark.models.slo import Policy, Slo
 
 T = TypeVar("T")
@@ -137,134 +136,91 @@ def slo_values(slo: Slo) -> dict[str, Any]:
 
 def policy_values(policy: Policy) -> dict[str, Any]:
     """Return the columns that hold a policy."""
-    return {"mode": policy.mode, "paused": policy.paused, "specification": stored_specification(policy)}
+    specification = stored_specification(policy)
+    return {"mode": policy.mode, "paused": policy.paused, "paused_why": None, "specification": specification}
 
 
-class _OfStream(SpecKind[int, V, Spec[V]]):
-    """A kind of which a stream has one; the key is its id."""
+@dataclass(frozen=True, slots=True)
+class StreamKind(Generic[V]):
+    """A kind of specification of which a stream has one."""
 
-    def equal(self, stored: Spec[V], value: V) -> bool:
-        return self.is_set(stored) and stored.value == value
-
-    def is_set(self, stored: Spec[V] | None) -> bool:
-        return stored is not None and stored.generation > 0
-
-    def words(self, stored: Spec[V] | None) -> str:
-        return f"generation {stored.generation}" if stored and stored.generation else "no generation yet"
-
-    def event(self, stored: Spec[V]) -> str:
-        return json.dumps(asdict(stored.value))
-
-
-class _Slos(_OfStream[Slo]):
-    set_event, deleted_event = "SloSet", "SloDeleted"
-
-    def find(self, session: Session, key: int) -> Spec[Slo] | None:
-        return get_slo(session, key)
-
-    def existing(self, session: Session, key: int) -> Spec[Slo]:
-        before = get_slo(session, key)
-        if before is None:
-            raise SloNotSetError("the stream has no SLO that could be deleted")
-        check_not_joined(session, before)
-        return before
-
-    def store(
-        self, session: Session, key: int, value: Slo, before: Spec[Slo] | None, now_us: int
-    ) -> tuple[Spec[Slo], Sequence[int]]:
-        # A later one must not be taken for one that was deleted.
-        last = before.generation if before else session.get_one(StreamRow, key).slo_generation
-        session.merge(
-            SloRow(stream_id=key, generation=last + 1, updated_us=now_us, **slo_values(value)),
-        )
-        return Spec(value, last + 1, now_us, before.join_id if before else None), (key,)
-
-    def erase(self, session: Session, key: int, before: Spec[Slo]) -> Sequence[int]:
-        session.get_one(StreamRow, key).slo_generation = before.generation
-        session.execute(delete(SloRow).where(SloRow.stream_id == key))
-        return (key,)
-
-    def version(self, session: Session, key: int, stored: Spec[Slo]) -> str:
-        text = stored_specification(stored.value)
-        return stored_version(session, stored.generation, key, stored.updated_us, text)
+    name: str
+    """What its events begin with."""
+    table: type[SloRow | PolicyRow]
+    columns: Callable[[V], dict[str, Any]]
+    last: str
+    """Column of streams with the generation of the one deleted last: a later one must not be taken for it."""
+    get: Callable[[Session, int], Spec[V] | None]
+    absent: TidemarkError
+    """Raised when there is none that could be deleted."""
 
 
-class _Policies(_OfStream[Policy]):
-    set_event, deleted_event = "PolicySet", "PolicyDeleted"
-
-    def find(self, session: Session, key: int) -> Spec[Policy]:
-        return get_policy(session, key)
-
-    def default(self) -> Spec[Policy]:
-        return policy_of(None)
-
-    def existing(self, session: Session, key: int) -> Spec[Policy]:
-        before = get_policy(session, key)
-        if not before.generation:
-            raise PolicyNotSetError("the stream has the default policy, which cannot be deleted")
-        return before
-
-    def store(
-        self, session: Session, key: int, value: Policy, before: Spec[Policy] | None, now_us: int
-    ) -> tuple[Spec[Policy], Sequence[int]]:
-        return self.store_paused(session, key, value, before, now_us, why=None), (key,)
-
-    def store_paused(
-        self,
-        session: Session,
-        key: int,
-        value: Policy,
-        before: Spec[Policy] | None,
-        now_us: int,
-        *,
-        why: str | None,
-    ) -> Spec[Policy]:
-        """Store a policy, with the reason why it was paused by itself."""
-        last = before.generation if before else 0
-        last = last or session.get_one(StreamRow, key).policy_generation
-        session.merge(
-            PolicyRow(
-                stream_id=key,
-                generation=last + 1,
-                updated_us=now_us,
-                paused_why=why,
-                **policy_values(value),
-            )
-        )
-        return Spec(value, last + 1, now_us)
-
-    def erase(self, session: Session, key: int, before: Spec[Policy]) -> Sequence[int]:
-        session.get_one(StreamRow, key).policy_generation = before.generation
-        session.execute(delete(PolicyRow).where(PolicyRow.stream_id == key))
-        return (key,)
-
-    def version(self, session: Session, key: int, stored: Spec[Policy]) -> str:
-        """Return the version; 0 for the default policy as long as none was ever set."""
-        text = stored_specification(stored.value)
-        if stored.generation:
-            return stored_version(session, stored.generation, key, stored.updated_us, text)
-        deleted = session.get_one(StreamRow, key).policy_generation
-        return stored_version(session, 0, key, deleted, text) if deleted else "0"
+_NO_SLO = SloNotSetError("the stream has no SLO that could be deleted")
+_NO_POLICY = PolicyNotSetError("the stream has the default policy, which cannot be deleted")
+SLO = StreamKind("Slo", SloRow, slo_values, "slo_generation", get_slo, _NO_SLO)
+POLICY = StreamKind("Policy", PolicyRow, policy_values, "policy_generation", get_policy, _NO_POLICY)
 
 
-SLOS, POLICIES = _Slos(), _Policies()
-"""The SLOs and the policies of streams; the key is the stream's id."""
+def put_spec(change: Change, kind: StreamKind[V], stream: StreamRow, value: V) -> Write[Spec[V]]:
+    """Set the SLO or the policy of a locked stream.
+
+    Raises:
+        Exception: whatever the precondition raises.
+    """
+    before = kind.get(change.session, stream.id)
+    if before is not None and before.generation and before.value == value:
+        stored = before
+    else:
+        _check(change, kind, stream, before)
+        stored = _store(change, kind, stream, value, before)
+        change.note([stream], f"{kind.name}Set", before=_event(before), after=_event(stored))
+    return Write(stored, version_of(change.session, kind, stream, stored), [stream], before)
 
 
-def set_paused(
-    session: Session, stream_id: int, *, paused: bool, reason: str, now_us: int
-) -> Write[Spec[Policy]]:
+def delete_spec(change: Change, kind: StreamKind[V], stream: StreamRow) -> Write[Spec[V]]:
+    """Delete the SLO or the policy of a locked stream.
+
+    Raises:
+        SloNotSetError, PolicyNotSetError: when nobody set one.
+        StreamJoinedError: when it is the SLO of a side of a join.
+        Exception: whatever the precondition raises.
+    """
+    session, before = change.session, kind.get(change.session, stream.id)
+    if before is None or not before.generation:
+        raise kind.absent
+    check_not_joined(session, before)
+    _check(change, kind, stream, before)
+    setattr(stream, kind.last, before.generation)
+    session.execute(delete(kind.table).where(kind.table.stream_id == stream.id))
+    session.flush()
+    after = kind.get(session, stream.id)
+    change.note([stream], f"{kind.name}Deleted", before=_event(before), after=_event(after))
+    return Write(before, streams=[stream])
+
+
+def set_paused(change: Change, stream: StreamRow, *, paused: bool) -> Write[Spec[Policy]]:
     """Set whether the policy of a locked stream is paused, and nothing else of it."""
-    before = get_policy(session, stream_id)
-    if before.value.paused == paused:
-        return Write(before, before)
-    policy, why = replace(before.value, paused=paused), reason if paused else None
-    stored = POLICIES.store_paused(session, stream_id, policy, before, now_us, why=why)
-    add_event(session, stream_id, now_us, kind="Paused" if paused else "Resumed", reason=reason)
-    return Write(stored, before, (stream_id,))
+    stored = before = get_policy(change.session, stream.id)
+    if before.value.paused != paused:
+        policy, why = replace(before.value, paused=paused), change.reason if paused else None
+        stored = _store(change, POLICY, stream, policy, before, paused_why=why)
+        change.note([stream], "Paused" if paused else "Resumed")
+    return Write(stored, version_of(change.session, POLICY, stream, stored), [stream], before)
 
 
-def check_not_joined(session: Session, slo: Spec[Slo] | None) -> None:
+def version_of(session: Session, kind: StreamKind[V], stream: StreamRow, stored: Spec[V]) -> str:
+    """Return what tells an SLO or a policy of a stream from every other one it ever had.
+
+    It is 0 for the default policy as long as none was ever set.
+    """
+    text = stored_specification(stored.value)
+    if stored.generation:
+        return stored_version(session, stored.generation, stream.id, stored.updated_us, text)
+    deleted: int = getattr(stream, kind.last)
+    return stored_version(session, 0, stream.id, deleted, text) if deleted else "0"
+
+
+def check_not_joined(session: Session, slo: Spec[Any] | None) -> None:
     """Check that a stream, given its SLO, is not a side of a join.
 
     Raises:
@@ -275,3 +231,27 @@ def check_not_joined(session: Session, slo: Spec[Slo] | None) -> None:
         raise StreamJoinedError(
             f"the stream is a side of join {join.name!r} of job {join.job!r}; delete that join first"
         )
+
+
+def _check(change: Change, kind: StreamKind[V], stream: StreamRow, before: Spec[V] | None) -> None:
+    version = None if before is None else version_of(change.session, kind, stream, before)
+    generation = 0 if before is None else before.generation
+    change.check(version, f"generation {generation}" if generation else "no generation yet", generation > 0)
+
+
+def _store(
+    change: Change,
+    kind: StreamKind[V],
+    stream: StreamRow,
+    value: V,
+    before: Spec[V] | None,
+    **columns: Any,
+) -> Spec[V]:
+    last: int = before.generation if before and before.generation else getattr(stream, kind.last)
+    columns = {"generation": last + 1, "updated_us": change.now_us, **kind.columns(value), **columns}
+    change.session.merge(kind.table(stream_id=stream.id, **columns))
+    return Spec(value, last + 1, change.now_us, before.join_id if before else None)
+
+
+def _event(stored: Spec[V] | None) -> str | None:
+    return None if stored is None else json.dumps(asdict(stored.value))

@@ -52,7 +52,7 @@ test("a value in words has its unit", () => {
 });
 
 test("a hint says what may be empty, an example is written as people write it", () => {
-    assert.equal(fields.get("latency_cap_ms").hint, "Maximum mean latency of a window. Empty for none.");
+    assert.equal(fields.get("state_cap_rows").hint, "Maximum number of rows of state. Empty for none.");
     assert.equal(fields.get("target_ppm").example, "99.5");
     assert.equal(policy.get("max_bound_ms").hint, "Empty for none.");
 });
