@@ -242,8 +242,8 @@ class Policy:
     late: Annotated[
         LatePolicy | None,
         Shown(
-            "What becomes of late rows where the job's call has late=side(...): side, they are kept; drop, they are "
-            "only counted. The job follows within a minute",
+            "What becomes of late rows, within a minute, where the job's call has late=side(...): side, they are kept; "
+            "drop, they are only counted",
             none="what the call says",
         ),
     ] = None
