@@ -208,7 +208,10 @@ class Policy:
         int,
         Ge(0),
         Le(100_000),
-        Shown("Windows to observe before it, 0 for none; operators without windows need none", 100),
+        Shown(
+            "Windows to observe before the stream's first narrowing, 0 for none; operators without windows need none",
+            100,
+        ),
     ] = 100
     freeze_windows: Annotated[
         tuple[FreezeWindow, ...],

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter
+from shlex import quote
 from typing import Annotated, Any, Literal
 
 import typer
@@ -72,7 +73,9 @@ def _option(field: SpecField) -> SpecOption:
         return _choice(field, flag)
     if field.unit == "list":
         return _LISTS[field.name](field)
-    example = "" if field.shown.example is None else f", such as {_SHOW[field.unit](field.shown.example)}"
+    example = (
+        "" if field.shown.example is None else f". Example: {quote(_SHOW[field.unit](field.shown.example))}"
+    )
     removable = f'. "{NONE}" removes it' if field.nullable else ""
     read = parse_target if field.name == "target_ppm" else partial(_READ[field.unit], option=flag)
     return SpecOption(field.name, flag, str, f"{field.shown.help}{example}{removable}", read)
@@ -80,7 +83,7 @@ def _option(field: SpecField) -> SpecOption:
 
 _READ: dict[str, Callable[..., Any]] = {"duration": milliseconds_of, "share": share_of, "number": number_of}
 _SHOW: dict[str, Callable[[Any], str]] = {
-    "duration": lambda value: f"'{duration(value)}'",
+    "duration": duration,
     "share": share,
     "number": str,
 }
@@ -107,8 +110,8 @@ def _choice(field: SpecField, flag: str) -> SpecOption:
 
 def _texts(field: SpecField, flag: str, read: Callable[[list[str]], Any]) -> SpecOption:
     """Return an option that is given once for each text of a list; "none" empties it."""
-    example = f", such as {field.shown.example!r}" if field.shown.example else ""
-    help_ = f"{field.shown.help}{example}{_REPEATED}"
+    example = f". Example: {quote(str(field.shown.example))}" if field.shown.example else ""
+    help_ = f"{field.shown.help}{_REPEATED}{example}"
     return SpecOption(
         field.name, flag, list[str], help_, lambda texts: read([] if texts == [NONE] else texts)
     )
@@ -134,7 +137,7 @@ def _directions(field: SpecField) -> SpecOption:
 
 
 def _streams(field: SpecField) -> SpecOption:
-    help_ = f"{field.shown.help}, such as {field.shown.example!r}"
+    help_ = f"{field.shown.help}. Example: {quote(str(field.shown.example))}"
     return SpecOption(
         field.name, "--streams", str, help_, lambda text: [name.strip() for name in text.split(",")]
     )

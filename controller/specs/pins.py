@@ -124,15 +124,12 @@ def put_pin(session: Session, pin: StoredPin) -> StoredPin:
     return pin
 
 
-def delete_pin(session: Session, scope: PinScope) -> StoredPin | None:
-    """Remove the pin on exactly this scope and return it; None when there was none."""
+def delete_pin(session: Session, scope: PinScope) -> None:
+    """Remove the pin on exactly this scope, if there is one."""
     row = session.get(PinRow, _key(scope))
-    if row is None:
-        return None
-    pin = _pin(row)
-    session.delete(row)
-    session.flush()
-    return pin
+    if row is not None:
+        session.delete(row)
+        session.flush()
 
 
 def list_pins(session: Session, after: tuple[str, str] | None, limit: int) -> Sequence[StoredPin]:

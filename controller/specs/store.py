@@ -151,18 +151,30 @@ class StreamKind(Generic[V]):
     last: str
     """Column of streams with the generation of the one deleted last: a later one must not be taken for it."""
     get: Callable[[Session, int], Spec[V] | None]
-    absent: TidemarkError
-    """Raised when there is none that could be deleted."""
+    absent: Callable[[], TidemarkError]
+    """Makes the error when there is none that could be deleted."""
 
 
-_NO_SLO = SloNotSetError("the stream has no SLO that could be deleted")
-_NO_POLICY = PolicyNotSetError("the stream has the default policy, which cannot be deleted")
-SLO = StreamKind("Slo", SloRow, slo_values, "slo_generation", get_slo, _NO_SLO)
-POLICY = StreamKind("Policy", PolicyRow, policy_values, "policy_generation", get_policy, _NO_POLICY)
+SLO = StreamKind(
+    "Slo",
+    SloRow,
+    slo_values,
+    "slo_generation",
+    get_slo,
+    lambda: SloNotSetError("the stream has no SLO that could be deleted"),
+)
+POLICY = StreamKind(
+    "Policy",
+    PolicyRow,
+    policy_values,
+    "policy_generation",
+    get_policy,
+    lambda: PolicyNotSetError("the stream has the default policy, which cannot be deleted"),
+)
 
 
 def put_spec(change: Change, kind: StreamKind[V], stream: StreamRow, value: V) -> Write[Spec[V]]:
-    """Set the SLO or the policy of a locked stream.
+    """Set the SLO or the policy of a locked stream; an equal one changes nothing, whatever the precondition.
 
     Raises:
         Exception: whatever the precondition raises.
@@ -187,7 +199,7 @@ def delete_spec(change: Change, kind: StreamKind[V], stream: StreamRow) -> Write
     """
     session, before = change.session, kind.get(change.session, stream.id)
     if before is None or not before.generation:
-        raise kind.absent
+        raise kind.absent()
     check_not_joined(session, before)
     _check(change, kind, stream, before)
     setattr(stream, kind.last, before.generation)
