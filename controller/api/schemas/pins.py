@@ -48,21 +48,13 @@ class PinnedStream(Answer):
     """What it costs against the bound that it replaces, in words."""
 
 
-class PinSummary(Answer):
+class PinSummary(PinInForce):
     """A pin."""
 
-    scope: ScopeKind
-    """What it is set on: one stream, all streams of a job, or the whole fleet."""
     job: str | None
     """Name of the job; null for the whole fleet."""
     stream: str | None
     """Name of the stream; null for all streams."""
-    to: Pin
-    """What jobs are held to: their own bound (Off), or their ceiling alone (Ceiling)."""
-    reason: str
-    """Why it was set."""
-    since_us: int
-    """When it was set, in microseconds since the epoch."""
 
 
 class PinAnswer(PinSummary):

@@ -42,6 +42,8 @@ import { fieldsOf, parsed, worded, written } from "./spec_fields.js";
 const NOT_FOUND = 404;
 const STALE = new Set([412, 428]);
 const READ_ONLY = new Set(["generation", "updated_us"]);
+/** Longest words of a choice that fit beside another field. */
+const MAX_WORDS = 40;
 
 /**
  * Open the form.
@@ -291,7 +293,7 @@ function controlOf(field, value, kind) {
     return {
         node: el(
             "div",
-            { class: "field" },
+            { class: field.options?.some(([, words]) => words.length > MAX_WORDS) ? "field field-wide" : "field" },
             el("label", { for: id, text: field.unit ? `${field.label} (${field.unit})` : field.label }),
             control,
             field.hint && el("span", { class: "hint", text: field.hint }),
