@@ -10,7 +10,7 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from tidemark.models.labels import MAX_LABELS, check_labels
 from tidemark.models.late_policy import LatePolicy
 from tidemark.models.ranges import Count, DurationMs
-from tidemark.models.spec_fields import Shown
+from tidemark.models.spec_fields import shown
 from tidemark.models.strict import STRICT
 from tidemark.models.wire import Mode, Name
 
@@ -40,6 +40,9 @@ Share = Annotated[int, Gt(0), Lt(1_000_000)]
 ShareToAll = Annotated[int, Gt(0), Le(1_000_000)]
 """Parts per million, up to all."""
 
+WindowMs = Annotated[int, Gt(0), Le(31 * DAY_MS)]
+DelayMs = Annotated[int, Ge(0), Le(31 * DAY_MS)]
+
 MAX_SIDES = 4
 """Maximum number of streams of one join: the work of choosing bounds grows with its cube."""
 
@@ -47,9 +50,8 @@ MAX_GATES = 10
 """Maximum number of outside gates of one policy."""
 
 
-_WINDOW = Shown("Rolling window over which the error budget counts", 30 * DAY_MS, "Window of the budget")
-_HORIZON = Shown("How far back evidence counts", 43_200_000, "Horizon of the evidence")
-_CONFIDENCE = Shown("Confidence with which the target must be certified", 950_000)
+_WINDOW = shown("Rolling window over which the error budget counts", 30 * DAY_MS, "Window of the budget")
+_CONFIDENCE = shown("Confidence with which the target must be certified", 950_000)
 """The same in the SLOs of streams and of joins."""
 
 
@@ -59,44 +61,49 @@ class Slo:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
-    target_ppm: Annotated[Share, Shown("Share of the rows, or (row, window) pairs, to admit", 995_000)]
-    latency_cap_ms: Annotated[
-        Count | None, Shown("Maximum mean latency of a window: wall time of emission minus its end", 900_000)
-    ] = None
-    on_conflict: Annotated[
-        OnConflict | None,
-        Shown(
+    target_ppm: Share = field(metadata=shown("Share of the rows, or (row, window) pairs, to admit", 995_000))
+    latency_cap_ms: Count | None = field(
+        default=None,
+        metadata=shown("Maximum mean latency of a window: wall time of emission minus its end", 900_000),
+    )
+    on_conflict: OnConflict | None = field(
+        default=None,
+        metadata=shown(
             "What to do when no bound meets the target and the caps together: miss_target keeps the caps and admits "
             "fewer rows; exceed_latency_cap or exceed_state_cap meets the target and exceeds that cap",
             label="When no bound meets all",
             none="the bound in use is held, and a condition raised",
         ),
-    ] = None
-    objective: Annotated[
-        Objective,
-        Shown(
+    )
+    objective: Objective = field(
+        default="occurrences",
+        metadata=shown(
             "What must meet the target: occurrences, all rows together; timeslices, each of most windows",
             label="The target applies to",
         ),
-    ] = "occurrences"
-    good_windows_ppm: Annotated[
-        ShareToAll,
-        Shown(
+    )
+    good_windows_ppm: ShareToAll = field(
+        default=990_000,
+        metadata=shown(
             "With timeslices: share of the windows that must reach the target",
             990_000,
             "Windows that must reach it",
         ),
-    ] = 990_000
-    worst_window_ppm: Annotated[
-        Annotated[int, Ge(0), Lt(1_000_000)] | None,
-        Shown("Minimum completeness of every single window", 900_000, "Minimum of every single window"),
-    ] = None
-    state_cap_rows: Annotated[
-        Count | None, Shown("Maximum number of rows of state", 1_000_000, "State cap in rows")
-    ] = None
-    window_ms: Annotated[int, Gt(0), Le(31 * DAY_MS), _WINDOW] = 30 * DAY_MS
-    horizon_ms: Annotated[int, Gt(0), Le(31 * DAY_MS), _HORIZON] = DAY_MS
-    confidence_ppm: Annotated[Share, _CONFIDENCE] = 950_000
+    )
+    worst_window_ppm: Annotated[int, Ge(0), Lt(1_000_000)] | None = field(
+        default=None,
+        metadata=shown(
+            "Minimum completeness of every single window", 900_000, "Minimum of every single window"
+        ),
+    )
+    state_cap_rows: Count | None = field(
+        default=None, metadata=shown("Maximum number of rows of state", 1_000_000, "State cap in rows")
+    )
+    window_ms: WindowMs = field(default=30 * DAY_MS, metadata=_WINDOW)
+    horizon_ms: WindowMs = field(
+        default=DAY_MS, metadata=shown("How far back evidence counts", 43_200_000, "Horizon of the evidence")
+    )
+    confidence_ppm: Share = field(default=950_000, metadata=_CONFIDENCE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,24 +112,19 @@ class JoinSlo:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
-    streams: Annotated[
-        tuple[Name, ...],
-        MinLen(2),
-        MaxLen(MAX_SIDES),
-        Shown(
+    streams: Annotated[tuple[Name, ...], MinLen(2), MaxLen(MAX_SIDES)] = field(
+        metadata=shown(
             "The streams that one query joins, each once; each has an SLO of its own too",
             "clicks,impressions",
-        ),
-    ]
-    target_ppm: Annotated[Share, Shown("Share of the joined pairs to come out", 990_000)]
-    confidence_ppm: Annotated[Share, _CONFIDENCE] = 950_000
-    horizon_ms: Annotated[
-        int,
-        Gt(0),
-        Le(DAY_MS),
-        Shown("How far back evidence counts, at most a day and about 1,000 batches", 3_600_000),
-    ] = 3_600_000
-    window_ms: Annotated[int, Gt(0), Le(31 * DAY_MS), _WINDOW] = 30 * DAY_MS
+        )
+    )
+    target_ppm: Share = field(metadata=shown("Share of the joined pairs to come out", 990_000))
+    confidence_ppm: Share = field(default=950_000, metadata=_CONFIDENCE)
+    horizon_ms: Annotated[int, Gt(0), Le(DAY_MS)] = field(
+        default=3_600_000,
+        metadata=shown("How far back evidence counts, at most a day and about 1,000 batches", 3_600_000),
+    )
+    window_ms: WindowMs = field(default=30 * DAY_MS, metadata=_WINDOW)
 
     def __post_init__(self) -> None:
         """Reject a stream named twice."""
@@ -160,101 +162,92 @@ class Policy:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
-    mode: Annotated[
-        Mode,
-        Shown(
+    mode: Mode = field(
+        default="Off",
+        metadata=shown(
             "How the job takes a bound: Off, never, the controller only watches; OnRestart, when somebody restarts the "
             "job; Restart, the job restarts itself between batches; Live, without a restart"
         ),
-    ] = "Off"
-    min_bound_ms: Annotated[DurationMs, Shown("Minimum bound", 30_000, "Minimum bound")] = 0
-    max_bound_ms: Annotated[
-        DurationMs | None,
-        Shown(
+    )
+    min_bound_ms: DurationMs = field(default=0, metadata=shown("Minimum bound", 30_000, "Minimum bound"))
+    max_bound_ms: DurationMs | None = field(
+        default=None,
+        metadata=shown(
             "Maximum bound",
             3_600_000,
             "Maximum bound",
             "nothing wider than the SLO's window, unless it is in use already",
         ),
-    ] = None
-    directions: Annotated[
-        tuple[Direction, ...],
-        MinLen(1),
-        MaxLen(2),
-        Shown("Which ways the controller may change the bound: both, or only one of widen and narrow"),
-    ] = ("Widen", "Narrow")
-    margin_ppm: Annotated[
-        int, Ge(0), Le(10_000_000), Shown("Margin added to the required bound, as a share of it", 100_000)
-    ] = 0
-    cooldown_ms: Annotated[
-        int,
-        Ge(0),
-        Le(31 * DAY_MS),
-        Shown("Minimum time between two published narrowings; widening never waits for it", 300_000),
-    ] = 3_600_000
-    max_narrowings_a_day: Annotated[
-        Annotated[int, Ge(1)] | None, Shown("Maximum number of narrowings published within any 24 hours")
-    ] = None
-    max_narrowing_ppm: Annotated[
-        ShareToAll | None, Shown("Maximum share of the bound in use that one rollout narrows by", 250_000)
-    ] = 500_000
-    evidence_ms: Annotated[
-        int,
-        Ge(0),
-        Le(31 * DAY_MS),
-        Shown("Event time to observe before the stream's first narrowing, 0 for none", 3_600_000),
-    ] = 3_600_000
-    evidence_windows: Annotated[
-        int,
-        Ge(0),
-        Le(100_000),
-        Shown(
+    )
+    directions: Annotated[tuple[Direction, ...], MinLen(1), MaxLen(2)] = field(
+        default=("Widen", "Narrow"),
+        metadata=shown(
+            "Which ways the controller may change the bound: both, or only one of widen and narrow"
+        ),
+    )
+    margin_ppm: Annotated[int, Ge(0), Le(10_000_000)] = field(
+        default=0, metadata=shown("Margin added to the required bound, as a share of it", 100_000)
+    )
+    cooldown_ms: DelayMs = field(
+        default=3_600_000,
+        metadata=shown("Minimum time between two published narrowings; widening never waits for it", 300_000),
+    )
+    max_narrowings_a_day: Annotated[int, Ge(1)] | None = field(
+        default=None, metadata=shown("Maximum number of narrowings published within any 24 hours")
+    )
+    max_narrowing_ppm: ShareToAll | None = field(
+        default=500_000,
+        metadata=shown("Maximum share of the bound in use that one rollout narrows by", 250_000),
+    )
+    evidence_ms: DelayMs = field(
+        default=3_600_000,
+        metadata=shown("Event time to observe before the stream's first narrowing, 0 for none", 3_600_000),
+    )
+    evidence_windows: Annotated[int, Ge(0), Le(100_000)] = field(
+        default=100,
+        metadata=shown(
             "Windows to observe before the stream's first narrowing, 0 for none; operators without windows need none",
             100,
         ),
-    ] = 100
-    freeze_windows: Annotated[
-        tuple[FreezeWindow, ...],
-        MaxLen(50),
-        Shown("When nothing is narrowed, in UTC", "Mon-Fri 08:00-18:00"),
-    ] = ()
+    )
+    freeze_windows: Annotated[tuple[FreezeWindow, ...], MaxLen(50)] = field(
+        default=(), metadata=shown("When nothing is narrowed, in UTC", "Mon-Fri 08:00-18:00")
+    )
     paused: bool = False
     """Whether new rollouts are stopped; one under way is still verified, and rolled back if it is worse."""
-    on_no_data: Annotated[
-        OnNoData,
-        Shown(
+    on_no_data: OnNoData = field(
+        default="hold",
+        metadata=shown(
             "What to publish when the reports of a job stop: hold, the bound in use; max, the maximum bound; own, the "
             "job's own bound"
         ),
-    ] = "hold"
-    approval: Annotated[
-        Approval,
-        Shown(
+    )
+    approval: Approval = field(
+        default="first",
+        metadata=shown(
             "Which rollouts wait for a person: none; the first of the stream; those that narrow; all",
             label="Which rollouts wait for a person",
         ),
-    ] = "first"
-    gates: Annotated[
-        tuple[Name, ...],
-        MaxLen(MAX_GATES),
-        Shown(
+    )
+    gates: Annotated[tuple[Name, ...], MaxLen(MAX_GATES)] = field(
+        default=(),
+        metadata=shown(
             "Outside gates that are asked before a narrowing is published and while it is verified, by the names that "
             "the controller's operators gave them (TIDEMARK_GATES_FILE)"
         ),
-    ] = ()
-    late: Annotated[
-        LatePolicy | None,
-        Shown(
+    )
+    late: LatePolicy | None = field(
+        default=None,
+        metadata=shown(
             "What becomes of late rows, within a minute, where the job's call has late=side(...): side, they are kept; "
             "drop, they are only counted",
             none="what the call says",
         ),
-    ] = None
-    labels: Annotated[
-        dict[str, Annotated[str, MinLen(1), MaxLen(100)]],
-        MaxLen(MAX_LABELS),
-        Shown("Labels of the stream, which its alerts carry and are routed by", "team=payments"),
-    ] = field(default_factory=dict)
+    )
+    labels: Annotated[dict[str, Annotated[str, MinLen(1), MaxLen(100)]], MaxLen(MAX_LABELS)] = field(
+        default_factory=dict,
+        metadata=shown("Labels of the stream, which its alerts carry and are routed by", "team=payments"),
+    )
 
     def __post_init__(self) -> None:
         """Reject contradictions."""

@@ -9,13 +9,14 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 Unit = Literal["duration", "share", "number", "choice", "flag", "list"]
 """How a value is written: milliseconds as a duration, parts per million as a share, and so on."""
 
+_SHOWN = "shown"
 _UNITS: dict[Unit, tuple[str]] = {"duration": ("in milliseconds",), "share": ("in parts per million",)}
 _SUFFIXES: dict[str, Unit] = {"_ms": "duration", "_ppm": "share", "_rows": "number"}
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What people read beside a field, in its annotation."""
+    """What people read beside a field."""
 
     help: str
     """What it is, without a full stop."""
@@ -61,19 +62,23 @@ class SpecField:
         return self.shown.label or self.words.capitalize()
 
 
+def shown(
+    help: str,  # noqa: A002 - what it is
+    example: int | str | None = None,
+    label: str = "",
+    none: str = "",
+) -> dict[str, Shown]:
+    """Return the metadata of a field that people write."""
+    return {_SHOWN: Shown(help, example, label, none)}
+
+
 def spec_fields(kind: type[Any]) -> tuple[SpecField, ...]:
-    """Return the fields of a dataclass that say in their annotation how they are shown."""
+    """Return the fields of a dataclass whose metadata say how they are shown."""
     hints = get_type_hints(kind, include_extras=True)
-    return tuple(
-        _field(one, hint, shown)
-        for one in fields(kind)
-        for hint in [hints[one.name]]
-        for shown in getattr(hint, "__metadata__", ())
-        if isinstance(shown, Shown)
-    )
+    return tuple(_field(one, hints[one.name]) for one in fields(kind) if _SHOWN in one.metadata)
 
 
-def _field(one: Field[Any], hint: Any, shown: Shown) -> SpecField:
+def _field(one: Field[Any], hint: Any) -> SpecField:
     parts = _alternatives(hint)
     nullable = NoneType in parts
     (kind,) = (part for part in parts if part is not NoneType)
@@ -81,7 +86,7 @@ def _field(one: Field[Any], hint: Any, shown: Shown) -> SpecField:
     unit: Unit | None = next((unit for suffix, unit in _SUFFIXES.items() if one.name.endswith(suffix)), None)
     if unit is None:
         unit = "choice" if choices else "flag" if kind is bool else "number" if kind is int else "list"
-    return SpecField(one.name, shown, unit, nullable, _default(one), choices)
+    return SpecField(one.name, one.metadata[_SHOWN], unit, nullable, _default(one), choices)
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:

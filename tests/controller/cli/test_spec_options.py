@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import get_args
 
 import pytest
@@ -25,7 +26,8 @@ def test_what_people_may_write_is_read_as_the_interface_has_it(field: SpecField,
     if field.unit == "choice":
         assert {option.read(text) for text in get_args(option.type)} - {None} == set(field.choices)
     elif field.unit in {"duration", "share", "number"} and isinstance(field.shown.example, int):
-        written = {"duration": duration, "share": share, "number": str}[field.unit](field.shown.example)
+        shown: dict[str, Callable[[int], str]] = {"duration": duration, "share": share, "number": str}
+        written = shown[field.unit](field.shown.example)
         assert option.read(written) == field.shown.example
         assert written in option.help
     if field.nullable and field.unit != "choice":
