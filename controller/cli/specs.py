@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from tidemark.controller.cli.fail import fail_request
-from tidemark.controller.cli.freeze import format_freeze
 from tidemark.controller.cli.remote import (
     Call,
     DryRunOption,
@@ -38,7 +37,7 @@ from tidemark.controller.cli.show import (
     show_facts,
     table,
 )
-from tidemark.controller.cli.spec_options import changes_of, options_of
+from tidemark.controller.cli.spec_options import changes_of, format_freeze, options_of
 from tidemark.controller.client.address import DEFAULT_URL
 from tidemark.models.plural import plural
 from tidemark.models.slo import JoinSlo, Policy, Slo

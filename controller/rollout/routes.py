@@ -29,7 +29,7 @@ from tidemark.controller.rollout.store import list_rollouts
 from tidemark.controller.rollout.views import rollout_answer
 from tidemark.controller.service import Service
 from tidemark.controller.spec_api.consequences import decide_now
-from tidemark.controller.specs.kinds import Change
+from tidemark.controller.specs.kinds import ChangeRequest
 from tidemark.controller.specs.store import set_paused
 from tidemark.controller.streams.store import get_stream, lock_known_stream
 from tidemark.models.rollout.restarts import FleetLimits
@@ -262,7 +262,7 @@ def _set_paused(
     with service.database.write(keep=not dry_run) as session:
         stream = lock_known_stream(session, which.job, which.stream)
         stream_id = stream.id
-        done = set_paused(Change(session, now_us, precondition(None), reason), stream, paused=paused)
+        done = set_paused(ChangeRequest(session, now_us, precondition(None), reason), stream, paused=paused)
         if done.before is not None:
             # Pausing does not make a bound that failed worth another try.
             carry_failures(session, stream_id, done.before.generation, done.stored.generation)

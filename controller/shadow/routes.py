@@ -26,7 +26,7 @@ from tidemark.controller.shadow.store import (
 )
 from tidemark.controller.shadow.views import shadow_answer
 from tidemark.controller.spec_api.consequences import consequences, decide_now
-from tidemark.controller.specs.kinds import Change
+from tidemark.controller.specs.kinds import ChangeRequest
 from tidemark.controller.specs.store import SLO, Spec, get_policy, get_slo, put_spec
 from tidemark.controller.streams.store import get_stream, lock_known_stream
 from tidemark.models.shadow_slo import ShadowSlo
@@ -158,7 +158,7 @@ def promote(
         shadow, slo = get_shadow(session, stream_id), _slo_of(session, stream_id)
         _check(session, if_match, shadow, slo)
         end_shadow(session, stream_id, now_us, kind="ShadowPromoted", reason=reason)
-        change = Change(session, now_us, lambda *_: None, reason)
+        change = ChangeRequest(session, now_us, lambda *_: None, reason)
         written = put_spec(change, SLO, stream, shadow.tried.beside(slo.value))
         session.flush()
         republish(session, stream_id, get_policy(session, stream_id).value, now_us)

@@ -20,7 +20,7 @@ from tidemark.controller.api.request_body import JsonBody
 from tidemark.controller.api.writes import DryRun, Reason
 from tidemark.controller.service import Service
 from tidemark.controller.spec_api.consequences import decide_now
-from tidemark.controller.specs.kinds import Change, Write
+from tidemark.controller.specs.kinds import ChangeRequest, Write
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class SpecRequest(Change):
+class SpecRequest(ChangeRequest):
     """What a request brings to the handlers of a kind; a read changes nothing."""
 
     service: Service

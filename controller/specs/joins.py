@@ -19,7 +19,7 @@ from tidemark.controller.db.epoch import stored_version
 from tidemark.controller.db.tables import JoinRow, SloRow, StreamRow
 from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import JoinNotFoundError, JoinRefusedError
-from tidemark.controller.specs.kinds import Change, Write, loaded_specification, stored_specification
+from tidemark.controller.specs.kinds import ChangeRequest, Write, loaded_specification, stored_specification
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import lock_known_stream
 from tidemark.models.join_side import JoinSide
@@ -96,7 +96,7 @@ def keep_choice(session: Session, join_id: int | None, side: JoinSide | None) ->
         row.choice = json.dumps(asdict(side.choice))
 
 
-def put_join(change: Change, job: str, name: str, slo: JoinSlo) -> Write[StoredJoin]:
+def put_join(change: ChangeRequest, job: str, name: str, slo: JoinSlo) -> Write[StoredJoin]:
     """Set a join, which decides about its streams and no others from then on.
 
     Raises:
@@ -131,7 +131,7 @@ def put_join(change: Change, job: str, name: str, slo: JoinSlo) -> Write[StoredJ
     return Write(new, new.version(session), changed)
 
 
-def delete_join(change: Change, job: str, name: str) -> Write[StoredJoin]:
+def delete_join(change: ChangeRequest, job: str, name: str) -> Write[StoredJoin]:
     """Delete a join; its streams' own SLOs decide about them from then on.
 
     Raises:
@@ -153,7 +153,7 @@ def delete_join(change: Change, job: str, name: str) -> Write[StoredJoin]:
     return Write(before, streams=changed)
 
 
-def _check(change: Change, before: StoredJoin | None) -> None:
+def _check(change: ChangeRequest, before: StoredJoin | None) -> None:
     if before is None:
         change.check(None, "no such join yet", False)
     else:

@@ -27,7 +27,7 @@ raises when the caller expected something else. An equal value changes nothing a
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangeRequest:
     """What somebody wants to be changed: when, why, and if what."""
 
     session: Session

@@ -15,7 +15,7 @@ from tidemark.controller.db.tables import KNOWN, PinRow, StreamRow
 from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import PinNotSetError
 from tidemark.controller.intake.limits import Limits
-from tidemark.controller.specs.kinds import Change, Write
+from tidemark.controller.specs.kinds import ChangeRequest, Write
 from tidemark.controller.streams.store import lock_stream
 from tidemark.models.wire import Pin, ScopeKind
 
@@ -180,7 +180,7 @@ def _pin(row: PinRow) -> StoredPin:
     return StoredPin(scope, cast("Pin", row.held_to), row.reason, row.since_us)
 
 
-def set_pin(change: Change, pin: StoredPin, limits: Limits) -> Write[StoredPin]:
+def set_pin(change: ChangeRequest, pin: StoredPin, limits: Limits) -> Write[StoredPin]:
     """Set a pin; the known streams of its scope are locked.
 
     Raises:
@@ -202,7 +202,7 @@ def set_pin(change: Change, pin: StoredPin, limits: Limits) -> Write[StoredPin]:
     return Write(pin, pin.version(epoch_of(session)), held)
 
 
-def remove_pin(change: Change, scope: PinScope) -> Write[StoredPin]:
+def remove_pin(change: ChangeRequest, scope: PinScope) -> Write[StoredPin]:
     """Remove a pin; the known streams of its scope are locked.
 
     Raises:
@@ -236,7 +236,7 @@ def _held(session: Session, scope: PinScope, streams: Sequence[StreamRow]) -> Se
     return [row for row, pin in found if pin is None or pin.scope.rank <= scope.rank]
 
 
-def _check(change: Change, before: StoredPin | None) -> None:
+def _check(change: ChangeRequest, before: StoredPin | None) -> None:
     if before is None:
         change.check(None, "no pin there", False)
     else:

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.epoch import stored_version
 from tidemark.controller.db.tables import JoinRow, PolicyRow, SloRow, StreamRow
 from tidemark.controller.errors import PolicyNotSetError, SloNotSetError, StreamJoinedError, TidemarkError
-from tidemark.controller.specs.kinds import Change, Write, loaded_specification, stored_specification
+from tidemark.controller.specs.kinds import ChangeRequest, Write, loaded_specification, stored_specification
 from tidemark.models.slo import Policy, Slo
 
 T = TypeVar("T")
@@ -173,7 +173,7 @@ POLICY = StreamKind(
 )
 
 
-def put_spec(change: Change, kind: StreamKind[V], stream: StreamRow, value: V) -> Write[Spec[V]]:
+def put_spec(change: ChangeRequest, kind: StreamKind[V], stream: StreamRow, value: V) -> Write[Spec[V]]:
     """Set the SLO or the policy of a locked stream; an equal one changes nothing, whatever the precondition.
 
     Raises:
@@ -189,7 +189,7 @@ def put_spec(change: Change, kind: StreamKind[V], stream: StreamRow, value: V) -
     return Write(stored, version_of(change.session, kind, stream, stored), [stream], before)
 
 
-def delete_spec(change: Change, kind: StreamKind[V], stream: StreamRow) -> Write[Spec[V]]:
+def delete_spec(change: ChangeRequest, kind: StreamKind[V], stream: StreamRow) -> Write[Spec[V]]:
     """Delete the SLO or the policy of a locked stream.
 
     Raises:
@@ -210,7 +210,7 @@ def delete_spec(change: Change, kind: StreamKind[V], stream: StreamRow) -> Write
     return Write(before, streams=[stream])
 
 
-def set_paused(change: Change, stream: StreamRow, *, paused: bool) -> Write[Spec[Policy]]:
+def set_paused(change: ChangeRequest, stream: StreamRow, *, paused: bool) -> Write[Spec[Policy]]:
     """Set whether the policy of a locked stream is paused, and nothing else of it."""
     stored = before = get_policy(change.session, stream.id)
     if before.value.paused != paused:
@@ -245,14 +245,14 @@ def check_not_joined(session: Session, slo: Spec[Any] | None) -> None:
         )
 
 
-def _check(change: Change, kind: StreamKind[V], stream: StreamRow, before: Spec[V] | None) -> None:
+def _check(change: ChangeRequest, kind: StreamKind[V], stream: StreamRow, before: Spec[V] | None) -> None:
     version = None if before is None else version_of(change.session, kind, stream, before)
     generation = 0 if before is None else before.generation
     change.check(version, f"generation {generation}" if generation else "no generation yet", generation > 0)
 
 
 def _store(
-    change: Change,
+    change: ChangeRequest,
     kind: StreamKind[V],
     stream: StreamRow,
     value: V,
