@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
@@ -111,11 +113,11 @@ def _write(request: SpecRequest, which: JoinPath, value: JoinSlo) -> Write[Store
     return put_join(request, which.job, which.join, value)
 
 
-def _written(request: SpecRequest, which: JoinPath, done: Write[StoredJoin]) -> JoinAnswer:
+def _written(request: SpecRequest, done: Write[StoredJoin], _streams: Sequence[int]) -> JoinAnswer:
     session, join = request.session, done.stored
     if done.version and not request.dry_run:
         # The decisions have stored the bounds that they rest on.
-        join = get_join(session, which.job, which.join)
+        join = get_join(session, join.job, join.name)
     return _answer(session, join, request.service.kept.joins, dry_run=request.dry_run)
 
 

@@ -67,8 +67,9 @@ class SpecRoutes(Generic[P, T, S]):
     """Stores a value and publishes what follows at once; about its streams is decided anew after the commit."""
     remove: Callable[[SpecRequest, P], Write[S]]
     """Deletes what is stored, in the same way."""
-    answer: Callable[[SpecRequest, P, Write[S]], object]
-    """Returns the answer of a write: of a dry run before it is rolled back, of any other after the decisions."""
+    answer: Callable[[SpecRequest, Write[S], Sequence[int]], object]
+    """Returns the answer of a write, given the ids of its streams, which may be deleted by then: of a dry run before it
+    is rolled back, of any other after the decisions."""
     reason_in_body: bool = False
     """Whether the body of a PUT has the reason, and not the query."""
     deletes_any: bool = False
@@ -102,7 +103,7 @@ def routes_of(spec: SpecRoutes[P, T, S]) -> APIRouter:
         value, check, now_us = parse_body(adapter, body), precondition(if_match), service.clock()
         with service.database.write(keep=not dry_run) as session:
             request = SpecRequest(session, now_us, check, reason, service, principal, dry_run)
-            done = _Done(spec, request, which, spec.write(request, which, value))
+            done = _Done(spec, request, spec.write(request, which, value))
             response.headers["ETag"] = etag(done.write.version)
         return done.answer()
 
@@ -118,7 +119,7 @@ def routes_of(spec: SpecRoutes[P, T, S]) -> APIRouter:
         check, now_us = precondition(if_match, optional=spec.deletes_any), service.clock()
         with service.database.write(keep=not dry_run) as session:
             request = SpecRequest(session, now_us, check, reason, service, principal, dry_run)
-            done = _Done(spec, request, which, spec.remove(request, which))
+            done = _Done(spec, request, spec.remove(request, which))
         return done.answer()
 
     def add(method: str, handler: Callable[..., Any], statuses: Sequence[int], **more: Any) -> None:
@@ -156,12 +157,12 @@ def routes_of(spec: SpecRoutes[P, T, S]) -> APIRouter:
 class _Done(Generic[P, T, S]):
     """A write that is not committed yet."""
 
-    def __init__(self, spec: SpecRoutes[P, T, S], request: SpecRequest, which: P, write: Write[S]) -> None:
-        self._spec, self._request, self._which, self.write = spec, request, which, write
+    def __init__(self, spec: SpecRoutes[P, T, S], request: SpecRequest, write: Write[S]) -> None:
+        self._spec, self._request, self.write = spec, request, write
+        self._streams = [stream.id for stream in write.streams]
         request.session.flush()
         # Of a dry run, since what it is about is then rolled back.
-        self._tried = spec.answer(request, which, write) if request.dry_run else None
-        self._streams = [stream.id for stream in write.streams]
+        self._tried = spec.answer(request, write, self._streams) if request.dry_run else None
 
     def answer(self) -> object:
         """Return the answer once it is committed, or rolled back: after the decisions about the streams it changed."""
@@ -172,4 +173,4 @@ class _Done(Generic[P, T, S]):
         for stream_id in self._streams:
             decide_now(service, stream_id)
         with service.database.read() as session:
-            return self._spec.answer(replace(self._request, session=session), self._which, self.write)
+            return self._spec.answer(replace(self._request, session=session), self.write, self._streams)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -92,12 +93,13 @@ def _published(request: SpecRequest, stream: StreamRow, done: Write[Spec[V]]) ->
     return done
 
 
-def _answer(kind: StreamKind[V], request: SpecRequest, which: StreamPath, done: Write[Spec[V]]) -> object:
-    session, (read, written) = request.session, _ANSWERS[kind.name]
-    stream = get_stream(session, which.job, which.stream)
+def _answer(
+    kind: StreamKind[V], request: SpecRequest, done: Write[Spec[V]], streams: Sequence[int]
+) -> object:
+    session, (read, written), (stream_id,) = request.session, _ANSWERS[kind.name], streams
     if request.dry_run:
-        request.service.decider.decide_within(session, stream.id, request.now_us)
-    follows = consequences(session, stream.id, dry_run=request.dry_run)
+        request.service.decider.decide_within(session, stream_id, request.now_us)
+    follows = consequences(session, stream_id, dry_run=request.dry_run)
     return written(**values_of(read.of(done.stored)), **vars(follows))
 
 

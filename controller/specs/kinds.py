@@ -28,7 +28,7 @@ raises when the caller expected something else. An equal value changes nothing a
 
 @dataclass(frozen=True, slots=True)
 class ChangeRequest:
-    """What somebody wants to be changed: when, why, and if what."""
+    """A change that somebody wants: when, why, and on what condition."""
 
     session: Session
     now_us: int
