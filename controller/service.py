@@ -34,7 +34,7 @@ from tidemark.controller.runtime.shared_reads import SharedReads
 from tidemark.controller.runtime.watchdog import Watchdog
 from tidemark.controller.settings import Settings
 from tidemark.controller.stream_state.overviews import Overviews
-from tidemark.models.skew import SkewRule
+from tidemark.models.evidence.skew import SkewRule
 
 
 @dataclass(frozen=True, slots=True)

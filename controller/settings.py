@@ -12,10 +12,10 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from tidemark.controller.access.proxy import GroupGrant, Network, parse_group_grants, parse_networks
 from tidemark.controller.alerts.destinations import DEFAULT, read_destinations
 from tidemark.controller.gates.configuration import read_gates
-from tidemark.models.labels import label_name_problem
-from tidemark.models.retention import Retention
+from tidemark.models.evidence.skew import SKEW_AMOUNT_MS, SKEW_SHARE_PPM
+from tidemark.models.evidence.slots import Retention
 from tidemark.models.rollout.restarts import FleetLimits
-from tidemark.models.skew import SKEW_AMOUNT_MS, SKEW_SHARE_PPM
+from tidemark.models.specs.slo import label_name_problem
 
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 LogFormat = Literal["console", "json"]

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidemark.models.operators import row_level, session, sliding, tumbling
+    from tidemark.models.base.operators import row_level, session, sliding, tumbling
     from tidemark.spark_jobs.adaptive import adaptive_watermark
     from tidemark.spark_jobs.connections import counts_of, flush
     from tidemark.spark_jobs.last_line import run_adaptive, run_and_exit
@@ -49,4 +49,4 @@ def __getattr__(name: str) -> Any:
     """Load a public name when it is first used (PEP 562)."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME.get(name, "tidemark.models.operators")), name)
+    return getattr(import_module(_HOME.get(name, "tidemark.models.base.operators")), name)

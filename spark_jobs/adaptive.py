@@ -24,9 +24,9 @@ from textwrap import shorten
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidemark.models.duration import format_duration
-from tidemark.models.operators import Operator
-from tidemark.models.wire import Mode
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.operators import Operator
+from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs.arguments import (
     check_ceiling,
     checked,
@@ -218,7 +218,7 @@ def adaptive_watermark(
             sink=sink or sender or NoSink(),
             ceiling_ms=ceiling_ms,
             names_granule=granule is not None,
-            chain_confirmed=settings.chain_confirmed,
+            own_time_confirmed=settings.own_time_confirmed,
         )
         _announce(settings, chosen, mode_now, None if no_live else ceiling)
         if revised is not None:

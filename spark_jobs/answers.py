@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from tidemark.models.wire import BoundAnswer, read_bound_answer
+from tidemark.models.protocol.messages import BoundAnswer, read_bound_answer
 
 _log = logging.getLogger("tidemark.spark")
 

@@ -16,11 +16,11 @@ from typing import Any, ParamSpec, TypeVar, get_args
 
 from pyspark.sql.types import StructType
 
-from tidemark.models.duration import format_duration, parse_delay, parse_duration
-from tidemark.models.granules import default_granule_us
-from tidemark.models.late_counts import MAX_VALUE_LENGTH
-from tidemark.models.operators import Operator
-from tidemark.models.wire import Mode
+from tidemark.models.base.duration import format_duration, parse_delay, parse_duration
+from tidemark.models.base.granules import default_granule_us
+from tidemark.models.base.operators import Operator
+from tidemark.models.evidence.late_counts import MAX_VALUE_LENGTH
+from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs.tap import MAX_KEYS
 
 _GRANULE_US = 1_000_000

@@ -9,11 +9,11 @@ from typing import Protocol
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from tidemark.models.duration import format_duration
-from tidemark.models.granules import SPARK_TICK_US, Granules, default_granule_us
-from tidemark.models.late_policy import DROPPED, REVISED, LateTreatment
-from tidemark.models.operators import Operator, call_for, row_level
-from tidemark.models.wire import Acknowledgement, BoundSource, Mode, Report
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.granules import SPARK_TICK_US, Granules, default_granule_us
+from tidemark.models.base.operators import Operator, call_for, row_level
+from tidemark.models.protocol.late_policy import DROPPED, REVISED, LateTreatment
+from tidemark.models.protocol.messages import Acknowledgement, BoundSource, Mode, Report
 from tidemark.spark_jobs.late.revise import RevisedStream
 from tidemark.spark_jobs.late.switch import LateSwitch
 from tidemark.spark_jobs.live.orders import Orders
@@ -70,8 +70,8 @@ class Binding:
     """Whether the call names the granule, which reports have then too."""
     stage_counts: StageCounts | None = None
     """What the row counter counted; None where the tap observes."""
-    chain_confirmed: bool = False
-    """Whether the job confirms a chain that a watermark nearer to the newest rows may end."""
+    own_time_confirmed: bool = False
+    """Whether the job confirms event times of its own, which a watermark nearer to the newest rows may overtake."""
 
     @property
     def late_treatment(self) -> LateTreatment:

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from tidemark.models.duration import format_duration
-from tidemark.models.figures import format_number
-from tidemark.models.wire import BoundAnswer, BoundSource, Mode, Pin
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.text import format_number
+from tidemark.models.protocol.messages import BoundAnswer, BoundSource, Mode, Pin
 from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.client import ControllerClient
 from tidemark.spark_jobs.settings import PIN_KEY

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import quote
 
-from tidemark.models.wire import BoundAnswer
+from tidemark.models.protocol.messages import BoundAnswer
 from tidemark.spark_jobs.answers import read_answer
 from tidemark.spark_jobs.whole_file import write_whole
 

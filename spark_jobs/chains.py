@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
-from tidemark.models.chains import StreamStart, judge_own_times
-from tidemark.models.findings import Finding
+from tidemark.models.specs.findings import Finding, StreamStart, judge_own_times
 from tidemark.spark_jobs.binding import Binding
 from tidemark.spark_jobs.gateway import Py4JError
 from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
@@ -24,10 +23,10 @@ FILE = "tidemark/bounds.json"
 _log = logging.getLogger("tidemark.spark")
 
 
-def check_chain(
+def check_own_times(
     columns: Sequence[str], bindings: Sequence[Binding], last_bounds_ms: Mapping[str, int]
 ) -> list[Finding]:
-    """Return what is to be said about a chain before it runs.
+    """Return what is to be said about such a query before it runs.
 
     Args:
         columns: the event times that a ``transformWithState`` of the query gives its rows.
@@ -44,7 +43,7 @@ def check_chain(
         )
         for binding in bindings
     )
-    return judge_own_times(columns, starts, confirmed=any(binding.chain_confirmed for binding in bindings))
+    return judge_own_times(columns, starts, confirmed=any(binding.own_time_confirmed for binding in bindings))
 
 
 class LastBounds:

@@ -13,9 +13,14 @@ from urllib.parse import quote
 
 import httpx
 
-from tidemark.models.late_policy import LatePolicy
-from tidemark.models.report_json import read_report
-from tidemark.models.wire import Acknowledgement, BoundAnswer, Report, to_json_object
+from tidemark.models.protocol.late_policy import LatePolicy
+from tidemark.models.protocol.messages import (
+    Acknowledgement,
+    BoundAnswer,
+    Report,
+    read_report,
+    to_json_object,
+)
 from tidemark.spark_jobs.answers import read_answer
 from tidemark.spark_jobs.bearer import TOKEN_FILE_KEY, TOKEN_VARIABLE, BearerToken, TokenUnreadable
 

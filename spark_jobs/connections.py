@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidemark.models.wire import Acknowledgement, Report
+from tidemark.models.protocol.messages import Acknowledgement, Report
 from tidemark.spark_jobs.arguments import checked
 from tidemark.spark_jobs.client import ControllerClient
 from tidemark.spark_jobs.driver_metrics import StreamCounts

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from tidemark.models.coupling import Chain, CoupledOperator, Coupling
-from tidemark.models.joins import JoinedQuery
-from tidemark.models.operators import Operator, RowLevel
+from tidemark.models.base.operators import Operator, RowLevel
+from tidemark.models.protocol.downstream import Downstream, DelayedOperator, OperatorDelay
+from tidemark.models.specs.findings import JoinedQuery
 from tidemark.spark_jobs.columns import SESSION_WINDOW, TIME_WINDOW, delay_ms, is_event_time
 from tidemark.spark_jobs.query_plan import tap_at
 from tidemark.spark_jobs.scala import items
@@ -19,18 +19,18 @@ _Node = Any
 
 
 @dataclass(frozen=True, slots=True)
-class PlanCoupling:
+class PlanOperators:
     """What the bounds decide at each stateful operator of a query, and what they are.
 
     Operators, and inputs, are given with the names of the observed metrics below them.
     """
 
-    operators: list[tuple[Coupling, frozenset[str]]] = field(default_factory=list)
-    """The operators, the first of a chain first."""
+    operators: list[tuple[OperatorDelay, frozenset[str]]] = field(default_factory=list)
+    """The operators, the most upstream first."""
     delays: list[tuple[int, frozenset[str]]] = field(default_factory=list)
     """Delays of the plan's watermarks, in milliseconds."""
 
-    def chain_of(
+    def downstream_of(
         self,
         metric: str,
         operator: Operator,
@@ -38,7 +38,7 @@ class PlanCoupling:
         bound_ms: int,
         live: Iterable[str] = (),
         unsafe: bool = False,
-    ) -> Chain | None:
+    ) -> Downstream | None:
         """Return what one stream's bound decides behind its own operator; None when nothing.
 
         Args:
@@ -49,7 +49,7 @@ class PlanCoupling:
             unsafe: whether a narrower bound may end the query.
         """
         in_live = frozenset(live)
-        behind: set[CoupledOperator] = {"windows", "sessions"} if isinstance(operator, RowLevel) else set()
+        behind: set[DelayedOperator] = {"windows", "sessions"} if isinstance(operator, RowLevel) else set()
         windows = [
             each.retention_ms
             for each, _ in self.operators
@@ -66,7 +66,7 @@ class PlanCoupling:
         others = [delay for delay, below in self.delays if not below & {metric, *in_live}]
         if not windows and not known and not unsafe:
             return None
-        return Chain(
+        return Downstream(
             retention_ms=max(windows, default=None),
             horizon_ms=horizon_ms,
             horizon_moves=moves,
@@ -75,9 +75,9 @@ class PlanCoupling:
         )
 
 
-def read_coupling(
+def read_operators(
     session: _Node, analysed: _Node, joins: JoinedQuery | None, bound_ms: int | None = None
-) -> PlanCoupling:
+) -> PlanOperators:
     """Return what the bounds decide.
 
     Args:
@@ -94,8 +94,8 @@ def read_coupling(
     reader = _Reader(joins, bound_ms)
     reader.read(planned)
     widest_ms = max((delay for delay, _ in reader.delays), default=0) if bound_ms is None else bound_ms
-    found = [(replace(coupling, bound_ms=widest_ms), metrics) for coupling, metrics in reader.operators]
-    return PlanCoupling(found, reader.delays)
+    found = [(replace(delay, bound_ms=widest_ms), metrics) for delay, metrics in reader.operators]
+    return PlanOperators(found, reader.delays)
 
 
 class _Reader:
@@ -103,7 +103,7 @@ class _Reader:
         self._joins = () if joins is None else joins.joins
         self._bound_ms = bound_ms
         self._numbers = count(1)
-        self.operators: list[tuple[Coupling, frozenset[str]]] = []
+        self.operators: list[tuple[OperatorDelay, frozenset[str]]] = []
         self.delays: list[tuple[int, frozenset[str]]] = []
 
     def read(self, node: _Node) -> tuple[int, tuple[int, ...], frozenset[str]]:
@@ -130,17 +130,17 @@ class _Reader:
             if kept_ms > 0:
                 retention_ms, joins = retention_ms + kept_ms, (*joins, number)
         elif node.isStreaming():
-            coupling = self._coupling(kind, node)
-            if coupling is not None:
-                coupling = replace(coupling, retention_ms=retention_ms, joins=joins)
-                self.operators.append((coupling, metrics))
+            delay = self._delay_of(kind, node)
+            if delay is not None:
+                delay = replace(delay, retention_ms=retention_ms, joins=joins)
+                self.operators.append((delay, metrics))
         return retention_ms, joins, metrics
 
-    def _coupling(self, kind: str, node: _Node) -> Coupling | None:
+    def _delay_of(self, kind: str, node: _Node) -> OperatorDelay | None:
         """Return what the bounds decide at a node; None when nothing. The bound is filled in later."""
         if kind == "Aggregate":
             keys = [column for column in items(node.groupingExpressions()) if is_event_time(column)]
-            return Coupling(operator=_of_key(keys[0]), bound_ms=0) if keys else None
+            return OperatorDelay(operator=_of_key(keys[0]), bound_ms=0) if keys else None
         if kind not in {"Deduplicate", "DeduplicateWithinWatermark"}:
             return None
         columns = [column for column in items(node.child().output()) if is_event_time(column)]
@@ -149,10 +149,10 @@ class _Reader:
         horizon_ms = 0
         if kind == "DeduplicateWithinWatermark":
             horizon_ms = delay_ms(columns[0]) if self._bound_ms is None else self._bound_ms
-        return Coupling(operator="deduplication", bound_ms=0, horizon_ms=horizon_ms)
+        return OperatorDelay(operator="deduplication", bound_ms=0, horizon_ms=horizon_ms)
 
 
-def _of_key(column: _Node) -> CoupledOperator:
+def _of_key(column: _Node) -> DelayedOperator:
     metadata = column.metadata()
     if metadata.contains(SESSION_WINDOW):
         return "sessions"

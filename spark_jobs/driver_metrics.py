@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidemark.models.late_base import effective_bound_ms
-from tidemark.models.ledger import judge
-from tidemark.models.wire import Report
+from tidemark.models.evidence.ledger import judge
+from tidemark.models.evidence.needs import effective_bound_ms
+from tidemark.models.protocol.messages import Report
 from tidemark.spark_jobs.gateway import Py4JJavaError
 from tidemark.spark_jobs.private_names import GAUGE, find
 from tidemark.spark_jobs.running_query import RunningQuery

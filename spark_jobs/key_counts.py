@@ -20,7 +20,7 @@ import numpy as np
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from tidemark.models.operators import Int64s
+from tidemark.models.base.operators import Int64s
 from tidemark.spark_jobs.compact_counts import Key, compacted, expanded, let
 from tidemark.spark_jobs.this_spark import is_since
 from tidemark.spark_jobs.time_numbers import TimeNumbers

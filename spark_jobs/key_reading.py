@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark.models.granule_counts import GranuleCounts
-from tidemark.models.granules import Granules
-from tidemark.models.operators import Int64s
+from tidemark.models.base.granules import Granules
+from tidemark.models.base.operators import Int64s
+from tidemark.models.protocol.granule_counts import GranuleCounts
 from tidemark.spark_jobs.time_numbers import AFTER, TimeNumbers
 
 _NEVER = int(np.iinfo(np.int64).min)

@@ -21,9 +21,9 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from tidemark.models.coupling import Chain
-from tidemark.models.needs import BaseTracker
-from tidemark.models.wire import REPORT_SCHEMA, Acknowledgement, Report
+from tidemark.models.evidence.needs import BaseTracker
+from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.protocol.messages import REPORT_SCHEMA, Acknowledgement, Report
 from tidemark.spark_jobs.batch_counts import counted_in, forget_counts
 from tidemark.spark_jobs.binding import (
     Binding,
@@ -42,7 +42,7 @@ from tidemark.spark_jobs.progress_times import micros_of, watermark_ms_of
 from tidemark.spark_jobs.query_plan import QueryPlan
 from tidemark.spark_jobs.running_query import RunningQuery
 from tidemark.spark_jobs.start_check import (
-    chains_at_start,
+    downstream_at_start,
     errors_at_start,
     judged_at_start,
     warn_of_other_queries,
@@ -70,7 +70,7 @@ class _Run:
     """By tap what was acknowledged last."""
     last_bounds: LastBounds | None = None
     """Where its bounds are written down; None for a query that any bound is right for."""
-    chains: dict[str, Chain | None] = field(default_factory=dict)
+    downstream: dict[str, Downstream | None] = field(default_factory=dict)
     """By tap what its bound decides behind its own operator."""
     learned: LearnedKeeper | None = None
     """Keeps what its live policies learn; None without any."""
@@ -197,7 +197,7 @@ class TidemarkListener(JsonListener):
             others = [each for each in list(self._runs.values()) if each.query.query_id != query.query_id]
             warn_of_other_queries(bindings, [self._bindings[tap] for each in others for tap in each.streams])
             operators = {metric: judging.operator for metric, judging in streams.items()}
-            run.chains = chains_at_start(query.coupling(joins), plan, self._bindings, operators)
+            run.downstream = downstream_at_start(query.coupling(joins), plan, self._bindings, operators)
         run.met = True
         if not (rejected and self._reject(query, "; ".join(rejected), begins=begins)):
             self._begin(run_id, run, streams, plan.watermarks)
@@ -286,7 +286,7 @@ class TidemarkListener(JsonListener):
             # A stream that is not steered does not run in Live, whatever its mode is.
             mode = "Off" if binding.mode == "Live" and judging.contradiction else binding.mode
             applied = self._acknowledgement(replace(binding, mode=mode), progress)
-            applied = replace(applied, chain=run.chains.get(metric), late=late)
+            applied = replace(applied, downstream=run.downstream.get(metric), late=late)
             binding.sink.acknowledge(binding.job, binding.stream, applied)
         clock_us = self._clock_of(run, binding.tap, progress)
         counts = NO_ROWS if observed is None else binding.tap.decode(observed, judging.granules, clock_us)

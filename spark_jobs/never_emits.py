@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
-from tidemark.models.findings import Finding
+from tidemark.models.specs.findings import Finding
 from tidemark.spark_jobs.columns import is_event_time
 from tidemark.spark_jobs.scala import items
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from tidemark.models.duration import format_duration
-from tidemark.models.wire import BoundAnswer, Pin
+from tidemark.models.base.duration import format_duration
+from tidemark.models.protocol.messages import BoundAnswer, Pin
 from tidemark.spark_jobs.bound import ChosenBound
 
 _Key = tuple[str, str]

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from pyspark.errors import PySparkException
 
-from tidemark.models.operators import Operator, SessionWindow, TimeWindow, row_level
+from tidemark.models.base.operators import Operator, SessionWindow, TimeWindow, row_level
 from tidemark.spark_jobs.columns import SESSION_WINDOW, TIME_WINDOW, is_column, is_event_time
 from tidemark.spark_jobs.gateway import Py4JError, SparkContext, get_field
 from tidemark.spark_jobs.placement import BEHIND, changed_unseen, uncounted_because, what_changes_rows

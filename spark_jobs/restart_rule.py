@@ -12,9 +12,9 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tidemark.models.duration import format_duration
-from tidemark.models.figures import format_number
-from tidemark.models.wire import BoundAnswer, Pin
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.text import format_number
+from tidemark.models.protocol.messages import BoundAnswer, Pin
 from tidemark.spark_jobs.bound import Choice
 
 DEFAULT_COOLDOWN_S = 300.0

@@ -24,8 +24,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidemark.models.duration import format_about
-from tidemark.models.wire import BoundAnswer
+from tidemark.models.base.duration import format_about
+from tidemark.models.protocol.messages import BoundAnswer
 from tidemark.spark_jobs.arguments import checked, instance
 from tidemark.spark_jobs.between_batches import end_between_batches
 from tidemark.spark_jobs.bound import Choice, ChosenBound, collected_choices, held_bounds

@@ -14,11 +14,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from tidemark.models.findings import Finding
-from tidemark.models.joins import JoinedQuery
 from tidemark.models.live.control import WatermarkPolicy
-from tidemark.models.wire import OutputMode
-from tidemark.spark_jobs.coupling import PlanCoupling, read_coupling
+from tidemark.models.protocol.messages import OutputMode
+from tidemark.models.specs.findings import Finding, JoinedQuery
+from tidemark.spark_jobs.coupling import PlanOperators, read_operators
 from tidemark.spark_jobs.gateway import Py4JError, SparkContext
 from tidemark.spark_jobs.joins.reader import read_joins
 from tidemark.spark_jobs.never_emits import never_emits
@@ -152,7 +151,7 @@ class RunningQuery:
             _log.warning("the query's joins cannot be read: %s", error)
             return None
 
-    def coupling(self, joins: JoinedQuery | None) -> PlanCoupling:
+    def coupling(self, joins: JoinedQuery | None) -> PlanOperators:
         """Return what the bounds decide at the query's operators; nothing when it cannot be read.
 
         Args:
@@ -160,11 +159,11 @@ class RunningQuery:
         """
         try:
             if self._execution is None:
-                return PlanCoupling()
-            return read_coupling(self._session(), self._execution.analyzedPlan(), joins)
+                return PlanOperators()
+            return read_operators(self._session(), self._execution.analyzedPlan(), joins)
         except (Py4JError, TypeError) as error:
             _log.warning("what the bounds decide cannot be read: %s", error)
-            return PlanCoupling()
+            return PlanOperators()
 
     def has_metrics(self) -> bool:
         """Return whether Spark shows metrics of the query, as its session is set when the query starts.

@@ -19,7 +19,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_ran
 from tenacity.nap import sleep_using_event
 from tenacity.stop import stop_any, stop_base, stop_when_event_set
 
-from tidemark.models.wire import Acknowledgement, Report
+from tidemark.models.protocol.messages import Acknowledgement, Report
 from tidemark.spark_jobs.client import (
     ControllerBroken,
     ControllerClient,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from tidemark.models.chains import CONFIRMED_KEY
-from tidemark.models.wire import Pin
+from tidemark.models.protocol.messages import Pin
+from tidemark.models.specs.findings import CONFIRMED_KEY
 from tidemark.spark_jobs.bearer import TOKEN_FILE_KEY, TOKEN_VARIABLE
 from tidemark.spark_jobs.tap import TAP_KEY
 
@@ -114,8 +114,8 @@ class JobSettings:
     """File that says which bound a job ended for; None for none."""
     tap_kind: TapKind = "compiled"
     """How rows are counted, where the session can do both."""
-    chain_confirmed: bool = False
-    """Whether a chain may run that a watermark nearer to the newest rows may end."""
+    own_time_confirmed: bool = False
+    """Whether a query may run whose own event times a watermark nearer to the newest rows may overtake."""
 
     @classmethod
     def read(
@@ -172,7 +172,7 @@ class JobSettings:
             watch_s=float(_number("spark.tidemark.watch.seconds", found["spark.tidemark.watch.seconds"], 1)),
             restart_marker=_path(found["spark.tidemark.restart.marker"]),
             tap_kind=_tap_kind(found[TAP_KEY]),
-            chain_confirmed=_flag(CONFIRMED_KEY, found[CONFIRMED_KEY]),
+            own_time_confirmed=_flag(CONFIRMED_KEY, found[CONFIRMED_KEY]),
         )
 
 

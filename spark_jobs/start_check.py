@@ -1,4 +1,4 @@
-"""The check of a query's joins and chains at its start, and what of them the controller gets to know."""
+"""The check of a query's joins and stateful operators at its start, and what of them the controller gets to know."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tidemark.models.coupling import Chain
-from tidemark.models.joins import JoinedQuery, judge_joins
-from tidemark.models.operators import Operator
+from tidemark.models.base.operators import Operator
+from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.specs.findings import JoinedQuery, judge_joins
 from tidemark.spark_jobs.binding import (
     Binding,
     Judging,
@@ -19,8 +19,8 @@ from tidemark.spark_jobs.binding import (
     judging_of,
     not_judged,
 )
-from tidemark.spark_jobs.chains import LastBounds, check_chain
-from tidemark.spark_jobs.coupling import PlanCoupling
+from tidemark.spark_jobs.chains import LastBounds, check_own_times
+from tidemark.spark_jobs.coupling import PlanOperators
 from tidemark.spark_jobs.query_plan import Found, QueryPlan
 from tidemark.spark_jobs.real_time import why_not_real_time
 from tidemark.spark_jobs.running_query import RunningQuery
@@ -45,7 +45,7 @@ def errors_at_start(
         last_bounds: the bounds that its checkpoint last ran with; None where they do not matter.
     """
     findings = [*query.stalls(), *([] if joins is None else judge_joins(joins))]
-    findings += check_chain(plan.own_times, bindings, {} if last_bounds is None else last_bounds.read())
+    findings += check_own_times(plan.own_times, bindings, {} if last_bounds is None else last_bounds.read())
     errors = []
     for finding in findings:
         text = f"{finding.where}: {finding.text}; instead: {finding.instead}"
@@ -69,12 +69,12 @@ def warn_of_other_queries(bindings: Sequence[Binding], others: Iterable[Binding]
             )
 
 
-def chains_at_start(
-    coupling: PlanCoupling,
+def downstream_at_start(
+    coupling: PlanOperators,
     plan: QueryPlan,
     bindings: Mapping[str, Binding],
     operators: Mapping[str, Operator],
-) -> dict[str, Chain | None]:
+) -> dict[str, Downstream | None]:
     """Return by metric what the bound of each stream decides behind its own operator.
 
     Args:
@@ -83,9 +83,9 @@ def chains_at_start(
         bindings: by metric the streams, of this query and others.
         operators: by metric the operators of the query's streams.
     """
-    confirmed = any(bindings[metric].chain_confirmed for metric in operators)
+    confirmed = any(bindings[metric].own_time_confirmed for metric in operators)
     return {
-        metric: coupling.chain_of(
+        metric: coupling.downstream_of(
             metric,
             operator,
             bound_ms=bindings[metric].bound_ms,

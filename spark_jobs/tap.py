@@ -21,10 +21,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, IntegerType, ShortType
 
-from tidemark.models.granule_counts import GranuleCounts
-from tidemark.models.granules import Granules, granule_last_us
-from tidemark.models.operators import Closed
-from tidemark.models.wire import AppendDelay
+from tidemark.models.base.granules import Granules, granule_last_us
+from tidemark.models.base.operators import Closed
+from tidemark.models.protocol.granule_counts import GranuleCounts
+from tidemark.models.protocol.messages import AppendDelay
 from tidemark.spark_jobs.compact_counts import NAME_AND_NUMBER
 from tidemark.spark_jobs.key_counts import APPROX_TOP_K, CountedKeys, KeyCounter, stage_counts
 from tidemark.spark_jobs.key_reading import NO_KEYS, KeyReading

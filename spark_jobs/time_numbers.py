@@ -14,8 +14,8 @@ from typing import TypeVar
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from tidemark.models.granules import Granules
-from tidemark.models.operators import Closed, Int64s
+from tidemark.models.base.granules import Granules
+from tidemark.models.base.operators import Closed, Int64s
 
 FARTHEST_US = 1 << 60
 """Times further from the epoch are not counted, and reported as this far: no calendar and no controller goes there."""

@@ -18,7 +18,7 @@ from typing import Protocol
 from tenacity import RetryCallState, Retrying, wait_random_exponential
 from tenacity.stop import stop_when_event_set
 
-from tidemark.models.wire import BoundAnswer
+from tidemark.models.protocol.messages import BoundAnswer
 from tidemark.spark_jobs.bound_cache import BoundCache
 
 _FIRST_WAIT_S = 1.0

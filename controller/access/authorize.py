@@ -16,7 +16,7 @@ from tidemark.controller.access.rate_limits import RateLimit
 from tidemark.controller.access.roles import Need, need_of
 from tidemark.controller.errors import ForbiddenError, TooManyRequestsError, UnauthenticatedError
 from tidemark.controller.service import Service
-from tidemark.models.figures import format_number
+from tidemark.models.base.text import format_number
 
 Caller = tuple[str, object]
 """Whom limits apply to: a token, a user of the proxy, or an address without credentials."""

@@ -38,9 +38,9 @@ from tidemark.controller.runtime.moments import utc_text
 from tidemark.controller.stream_state.partition_summaries import PartitionSummary
 from tidemark.controller.stream_state.recent_rows import JudgedRows, RecentRows
 from tidemark.controller.stream_state.state import StreamState
-from tidemark.models.duration import format_about
-from tidemark.models.figures import format_number
-from tidemark.models.target import PPM
+from tidemark.models.base.duration import format_about
+from tidemark.models.base.target import PPM
+from tidemark.models.base.text import format_number
 
 _ABSENT_GAPS = 10
 """Mean gaps between batches without a report, after which reports count as absent."""

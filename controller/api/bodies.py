@@ -20,8 +20,8 @@ from tidemark.controller.errors import (
     InvalidBodyError,
     MalformedBodyError,
 )
-from tidemark.models.strict import STRICT
-from tidemark.models.wire import Pin
+from tidemark.models.base.ranges import STRICT
+from tidemark.models.protocol.messages import Pin
 
 T = TypeVar("T")
 

@@ -18,10 +18,10 @@ from tidemark.controller.api.field_docs import DescribedFields
 from tidemark.controller.api.security import document_access
 from tidemark.controller.intake.report_body import ReportBody
 from tidemark.controller.reports.body_page import ReportBodyPage
-from tidemark.models.late_counts import LateCounts
-from tidemark.models.shadow_slo import ShadowSlo
-from tidemark.models.slo import JoinSlo, Policy, Slo
-from tidemark.models.wire import Acknowledgement, BoundAnswer
+from tidemark.models.evidence.late_counts import LateCounts
+from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer
+from tidemark.models.specs.shadow_slo import ShadowSlo
+from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 API_VERSION = "1"
 """Version of the interface, not of the release: it grows when callers have to change."""

@@ -22,7 +22,7 @@ from tidemark.controller.errors import (
     RequestTooSlowError,
     UnsupportedMediaTypeError,
 )
-from tidemark.models.figures import format_number
+from tidemark.models.base.text import format_number
 
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 """Makes zlib expect a gzip header."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.models.target import PPM
+from tidemark.models.base.target import PPM
 
 
 def share_ppm(part: int, whole: int) -> int | None:

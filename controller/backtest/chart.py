@@ -11,9 +11,9 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import NDArray
 
-from tidemark.models.duration import MICROSECONDS, format_about
-from tidemark.models.figures import format_number
-from tidemark.models.operators import Int64s
+from tidemark.models.base.duration import MICROSECONDS, format_about
+from tidemark.models.base.operators import Int64s
+from tidemark.models.base.text import format_number
 
 _Float64s = NDArray[np.float64]
 

@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.run import BacktestRun
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.needs import needs_us
-from tidemark.models.operators import Int64s
-from tidemark.models.policies.policy import NO_BASE_US
-from tidemark.models.policies.setup import Setup
-from tidemark.models.replay import replay_per_row
-from tidemark.models.target import PPM
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.operators import Int64s
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.curve import replay_per_row
+from tidemark.models.evidence.needs import needs_us
+from tidemark.models.live.policy import NO_BASE_US, Setup
 
 
 @dataclass(frozen=True, slots=True)

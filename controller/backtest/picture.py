@@ -32,13 +32,12 @@ from tidemark.controller.backtest.needs import NeedsOverTime, PairNeeds, lag_us,
 from tidemark.controller.backtest.table import format_latency, heading
 from tidemark.controller.backtest.trial import PolicyResult, Trial
 from tidemark.controller.runtime.whole_file import whole_file
-from tidemark.models.backtest.run import run_native
-from tidemark.models.backtest.score import BacktestScore, score
-from tidemark.models.curve import ExactNeeds
-from tidemark.models.duration import format_about
-from tidemark.models.figures import format_number
-from tidemark.models.policies.catalogue import FIXED_HINDSIGHT
-from tidemark.models.target import PPM
+from tidemark.models.backtest.catalogue import FIXED_HINDSIGHT
+from tidemark.models.backtest.run import BacktestScore, run_native, score
+from tidemark.models.base.duration import format_about
+from tidemark.models.base.target import PPM
+from tidemark.models.base.text import format_number
+from tidemark.models.evidence.curve import ExactNeeds
 
 _SIZE_INCHES, _DPI = (12.0, 10.0), 120
 FIXED_BOUNDS = 40

@@ -10,7 +10,7 @@ from typing import Any
 
 from tidemark.controller.backtest.trial import PolicyResult, Trial
 from tidemark.controller.runtime.whole_file import whole_file
-from tidemark.models.target import PPM
+from tidemark.models.base.target import PPM
 
 
 def record_of(trial: Trial, outcome: PolicyResult) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from tidemark.controller.backtest.trial import PolicyResult, Trial
-from tidemark.models.duration import format_about, format_duration
-from tidemark.models.plural import plural
-from tidemark.models.target import PPM, format_target
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.target import PPM, format_target
+from tidemark.models.base.text import plural
 
 _UNLIMITED = 10_000
 """More characters than any table is wide."""

@@ -12,7 +12,7 @@ from tidemark.controller.runtime.whole_file import whole_file
 from tidemark.controller.traces.format import one_line
 from tidemark.models.backtest.run import BacktestRun
 from tidemark.models.backtest.spark import NO_BOUND_US
-from tidemark.models.policies.policy import NO_BASE_US
+from tidemark.models.live.policy import NO_BASE_US
 
 COLUMNS = pa.schema(
     [

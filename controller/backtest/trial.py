@@ -10,14 +10,17 @@ from tidemark.controller.traces.format import OpenTrace
 from tidemark.controller.traces.plausible import PlausibleRows
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
-from tidemark.models.backtest.named import policy_for
-from tidemark.models.backtest.run import BacktestRun, run
-from tidemark.models.backtest.score import BacktestScore, meets, score
+from tidemark.models.backtest.bounds import Fixed
+from tidemark.models.backtest.catalogue import (
+    FIXED_HINDSIGHT,
+    FROM_THE_TRACE,
+    make_policy,
+    policy_for,
+    policy_names,
+)
+from tidemark.models.backtest.run import BacktestRun, BacktestScore, meets, run, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
-from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, FROM_THE_TRACE, make_policy, policy_names
-from tidemark.models.policies.fixed import Fixed
-from tidemark.models.policies.policy import BoundPolicy, Explains
-from tidemark.models.policies.setup import Setup
+from tidemark.models.live.policy import BoundPolicy, Explains, Setup
 
 TIDEMARK = "tidemark"
 """Name of the policy that is Tidemark's own."""

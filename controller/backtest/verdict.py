@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tidemark.controller.backtest.table import floor_percent, format_latency
 from tidemark.controller.backtest.trial import TIDEMARK, PolicyResult, Trial
-from tidemark.models.backtest.score import BacktestScore
-from tidemark.models.duration import format_about, format_duration
-from tidemark.models.operators import TimeWindow
-from tidemark.models.plural import plural
-from tidemark.models.policies.catalogue import FIXED_HINDSIGHT
-from tidemark.models.policies.learning import learning_of
-from tidemark.models.target import format_share
+from tidemark.models.backtest.catalogue import FIXED_HINDSIGHT
+from tidemark.models.backtest.run import BacktestScore
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.operators import TimeWindow
+from tidemark.models.base.target import format_share
+from tidemark.models.base.text import plural
+from tidemark.models.live.learning import learning_of
 
 _OPEN = 0.1
 """Share of the windows that may be open for their mean latency to count as measured."""

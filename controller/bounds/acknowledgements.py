@@ -8,12 +8,12 @@ from dataclasses import asdict
 from sqlalchemy import ScalarSelect, bindparam, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.bounds.chains import chain_json
+from tidemark.controller.bounds.chains import downstream_json
 from tidemark.controller.bounds.late_treatments import late_json
 from tidemark.controller.db.tables import AcknowledgementRow, ReportRow, StreamRow
 from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
 from tidemark.controller.intake.take_reports import StoredReceipt
-from tidemark.models.wire import Acknowledgement
+from tidemark.models.protocol.messages import Acknowledgement
 
 
 def take_acknowledgement(
@@ -35,9 +35,9 @@ def take_acknowledgement(
     last = last_acknowledgement(session, stream_id)
     if last is None or last.applied_us <= applied_us:
         stream = session.get_one(StreamRow, stream_id)
-        stream.chain, stream.late = chain_json(acknowledgement.chain), late_json(acknowledgement.late)
+        stream.downstream, stream.late = downstream_json(acknowledgement.downstream), late_json(acknowledgement.late)
     values = asdict(acknowledgement) | {"applied_us": applied_us}
-    del values["chain"], values["late"]
+    del values["downstream"], values["late"]
     session.add(AcknowledgementRow(stream_id=stream_id, received_us=now_us, fingerprint=digest, **values))
     return StoredReceipt(now_us, duplicate=False)
 

@@ -17,7 +17,7 @@ from tidemark.controller.bounds.versions import versions
 from tidemark.controller.bounds.views import bound_answer
 from tidemark.controller.service import Service
 from tidemark.controller.streams.store import find_stream
-from tidemark.models.wire import BoundAnswer
+from tidemark.models.protocol.messages import BoundAnswer
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["jobs"])
 

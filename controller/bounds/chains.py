@@ -13,34 +13,34 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.evidence.horizon import horizon_of
-from tidemark.models.coupling import Chain
-from tidemark.models.read_json import read_object
-from tidemark.models.slo import Policy
+from tidemark.models.base.read_json import read_object
+from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.specs.slo import Policy
 
 
-def chain_json(chain: Chain | None) -> str | None:
-    """Return what is stored of a chain."""
-    return None if chain is None else json.dumps(asdict(chain))
+def downstream_json(downstream: Downstream | None) -> str | None:
+    """Return what is stored of it."""
+    return None if downstream is None else json.dumps(asdict(downstream))
 
 
-def chain_of(session: Session, stream_id: int) -> Chain | None:
-    """Return a stream's chain; None when its bound decides nothing else, or when that is not known."""
-    text = session.get_one(StreamRow, stream_id).chain
-    return None if text is None else _chain(text)
+def downstream_of(session: Session, stream_id: int) -> Downstream | None:
+    """Return what a stream's bound decides downstream; None when nothing, or when that is not known."""
+    text = session.get_one(StreamRow, stream_id).downstream
+    return None if text is None else _read(text)
 
 
 @lru_cache(maxsize=4_096)
-def _chain(text: str) -> Chain:
-    return read_object(Chain, json.loads(text))
+def _read(text: str) -> Downstream:
+    return read_object(Downstream, json.loads(text))
 
 
 def policy_in_force(session: Session, stream_id: int, policy: Policy) -> Policy:
-    """Return the policy under which nothing is published that the stream's chain may not survive.
+    """Return the policy under which nothing is published that the stream's query may not survive.
 
-    For an unsafe chain the bound in use is the minimum, whatever the policy says; else it is the policy as it is.
+    Where a narrower bound may end it, the bound in use is the minimum, whatever the policy says; else it is the policy as it is.
     """
-    chain = chain_of(session, stream_id)
-    horizon = horizon_of(session, stream_id, 0) if chain is not None and chain.unsafe else None
+    downstream = downstream_of(session, stream_id)
+    horizon = horizon_of(session, stream_id, 0) if downstream is not None and downstream.unsafe else None
     if horizon is None:
         return policy
     used_ms = horizon.newest.bound_ms

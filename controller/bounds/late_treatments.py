@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict
 from functools import lru_cache
 
-from tidemark.models.late_policy import LateTreatment
-from tidemark.models.read_json import read_object
+from tidemark.models.base.read_json import read_object
+from tidemark.models.protocol.late_policy import LateTreatment
 
 
 def late_json(late: LateTreatment | None) -> str | None:

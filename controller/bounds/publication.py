@@ -20,12 +20,12 @@ from tidemark.controller.db.tables import AcknowledgementRow, PublishedRow, Repo
 from tidemark.controller.reports.store import newest_report
 from tidemark.controller.specs.pins import StoredPin
 from tidemark.controller.streams.store import add_event
-from tidemark.models.coupling import Chain
-from tidemark.models.duration import format_duration
-from tidemark.models.late_policy import REVISED
-from tidemark.models.read_json import read_object
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.wire import Envelope, Mode, Pin
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.read_json import read_object
+from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.protocol.late_policy import REVISED
+from tidemark.models.protocol.messages import Envelope, Mode, Pin
+from tidemark.models.specs.slo import Policy, Slo
 
 NO_REPORT = "no report yet: the job keeps its own bound"
 """Reason of the answer for an unknown stream."""
@@ -94,22 +94,22 @@ def answer_for(
     return PublishedAnswer(policy.mode, limited_ms, reason, envelope)
 
 
-def envelope_for(policy: Policy, slo: Slo | None, chain: Chain | None = None) -> Envelope | None:
+def envelope_for(policy: Policy, slo: Slo | None, downstream: Downstream | None = None) -> Envelope | None:
     """Return what the policy and the SLO ask of a live job's fast policy; None in every other mode.
 
     Args:
         policy: the stream's policy.
         slo: its SLO; None without one.
-        chain: what its bound decides behind its own operator; None when nothing.
+        downstream: what its bound decides behind its own operator; None when nothing.
     """
     if policy.mode != "Live":
         return None
     # The fast policy treats its cap as a hard limit, so a cap that may be exceeded is not passed on.
     capped = slo is not None and slo.on_conflict != "exceed_latency_cap"
     cap_ms = slo.latency_cap_ms if slo is not None and capped else None
-    if cap_ms is not None and chain is not None:
+    if cap_ms is not None and downstream is not None:
         # Behind a join windows wait for its retention as well.
-        cap_ms = max(cap_ms - (chain.retention_ms or 0), 0)
+        cap_ms = max(cap_ms - (downstream.retention_ms or 0), 0)
     return Envelope(
         target_ppm=None if slo is None else slo.target_ppm,
         latency_cap_ms=cap_ms,

@@ -8,7 +8,7 @@ from tidemark.controller.api import schemas
 from tidemark.controller.bounds.publication import NO_REPORT, OFF, answer_of, last_published
 from tidemark.controller.db.tables import AcknowledgementRow, PublishedRow, StreamRow
 from tidemark.controller.specs.pins import StoredPin, pin_in_force
-from tidemark.models.wire import BoundAnswer
+from tidemark.models.protocol.messages import BoundAnswer
 
 
 def bound_answer(session: Session, job: str, stream: str, row: StreamRow | None) -> BoundAnswer:

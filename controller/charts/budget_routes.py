@@ -18,9 +18,8 @@ from tidemark.controller.evidence.needs import levels_of
 from tidemark.controller.specs.store import get_slo
 from tidemark.controller.stream_state.budget import Spent, budget_of, spent_in
 from tidemark.controller.streams.store import get_stream
-from tidemark.models.burn import burn_rate_ppm, exhausted_in_ms
-from tidemark.models.chart_slots import Slots, slots_of
-from tidemark.models.target import PPM
+from tidemark.models.base.target import PPM, burn_rate_ppm, exhausted_in_ms
+from tidemark.models.evidence.slots import Slots, slots_of
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 

@@ -22,12 +22,12 @@ from tidemark.controller.evidence.horizon import Horizon, effective_bound_of, ho
 from tidemark.controller.evidence.past import past_of
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
 from tidemark.controller.streams.store import get_stream
-from tidemark.models.choice import needed_rank
-from tidemark.models.curve import Curve
-from tidemark.models.ranges import MAX_TIME_MS, MAX_TIME_US
-from tidemark.models.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
-from tidemark.models.target import PPM
-from tidemark.models.transition import admission_at
+from tidemark.models.base.ranges import MAX_TIME_MS, MAX_TIME_US
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.curve import Curve
+from tidemark.models.evidence.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
+from tidemark.models.recommend.choice import needed_rank
+from tidemark.models.recommend.transition import admission_at
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 

@@ -19,8 +19,7 @@ from tidemark.controller.evidence.horizon import effective_bound_of, horizon_of
 from tidemark.controller.evidence.needs import levels_of
 from tidemark.controller.specs.store import share_ppm_of
 from tidemark.controller.streams.store import get_stream
-from tidemark.models.chart_slots import Slots, slots_of
-from tidemark.models.need_slots import SLOT_US
+from tidemark.models.evidence.slots import SLOT_US, Slots, slots_of
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 

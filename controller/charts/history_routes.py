@@ -23,7 +23,7 @@ from tidemark.controller.db.tables import RollupRow
 from tidemark.controller.evidence.needs import levels_of
 from tidemark.controller.specs.store import share_ppm_of
 from tidemark.controller.streams.store import get_stream
-from tidemark.models.chart_slots import slots_of
+from tidemark.models.evidence.slots import slots_of
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from tidemark.models.curve import CurvePoint
-from tidemark.models.wire import LatencyUnknown
+from tidemark.models.evidence.curve import CurvePoint
+from tidemark.models.protocol.messages import LatencyUnknown
 
 
 class Latencies(TypedDict):

@@ -16,15 +16,14 @@ from tidemark.controller.charts.latency import latency_answer
 from tidemark.controller.charts.what_if import BoundOutcome, WhatIf, outcome_at
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import get_stream
-from tidemark.models.choice import percent_of
-from tidemark.models.curve import Curve
-from tidemark.models.duration import format_about, format_duration
-from tidemark.models.figures import format_number
-from tidemark.models.plural import plural
-from tidemark.models.ranges import MAX_TIME_MS
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.target import PPM
-from tidemark.models.transition import transition_to
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.ranges import MAX_TIME_MS
+from tidemark.models.base.target import PPM
+from tidemark.models.base.text import format_number, plural
+from tidemark.models.evidence.curve import Curve
+from tidemark.models.recommend.choice import percent_of
+from tidemark.models.recommend.transition import transition_to
+from tidemark.models.specs.slo import Policy, Slo
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
@@ -59,7 +58,7 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> 
     change = transition_to(situation, bound_ms * 1_000)
     changes = bound_ms * 1_000 != situation.bound_us
     a_day = _late_a_day(what_if, found.admission.late)
-    chain = [] if what_if.chain is None else [*what_if.chain.texts(bound_ms)]
+    closing = [] if what_if.downstream is None else [*what_if.downstream.texts(bound_ms)]
     verdict = _verdict(found, what_if.slo)
     notes = _notes(bound_ms, max_us if beyond else None, policy, ceiling_ms)
     uncertain = verdict[:1] if found.meets_target is None else []
@@ -80,8 +79,8 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> 
         **latency_answer(point),
         windows_closing=change.windows_closing,
         stands_still_ms=_rounded(change.stands_still_us),
-        text="; ".join([*_admitted(found, what_if.basis.curve, bound_ms, a_day), *chain, *verdict, *notes]),
-        notes=[*chain, *uncertain, *notes],
+        text="; ".join([*_admitted(found, what_if.basis.curve, bound_ms, a_day), *closing, *verdict, *notes]),
+        notes=[*closing, *uncertain, *notes],
         transition=change.text if changes else None,
     )
 

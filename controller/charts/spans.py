@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 from tidemark.controller.evidence.horizon import horizon_of
-from tidemark.models.need_slots import DAY_US
-from tidemark.models.ranges import MAX_TIME_US
+from tidemark.models.base.ranges import MAX_TIME_US
+from tidemark.models.evidence.slots import DAY_US
 
 FromUs = Annotated[
     int | None,

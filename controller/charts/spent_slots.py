@@ -11,11 +11,10 @@ from tidemark.controller.db.tables import LedgerKeyRow
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.needs import Span
 from tidemark.controller.evidence.series import series_in
-from tidemark.models.chart_slots import Slots
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.need_slots import edge_us
-from tidemark.models.slo import Slo
-from tidemark.models.target import PPM
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.slots import Slots, edge_us
+from tidemark.models.specs.slo import Slo
 
 
 @dataclass(slots=True)

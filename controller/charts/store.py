@@ -22,11 +22,10 @@ from tidemark.controller.evidence.blocks import TEN_MINUTES_US, SlotCells, cells
 from tidemark.controller.evidence.needs import Span, rest_by_slot
 from tidemark.controller.evidence.partition_sums import needs_of_slots
 from tidemark.controller.evidence.series import series_in
-from tidemark.models.chart_slots import Slots
-from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US, edge_us, merge_all
-from tidemark.models.partition_needs import PartitionNeeds
-from tidemark.models.sketch import Sketch
-from tidemark.models.target import PPM
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.partition_needs import PartitionNeeds
+from tidemark.models.evidence.sketch import Sketch
+from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US, Slots, edge_us, merge_all
 
 MAP_WIDTHS_US = (SLOT_US, TEN_MINUTES_US, HOUR_US, DAY_US)
 """Widths of the slots of a map, those by which the needs of partitions are stored, in microseconds."""

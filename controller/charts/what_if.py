@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.chains import chain_of
+from tidemark.controller.bounds.chains import downstream_of
 from tidemark.controller.decide.decider import Decider
 from tidemark.controller.decide.load import HorizonEvidence, progress_in, situation_in
 from tidemark.controller.evidence.horizon import horizon_of, newest_report_id
 from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_HORIZON_MS, get_slo
-from tidemark.models.chain_latency import latency_of
-from tidemark.models.choice import needed_rank
-from tidemark.models.coupling import Chain
-from tidemark.models.slo import Slo
-from tidemark.models.target import PPM
-from tidemark.models.transition import Admission, Situation, admission_at, state_at
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.curve import latency_of
+from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.recommend.choice import needed_rank
+from tidemark.models.recommend.transition import Admission, Situation, admission_at, state_at
+from tidemark.models.specs.slo import Slo
 
 _MAX_CACHED = 16
 """Cached streams, as many as people view at a time; each takes up to some megabytes."""
@@ -40,7 +40,7 @@ class WhatIf:
     """Needs, latencies and facts; None without reports."""
     situation: Situation | None
     """The stream after its newest batch; None without reports."""
-    chain: Chain | None = None
+    downstream: Downstream | None = None
     """What the bound decides behind the stream's own operator; None when nothing, or when it is not known."""
 
     @property
@@ -113,7 +113,7 @@ class WhatIfCache:
         confidence_ppm = DEFAULT_CONFIDENCE_PPM if slo is None else slo.confidence_ppm
         progress = progress_in(session, horizon, now_us, self._decider.kept)
         situation = situation_in(session, horizon, basis.curve, progress, confidence_ppm)
-        return WhatIf(slo, horizon_ms, basis, situation, chain_of(session, stream_id))
+        return WhatIf(slo, horizon_ms, basis, situation, downstream_of(session, stream_id))
 
 
 def outcome_at(what_if: WhatIf, bound_us: int) -> BoundOutcome | None:
@@ -127,7 +127,7 @@ def outcome_at(what_if: WhatIf, bound_us: int) -> BoundOutcome | None:
     if slo is not None:
         rank = needed_rank(point.rows, slo.target_ppm, slo.confidence_ppm / PPM) if point.rows else None
         meets_target = None if rank is None else point.rows - point.late >= rank
-        latency = latency_of(point.latency_wall, what_if.chain, bound_us // 1_000)
+        latency = latency_of(point.latency_wall, what_if.downstream, bound_us // 1_000)
         if slo.latency_cap_ms is not None and latency is not None:
             above = latency.is_above(slo.latency_cap_ms * 1_000)
             meets_latency = None if above is None else not above

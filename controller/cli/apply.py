@@ -39,7 +39,7 @@ from tidemark.controller.specs.documents import (
     without_defaults,
 )
 from tidemark.controller.specs.openslo import documents_text, openslo_documents
-from tidemark.models.plural import plural
+from tidemark.models.base.text import plural
 
 _STANDARD_INPUT = "-"
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})

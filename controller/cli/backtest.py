@@ -23,11 +23,11 @@ from tidemark.controller.cli.trace import input_errors_in_one_line
 from tidemark.controller.runtime.clock import system_clock
 from tidemark.controller.traces.format import OpenTrace, open_trace
 from tidemark.controller.traces.plausible import PlausibleRows
-from tidemark.models.policies.catalogue import policy_forms
-from tidemark.models.policies.setup import BacktestMode, Scope, Setup
-from tidemark.models.replay import Engine
-from tidemark.models.slo import Objective
-from tidemark.models.target import parse_target
+from tidemark.models.backtest.catalogue import policy_forms
+from tidemark.models.base.target import parse_target
+from tidemark.models.evidence.curve import Engine
+from tidemark.models.live.policy import BacktestMode, Scope, Setup
+from tidemark.models.specs.slo import Objective
 
 _STDOUT = Path("-")
 """The file name that stands for standard output."""

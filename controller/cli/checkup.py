@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tidemark.controller.api.paths import stream_path
 from tidemark.controller.client.address import TOKEN_VARIABLE
-from tidemark.models.duration import format_duration
-from tidemark.models.figures import format_number
-from tidemark.models.plural import plural
-from tidemark.models.target import PPM
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.target import PPM
+from tidemark.models.base.text import format_number, plural
 
 if TYPE_CHECKING:
     from tidemark.controller.client.client import Client

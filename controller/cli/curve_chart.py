@@ -10,10 +10,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidemark.models.duration import format_about, format_duration
-from tidemark.models.figures import format_number
-from tidemark.models.plural import plural
-from tidemark.models.target import PPM, format_share
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.target import PPM, format_share
+from tidemark.models.base.text import format_number, plural
 
 _COLUMNS, _LINES = 72, 14
 _DOTS_ACROSS, _DOTS_DOWN = 2, 4

@@ -11,8 +11,8 @@ from tidemark.controller.cli.progress import progress_bar
 from tidemark.controller.cli.trace import note_early_rows, note_misdated_rows, show_trace
 from tidemark.controller.traces.format import write_trace
 from tidemark.controller.traces.messages import TimeSources, TopicTraceBuilder
-from tidemark.models.duration import format_duration
-from tidemark.models.plural import plural
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.text import plural
 
 if TYPE_CHECKING:
     from tidemark.controller.traces.messages import TopicTrace

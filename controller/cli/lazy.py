@@ -80,7 +80,7 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
         "trace": Entry("trace", "Make a trace, a Parquet file of recorded arrivals.", "trace"),
         "curve": Entry("curve", "Show completeness and latency by bound, for a trace or a stream.", "trace"),
         "backtest": Entry("backtest", "Replay traces under policies and compare the policies.", "trace"),
-        "lint": Entry("spark_programs", "Check the joins and chains of a job's streams before it starts."),
+        "lint": Entry("spark_programs", "Check the joins and stateful operators of a job's streams before it starts."),
         "demo": Entry(
             "spark_programs",
             "Run the whole loop on a real Spark stream: guessed bound, recommendation, restart.",

@@ -10,8 +10,8 @@ from tidemark.controller.api.paths import stream_path
 from tidemark.controller.cli.options import milliseconds_of
 from tidemark.controller.cli.remote import Call, JobArgument, StreamArgument, calls_controller
 from tidemark.controller.cli.show import as_json, duration, moment, percent, say, table
-from tidemark.models.plural import plural
-from tidemark.models.target import PPM
+from tidemark.models.base.target import PPM
+from tidemark.models.base.text import plural
 
 _Dimension = Annotated[
     str | None,

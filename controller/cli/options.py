@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from decimal import Decimal, InvalidOperation
 
-from tidemark.models.duration import format_duration, parse_duration
-from tidemark.models.operators import Operator, row_level, session, sliding, tumbling
-from tidemark.models.target import PPM
+from tidemark.models.base.duration import format_duration, parse_duration
+from tidemark.models.base.operators import Operator, row_level, session, sliding, tumbling
+from tidemark.models.base.target import PPM
 
 NONE = "none"
 """The text that removes an optional value."""

@@ -16,8 +16,8 @@ from tidemark.controller.cli.remote import (
     complete_stream,
 )
 from tidemark.controller.cli.show import as_json, moment, say
-from tidemark.models.plural import plural
-from tidemark.models.wire import Pin
+from tidemark.models.base.text import plural
+from tidemark.models.protocol.messages import Pin
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas import PinAnswer, PinSummary

@@ -30,8 +30,8 @@ from tidemark.controller.cli.show import (
     table,
 )
 from tidemark.controller.cli.specs import slo_text
-from tidemark.models.plural import plural
-from tidemark.models.target import parse_target
+from tidemark.models.base.target import parse_target
+from tidemark.models.base.text import plural
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas import ShadowAnswer, ShadowOutcome

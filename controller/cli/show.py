@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from tidemark.controller.runtime.moments import utc_text
-from tidemark.models.duration import format_about, format_duration
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.target import PPM
 from tidemark.models.rollout.states import rollout_text
-from tidemark.models.target import PPM
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas import Consequences, RolloutAnswer

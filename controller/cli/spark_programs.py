@@ -38,7 +38,7 @@ PROGRAMS = {
         "Put late rows into the finished windows that they belong to.",
     ),
     "lint": Program(
-        "tidemark.spark_jobs.lint", "Check the joins and chains of a job's streams before it starts."
+        "tidemark.spark_jobs.lint", "Check the joins and stateful operators of a job's streams before it starts."
     ),
 }
 """The programs by name of their command."""

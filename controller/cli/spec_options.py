@@ -14,9 +14,9 @@ import typer
 
 from tidemark.controller.cli.options import NONE, milliseconds_of, number_of, share_of
 from tidemark.controller.cli.show import duration, share
-from tidemark.models.slo import MINUTES_OF_DAY, Day
+from tidemark.models.base.target import parse_target
 from tidemark.models.spec_fields import SpecField, spec_fields
-from tidemark.models.target import parse_target
+from tidemark.models.specs.slo import MINUTES_OF_DAY, Day
 
 _REPEATED = f"; may be repeated; replaces all that were set; {NONE} for none"
 

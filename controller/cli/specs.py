@@ -39,8 +39,8 @@ from tidemark.controller.cli.show import (
 )
 from tidemark.controller.cli.spec_options import changes_of, format_freeze, options_of
 from tidemark.controller.client.address import DEFAULT_URL
-from tidemark.models.plural import plural
-from tidemark.models.slo import JoinSlo, Policy, Slo
+from tidemark.models.base.text import plural
+from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas import (

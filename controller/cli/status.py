@@ -26,7 +26,7 @@ from tidemark.controller.cli.show import (
     table,
 )
 from tidemark.controller.cli.specs import slo_text
-from tidemark.models.plural import plural
+from tidemark.models.base.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,7 +13,7 @@ from tidemark.controller.cli.curve_chart import Marks, chart
 from tidemark.controller.cli.options import bounds_of
 from tidemark.controller.cli.remote import open_client
 from tidemark.controller.cli.show import as_json, bound, measured, moment, percent, say, table
-from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.base.granules import SPARK_TICK_US
 
 if TYPE_CHECKING:
     from tidemark.controller.api.schemas import CurvePointAnswer

@@ -12,11 +12,11 @@ from tidemark.controller.cli.remote import open_client
 from tidemark.controller.cli.trace import note_misdated_rows, show_trace
 from tidemark.controller.traces.format import write_trace
 from tidemark.controller.traces.from_reports import StreamTrace, trace_of_reports
-from tidemark.models.duration import format_duration
-from tidemark.models.operators import RowLevel, SessionWindow, TimeWindow
-from tidemark.models.plural import plural
-from tidemark.models.target import format_target
-from tidemark.models.wire import Report
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.operators import RowLevel, SessionWindow, TimeWindow
+from tidemark.models.base.target import format_target
+from tidemark.models.base.text import plural
+from tidemark.models.protocol.messages import Report
 
 
 def make_stream_trace(

@@ -17,9 +17,9 @@ from tidemark.controller.cli.progress import progress_bar
 from tidemark.controller.cli.remote import TokenFileOption, UrlOption
 from tidemark.controller.client.address import DEFAULT_URL
 from tidemark.controller.runtime.clock import system_clock
-from tidemark.models.duration import format_duration
-from tidemark.models.operators import Int64s
-from tidemark.models.plural import plural
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.operators import Int64s
+from tidemark.models.base.text import plural
 
 if TYPE_CHECKING:
     from tidemark.controller.traces.format import Trace

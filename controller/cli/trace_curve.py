@@ -20,14 +20,22 @@ from tidemark.controller.cli.options import bounds_of, duration_of, operator_of,
 from tidemark.controller.cli.progress import progress_bar
 from tidemark.controller.cli.trace import input_errors_in_one_line
 from tidemark.controller.runtime.clock import system_clock
-from tidemark.models.choice import BoundChoice, Latency, choose_bound, needed_rank, percent
-from tidemark.models.curve import Curve, CurvePoint, NeedDistribution
-from tidemark.models.duration import format_about, format_duration
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.operators import Operator
-from tidemark.models.plural import plural
-from tidemark.models.replay import Engine, Replay, batches_of_slots, replay_per_row, replay_spark
-from tidemark.models.target import PPM, parse_target
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.operators import Operator
+from tidemark.models.base.target import PPM, parse_target
+from tidemark.models.base.text import plural
+from tidemark.models.evidence.curve import (
+    Curve,
+    CurvePoint,
+    Engine,
+    NeedDistribution,
+    Replay,
+    batches_of_slots,
+    replay_per_row,
+    replay_spark,
+)
+from tidemark.models.recommend.choice import BoundChoice, Latency, choose_bound, needed_rank, percent
 
 if TYPE_CHECKING:
     from tidemark.controller.traces.format import Trace

@@ -23,8 +23,8 @@ from tidemark.controller.api.paths import pin_query, stream_path
 from tidemark.controller.client.base import checked, dry_run_params
 from tidemark.controller.client.errors import ChangedError
 from tidemark.controller.client.specifications import SpecificationsClient
+from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer, Pin, Report, to_json_object
 from tidemark.models.rollout.states import State
-from tidemark.models.wire import Acknowledgement, BoundAnswer, Pin, Report, to_json_object
 
 _POLL_SECONDS = 5.0
 """Pause between the requests of a watch when the controller, or a proxy before it, does not hold answers back."""

@@ -14,7 +14,7 @@ from typing import Any
 from tidemark.controller.api import schemas
 from tidemark.controller.api.paths import join_path, stream_path
 from tidemark.controller.client.base import BaseClient, checked, dry_run_params
-from tidemark.models.shadow_slo import ShadowSlo
+from tidemark.models.specs.shadow_slo import ShadowSlo
 
 _TRIED = tuple(field.name for field in fields(ShadowSlo))
 """The fields of a shadow that can be written."""

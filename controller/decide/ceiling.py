@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.models.duration import format_about, format_duration
+from tidemark.models.base.duration import format_about, format_duration
 
 NO_CEILING = "the job's call has no ceiling="
 """Why a job cannot run in Live."""

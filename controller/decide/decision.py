@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from tidemark.controller.decide.load import Loaded
 from tidemark.controller.rollout.record import Proposal
-from tidemark.models.duration import format_about
-from tidemark.models.progress import Progress
-from tidemark.models.recommend.chain import recommend
+from tidemark.models.base.duration import format_about
+from tidemark.models.evidence.progress import Progress
+from tidemark.models.recommend.recommendation import recommend
 from tidemark.models.recommend.steps import Recommendation
-from tidemark.models.slo import Policy
-from tidemark.models.transition import Transition, transition_to
+from tidemark.models.recommend.transition import Transition, transition_to
+from tidemark.models.specs.slo import Policy
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from tidemark.controller.evidence.series import series_sums
 from tidemark.controller.reports.store import newest_report
 from tidemark.controller.rollout.store import open_rollout
 from tidemark.controller.specs.joins import StoredJoin, join_of, streams_of
-from tidemark.models.duration import format_duration
-from tidemark.models.join_side import JoinSide, lost_ppm
-from tidemark.models.joint_needs import JointNeeds
-from tidemark.models.slo import JoinSlo
-from tidemark.models.target import PPM, format_share
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.target import PPM, format_share
+from tidemark.models.evidence.joint_needs import JointNeeds
+from tidemark.models.recommend.joint_bounds import JoinSide, lost_ppm
+from tidemark.models.specs.slo import JoinSlo
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.chains import chain_of, policy_in_force
+from tidemark.controller.bounds.chains import downstream_of, policy_in_force
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.tables import (
     LedgerKeyRow,
@@ -29,15 +29,15 @@ from tidemark.controller.evidence.windows import windows_in
 from tidemark.controller.intake.stored_bodies import stored_report
 from tidemark.controller.specs.store import get_specs
 from tidemark.controller.stream_state.live import newest_state
-from tidemark.models.curve import Curve
-from tidemark.models.defaults import SAMPLED_BATCHES
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.horizon import HorizonFacts
-from tidemark.models.late_base import needs_against
-from tidemark.models.operators import Int64s, TimeWindow
-from tidemark.models.progress import PartitionTimes, Progress, progress_of_table
+from tidemark.models.base.defaults import SAMPLED_BATCHES
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.operators import Int64s, TimeWindow
+from tidemark.models.evidence.curve import Curve
+from tidemark.models.evidence.horizon import HorizonFacts
+from tidemark.models.evidence.needs import needs_against
+from tidemark.models.evidence.progress import PartitionTimes, Progress, progress_of_table
 from tidemark.models.recommend.inputs import Inputs
-from tidemark.models.transition import CutBucket, Situation
+from tidemark.models.recommend.transition import CutBucket, Situation
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def load(
         recent_bounds_ms=recent_bounds_ms(session, stream_id, slo.generation, horizon.newest.seen_us),
         situation=situation,
         windows=windows_in(session, horizon, slo.value),
-        chain=chain_of(session, stream_id),
+        downstream=downstream_of(session, stream_id),
         join=join,
     )
     return Loaded(version, horizon, inputs, situation)

@@ -24,8 +24,8 @@ from tidemark.controller.db.tables import (
 )
 from tidemark.controller.rollout.store import newest_rollout_query
 from tidemark.controller.runtime.clock import SteadyClock
+from tidemark.models.base.target import PPM
 from tidemark.models.rollout.states import OPEN
-from tidemark.models.target import PPM
 
 PAUSE_SECONDS = 15.0
 """Minimum time between two decisions of a stream that only has new reports, in seconds."""

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import RecentBoundRow
 from tidemark.controller.db.upsert import upsert_many
-from tidemark.models.defaults import NARROW_STABILISATION_MS
+from tidemark.models.base.defaults import NARROW_STABILISATION_MS
 
 _SPAN_US = NARROW_STABILISATION_MS * 1_000
 

@@ -1,4 +1,4 @@
-"""The reasons chain of a recommendation as the store has it."""
+"""The steps of a recommendation as the store has them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import asdict
 from typing import Any
 
 from tidemark.controller.db.tables import RecommendationRow, ShadowRow
-from tidemark.models.read_json import read_object
+from tidemark.models.base.read_json import read_object
 from tidemark.models.recommend.steps import Cap, Conflict, DecisionStep, StepKind, because
 
 _CAPS: dict[StepKind, Cap] = {StepKind.LATENCY_CAP: "latency", StepKind.STATE_CAP: "state"}
 
 
 def steps_json(steps: Iterable[DecisionStep]) -> str:
-    """Return a chain as JSON: a list of objects with the fields of ``DecisionStep``."""
+    """Return the steps as JSON: a list of objects with the fields of ``DecisionStep``."""
     return json.dumps(
         [
             {
@@ -30,7 +30,7 @@ def steps_json(steps: Iterable[DecisionStep]) -> str:
 
 
 def steps_of(row: RecommendationRow | ShadowRow) -> list[DecisionStep]:
-    """Return the stored chain, first to last, whichever release wrote it."""
+    """Return the stored steps, first to last, whichever release wrote it."""
     return [_read(step) for step in json.loads(row.steps)]
 
 

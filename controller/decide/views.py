@@ -42,7 +42,7 @@ def recommended_answer(
 
 
 def step_answers(steps: Sequence[DecisionStep]) -> list[schemas.StepAnswer]:
-    """Return a chain of reasons."""
+    """Return the steps for an answer."""
     return [
         schemas.StepAnswer(kind=step.kind, name=step.kind.label, bound_ms=step.bound_ms, reason=step.reason)
         for step in steps

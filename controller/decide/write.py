@@ -25,8 +25,8 @@ from tidemark.controller.rollout.rules import RolloutRules, rules_of
 from tidemark.controller.rollout.store import newest_rollout, set_predicted
 from tidemark.controller.specs.joins import keep_choice
 from tidemark.controller.streams.store import add_event, lock_by_id
+from tidemark.models.recommend.transition import Transition, cut_bucket, transition_to
 from tidemark.models.rollout.restarts import FleetLimits
-from tidemark.models.transition import Transition, cut_bucket, transition_to
 
 
 def write(session: Session, decision: StreamDecision, now_us: int, fleet: FleetLimits) -> bool:

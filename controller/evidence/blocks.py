@@ -17,8 +17,8 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.tables import NeedBlockRow, NeedSketchRow, RollupRow
 from tidemark.controller.db.upsert import upsert_many
 from tidemark.controller.evidence.partition_sums import needs_in_slots
-from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US, edge_us
-from tidemark.models.partition_needs import PartitionNeeds
+from tidemark.models.evidence.partition_needs import PartitionNeeds
+from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US, edge_us
 
 TEN_MINUTES_US = 10 * SLOT_US
 """Width of the narrowest block in microseconds."""

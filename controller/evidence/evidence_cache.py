@@ -18,9 +18,9 @@ from tidemark.controller.errors import StreamBusyError
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.kept_evidence import KeptEvidence, marker_of
 from tidemark.controller.evidence.kept_joins import KeptJoins
-from tidemark.models.curve import Curve
-from tidemark.models.horizon import HorizonFacts
-from tidemark.models.operators import Int64s
+from tidemark.models.base.operators import Int64s
+from tidemark.models.evidence.curve import Curve
+from tidemark.models.evidence.horizon import HorizonFacts
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """A stream's data over a horizon: evidence, completeness, coverage, and emissions.
 
-The database finds and sums; ``tidemark.models.horizon`` defines what counts.
+The database finds and sums; ``tidemark.models.evidence.horizon`` defines what counts.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from tidemark.controller.db.tables import LedgerKeyRow, PartitionRow, QueryRow, 
 from tidemark.controller.evidence.hourly_sums import Sums
 from tidemark.controller.evidence.needs import Span
 from tidemark.controller.reports.store import newest_report
-from tidemark.models.curve import Emissions
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.horizon import (
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.operators import Int64s
+from tidemark.models.evidence.curve import Emissions
+from tidemark.models.evidence.horizon import (
     STEP_COLUMNS,
     UNKNOWN,
     HorizonFacts,
@@ -26,8 +27,7 @@ from tidemark.models.horizon import (
     facts_of,
     horizon_from_us,
 )
-from tidemark.models.late_base import effective_bound_ms, late_base_ms
-from tidemark.models.operators import Int64s
+from tidemark.models.evidence.needs import effective_bound_ms, late_base_ms
 
 WINDOW = "window"
 """``kind`` of the operator that has windows."""

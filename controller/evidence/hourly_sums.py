@@ -14,10 +14,10 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import ReportHourRow, ReportRow, RollupRow
 from tidemark.controller.evidence.needs import Span, levels_of
-from tidemark.models.coverage import Range, merge_ranges
-from tidemark.models.horizon import SUMMED
-from tidemark.models.late_base import Needs
-from tidemark.models.need_slots import HOUR_US, edge_us
+from tidemark.models.evidence.coverage import Range, merge_ranges
+from tidemark.models.evidence.horizon import SUMMED
+from tidemark.models.evidence.needs import Needs
+from tidemark.models.evidence.slots import HOUR_US, edge_us
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,12 +26,12 @@ from tidemark.controller.evidence.horizon import (
 from tidemark.controller.evidence.hourly_sums import Sums, sums_in
 from tidemark.controller.evidence.kept_progress import KeptBatches
 from tidemark.controller.evidence.kept_steps import STEP_ROW, KeptKeys, KeptSteps
-from tidemark.models.coverage import Range, merge_ranges, without_ranges
-from tidemark.models.curve import Curve, Emissions
-from tidemark.models.horizon import SUMMED, HorizonFacts
-from tidemark.models.need_slots import HOUR_US, SLOT_US, edge_us, merge_all
-from tidemark.models.operators import Int64s
-from tidemark.models.sketch import Sketch
+from tidemark.models.base.operators import Int64s
+from tidemark.models.evidence.coverage import Range, merge_ranges, without_ranges
+from tidemark.models.evidence.curve import Curve, Emissions
+from tidemark.models.evidence.horizon import SUMMED, HorizonFacts
+from tidemark.models.evidence.sketch import Sketch
+from tidemark.models.evidence.slots import HOUR_US, SLOT_US, edge_us, merge_all
 
 _MAX_SLIDE_US = HOUR_US
 """How far the start of a horizon may move at once; further back, reports may be deleted already."""

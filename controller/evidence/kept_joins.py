@@ -16,11 +16,11 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.models.joint_bounds import JointBounds, JointChoice, bounds_held
-from tidemark.models.joint_needs import JointNeeds
-from tidemark.models.plural import plural
-from tidemark.models.recommend.rounding import rounded_up
-from tidemark.models.slo import JoinSlo
+from tidemark.models.base.text import plural
+from tidemark.models.evidence.joint_needs import JointNeeds
+from tidemark.models.recommend.choice import rounded_up
+from tidemark.models.recommend.joint_bounds import JointBounds, JointChoice, bounds_to_use
+from tidemark.models.specs.slo import JoinSlo
 
 MAX_BATCHES = 1_000
 """How many of the newest batches count at most, but for the rest of a block."""
@@ -172,7 +172,7 @@ class _KeptJoin:
 def _chosen(needs: JointNeeds, slo: JoinSlo, held: JointChoice | None, at_us: int) -> JointChoice | None:
     before = None if held is None else held.bounds
     due = held is None or at_us - held.at_us >= _CHOICE_US
-    found = bounds_held(needs, before, slo.target_ppm, slo.confidence_ppm, due=due)
+    found = bounds_to_use(needs, before, slo.target_ppm, slo.confidence_ppm, due=due)
     if found is None or (found is before and not due):
         return None if found is None else held
     rounded = JointBounds(tuple(map(rounded_up, found.bounds_ms)), rounded_up(found.common_ms))

@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import ReportRow
 from tidemark.controller.evidence.horizon import Horizon
-from tidemark.models.defaults import PACE_BATCHES
-from tidemark.models.horizon import UNKNOWN
-from tidemark.models.operators import Int64s
-from tidemark.models.progress import PACE_COLUMNS
+from tidemark.models.base.defaults import PACE_BATCHES
+from tidemark.models.base.operators import Int64s
+from tidemark.models.evidence.horizon import UNKNOWN
+from tidemark.models.evidence.progress import PACE_COLUMNS
 
 
 class KeptBatches:

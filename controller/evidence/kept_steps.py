@@ -11,8 +11,9 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import ReportRow
 from tidemark.controller.evidence.horizon import keys_in
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.horizon import (
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.operators import Int64s
+from tidemark.models.evidence.horizon import (
     NO_BASE,
     STEP_COLUMNS,
     UNKNOWN,
@@ -23,8 +24,7 @@ from tidemark.models.horizon import (
     steps_of,
     wall_us_of,
 )
-from tidemark.models.operators import Int64s
-from tidemark.models.packed_times import PackedTimes
+from tidemark.models.evidence.packed_times import PackedTimes
 
 STEP_ROW = tuple(getattr(ReportRow, name) for name in STEP_COLUMNS)
 """The columns of a report that emission depends on."""

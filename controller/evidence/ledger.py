@@ -9,10 +9,10 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import LedgerKeyRow
 from tidemark.controller.db.upsert import upsert_many
-from tidemark.models.horizon import bucket_keys_us
-from tidemark.models.ledger import Judgement
-from tidemark.models.operators import Operator, TimeWindow
-from tidemark.models.runs import sum_runs
+from tidemark.models.base.operators import Operator, TimeWindow
+from tidemark.models.evidence.horizon import bucket_keys_us
+from tidemark.models.evidence.key_counts import sum_runs
+from tidemark.models.evidence.ledger import Judgement
 
 _COUNTS = ("rows", "late_min", "late_max")
 

@@ -25,10 +25,10 @@ from tidemark.controller.evidence.partition_sums import (
     stored_sums,
 )
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.models.late_base import Needs, needs_against
-from tidemark.models.need_slots import Levels, merge_all
-from tidemark.models.partition_needs import PartitionNeeds
-from tidemark.models.sketch import Sketch
+from tidemark.models.evidence.needs import Needs, needs_against
+from tidemark.models.evidence.partition_needs import PartitionNeeds
+from tidemark.models.evidence.sketch import Sketch
+from tidemark.models.evidence.slots import Levels, merge_all
 
 
 @dataclass(frozen=True, slots=True)

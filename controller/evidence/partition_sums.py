@@ -11,9 +11,9 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import NeedSketchRow, PartitionSumsRow
-from tidemark.models.late_base import Needs
-from tidemark.models.partition_needs import PartitionNeeds
-from tidemark.models.sketch import Sketch
+from tidemark.models.evidence.needs import Needs
+from tidemark.models.evidence.partition_needs import PartitionNeeds
+from tidemark.models.evidence.sketch import Sketch
 
 _EVER = 2**62
 """After all times, and above all widths, in microseconds."""

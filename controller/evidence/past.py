@@ -12,7 +12,7 @@ from tidemark.controller.evidence.horizon import emissions_in
 from tidemark.controller.evidence.hourly_sums import Sums, sums_in
 from tidemark.controller.evidence.needs import Span, levels_of, needs_in
 from tidemark.controller.reports.store import NEWEST_FIRST
-from tidemark.models.curve import Curve
+from tidemark.models.evidence.curve import Curve
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,10 @@ from tidemark.controller.evidence.series import forget_series
 from tidemark.controller.intake.count_waiting import MANY_REPORTS, count_waiting
 from tidemark.controller.intake.report_counts import ReportCountsCache
 from tidemark.controller.specs.store import horizon_ms_of, share_ppm_of
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.horizon import horizon_from_us
-from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US, edge_us, merge_all
-from tidemark.models.retention import Retention
-from tidemark.models.sketch import Sketch
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.evidence.horizon import horizon_from_us
+from tidemark.models.evidence.sketch import Sketch
+from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US, Retention, edge_us, merge_all
 
 _MAX_REPORTS = 500
 """Reports and events that one step deletes."""

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.tables import ReportRow, RollupRow, SeriesRow
 from tidemark.controller.evidence.horizon import effective_bound_of
 from tidemark.controller.evidence.needs import Span, levels_of
-from tidemark.models.need_slots import HOUR_US, SLOT_US, Levels, edge_us
+from tidemark.models.evidence.slots import HOUR_US, SLOT_US, Levels, edge_us
 
 _WIDTHS = (SLOT_US, HOUR_US)
 

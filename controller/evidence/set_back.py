@@ -30,8 +30,8 @@ from tidemark.controller.evidence.blocks import undo_blocks
 from tidemark.controller.evidence.needs import levels_of, move_slots
 from tidemark.controller.evidence.series import add_to_series
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.models.need_slots import HOUR_US, edge_us
-from tidemark.models.quarantine import AGREED_US, MAX_AHEAD_US
+from tidemark.models.evidence.misdated import AGREED_US, MAX_AHEAD_US
+from tidemark.models.evidence.slots import HOUR_US, edge_us
 
 _TIMES: dict[type[Base], tuple[str, ...]] = {
     PublishedRow: ("published_us",),

@@ -21,8 +21,7 @@ from tidemark.controller.intake.count_believed import count_believed
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.runtime.priority import Pause, no_pause
 from tidemark.controller.streams.store import lock_by_id
-from tidemark.models.need_slots import DAY_US, HOUR_US
-from tidemark.models.retention import Retention
+from tidemark.models.evidence.slots import DAY_US, HOUR_US, Retention
 
 _log = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import LedgerKeyRow, ReportRow
 from tidemark.controller.evidence.horizon import Horizon
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.slo import Slo
-from tidemark.models.target import PPM
-from tidemark.models.windows import WindowCounts, Windows
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.target import PPM
+from tidemark.models.recommend.inputs import WindowCounts, Windows
+from tidemark.models.specs.slo import Slo
 
 
 def windows_in(session: Session, horizon: Horizon, slo: Slo) -> Windows | None:

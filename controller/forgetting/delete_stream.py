@@ -42,7 +42,7 @@ from tidemark.controller.specs.pins import PinScope, delete_pin, get_pin
 from tidemark.controller.specs.store import POLICY, SLO, get_policy, get_slo, horizon_ms_of
 from tidemark.controller.specs.store import version_of as spec_version
 from tidemark.controller.streams.store import add_event
-from tidemark.models.duration import format_about
+from tidemark.models.base.duration import format_about
 
 QUIET_US = 900_000_000
 """A job last seen within these microseconds, a quarter of an hour, still reports."""

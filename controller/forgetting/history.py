@@ -32,7 +32,7 @@ from tidemark.controller.forgetting.bounded import MAX_ROWS, delete_some
 from tidemark.controller.partitions.store import forget_partitions
 from tidemark.controller.reports.store import newest_report
 from tidemark.controller.rollout.store import open_rollout, rollout_in_force
-from tidemark.models.retention import Retention
+from tidemark.models.evidence.slots import Retention
 
 
 def _forget_bounds(session: Session, rollup: RollupRow, now_us: int, retention: Retention) -> bool:

@@ -11,8 +11,8 @@ from typing import Any
 from tidemark.controller.gates.configuration import Gate, PrometheusGate, WebhookGate
 from tidemark.controller.runtime.fetch import NoAnswer, fetch
 from tidemark.controller.runtime.token_file import TokenFileError, bearer
-from tidemark.models.figures import format_number
-from tidemark.models.rollout.facts import Phase, Verdict
+from tidemark.models.base.text import format_number
+from tidemark.models.rollout.states import Phase, Verdict
 
 TIMEOUT_SECONDS = 5.0
 """How long a gate may take from the connection to the end of its answer."""

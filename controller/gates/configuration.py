@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from tidemark.controller.runtime.operator_file import Address, Called, read_tables
-from tidemark.models.figures import format_number
+from tidemark.models.base.text import format_number
 
 _Limit = Annotated[float | None, Field(allow_inf_nan=False)]
 

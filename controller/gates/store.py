@@ -15,7 +15,7 @@ from tidemark.controller.rollout.store import gate_answers_json, gate_answers_of
 from tidemark.controller.rollout.views import rollout_answer
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import EventBasis, add_event, lock_by_id
-from tidemark.models.rollout.outside import answered, due, phase_of
+from tidemark.models.rollout.gate import answered, due, phase_of
 
 _WHEN = {"publish": "before it is published", "verify": "while it is verified"}
 

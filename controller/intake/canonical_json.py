@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic_core import SchemaSerializer
 
-from tidemark.models.wire import LEFT_OUT, Acknowledgement, Report, left_out
+from tidemark.models.protocol.messages import LEFT_OUT, Acknowledgement, Report, left_out
 
 
 def _sorted_fields(schema: Any, without: tuple[str, ...]) -> Any:

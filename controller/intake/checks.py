@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemark.controller.errors import MAX_ERRORS, ErrorItem, InvalidBodyError
-from tidemark.models.cells import cells_of
-from tidemark.models.key_counts import table_size
-from tidemark.models.operators import TimeWindow
-from tidemark.models.ranges import MAX_COUNT, MAX_KEYS_PER_ROW, MAX_TIME_US
-from tidemark.models.wire import Acknowledgement, Report
+from tidemark.models.base.operators import TimeWindow
+from tidemark.models.base.ranges import MAX_COUNT, MAX_KEYS_PER_ROW, MAX_TIME_US
+from tidemark.models.evidence.key_counts import cells_of, table_size
+from tidemark.models.protocol.messages import Acknowledgement, Report
 
 _MAX_SUMS = 4_000_000
 """Maximum number of sums by partition and sliding window in a report, which limits its cost in time and memory."""

@@ -13,7 +13,7 @@ from tidemark.controller.intake.limits import Limits
 from tidemark.controller.intake.quarantine import last_counted
 from tidemark.controller.intake.stored_bodies import stored_report
 from tidemark.controller.intake.take_reports import take_report
-from tidemark.models.quarantine import limit_us
+from tidemark.models.evidence.misdated import limit_us
 
 _log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from tidemark.controller.evidence import needs
 from tidemark.controller.evidence.series import add_to_series
 from tidemark.controller.intake.report_counts import ReportCountsCache, counts_of
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.models.partition_needs import PartitionNeeds
+from tidemark.models.evidence.partition_needs import PartitionNeeds
 
 MANY_REPORTS = 500
 """How many waiting reports are many."""

@@ -19,7 +19,7 @@ from tidemark.controller.errors import TidemarkError
 from tidemark.controller.intake.take_reports import StoredReceipt, take_reports
 from tidemark.controller.metrics.process import IntakeCounters
 from tidemark.controller.runtime.clock import Clock
-from tidemark.models.wire import Report
+from tidemark.models.protocol.messages import Report
 
 _log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from tidemark.controller.errors import (
     TooManyPartitionsError,
     TooManyStreamsError,
 )
-from tidemark.models.ranges import MAX_COUNT
+from tidemark.models.base.ranges import MAX_COUNT
 
 
 @dataclass(frozen=True, slots=True)

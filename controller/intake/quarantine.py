@@ -16,9 +16,9 @@ from tidemark.controller.db.tables import QuarantinedRow, ReportRow, StreamRow
 from tidemark.controller.errors import ReportConflictError
 from tidemark.controller.intake.limits import check_room_for_pairs
 from tidemark.controller.intake.stored_bodies import digest_of, packed
-from tidemark.models.ledger import judge
-from tidemark.models.quarantine import AGREED_US, KEPT_US, MAX_AHEAD_US, Reached, limit_us, reached_us
-from tidemark.models.wire import Report
+from tidemark.models.evidence.ledger import judge
+from tidemark.models.evidence.misdated import AGREED_US, QUARANTINE_US, MAX_AHEAD_US, Reached, limit_us, reached_us
+from tidemark.models.protocol.messages import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def quarantine(
         return None
     session.execute(
         delete(QuarantinedRow).where(
-            QuarantinedRow.stream_id == stream_id, QuarantinedRow.received_us < now_us - KEPT_US
+            QuarantinedRow.stream_id == stream_id, QuarantinedRow.received_us < now_us - QUARANTINE_US
         )
     )
     late = judge(report).total.late_min

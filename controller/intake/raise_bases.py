@@ -10,8 +10,8 @@ from tidemark.controller.evidence.hourly_sums import move_in_hours
 from tidemark.controller.evidence.needs import move_needs
 from tidemark.controller.intake.stored_bodies import stored_report
 from tidemark.controller.intake.stored_facts import StoredFacts
-from tidemark.models.late_base import needs_against
-from tidemark.models.wire import Report
+from tidemark.models.evidence.needs import needs_against
+from tidemark.models.protocol.messages import Report
 
 
 def raise_later_bases(

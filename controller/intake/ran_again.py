@@ -13,7 +13,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import ReportRow
-from tidemark.models.wire import Report
+from tidemark.models.protocol.messages import Report
 
 _MARK = "~"
 """Between the id of a query and the run that ran its batches again; no id of Spark's has it."""

@@ -10,9 +10,9 @@ from pydantic import BeforeValidator, FailFast, Field, TypeAdapter
 
 from tidemark.controller.intake.report_v1 import REPORT_V1
 from tidemark.controller.intake.sent_bodies import parse_sent
-from tidemark.models.granule_counts import GranuleCounts
-from tidemark.models.operators import Operator
-from tidemark.models.wire import REPORT_SCHEMA, Report
+from tidemark.models.base.operators import Operator
+from tidemark.models.protocol.granule_counts import GranuleCounts
+from tidemark.models.protocol.messages import REPORT_SCHEMA, Report
 
 
 def _whole_number(value: object) -> object:

@@ -10,9 +10,9 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidemark.models.late_base import needs_against
-from tidemark.models.partition_needs import PartitionNeeds
-from tidemark.models.wire import Report
+from tidemark.models.evidence.needs import needs_against
+from tidemark.models.evidence.partition_needs import PartitionNeeds
+from tidemark.models.protocol.messages import Report
 
 _MAX_BYTES = 64 * 1024 * 1024
 """Size of the cache: some 3,000 reports of 64 partitions."""

@@ -10,9 +10,9 @@ from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator, FailFast, Field, TypeAdapter
 
-from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
-from tidemark.models.operators import Operator
-from tidemark.models.wire import REPORT_SCHEMA, Report, ReportedBatch
+from tidemark.models.base.operators import Operator
+from tidemark.models.protocol.granule_counts import GranuleCounts, PartitionCounts
+from tidemark.models.protocol.messages import REPORT_SCHEMA, Report, ReportedBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

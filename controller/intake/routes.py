@@ -24,7 +24,7 @@ from tidemark.controller.rollout.republish import republish
 from tidemark.controller.service import Service
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import lock_stream
-from tidemark.models.wire import Acknowledgement, Report
+from tidemark.models.protocol.messages import Acknowledgement, Report
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["jobs"])
 

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails, from_json, to_json
 
 from tidemark.controller.api.bodies import problem_of
 from tidemark.controller.errors import ErrorItem, UnknownSchemaVersionError
-from tidemark.models.wire import READ_AS
+from tidemark.models.protocol.messages import READ_AS
 
 T = TypeVar("T")
 

@@ -29,13 +29,12 @@ from tidemark.controller.partitions.store import (
 )
 from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.controller.stream_state.live import keep_live
-from tidemark.models.cells import cells_of
-from tidemark.models.horizon import ReportFacts, horizon_from_us, report_facts
-from tidemark.models.key_counts import key_counts
-from tidemark.models.late_base import floor_ms, late_base_ms, needs_against
-from tidemark.models.ledger import Judgement, judge
-from tidemark.models.partition_needs import PartitionNeeds
-from tidemark.models.wire import Report
+from tidemark.models.evidence.horizon import ReportFacts, horizon_from_us, report_facts
+from tidemark.models.evidence.key_counts import cells_of, key_counts
+from tidemark.models.evidence.ledger import Judgement, judge
+from tidemark.models.evidence.needs import floor_ms, late_base_ms, needs_against
+from tidemark.models.evidence.partition_needs import PartitionNeeds
+from tidemark.models.protocol.messages import Report
 
 _MAX_FORGOTTEN = 20_000
 """How many partitions that are gone may make room for those of one report."""

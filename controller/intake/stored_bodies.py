@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
 from tidemark.controller.intake.report_v1 import REPORT_V1
-from tidemark.models.wire import Report
+from tidemark.models.protocol.messages import Report
 
 _REPORT = TypeAdapter(Report)
 

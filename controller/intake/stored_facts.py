@@ -17,8 +17,8 @@ from tidemark.controller.db.given_rows import given, given_rows
 from tidemark.controller.db.tables import QueryRow, ReportRow, RollupRow, StreamRow
 from tidemark.controller.evidence.horizon import max_up_to, with_gone
 from tidemark.controller.intake.limits import count_of_partitions
-from tidemark.models.need_slots import Levels
-from tidemark.models.wire import Report
+from tidemark.models.evidence.slots import Levels
+from tidemark.models.protocol.messages import Report
 
 
 @dataclass(frozen=True, slots=True)

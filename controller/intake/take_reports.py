@@ -32,7 +32,7 @@ from tidemark.controller.intake.stored_bodies import digest_of, stored_json, sto
 from tidemark.controller.intake.stored_facts import StoredFacts, stored_facts
 from tidemark.controller.streams.names import named_streams, names_given
 from tidemark.controller.streams.store import add_event, lock_or_make
-from tidemark.models.wire import Report
+from tidemark.models.protocol.messages import Report
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,16 +18,16 @@ from tidemark.controller.intake.sent_bodies import parse_sent
 from tidemark.controller.lost.store import counted_up_to, dimensions_of, lost_in_window, take_counts
 from tidemark.controller.specs.store import window_ms_of
 from tidemark.controller.streams.store import get_stream, lock_stream
-from tidemark.models.bias import losses
-from tidemark.models.late_counts import (
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.late_counts import (
     LATE_COUNTS_SCHEMA,
     MAX_VALUE_LENGTH,
     MAX_VALUES,
     ByValue,
     LateCounts,
     LossCounts,
+    losses,
 )
-from tidemark.models.target import PPM
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}")
 

@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.tables import LateSlotRow, LateStepRow
 from tidemark.controller.intake.take_reports import StoredReceipt
 from tidemark.controller.reports.store import newest_report
-from tidemark.models.late_counts import BY_PARTITION, ByValue, LateCounts, LossCounts, hour_of, merge
-from tidemark.models.need_slots import DAY_US, HOUR_US, edge_us
+from tidemark.models.evidence.late_counts import BY_PARTITION, ByValue, LateCounts, LossCounts, hour_of, merge
+from tidemark.models.evidence.slots import DAY_US, HOUR_US, edge_us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

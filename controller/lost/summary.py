@@ -9,11 +9,10 @@ from dataclasses import asdict, dataclass
 from sqlalchemy.orm import Session
 
 from tidemark.controller.lost.store import lost_in_window
-from tidemark.models.bias import ValueLoss, losses
-from tidemark.models.late_counts import BY_PARTITION
-from tidemark.models.plural import plural
-from tidemark.models.read_json import read_object
-from tidemark.models.target import PPM, format_share
+from tidemark.models.base.read_json import read_object
+from tidemark.models.base.target import PPM, format_share
+from tidemark.models.base.text import plural
+from tidemark.models.evidence.late_counts import BY_PARTITION, ValueLoss, losses
 
 MAX_SHOWN = 10
 """How many values of a stream are shown: those with most lost rows."""

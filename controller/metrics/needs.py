@@ -8,8 +8,8 @@ from sqlalchemy import and_, select
 from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.db.tables import NeedSlotRow, StreamRow
-from tidemark.models.need_slots import merge_all
-from tidemark.models.sketch import Sketch
+from tidemark.models.evidence.sketch import Sketch
+from tidemark.models.evidence.slots import merge_all
 
 _NEED_SLOTS = 2
 """How many of the newest slots are merged: the newest one alone may have begun with the newest batch."""

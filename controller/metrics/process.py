@@ -8,7 +8,7 @@ from typing import get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from tidemark.controller.metrics.names import HELP, LABELS
-from tidemark.models.rollout.facts import Verdict
+from tidemark.models.rollout.states import Verdict
 
 # From a millisecond, for a small stream, to a day of minutes merged on a busy machine.
 _DURATION_BUCKETS_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)

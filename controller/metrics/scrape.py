@@ -21,7 +21,7 @@ from tidemark.controller.rollout.store import rollouts_by_state
 from tidemark.controller.stream_state.load import load_states
 from tidemark.controller.stream_state.partition_summaries import PartitionSummary, load_partitions
 from tidemark.controller.stream_state.state import StreamState
-from tidemark.models.sketch import Sketch
+from tidemark.models.evidence.sketch import Sketch
 
 
 @dataclass(frozen=True, slots=True)

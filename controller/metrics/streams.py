@@ -11,8 +11,8 @@ from tidemark.controller.lost.summary import LostSummary
 from tidemark.controller.metrics.names import HELP, LABELS, OF_STREAMS
 from tidemark.controller.stream_state.partition_summaries import PartitionSummary
 from tidemark.controller.stream_state.state import NewestBatch, StreamState
-from tidemark.models.sketch import Sketch
-from tidemark.models.target import PPM
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.sketch import Sketch
 
 QUANTILES = (0.5, 0.9, 0.99, 0.999, 1.0)
 """Shares of the rows whose needs are exposed."""

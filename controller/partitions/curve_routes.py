@@ -14,9 +14,9 @@ from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.evidence.needs import partition_needs
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
 from tidemark.controller.streams.store import get_stream
-from tidemark.models.curve import Curve
-from tidemark.models.ranges import MAX_TIME_MS
-from tidemark.models.target import PPM
+from tidemark.models.base.ranges import MAX_TIME_MS
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.curve import Curve
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 

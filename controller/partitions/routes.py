@@ -17,7 +17,7 @@ from tidemark.controller.stream_state.load import load_state
 from tidemark.controller.stream_state.partition_rows import partitions_of
 from tidemark.controller.stream_state.snapshots import PartitionSnapshot, take_snapshot
 from tidemark.controller.streams.store import get_stream
-from tidemark.models.skew import skew_text
+from tidemark.models.evidence.skew import skew_text
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 

@@ -12,11 +12,10 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from tidemark.controller.db.tables import PartitionRow, StreamRow
 from tidemark.controller.db.upsert import Excluded, greater, lesser, upsert_many
-from tidemark.models.cells import ReportCells
-from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_last_us
-from tidemark.models.misdated import split_misdated
-from tidemark.models.runs import run_starts
-from tidemark.models.wire import Report
+from tidemark.models.base.granules import SPARK_TICK_US, granule_first_us, granule_last_us
+from tidemark.models.evidence.key_counts import ReportCells, run_starts
+from tidemark.models.evidence.misdated import separate_misdated
+from tidemark.models.protocol.messages import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ def arrived_in(report: Report, cells: ReportCells, base_ms: int | None) -> Arriv
 
 def _misdated_in(report: Report, cells: ReportCells, base_ms: int | None) -> dict[int, tuple[int, int]]:
     """Return by position of a partition its misdated rows and their newest event time."""
-    split = split_misdated(report, base_ms, cells)
+    split = separate_misdated(report, base_ms, cells)
     if split is None:
         return {}
     _, wrong = split

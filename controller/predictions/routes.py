@@ -13,7 +13,7 @@ from tidemark.controller.api.units import milliseconds, share_ppm
 from tidemark.controller.db.tables import PredictionRow
 from tidemark.controller.predictions.store import list_predictions
 from tidemark.controller.streams.store import get_stream
-from tidemark.models.defaults import PREDICTION_MIN_ROWS
+from tidemark.models.base.defaults import PREDICTION_MIN_ROWS
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, and_, bindparam, false, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from tidemark.controller.db.tables import BY_BOUND, PredictionRow, ReportRow
-from tidemark.models.prediction import Judged, UnderBound, score
+from tidemark.models.rollout.evidence import Judged, UnderBound, score
 
 
 def score_predictions(session: Session, newest: ReportRow, newest_report_id: int, now_us: int) -> None:

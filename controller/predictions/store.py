@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import PredictionRow, PublishedRow
-from tidemark.models.transition import Transition
+from tidemark.models.recommend.transition import Transition
 
 
 def keep_prediction(

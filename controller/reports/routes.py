@@ -21,8 +21,8 @@ from tidemark.controller.reports.store import (
 )
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import find_stream, get_stream
-from tidemark.models.granule_counts import PartitionCounts
-from tidemark.models.wire import Report
+from tidemark.models.protocol.granule_counts import PartitionCounts
+from tidemark.models.protocol.messages import Report
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 

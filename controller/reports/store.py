@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, aliased
 from tidemark.controller.db.tables import QuarantinedRow, ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.errors import ReportNotFoundError
 from tidemark.controller.intake.stored_bodies import stored_json, stored_report
-from tidemark.models.wire import Report
+from tidemark.models.protocol.messages import Report
 
 _BODIES_AT_ONCE = 50
 

@@ -15,10 +15,9 @@ from tidemark.controller.rollout.advance import advance_rollout, apply_move
 from tidemark.controller.rollout.rules import RolloutRules, rules_of
 from tidemark.controller.rollout.store import find_rollout, newest_rollout
 from tidemark.controller.streams.store import EventBasis, add_event
-from tidemark.models.rollout.facts import Move
 from tidemark.models.rollout.machine import allowed
 from tidemark.models.rollout.restarts import FleetLimits
-from tidemark.models.rollout.states import OPEN, Act, State, state_text
+from tidemark.models.rollout.states import OPEN, Act, Move, State, state_text
 
 _REFUSED: Mapping[Act, str] = {
     "approve": "it cannot be approved",

@@ -15,11 +15,10 @@ from tidemark.controller.rollout.record import add_rollout_event
 from tidemark.controller.rollout.restarts import lost_rows, why_no_restart
 from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import model_of, newest_rollout, open_rollout, rollout_in_force
-from tidemark.models.defaults import RESTART_LOOK_MS
-from tidemark.models.rollout.facts import Move, RolloutFacts
+from tidemark.models.base.defaults import RESTART_LOOK_MS
 from tidemark.models.rollout.machine import advance, restores_previous
 from tidemark.models.rollout.restarts import limited, restarts_job
-from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY, State
+from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY, Move, RolloutFacts, State
 
 
 def advance_rollout(session: Session, stream_id: int, rules: RolloutRules, now_us: int) -> RolloutRow | None:

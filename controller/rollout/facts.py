@@ -8,7 +8,7 @@ import numpy as np
 from sqlalchemy import ColumnElement, and_, bindparam, func, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.chains import chain_of
+from tidemark.controller.bounds.chains import downstream_of
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.tables import (
     BY_BOUND,
@@ -34,15 +34,12 @@ from tidemark.controller.rollout.store import (
     verified_narrowing,
 )
 from tidemark.controller.stream_state.live import newest_state
-from tidemark.models.chain_latency import latency_of
-from tidemark.models.curve import Emissions
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.operators import Int64s
-from tidemark.models.prediction import Judged
-from tidemark.models.rollout.evidence import EvidenceSpan, evidence_span
-from tidemark.models.rollout.facts import NOTHING_JUDGED, RolloutFacts
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.operators import Int64s
+from tidemark.models.evidence.curve import Emissions, latency_of
+from tidemark.models.rollout.evidence import EvidenceSpan, Judged, evidence_span
 from tidemark.models.rollout.gate import DAY_US
-from tidemark.models.rollout.states import CANDIDATE
+from tidemark.models.rollout.states import CANDIDATE, NOTHING_JUDGED, RolloutFacts
 from tidemark.models.rollout.verification import needed_event_us
 
 _Under = tuple[ColumnElement[bool], ...]
@@ -344,5 +341,5 @@ def _latency_us(session: Session, stream_id: int, under: _Under) -> float | None
         .order_by(LedgerKeyRow.key_us)
     ).all()
     wall = Emissions(np.array(ends, np.int64), marks_us, walls_us).latency(0)[1]
-    latency = None if wall is None else latency_of(wall, chain_of(session, stream_id), 0)
+    latency = None if wall is None else latency_of(wall, downstream_of(session, stream_id), 0)
     return None if latency is None else latency.measured_us

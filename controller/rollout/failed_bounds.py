@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import FailedBoundRow, RolloutRow
 from tidemark.controller.rollout.store import list_rollouts
-from tidemark.models.defaults import FAILED_LONGEST_MS, FAILED_MS
-from tidemark.models.rollout.facts import Failure, FailureKind
-from tidemark.models.slo import Direction
+from tidemark.models.base.defaults import FAILED_LONGEST_MS, FAILED_MS
+from tidemark.models.rollout.states import Failure, FailureKind
+from tidemark.models.specs.slo import Direction
 
 _VETOES = 1_000
 """Maximum number of vetoes of a stream that count, the newest first."""

@@ -18,11 +18,10 @@ from tidemark.controller.rollout.record import (
 )
 from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import model_of, open_rollout
-from tidemark.models.rollout.gate import at_gate, needs_approval
-from tidemark.models.rollout.outside import held_outside
-from tidemark.models.rollout.proposal import direction_of, revise
+from tidemark.models.rollout.gate import at_gate, at_outside_gate, needs_approval
+from tidemark.models.rollout.machine import direction_of, revise
 from tidemark.models.rollout.states import CANDIDATE
-from tidemark.models.slo import Policy
+from tidemark.models.specs.slo import Policy
 
 
 def propose(
@@ -172,4 +171,4 @@ def _overtakes(
     if at_gate(model, facts, now_us) is not None or needs_approval(model, facts):
         return False
     # No gate has been asked about it yet: while one is to be, the rollout under way goes on.
-    return held_outside(model, facts, now_us) is None
+    return at_outside_gate(model, facts, now_us) is None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.acknowledgements import last_acknowledgement
-from tidemark.controller.bounds.chains import chain_of, policy_in_force
+from tidemark.controller.bounds.chains import downstream_of, policy_in_force
 from tidemark.controller.bounds.publication import (
     Carried,
     PublishedAnswer,
@@ -36,11 +36,11 @@ from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import envelope_json, envelope_of, open_rollout
 from tidemark.controller.specs.pins import StoredPin
 from tidemark.controller.specs.store import Spec, get_policy
-from tidemark.models.coupling import UNSAFE
-from tidemark.models.rollout.proposal import envelope_direction
+from tidemark.models.protocol.downstream import UNSAFE
+from tidemark.models.protocol.messages import Envelope
+from tidemark.models.rollout.machine import envelope_direction
 from tidemark.models.rollout.states import UNDER_WAY
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.wire import Envelope
+from tidemark.models.specs.slo import Policy, Slo
 
 NO_BOUND = "no bound is published yet"
 """Reason of the answer before the first bound; what it waits for changes, so that only the status says it."""
@@ -124,9 +124,9 @@ def publish_previous(session: Session, row: RolloutRow, rules: RolloutRules, now
         reason = f"rollout {row.id}, which it followed, is rolled back"
         end_rollout(session, following, "Superseded", reason, now_us)
     envelope = envelope_of(row.from_envelope) if policy.mode == "Live" else None
-    chain = chain_of(session, row.stream_id)
+    downstream = downstream_of(session, row.stream_id)
     bound_ms, reason = row.from_bound_ms, f"rollback: {row.reason}"
-    if chain is not None and chain.unsafe and (bound_ms is None or bound_ms < policy.min_bound_ms):
+    if downstream is not None and downstream.unsafe and (bound_ms is None or bound_ms < policy.min_bound_ms):
         # The bound in use; the job's own may be narrower.
         bound_ms, reason = policy.min_bound_ms, f"{reason}; the bound in use is not narrowed: {UNSAFE}"
     answer = answer_for(policy, bound_ms, reason, envelope)
@@ -155,7 +155,7 @@ def _envelope(
     now_us: int,
 ) -> Envelope | None:
     """Return the envelope that follows from the policy and the SLO, or the published one where that failed before."""
-    required = envelope_for(policy, None if slo is None else slo.value, chain_of(session, stream_id))
+    required = envelope_for(policy, None if slo is None else slo.value, downstream_of(session, stream_id))
     text = envelope_json(required)
     if text is None or slo is None or held is None or held.envelope is None or held.envelope == required:
         return required

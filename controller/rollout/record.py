@@ -13,12 +13,11 @@ from tidemark.controller.db.tables import RolloutRow, StreamRow
 from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import NEWEST_ROLLOUT, envelope_json, set_predicted
 from tidemark.controller.streams.store import EventBasis, add_event
-from tidemark.models.rollout.facts import Cause
-from tidemark.models.rollout.states import State
+from tidemark.models.protocol.messages import Envelope
+from tidemark.models.recommend.transition import Transition
+from tidemark.models.rollout.states import Cause, State
 from tidemark.models.rollout.verification import needed_rows
-from tidemark.models.slo import Direction
-from tidemark.models.transition import Transition
-from tidemark.models.wire import Envelope
+from tidemark.models.specs.slo import Direction
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from tidemark.controller.rollout.record import Proposal
 from tidemark.controller.rollout.rules import rules_of
 from tidemark.controller.specs.pins import StoredPin, pin_in_force
 from tidemark.controller.specs.store import Spec, get_slo
-from tidemark.models.read_json import read_object
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.transition import Transition
+from tidemark.models.base.read_json import read_object
+from tidemark.models.recommend.transition import Transition
+from tidemark.models.specs.slo import Policy, Slo
 
 
 def republish(session: Session, stream_id: int, policy: Policy, now_us: int) -> int:

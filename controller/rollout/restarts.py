@@ -16,7 +16,7 @@ from tidemark.controller.db.tables import (
 )
 from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import lock_fleet
-from tidemark.models.defaults import ACKNOWLEDGE_MS, RESTART_LOOK_MS, RESTART_LOSS_MS
+from tidemark.models.base.defaults import ACKNOWLEDGE_MS, RESTART_LOOK_MS, RESTART_LOSS_MS
 from tidemark.models.rollout.restarts import FLEET, RestartingJob, RestartLine
 from tidemark.models.rollout.states import OPEN
 
@@ -58,7 +58,7 @@ def why_no_restart(
         lost_rows(session, row.stream_id),
         None if name is None else rules.policy.value.labels.get(name),
     )
-    return line.why_held(own, waits=row.held_by == "Restarts")
+    return line.why_waiting(own, waits=row.held_by == "Restarts")
 
 
 def lost_rows(session: Session, stream_id: int) -> int:

@@ -12,7 +12,7 @@ from tidemark.controller.specs.joins import join_of
 from tidemark.controller.specs.pins import StoredPin, pin_in_force
 from tidemark.controller.specs.store import Spec, get_specs
 from tidemark.models.rollout.restarts import FleetLimits
-from tidemark.models.slo import Policy, Slo
+from tidemark.models.specs.slo import Policy, Slo
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class RolloutRules:
     slo: Spec[Slo]
     """The SLO; of a side of a join with at least the target of the join, since its late rows lose pairs."""
     policy: Spec[Policy]
-    """The policy, with what the stream's chain forbids."""
+    """The policy, with what the stream's query forbids."""
     pin: StoredPin | None
     """The pin in force; None without one."""
     fleet: FleetLimits | None

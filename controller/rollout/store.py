@@ -13,12 +13,11 @@ from sqlalchemy.orm import Session, aliased
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.locked_reads import read_once
 from tidemark.controller.db.tables import PolicyRow, PublishedRow, RolloutRow, StreamRow
-from tidemark.models.read_json import read_object
-from tidemark.models.rollout.facts import Cause, GateAnswer, Rollout
-from tidemark.models.rollout.states import OPEN, UNDER_WAY, State
-from tidemark.models.slo import Direction
-from tidemark.models.transition import Transition
-from tidemark.models.wire import Envelope, Mode
+from tidemark.models.base.read_json import read_object
+from tidemark.models.protocol.messages import Envelope, Mode
+from tidemark.models.recommend.transition import Transition
+from tidemark.models.rollout.states import OPEN, UNDER_WAY, Cause, GateAnswer, Rollout, State
+from tidemark.models.specs.slo import Direction
 
 NEWEST_ROLLOUT = "rollout"
 """Name of what is read once of a locked stream."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from tidemark.models.figures import format_number
+from tidemark.models.base.text import format_number
 
 _MAX_BYTES = 1_000_000
 """Maximum size of an answer."""

@@ -15,7 +15,7 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from tidemark.controller.runtime.clock import SteadyClock
-from tidemark.models.figures import format_number
+from tidemark.models.base.text import format_number
 
 T = TypeVar("T")
 

@@ -21,15 +21,15 @@ from tidemark.controller.intake.stored_bodies import stored_report
 from tidemark.controller.replicas.lease_store import Lease, confirm
 from tidemark.controller.shadow.store import StoredShadow, add_days, find_shadow
 from tidemark.controller.streams.store import lock_by_id
-from tidemark.models.defaults import NARROW_STABILISATION_MS
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.late_base import Needs, late_base_ms, needs_against
-from tidemark.models.prediction import Judged
-from tidemark.models.recommend.chain import recommend
+from tidemark.models.base.defaults import NARROW_STABILISATION_MS
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.evidence.needs import Needs, late_base_ms, needs_against
 from tidemark.models.recommend.inputs import Inputs
+from tidemark.models.recommend.recommendation import recommend
 from tidemark.models.recommend.steps import Recommendation
-from tidemark.models.shadow import ClosedUntil, ShadowTally, TriedBatch, tally
-from tidemark.models.shadow_slo import why_not_tried
+from tidemark.models.rollout.evidence import Judged
+from tidemark.models.rollout.shadow import ClosedUntil, ShadowTally, TriedBatch, tally
+from tidemark.models.specs.shadow_slo import why_not_tried
 
 _MAX_REPORTS = 500
 """How many reports are counted at once; after an outage the next decisions count the rest."""

@@ -29,10 +29,10 @@ from tidemark.controller.spec_api.consequences import consequences, decide_now
 from tidemark.controller.specs.kinds import ChangeRequest
 from tidemark.controller.specs.store import SLO, Spec, get_policy, get_slo, put_spec
 from tidemark.controller.streams.store import get_stream, lock_known_stream
-from tidemark.models.shadow_slo import ShadowSlo
-from tidemark.models.slo import Slo
+from tidemark.models.base.target import format_target
 from tidemark.models.spec_fields import values_of
-from tidemark.models.target import format_target
+from tidemark.models.specs.shadow_slo import ShadowSlo
+from tidemark.models.specs.slo import Slo
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["specifications"])
 

@@ -17,9 +17,9 @@ from tidemark.controller.evidence.horizon import newest_report_id
 from tidemark.controller.specs.kinds import loaded_specification, stored_specification
 from tidemark.controller.specs.store import SLO, Spec, version_of
 from tidemark.controller.streams.store import add_event
-from tidemark.models.shadow import ClosedUntil, ShadowTally
-from tidemark.models.shadow_slo import ShadowSlo, why_not_tried
-from tidemark.models.slo import Slo
+from tidemark.models.rollout.shadow import ClosedUntil, ShadowTally
+from tidemark.models.specs.shadow_slo import ShadowSlo, why_not_tried
+from tidemark.models.specs.slo import Slo
 
 _TRIED = TypeAdapter(ShadowSlo)
 

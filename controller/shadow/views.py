@@ -12,10 +12,10 @@ from tidemark.controller.decide.views import step_answers
 from tidemark.controller.shadow.store import StoredShadow, days_of, total_of
 from tidemark.controller.specs.store import Spec, get_policy
 from tidemark.models.recommend.steps import because
-from tidemark.models.shadow import ShadowTally
-from tidemark.models.shadow_slo import why_not_tried
-from tidemark.models.slo import Slo
+from tidemark.models.rollout.shadow import ShadowTally
 from tidemark.models.spec_fields import values_of
+from tidemark.models.specs.shadow_slo import why_not_tried
+from tidemark.models.specs.slo import Slo
 
 
 def shadow_answer(

@@ -14,10 +14,10 @@ from tidemark.controller.evidence.horizon import effective_bound_of, horizon_of
 from tidemark.controller.specs.pins import PinScope, pin_in_force
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
 from tidemark.controller.stream_state.live import newest_state
-from tidemark.models.choice import percent_of
-from tidemark.models.curve import Curve, CurvePoint
-from tidemark.models.duration import format_about, format_duration
-from tidemark.models.target import PPM
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.curve import Curve, CurvePoint
+from tidemark.models.recommend.choice import percent_of
 
 NO_REPORTS = "not known: no reports"
 """The cost of a pin for a stream without reports."""

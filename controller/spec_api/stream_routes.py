@@ -12,7 +12,7 @@ from sqlalchemy import delete
 
 from tidemark.controller.api.names import StreamPath, WhichStream
 from tidemark.controller.api.schemas import PolicyAnswer, PolicySet, SloAnswer, SloSet
-from tidemark.controller.bounds.chains import chain_of
+from tidemark.controller.bounds.chains import downstream_of
 from tidemark.controller.db.tables import RecommendationRow, StreamRow
 from tidemark.controller.decide.ceiling import NO_CEILING
 from tidemark.controller.errors import ErrorItem, InvalidBodyError, LiveRefusedError, SloNotSetError
@@ -37,11 +37,11 @@ from tidemark.controller.specs.store import (
 )
 from tidemark.controller.stream_state.load import load_room, load_state
 from tidemark.controller.streams.store import get_stream, lock_known_stream, lock_stream
-from tidemark.models.chains import CONFIRMED_KEY
-from tidemark.models.coupling import UNSAFE
-from tidemark.models.duration import format_duration
-from tidemark.models.slo import Policy, Slo
+from tidemark.models.base.duration import format_duration
+from tidemark.models.protocol.downstream import UNSAFE
 from tidemark.models.spec_fields import values_of
+from tidemark.models.specs.findings import CONFIRMED_KEY
+from tidemark.models.specs.slo import Policy, Slo
 
 V = TypeVar("V", Slo, Policy)
 
@@ -132,10 +132,10 @@ def _check_gates(request: SpecRequest, stream: StreamRow, policy: Policy) -> Non
 def _check_live(request: SpecRequest, stream_id: int) -> None:
     """Reject mode Live for a side of a join, a chain that it may end, and a ceiling that is missing or too low."""
     session = request.session
-    slo, chain = get_slo(session, stream_id), chain_of(session, stream_id)
+    slo, downstream = get_slo(session, stream_id), downstream_of(session, stream_id)
     if slo is not None and slo.join_id is not None:
         raise _refused("the stream is a side of a join, whose SLO does not steer Live; delete the join first")
-    if chain is not None and chain.unsafe:
+    if downstream is not None and downstream.unsafe:
         raise _refused(
             f"{UNSAFE}; if its rows stay ahead of any watermark, set {CONFIRMED_KEY}=true for the job"
         )

@@ -20,8 +20,8 @@ from pydantic_core import ErrorDetails
 
 from tidemark.controller.specs.openslo import read_slo
 from tidemark.models.names import name_problem
-from tidemark.models.slo import JoinSlo, Policy, Slo
 from tidemark.models.spec_fields import defaults_of
+from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 OWN_VERSION = "tidemark/v1"
 """The ``apiVersion`` of policies and joins."""

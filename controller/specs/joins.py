@@ -22,9 +22,8 @@ from tidemark.controller.errors import JoinNotFoundError, JoinRefusedError
 from tidemark.controller.specs.kinds import ChangeRequest, Write, loaded_specification, stored_specification
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import lock_known_stream
-from tidemark.models.join_side import JoinSide
-from tidemark.models.joint_bounds import JointChoice
-from tidemark.models.slo import JoinSlo
+from tidemark.models.recommend.joint_bounds import JoinSide, JointChoice
+from tidemark.models.specs.slo import JoinSlo
 
 _SLO, _CHOICE = TypeAdapter(JoinSlo), TypeAdapter(JointChoice)
 

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.streams.store import add_event
-from tidemark.models.shadow_slo import ShadowSlo
-from tidemark.models.slo import JoinSlo, Policy, Slo
+from tidemark.models.specs.shadow_slo import ShadowSlo
+from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 T = TypeVar("T")
 S = TypeVar("S")

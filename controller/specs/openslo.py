@@ -20,9 +20,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from tidemark.models.slo import Slo
+from tidemark.models.base.target import PPM
 from tidemark.models.spec_fields import defaults_of
-from tidemark.models.target import PPM
+from tidemark.models.specs.slo import Slo
 
 PREFIX = "tidemark/"
 """What the name of an annotation of ours begins with."""

@@ -17,7 +17,7 @@ from tidemark.controller.errors import PinNotSetError
 from tidemark.controller.intake.limits import Limits
 from tidemark.controller.specs.kinds import ChangeRequest, Write
 from tidemark.controller.streams.store import lock_stream
-from tidemark.models.wire import Pin, ScopeKind
+from tidemark.models.protocol.messages import Pin, ScopeKind
 
 _ALL = ""
 """Means every job or stream in the table; no name is empty."""

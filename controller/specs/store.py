@@ -20,7 +20,7 @@ from tidemark.controller.db.epoch import stored_version
 from tidemark.controller.db.tables import JoinRow, PolicyRow, SloRow, StreamRow
 from tidemark.controller.errors import PolicyNotSetError, SloNotSetError, StreamJoinedError, TidemarkError
 from tidemark.controller.specs.kinds import ChangeRequest, Write, loaded_specification, stored_specification
-from tidemark.models.slo import Policy, Slo
+from tidemark.models.specs.slo import Policy, Slo
 
 T = TypeVar("T")
 V = TypeVar("V", Slo, Policy)

@@ -12,9 +12,9 @@ from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.series import series_sums
 from tidemark.controller.evidence.windows import closed_windows
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.slo import Slo
-from tidemark.models.target import PPM
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.target import PPM
+from tidemark.models.specs.slo import Slo
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,17 +14,17 @@ from tidemark.controller.partitions.store import FutureRows, MisdatedRows
 from tidemark.controller.stream_state.condition_types import condition, place_of
 from tidemark.controller.stream_state.recent_queries import RecentQuery, at_once
 from tidemark.controller.stream_state.state import HorizonState, SkewCost, StreamState
-from tidemark.models.choice import percent_of
-from tidemark.models.duration import format_about, format_duration
-from tidemark.models.horizon import HorizonFacts
-from tidemark.models.late_policy import why_not_followed
-from tidemark.models.live_defaults import CEILING_ALARM_PPM
-from tidemark.models.misdated import LONGEST_DELAY_US, explained
-from tidemark.models.plural import plural
-from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.target import PPM
+from tidemark.models.base.text import plural
+from tidemark.models.evidence.horizon import HorizonFacts
+from tidemark.models.evidence.misdated import LONGEST_DELAY_US, explained
+from tidemark.models.evidence.progress import UNKNOWN_PROGRESS, Progress
+from tidemark.models.live.defaults import CEILING_ALARM_PPM
+from tidemark.models.protocol.late_policy import why_not_followed
+from tidemark.models.recommend.choice import percent_of
 from tidemark.models.rollout.gate import when
 from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY, State, rollout_text
-from tidemark.models.target import PPM
 
 _NAMES_SHOWN = 10
 """How many partitions a condition names; the list of partitions has all of them."""

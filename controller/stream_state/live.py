@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.tables import LiveRow, ReportRow, StreamRow
 from tidemark.controller.db.upsert import upsert_many
 from tidemark.controller.reports.store import newest_report_query
-from tidemark.models.read_json import read_object
-from tidemark.models.wire import AppendDelay, LiveState, Pin, Report
+from tidemark.models.base.read_json import read_object
+from tidemark.models.protocol.messages import AppendDelay, LiveState, Pin, Report
 
 _NAMES_KEPT = 100
 """How many names of partitions are kept in each list, the first ones by name; all are counted."""

@@ -51,8 +51,8 @@ from tidemark.controller.stream_state.partition_rows import (
 )
 from tidemark.controller.stream_state.recent_queries import recent_queries
 from tidemark.controller.stream_state.state import HorizonState, NewestBatch, SkewCost, StreamState
-from tidemark.models.defaults import RECENT_BATCHES
-from tidemark.models.late_base import late_base_ms
+from tidemark.models.base.defaults import RECENT_BATCHES
+from tidemark.models.evidence.needs import late_base_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,9 @@ from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.rollout.store import newest_rollout_query
 from tidemark.controller.stream_state.snapshots import PartitionSnapshot, StreamSnapshot
 from tidemark.controller.streams.store import add_event
-from tidemark.models.skew import skew_text
-from tidemark.models.target import PPM
-from tidemark.models.wire import Mode
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.skew import skew_text
+from tidemark.models.protocol.messages import Mode
 
 NOW_US = 600_000_000
 """How far back from the newest batch "now" reaches, in microseconds: ten minutes, or one batch."""

@@ -45,8 +45,8 @@ from tidemark.controller.stream_state.overview_store import (
 from tidemark.controller.stream_state.snapshots import StreamSnapshot, take_snapshot
 from tidemark.controller.stream_state.state import SkewCost, StreamState
 from tidemark.controller.streams.store import lock_by_id
-from tidemark.models.retention import Retention
-from tidemark.models.skew import SkewRule
+from tidemark.models.evidence.skew import SkewRule
+from tidemark.models.evidence.slots import Retention
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.tables import PartitionRow
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.partitions.store import FutureRows, MisdatedRows, Skew
-from tidemark.models.misdated import explained
-from tidemark.models.progress import PartitionTimes
+from tidemark.models.evidence.misdated import explained
+from tidemark.models.evidence.progress import PartitionTimes
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import ReportRow
-from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.base.granules import SPARK_TICK_US
 
 RECENT_US = 900_000_000
 """How far back from the newest batch, in microseconds: a quarter of an hour."""

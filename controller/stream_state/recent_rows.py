@@ -11,7 +11,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from tidemark.controller.db.tables import ReportRow, RollupRow, SeriesRow, StreamRow
 from tidemark.controller.reports.store import newest_report_query
-from tidemark.models.need_slots import HOUR_US, SLOT_US, edge_us
+from tidemark.models.evidence.slots import HOUR_US, SLOT_US, edge_us
 
 QUARTER_US = 900_000_000
 """A quarter of an hour, in microseconds."""

@@ -13,9 +13,9 @@ from tidemark.controller.evidence.needs import partition_needs
 from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_SHARE_PPM
 from tidemark.controller.stream_state.live import KeptLive
 from tidemark.controller.stream_state.partition_rows import PartitionFacts
-from tidemark.models.skew import Effect, SkewRule, effects_of, is_skewed
-from tidemark.models.slo import Slo
-from tidemark.models.wire import PartitionState
+from tidemark.models.evidence.skew import Effect, SkewRule, effects_of, is_skewed
+from tidemark.models.protocol.messages import PartitionState
+from tidemark.models.specs.slo import Slo
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,17 +31,16 @@ from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, Spec
 from tidemark.controller.stream_state.live import KeptLive, NewestState
 from tidemark.controller.stream_state.partition_rows import PartitionFacts
 from tidemark.controller.stream_state.recent_queries import RecentQuery
-from tidemark.models.adoption import AppliedState, has_applied
-from tidemark.models.horizon import HorizonFacts
-from tidemark.models.late_base import effective_bound_ms
-from tidemark.models.late_policy import LateTreatment
-from tidemark.models.live_defaults import CEILING_ALARM_PPM
-from tidemark.models.progress import Progress
+from tidemark.models.evidence.horizon import HorizonFacts
+from tidemark.models.evidence.needs import effective_bound_ms
+from tidemark.models.evidence.progress import Progress
+from tidemark.models.evidence.skew import skew_text
+from tidemark.models.live.defaults import CEILING_ALARM_PPM
+from tidemark.models.protocol.late_policy import LateTreatment
+from tidemark.models.protocol.messages import AppliedState, Mode, has_applied
 from tidemark.models.recommend.steps import DecisionStep, StepKind
-from tidemark.models.rollout.freeze import frozen_until_us
-from tidemark.models.skew import skew_text
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.wire import Mode
+from tidemark.models.rollout.gate import frozen_until_us
+from tidemark.models.specs.slo import Policy, Slo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

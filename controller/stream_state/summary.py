@@ -11,7 +11,7 @@ from typing import Final
 from tidemark.controller.api.schemas import Condition, ConditionType
 from tidemark.controller.db.tables import RolloutRow
 from tidemark.controller.stream_state.state import StreamState
-from tidemark.models.duration import format_duration
+from tidemark.models.base.duration import format_duration
 from tidemark.models.recommend.steps import StepKind, because, deciding_step
 from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY
 

@@ -20,11 +20,11 @@ from tidemark.controller.stream_state.live import NewestState
 from tidemark.controller.stream_state.load import load_horizon, load_state
 from tidemark.controller.stream_state.state import HorizonState, StreamState
 from tidemark.controller.stream_state.summary import summary_of
-from tidemark.models.coverage import Coverage
-from tidemark.models.late_policy import late_text
-from tidemark.models.quantile import min_samples
-from tidemark.models.target import PPM
-from tidemark.models.wire import AppendDelay
+from tidemark.models.base.quantile import min_samples
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.coverage import Coverage
+from tidemark.models.protocol.late_policy import late_text
+from tidemark.models.protocol.messages import AppendDelay
 
 _MAX_RANGES = 100
 """How many ranges of missing batches are listed for a query, the newest ones."""

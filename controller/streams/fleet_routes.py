@@ -25,10 +25,9 @@ from tidemark.controller.stream_state.budget_course import BudgetCourse
 from tidemark.controller.stream_state.condition_types import CONDITION_TYPES, summary_of
 from tidemark.controller.stream_state.fleet_states import FleetState, load_fleet
 from tidemark.controller.stream_state.overview_store import FleetRow, fleet_page, worst_by_job
-from tidemark.models.rollout.facts import Gate
-from tidemark.models.rollout.states import State
-from tidemark.models.skew import skew_text
-from tidemark.models.wire import Mode
+from tidemark.models.evidence.skew import skew_text
+from tidemark.models.protocol.messages import Mode
+from tidemark.models.rollout.states import Gate, State
 
 router = APIRouter(tags=["streams"])
 

@@ -25,7 +25,7 @@ from tidemark.controller.stream_state.load import load_horizon, load_states
 from tidemark.controller.stream_state.overview_store import list_worst
 from tidemark.controller.stream_state.state import StreamState
 from tidemark.controller.streams.store import list_jobs, streams_of_job
-from tidemark.models.wire import Mode
+from tidemark.models.protocol.messages import Mode
 
 router = APIRouter(tags=["jobs"])
 

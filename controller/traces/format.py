@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tidemark.controller.runtime.whole_file import whole_file
-from tidemark.models.operators import Int64s
+from tidemark.models.base.operators import Int64s
 
 COLUMNS = {
     "seq": pa.int64(),

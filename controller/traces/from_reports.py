@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.controller.traces.format import Trace
-from tidemark.models.cells import cells_of
-from tidemark.models.granules import granule_first_us
-from tidemark.models.operators import Int64s, Operator
-from tidemark.models.wire import Report
+from tidemark.models.base.granules import granule_first_us
+from tidemark.models.base.operators import Int64s, Operator
+from tidemark.models.evidence.key_counts import cells_of
+from tidemark.models.protocol.messages import Report
 
 MAX_ROWS = 200_000_000
 """Maximum number of rows of a trace that is made here; they take some gigabytes while it is written."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tidemark.controller.traces.format import Trace, TraceError, index_of_names
 from tidemark.controller.traces.times import Unit, UnitMissingError, times_us
-from tidemark.models.operators import Int64s
+from tidemark.models.base.operators import Int64s
 
 EventTimeFrom = Literal["value", "header", "timestamp"]
 TimestampType = Literal["CreateTime", "LogAppendTime"]

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from tidemark.controller.traces.format import Trace, TraceError
-from tidemark.models.choice import percent_of
-from tidemark.models.misdated import LONGEST_DELAY_US, explained, misdated
-from tidemark.models.plural import plural
-from tidemark.models.policies.policy import NO_BASE_US
+from tidemark.models.base.text import plural
+from tidemark.models.evidence.misdated import LONGEST_DELAY_US, explained, misdated
+from tidemark.models.live.policy import NO_BASE_US
+from tidemark.models.recommend.choice import percent_of
 
 _NAMES_SHOWN = 10
 """How many partitions the note names."""

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tidemark.controller.traces.format import MAX_TIME_US, TraceError, one_line
-from tidemark.models.figures import format_number
-from tidemark.models.operators import Int64s
+from tidemark.models.base.operators import Int64s
+from tidemark.models.base.text import format_number
 
 Unit = Literal["s", "ms", "us", "ns"]
 

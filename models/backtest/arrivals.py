@@ -11,15 +11,15 @@ same windows.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.models.backtest.distinct import sum_distinct
-from tidemark.models.operators import Int64s, Operator, SessionWindow, TimeWindow
-from tidemark.models.policies.setup import Setup
+from tidemark.models.base.operators import Int64s, Operator, SessionWindow, TimeWindow
+from tidemark.models.live.policy import NO_BASE_US, Setup
 
 Int32s = NDArray[np.int32]
 
@@ -156,3 +156,107 @@ def tap_counts(arrivals: Arrivals, setup: Setup) -> ShownCounts:
 def gap_us(operator: Operator) -> int:
     """Return the distance from an event time to its key, of operators without windows, in microseconds."""
     return operator.gap_us if isinstance(operator, SessionWindow) else 0
+
+
+def sums(index: NDArray[np.integer], count: Int64s, size: int) -> Int64s:
+    """Return the sum of the counts of each index below ``size``, shape (size,)."""
+    sums = np.zeros(size, np.int64)
+    np.add.at(sums, index, count)
+    return sums
+
+
+def numbered(values: Int64s, step: int) -> tuple[Int64s, Int64s]:
+    """Return the distinct values, ascending, and the index of each value in them; all are multiples of a step apart."""
+    lowest = int(values.min())
+    cells = (int(values.max()) - lowest) // step + 1
+    if cells > 4 * len(values) + 1_000_000:
+        distinct, index = np.unique(values, return_inverse=True)
+        return distinct, index
+    place = (values - lowest) // step
+    held = np.zeros(cells, bool)
+    held[place] = True
+    return np.flatnonzero(held) * step + lowest, (np.cumsum(held) - 1)[place]
+
+
+def count_distinct(*columns: Int64s) -> tuple[list[Int64s], Int64s]:
+    """Return the distinct rows of the columns, ascending, and how often each occurs."""
+    lowest = [int(column.min()) for column in columns]
+    sizes = [int(column.max()) - low + 1 for column, low in zip(columns, lowest, strict=True)]
+    if math.prod(sizes) >= 1 << 62:
+        distinct, count = sum_distinct(columns, np.ones(len(columns[0]), np.int64))
+        return list(distinct), count
+    code = columns[0] - lowest[0]
+    for column, low, size in zip(columns[1:], lowest[1:], sizes[1:], strict=True):
+        code = code * size + (column - low)
+    distinct_code, count = np.unique(code, return_counts=True)
+    found = []
+    for low, size in zip(lowest[:0:-1], sizes[:0:-1], strict=True):
+        distinct_code, column = np.divmod(distinct_code, size)
+        found.append(column + low)
+    return [distinct_code + lowest[0], *found[::-1]], count
+
+
+def sum_distinct(
+    columns: tuple[NDArray[np.integer], ...], count: Int64s
+) -> tuple[tuple[Int64s, ...], Int64s]:
+    """Return the distinct rows of the columns, ascending by the first column first, and the sum of their counts."""
+    order = np.lexsort(columns[::-1])
+    ordered = [column[order] for column in columns]
+    changed = np.zeros(len(order), bool)
+    changed[:1] = True
+    for column in ordered:
+        changed[1:] |= column[1:] != column[:-1]
+    start = np.flatnonzero(changed)
+    return tuple(column[start].astype(np.int64) for column in ordered), np.add.reduceat(count[order], start)
+
+
+_CELLS = 1 << 21
+"""Steps x partitions held at a time: tens of megabytes."""
+
+
+def running_max(values: Int64s) -> Int64s:
+    """Return the maximum value so far, shape (n,)."""
+    maximum: Int64s = np.maximum.accumulate(values) if len(values) else values
+    return maximum
+
+
+def shifted(values: Int64s, by: int) -> Int64s:
+    """Return the values ``by`` steps later, with no base before the first; shape (n,)."""
+    return np.concatenate([np.full(by, NO_BASE_US, np.int64), values])[: len(values)]
+
+
+def min_seen(maxima_us: Int64s) -> int:
+    """Return the minimum of the partitions' maxima that are known, shape (partitions,); ``NO_BASE_US`` when none is."""
+    seen = maxima_us[maxima_us > NO_BASE_US]
+    return int(seen.min()) if len(seen) else NO_BASE_US
+
+
+def min_of_partitions(
+    step: Int64s, partition: NDArray[np.integer], value_us: Int64s, steps: int, start_us: Int64s
+) -> Int64s:
+    """Return after each step the minimum, over the partitions seen so far, of the maximum value of each.
+
+    It falls where a partition that trails is first seen.
+
+    Args:
+        step: index of the step of each value, ascending, shape (n,).
+        partition: index of the partition of each, shape (n,).
+        value_us: the values, shape (n,).
+        steps: number of steps.
+        start_us: maximum value of each partition before, ``NO_BASE_US`` where none was, shape (partitions,).
+    """
+    maximum = start_us
+    minimum = np.empty(steps, np.int64)
+    height = max(_CELLS // len(start_us), 1)
+    for first in range(0, steps, height):
+        last = min(first + height, steps)
+        low, high = np.searchsorted(step, [first, last])
+        table = np.full((last - first, len(start_us)), NO_BASE_US, np.int64)
+        np.maximum.at(table, (step[low:high] - first, partition[low:high]), value_us[low:high])
+        np.maximum(table[0], maximum, out=table[0])
+        np.maximum.accumulate(table, axis=0, out=table)
+        maximum = table[-1].copy()
+        table[table == NO_BASE_US] = -NO_BASE_US
+        table.min(axis=1, out=minimum[first:last])
+    minimum[minimum == -NO_BASE_US] = NO_BASE_US
+    return minimum

@@ -8,12 +8,21 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.models.backtest.arrivals import MINUTE_US, ArrivalRows, Arrivals, Int32s, Maxima, gap_us
-from tidemark.models.backtest.distinct import count_distinct, numbered, sum_distinct, sums
-from tidemark.models.granules import granule_first_us, granule_index
-from tidemark.models.operators import Int64s, TimeWindow
-from tidemark.models.policies.policy import NO_BASE_US
-from tidemark.models.policies.setup import Setup
+from tidemark.models.backtest.arrivals import (
+    MINUTE_US,
+    ArrivalRows,
+    Arrivals,
+    Int32s,
+    Maxima,
+    count_distinct,
+    gap_us,
+    numbered,
+    sum_distinct,
+    sums,
+)
+from tidemark.models.base.granules import granule_first_us, granule_index
+from tidemark.models.base.operators import Int64s, TimeWindow
+from tidemark.models.live.policy import NO_BASE_US, Setup
 
 _SCORED_PERCENT = 98
 """Windows that end after this percentile of the event times are not scored: the trace ends before they are complete."""
@@ -251,9 +260,9 @@ class _Percentile:
     while there are at most 50 million rows; beyond that, it is the end of its trigger.
     """
 
-    def __init__(self, grid_us: int, max_held: int = _MAX_HELD) -> None:
+    def __init__(self, grid_us: int, max_stored: int = _MAX_HELD) -> None:
         self._grid_us = grid_us
-        self._max_held = max_held
+        self._max_held = max_stored
         self._rows = 0
         self._highest: list[Int64s] = []
         self._held = 0

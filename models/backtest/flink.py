@@ -13,15 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark.models.backtest.arrivals import Arrivals
-from tidemark.models.backtest.bases import running_max, shifted
+from tidemark.models.backtest.arrivals import Arrivals, running_max, shifted
 from tidemark.models.backtest.spark import Batches
-from tidemark.models.duration import format_duration
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.operators import Int64s
-from tidemark.models.policies.flink import Flink
-from tidemark.models.policies.policy import NO_BASE_US
-from tidemark.models.policies.setup import Setup
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.operators import Int64s
+from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
 
 _CELLS = 1 << 21
 """Ticks x splits held at a time: tens of megabytes."""
@@ -140,3 +137,39 @@ def _min_of_active(arrivals: Arrivals, tick: Int64s, seen: Int64s, silent: int |
         bases.min(axis=1, out=lowest[first:last])
     lowest[lowest == -NO_BASE_US] = NO_BASE_US
     return lowest
+
+
+@dataclass(frozen=True, slots=True)
+class Flink:
+    """The settings of one Flink source; times in microseconds.
+
+    Raises:
+        ValueError: when a setting is out of range.
+    """
+
+    bound_us: int = 0
+    """Bound of each split, at least 0."""
+    idle_us: int | None = None
+    """Silence after which a split no longer holds the watermark, above 0; None for never, as without it in Flink."""
+    tick_us: int | None = None
+    """Time between two watermarks (``pipeline.auto-watermark-interval``), above 0; None for the trigger."""
+
+    def __post_init__(self) -> None:
+        """Reject what Flink does not take."""
+        if self.bound_us < 0:
+            raise ValueError(f"a bound of Flink must be at least 0, not {format_duration(self.bound_us)}")
+        for name, value in (("idle timeout", self.idle_us), ("tick", self.tick_us)):
+            if value is not None and value <= 0:
+                raise ValueError(f"the {name} of Flink must be above 0, not {format_duration(value)}")
+
+    @property
+    def native(self) -> bool:
+        """Yes: the engine follows it by itself."""
+        return True
+
+    def observe(self, seen: Observation) -> None:
+        """Learn nothing."""
+
+    def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - the policy's signature
+        """Return the bound."""
+        return Decision(bound_us=self.bound_us)

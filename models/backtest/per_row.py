@@ -13,14 +13,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from tidemark.models.backtest.arrivals import Arrivals
-from tidemark.models.backtest.bases import min_of_partitions, running_max, shifted
+from tidemark.models.backtest.arrivals import Arrivals, min_of_partitions, running_max, shifted
 from tidemark.models.backtest.spark import DecisionInForce
-from tidemark.models.granules import granule_first_us, granule_index
-from tidemark.models.needs import needs_us
-from tidemark.models.operators import Int64s
-from tidemark.models.policies.policy import NO_BASE_US, BoundPolicy, Observation
-from tidemark.models.policies.setup import Setup
+from tidemark.models.base.granules import granule_first_us, granule_index
+from tidemark.models.base.operators import Int64s
+from tidemark.models.evidence.needs import needs_us
+from tidemark.models.live.policy import NO_BASE_US, BoundPolicy, Observation, Setup
 
 
 @dataclass(frozen=True, slots=True)

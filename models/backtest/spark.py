@@ -21,13 +21,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark.models.backtest.arrivals import Arrivals, tap_counts
-from tidemark.models.backtest.bases import min_of_partitions, min_seen, running_max, shifted
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.needs import needs_us
-from tidemark.models.operators import Int64s
-from tidemark.models.policies.policy import NO_BASE_US, BoundPolicy, Decision, Observation
-from tidemark.models.policies.setup import Setup
+from tidemark.models.backtest.arrivals import (
+    Arrivals,
+    min_of_partitions,
+    min_seen,
+    running_max,
+    shifted,
+    tap_counts,
+)
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.operators import Int64s
+from tidemark.models.evidence.needs import needs_us
+from tidemark.models.live.policy import NO_BASE_US, BoundPolicy, Decision, Observation, Setup
 
 NO_BOUND_US = -(2**63)
 """The bound where none is in force."""

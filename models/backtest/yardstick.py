@@ -10,22 +10,29 @@ latency of any choice within the budget.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark.models.backtest.arrivals import Arrivals
-from tidemark.models.backtest.bases import shifted
-from tidemark.models.backtest.distinct import sums
+from tidemark.models.backtest.arrivals import Arrivals, shifted, sums
+from tidemark.models.backtest.flink import Flink, FlinkTicks, flink_ticks, longest_silence
 from tidemark.models.backtest.per_row import native_row_bases
-from tidemark.models.backtest.run import run_native
-from tidemark.models.backtest.score import BacktestScore, late_budget, meets, score, weights
+from tidemark.models.backtest.run import (
+    BacktestScore,
+    late_budget,
+    meets,
+    run_flink,
+    run_native,
+    score,
+    weights,
+)
 from tidemark.models.backtest.spark import native_bases
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.needs import needs_us
-from tidemark.models.operators import Int64s
-from tidemark.models.policies.setup import Setup
-from tidemark.models.target import PPM
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.operators import Int64s
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.needs import needs_us
+from tidemark.models.live.policy import Setup
 
 _ROUNDING = 1e-12
 """Relative error well above that of the sums below; the clairvoyant is reduced by it."""
@@ -227,3 +234,64 @@ def _total_with_failures(choices: _Choices, setup: Setup) -> float:
 def _total(values: Int64s) -> int:
     """Return the exact sum, which may be beyond 64 bits."""
     return (int((values >> 24).sum()) << 24) + int((values & 0xFFFFFF).sum())
+
+
+def flink_hindsight(arrivals: Arrivals, setup: Setup) -> tuple[Flink, BacktestScore]:
+    """Return the settings of Flink with the lowest latency that meet the target over the whole trace, and their score.
+
+    The tick is the trigger. Idle timeouts are tried from one tick on, each twice the one before it, and none.
+    """
+    flink = fit_flink(arrivals, setup, arrivals.slots)
+    found = score(arrivals, setup, run_flink(arrivals, setup, flink))
+    assert meets(setup, found), f"{flink} does not meet the target in the replay: {found}"
+    return flink, found
+
+
+def flink_quarter(arrivals: Arrivals, setup: Setup) -> Flink:
+    """Return the settings of Flink that are best over the first quarter of the trace."""
+    return fit_flink(arrivals, setup, max(arrivals.slots // 4, 1))
+
+
+def fit_flink(arrivals: Arrivals, setup: Setup, slots: int) -> Flink:
+    """Return the settings with the lowest latency of those that meet the target over the first ``slots`` slots."""
+    fitted = []
+    for idle_us in _idle_timeouts_us(arrivals, setup):
+        ticks = flink_ticks(arrivals, setup, Flink(idle_us=idle_us))
+        bound_us = _bound_us(arrivals, setup, ticks, slots)
+        fitted.append((_latency_us(arrivals, setup, ticks, bound_us, slots), bound_us, idle_us))
+    # Of equal ones the lowest bound, then the longest timeout, which loses the fewest rows elsewhere.
+    _, bound_us, idle_us = min(fitted, key=lambda each: (each[0], each[1], -(each[2] or np.inf)))
+    return Flink(bound_us, idle_us)
+
+
+def _idle_timeouts_us(arrivals: Arrivals, setup: Setup) -> Iterator[int | None]:
+    yield None
+    idle_us = setup.trigger_us
+    while idle_us < longest_silence(arrivals) * setup.trigger_us:
+        yield idle_us
+        idle_us *= 2
+
+
+def _bound_us(arrivals: Arrivals, setup: Setup, ticks: FlinkTicks, slots: int) -> int:
+    rows = int(np.searchsorted(arrivals.slot, slots))
+    base_us = ticks.before_us()[np.searchsorted(arrivals.occupied, arrivals.slot[:rows])]
+    need_us = needs_us(arrivals.key_us[:rows], base_us, SPARK_TICK_US)
+    key = arrivals.key_index[:rows].astype(np.int64)
+    return least_bound_us(setup, need_us, key, arrivals.count[:rows], _scored(arrivals, setup, slots))
+
+
+def _latency_us(arrivals: Arrivals, setup: Setup, ticks: FlinkTicks, bound_us: int, slots: int) -> float:
+    """Return the mean latency over the first slots; windows that are still open count with the last of them."""
+    windows = _scored(arrivals, setup, slots)
+    if not windows:
+        return 0.0
+    key_us = arrivals.keys_us[:windows]
+    tick = np.minimum(np.searchsorted(ticks.base_us, key_us + bound_us), len(ticks.slot) - 1)
+    wall_us = arrivals.first_us + (np.minimum(ticks.slot[tick], slots - 1) + 1) * setup.trigger_us
+    return float(np.average(np.maximum(wall_us - key_us, 0), weights=weights(arrivals, setup)[:windows]))
+
+
+def _scored(arrivals: Arrivals, setup: Setup, slots: int) -> int:
+    """Return how many keys are scored over the first slots."""
+    until_us = min(arrivals.scored_until_us, arrivals.first_us + slots * setup.trigger_us)
+    return int(np.searchsorted(arrivals.keys_us, until_us, side="right"))

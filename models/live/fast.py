@@ -14,20 +14,19 @@ from typing import Literal
 
 import numpy as np
 
-from tidemark.models.cells import cells_of
-from tidemark.models.duration import format_about, format_duration
-from tidemark.models.granules import SPARK_TICK_US, granule_first_us, granule_last_us
-from tidemark.models.live.open_keys import OpenKeys
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.granules import SPARK_TICK_US, granule_first_us, granule_last_us
+from tidemark.models.base.operators import Operator, SessionWindow, TimeWindow
+from tidemark.models.base.text import plural
+from tidemark.models.evidence.key_counts import cells_of
+from tidemark.models.evidence.misdated import misdated
+from tidemark.models.live.control import OpenKeys
+from tidemark.models.live.learned import Learned
 from tidemark.models.live.partitions import Activity, Partitions
+from tidemark.models.live.policy import NO_BASE_US, Setup
 from tidemark.models.live.resumable import ResumablePolicy
-from tidemark.models.misdated import misdated
-from tidemark.models.operators import Operator, SessionWindow, TimeWindow
-from tidemark.models.plural import plural
-from tidemark.models.policies.learned import Learned
-from tidemark.models.policies.policy import NO_BASE_US
-from tidemark.models.policies.setup import Setup
+from tidemark.models.protocol.messages import Pin, Report
 from tidemark.models.recommend.steps import explained
-from tidemark.models.wire import Pin, Report
 
 _RESTORED_STEP_US = 1_000_000
 _MAX_RESTORED = 10_000

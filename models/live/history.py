@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from tidemark.models.live.defaults import PILED_UP_TRIGGERS
 from tidemark.models.live.fast import FastPolicy, Order
-from tidemark.models.live_defaults import PILED_UP_TRIGGERS
-from tidemark.models.policies.learned import Learned
-from tidemark.models.policies.setup import Setup
-from tidemark.models.policies.tidemark import without_debt
-from tidemark.models.wire import Report
+from tidemark.models.live.learned import Learned
+from tidemark.models.live.policy import Setup
+from tidemark.models.live.tidemark import without_debt
+from tidemark.models.protocol.messages import Report
 
 
 def learned_from(

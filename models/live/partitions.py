@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidemark.models.live_defaults import (
+from tidemark.models.live.defaults import (
     IDLE_AFTER_GAPS,
     IDLE_MIN_GAPS,
     IDLE_REMEMBERED_GAPS,
     IDLE_UNLEARNED_TRIGGERS,
 )
-from tidemark.models.policies.policy import NO_BASE_US
+from tidemark.models.live.policy import NO_BASE_US
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from tidemark.models.live.catch_up import RestartCatchUp, UsualLag
-from tidemark.models.live_defaults import HISTORY_BATCHES
-from tidemark.models.operators import Operator
-from tidemark.models.policies.learned import Learned, checked
-from tidemark.models.policies.policy import Observation
-from tidemark.models.policies.reports import PartitionBases, observation_of
-from tidemark.models.policies.setup import Setup
-from tidemark.models.policies.tidemark import Tidemark
-from tidemark.models.wire import Report
+from tidemark.models.base.operators import Operator
+from tidemark.models.live.defaults import (
+    CAUGHT_UP_LAGS,
+    CAUGHT_UP_TRIGGERS,
+    HISTORY_BATCHES,
+    LAG_BATCHES,
+    NO_CLOSER_TRIGGERS,
+)
+from tidemark.models.live.learned import Learned, checked
+from tidemark.models.live.policy import Observation, Setup
+from tidemark.models.live.reports import PartitionBases, observation_of
+from tidemark.models.live.tidemark import Tidemark
+from tidemark.models.protocol.messages import Report
 
 _ALIKE = 2
 """Triggers that differ by no more than this factor are counted as one."""
@@ -184,3 +188,58 @@ class ResumablePolicy:
                 self._kept = self.policy = self._setup = None
                 return trigger_us
         return known.trigger_us
+
+
+class UsualLag:
+    """How far behind the clock the newest row of each partition usually is, by partition in microseconds."""
+
+    def __init__(self, lag_us: Mapping[str, float] | None = None) -> None:
+        self.lag_us = dict(lag_us or {})
+
+    def observe(self, now_us: int, bases_us: Mapping[str, int]) -> None:
+        """Take a batch.
+
+        Args:
+            now_us: wall time of its trigger, in microseconds.
+            bases_us: maximum event time of the batch's rows by partition.
+        """
+        for name, base_us in bases_us.items():
+            lag_us = now_us - base_us
+            usual_us = self.lag_us.get(name, lag_us)
+            self.lag_us[name] = usual_us + (lag_us - usual_us) / LAG_BATCHES
+
+
+class RestartCatchUp:
+    """The partitions that still read what came while the job was down.
+
+    A partition is done when its newest row is about as old as usual, or when it has come no closer for long: it may be
+    silent, or slower than before.
+
+    Args:
+        usual: how far behind the clock each partition usually is.
+        trigger_us: time between two triggers, in microseconds.
+    """
+
+    def __init__(self, usual: UsualLag, trigger_us: int) -> None:
+        self._patience_us = NO_CLOSER_TRIGGERS * trigger_us
+        near_us = CAUGHT_UP_TRIGGERS * trigger_us
+        self._limit_us = {name: CAUGHT_UP_LAGS * lag_us + near_us for name, lag_us in usual.lag_us.items()}
+        self._closest_us: dict[str, int] = {}
+        self._since_us: dict[str, int] = {}
+
+    @property
+    def behind(self) -> tuple[str, ...]:
+        """The partitions that are not done, sorted."""
+        return tuple(sorted(self._limit_us))
+
+    def observe(self, now_us: int, bases_us: Mapping[str, int]) -> None:
+        """Take a batch; arguments as of ``UsualLag.observe``."""
+        for name in list(self._limit_us):
+            since_us = self._since_us.setdefault(name, now_us)
+            lag_us = now_us - bases_us[name] if name in bases_us else None
+            if lag_us is not None and lag_us < self._closest_us.get(name, lag_us + 1):
+                self._closest_us[name], self._since_us[name] = lag_us, now_us
+                since_us = now_us
+            near = lag_us is not None and lag_us <= self._limit_us[name]
+            if near or now_us - since_us > self._patience_us:
+                del self._limit_us[name]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidemark.models.chain_latency import latency_of
-from tidemark.models.choice import percent
-from tidemark.models.duration import format_duration
-from tidemark.models.plural import plural
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.text import plural
+from tidemark.models.evidence.curve import latency_of
+from tidemark.models.recommend.choice import percent
 from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.steps import Cap, Conflict, DecisionStep, StepKind
-from tidemark.models.slo import OnConflict
-from tidemark.models.transition import state_at
+from tidemark.models.recommend.transition import state_at
+from tidemark.models.specs.slo import OnConflict
 
 _KIND: dict[Cap, StepKind] = {"latency": StepKind.LATENCY_CAP, "state": StepKind.STATE_CAP}
 _EXCEED: dict[Cap, OnConflict] = {"latency": "exceed_latency_cap", "state": "exceed_state_cap"}
@@ -28,7 +28,7 @@ def latency_cap(inputs: Inputs, bound_ms: int) -> DecisionStep:
         return DecisionStep(StepKind.LATENCY_CAP, bound_ms, "no latency cap is set")
     cap = format_duration(cap_ms * 1_000)
     wall = inputs.curve.at(bound_ms * 1_000).latency_wall
-    latency = latency_of(wall, inputs.chain, bound_ms)
+    latency = latency_of(wall, inputs.downstream, bound_ms)
     if latency is None:
         reason = f"no latency is known yet to compare with the cap of {cap}"
         return DecisionStep(StepKind.LATENCY_CAP, bound_ms, reason)
@@ -74,7 +74,7 @@ def _is_within(cap: Cap, inputs: Inputs, bound_ms: int) -> bool:
     if cap == "latency":
         cap_ms = inputs.slo.latency_cap_ms
         wall = None if cap_ms is None else inputs.curve.at(bound_ms * 1_000).latency_wall
-        latency = latency_of(wall, inputs.chain, bound_ms)
+        latency = latency_of(wall, inputs.downstream, bound_ms)
         return latency is None or cap_ms is None or not latency.is_above(cap_ms * 1_000)
     rows = None if inputs.slo.state_cap_rows is None else _state_rows(inputs, bound_ms)
     return rows is None or rows <= (inputs.slo.state_cap_rows or 0)

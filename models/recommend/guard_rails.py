@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from tidemark.models.coupling import UNSAFE
-from tidemark.models.defaults import (
+from tidemark.models.base.defaults import (
     CATCH_UP_LAG_GAPS,
     CATCH_UP_PACE_PPM,
     NARROW_STABILISATION_MS,
     UNKNOWN_SHARE_OF_BUDGET_PPM,
 )
-from tidemark.models.duration import format_about, format_duration
-from tidemark.models.plural import plural
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.target import PPM
+from tidemark.models.base.text import plural
+from tidemark.models.protocol.downstream import UNSAFE
 from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.steps import DecisionStep, StepKind
-from tidemark.models.target import PPM
 
 
 def not_narrowed(kind: StepKind, inputs: Inputs, bound_ms: int, why: str) -> DecisionStep:

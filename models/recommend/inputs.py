@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.models.coupling import Chain
-from tidemark.models.curve import Curve
-from tidemark.models.horizon import EvidenceCounts
-from tidemark.models.join_side import JoinSide
-from tidemark.models.progress import UNKNOWN_PROGRESS, Progress
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.transition import Situation
-from tidemark.models.windows import Windows
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.curve import Curve
+from tidemark.models.evidence.horizon import EvidenceCounts
+from tidemark.models.evidence.progress import UNKNOWN_PROGRESS, Progress
+from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.recommend.joint_bounds import JoinSide
+from tidemark.models.recommend.transition import Situation
+from tidemark.models.specs.slo import Policy, Slo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Inputs:
     """The stream after its newest batch, from which the state under another bound follows; None when not known."""
     windows: Windows | None = None
     """How single windows came out; None when it is not known, or when the SLO sets no goal for them."""
-    chain: Chain | None = None
+    downstream: Downstream | None = None
     """What the bound decides behind the stream's own operator; None when nothing, or when it is not known."""
     join: JoinSide | None = None
     """The join whose output has an SLO, and which side the stream is; None without one."""
@@ -48,3 +48,32 @@ class Inputs:
     def bound_name(self) -> str:
         """What ``in_use_bound_ms`` is called in reasons."""
         return "the published bound" if self.bound_is_published else "the bound in use"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowCounts:
+    """Windows (or minutes, for operators without) that the watermark has passed, over some span."""
+
+    closed: int
+    """How many there are."""
+    good: int
+    """How many of them certainly reached the target."""
+    maybe_good: int
+    """How many reached it if every uncertain row was admitted."""
+    worst_ppm: int | None
+    """The lowest share of rows that any of them certainly admitted, in parts per million; None without windows."""
+
+    @property
+    def good_ppm(self) -> int:
+        """Share of them that certainly reached the target, in parts per million; 1,000,000 without windows."""
+        return self.good * PPM // self.closed if self.closed else PPM
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The outcome of single windows."""
+
+    horizon: WindowCounts
+    """Over the horizon."""
+    since: WindowCounts
+    """Those of them that closed since the bound in use was applied."""

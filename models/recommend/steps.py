@@ -34,7 +34,7 @@ class StepKind(StrEnum):
     OWN_EVENT_TIME = "OwnEventTime"
     LIMITS = "Limits"
     DEAD_BAND = "DeadBand"
-    CHAIN = "Chain"
+    DOWNSTREAM = "Downstream"
     # The live policies have these, beside some of the above.
     LEARNING = "Learning"
     BUDGET = "Budget"
@@ -98,7 +98,7 @@ def deciding_step(steps: Sequence[DecisionStep]) -> DecisionStep:
 
 def because(steps: Sequence[DecisionStep]) -> str:
     """Return what the rows need, what decides the bound, and what the bound decides behind the stream's operator."""
-    wanted = {steps[0].kind, deciding_step(steps).kind, StepKind.CHAIN}
+    wanted = {steps[0].kind, deciding_step(steps).kind, StepKind.DOWNSTREAM}
     return "; ".join(step.reason for step in steps if step.kind in wanted)
 
 

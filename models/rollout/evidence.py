@@ -6,15 +6,17 @@ shows the delays of the stream at its own pace. So the slower of the two clocks 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
-from tidemark.models.defaults import EVIDENCE_SHARE_OF_HORIZON_PPM
-from tidemark.models.duration import format_about
-from tidemark.models.operators import Int64s
-from tidemark.models.slo import Policy
-from tidemark.models.target import PPM
+from tidemark.models.base.defaults import EVIDENCE_SHARE_OF_HORIZON_PPM, PREDICTION_MIN_ROWS
+from tidemark.models.base.duration import format_about
+from tidemark.models.base.operators import Int64s
+from tidemark.models.base.target import PPM
+from tidemark.models.specs.slo import Policy
 
 _SLOT_US = 60_000_000
 """Shortest step in which both clocks are compared, in microseconds: from batch to batch the base moves unevenly."""
@@ -83,3 +85,124 @@ def covered_us(seen_us: Int64s, base_us: Int64s) -> int:
     # Nothing was observed during a pause, and what followed it was a catch-up.
     watched = walls <= 2 * slot_us
     return int(np.minimum(walls, moves)[watched].sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the ledger counted in the batches in which a bound was in effect."""
+
+    rows: int
+    """(Row, key) pairs that were judged."""
+    late_min: int
+    """Pairs that were certainly late."""
+    late_max: int
+    """Pairs that may have been late."""
+
+
+class BatchUnderBound(Protocol):
+    """What counts of a batch that ran with a bound."""
+
+    @property
+    def query_id(self) -> str:
+        """Its query."""
+
+    @property
+    def seen_us(self) -> int:
+        """When it was triggered, in microseconds."""
+
+    @property
+    def watermark_ms(self) -> int:
+        """The watermark in force in it, in milliseconds."""
+
+    @property
+    def late_watermark_ms(self) -> int | None:
+        """The watermark that its rows were judged by, in milliseconds; None when it is not known."""
+
+    @property
+    def pairs(self) -> int:
+        """(Row, key) pairs that were judged."""
+
+    @property
+    def late_min(self) -> int:
+        """Pairs that were certainly late."""
+
+    @property
+    def late_max(self) -> int:
+        """Pairs that may have been late."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnderBound:
+    """What the batches that ran with a bound add up to, from the first one on in which it was in effect."""
+
+    restored_ms: dict[str, int] = field(default_factory=dict)
+    """By query, the watermark that its first batch under the bound restored, in milliseconds.
+
+    Rows judged by it belong to the bound before; a higher watermark has moved under this bound."""
+    since_us: int | None = None
+    """When the first batch was triggered whose watermark has moved under it, in microseconds; None before."""
+    judged: Judged = Judged(0, 0, 0)
+    """The pairs that were judged by such a watermark."""
+
+    def with_batches(self, batches: Iterable[BatchUnderBound], span_us: int) -> UnderBound | None:
+        """Return this with further batches; None when one of them changes which of the earlier ones count.
+
+        Args:
+            batches: the batches, in any order.
+            span_us: for how long after ``since_us`` batches count, in microseconds.
+        """
+        batches = list(batches)
+        restored_ms = dict(self.restored_ms)
+        for batch in batches:
+            mark_ms = restored_ms.get(batch.query_id, batch.watermark_ms)
+            restored_ms[batch.query_id] = min(mark_ms, batch.watermark_ms)
+        if any(restored_ms[query] < mark_ms for query, mark_ms in self.restored_ms.items()):
+            return None
+        moved = [batch.seen_us for batch in batches if batch.watermark_ms > restored_ms[batch.query_id]]
+        since_us = self.since_us if not moved else min(moved)
+        if self.since_us is not None and since_us is not None:
+            if since_us < self.since_us:
+                return None
+            since_us = self.since_us
+        if since_us is None:
+            return UnderBound(restored_ms)
+        counted = [
+            batch
+            for batch in batches
+            if batch.late_watermark_ms is not None
+            and batch.late_watermark_ms > restored_ms[batch.query_id]
+            and batch.seen_us <= since_us + span_us
+        ]
+        before = self.judged
+        judged = Judged(
+            before.rows + sum(batch.pairs for batch in counted),
+            before.late_min + sum(batch.late_min for batch in counted),
+            before.late_max + sum(batch.late_max for batch in counted),
+        )
+        return UnderBound(restored_ms, since_us, judged)
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionScore:
+    """The outcome of a prediction of completeness."""
+
+    completeness_ppm: int
+    """Share of the judged pairs that were admitted, in parts per million; the middle of the ledger's interval."""
+    error_ppm: int
+    """That minus the predicted share, in parts per million; positive when more was admitted."""
+
+
+def score(predicted_rows: int, predicted_late: int, judged: Judged) -> PredictionScore | None:
+    """Return the outcome of a prediction; None: too early, or nothing was predicted.
+
+    Args:
+        predicted_rows: pairs that the prediction rests on.
+        predicted_late: how many of them would have been late under the bound.
+        judged: the fate of the pairs that arrived while the bound was in effect.
+    """
+    if judged.rows < PREDICTION_MIN_ROWS or not predicted_rows:
+        return None
+    twice_late = judged.late_min + judged.late_max
+    realised_ppm = PPM - twice_late * PPM // (2 * judged.rows)
+    predicted_ppm = PPM - predicted_late * PPM // predicted_rows
+    return PredictionScore(realised_ppm, realised_ppm - predicted_ppm)

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from tidemark.models.defaults import ACKNOWLEDGE_MS, ACKNOWLEDGE_ON_RESTART_MS, APPROVE_MS, VERIFY_MS
-from tidemark.models.duration import format_duration
-from tidemark.models.rollout.facts import Move, Rollout, RolloutFacts
-from tidemark.models.rollout.gate import at_gate, needs_approval, when
-from tidemark.models.rollout.outside import held_outside, judge_outside
-from tidemark.models.rollout.states import CANDIDATE, TRANSITIONS, UNDER_WAY, Act, State
+from typing import Literal
+
+from tidemark.models.base.defaults import ACKNOWLEDGE_MS, ACKNOWLEDGE_ON_RESTART_MS, APPROVE_MS, VERIFY_MS
+from tidemark.models.base.duration import format_duration
+from tidemark.models.protocol.messages import Envelope
+from tidemark.models.rollout.gate import at_gate, at_outside_gate, judge_outside, needs_approval, when
+from tidemark.models.rollout.states import (
+    CANDIDATE,
+    TRANSITIONS,
+    UNDER_WAY,
+    Act,
+    Move,
+    Rollout,
+    RolloutFacts,
+    State,
+)
 from tidemark.models.rollout.verification import judge_on, verify
+from tidemark.models.specs.slo import Direction
 
 _ACTS: dict[Act, frozenset[State]] = {
     "approve": CANDIDATE,
@@ -75,7 +86,7 @@ def _at_gate(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move:
         return held
     if why is not None:
         return Move("AwaitingApproval", why, "Approval")
-    return held_outside(rollout, facts, now_us) or Move("Published", "published: nothing holds it")
+    return at_outside_gate(rollout, facts, now_us) or Move("Published", "published: nothing holds it")
 
 
 def _published(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move:
@@ -127,3 +138,44 @@ def _out_of_time(rollout: Rollout, now_us: int) -> Move | None:
     within = format_duration(limit_us)
     stays = "; it stays: a narrower bound would lose more" if rollout.direction == "Widen" else ""
     return Move("Expired", f"it could not be verified within {within} of its acknowledgement{stays}")
+
+
+_Revision = Literal["keep", "update", "replace"]
+
+
+def direction_of(from_ms: int | None, to_ms: int | None) -> Direction:
+    """Return which way a bound changes; an unknown change counts as a widening."""
+    return "Narrow" if from_ms is not None and to_ms is not None and to_ms < from_ms else "Widen"
+
+
+def revise(rollout: Rollout, to_ms: int | None, direction: Direction) -> _Revision:
+    """Return what to do with a candidate when a change to ``to_ms`` in ``direction`` is recommended now.
+
+    A proposal that waits for approval does not change while a person looks at it: it stays while it is as wide as what
+    is recommended now, and is replaced when it is not. Any other candidate follows the recommendation.
+    """
+    if rollout.state != "AwaitingApproval" and not rollout.approved:
+        return "update"
+    if direction != rollout.direction or rollout.to_bound_ms is None or to_ms is None:
+        return "keep" if direction == rollout.direction and to_ms == rollout.to_bound_ms else "replace"
+    return "keep" if to_ms <= rollout.to_bound_ms else "replace"
+
+
+def envelope_direction(before: Envelope, after: Envelope) -> Direction:
+    """Return which way an envelope changes: it narrows when any part lets rows be lost sooner than before."""
+    inf = float("inf")
+    narrows = (
+        (after.target_ppm or _ABOVE_ANY_TARGET_PPM) < (before.target_ppm or _ABOVE_ANY_TARGET_PPM)
+        or _or(after.latency_cap_ms, inf) < _or(before.latency_cap_ms, inf)
+        or _or(after.max_bound_ms, inf) < _or(before.max_bound_ms, inf)
+        or _or(after.min_bound_ms, 0) < _or(before.min_bound_ms, 0)
+    )
+    return "Narrow" if narrows else "Widen"
+
+
+_ABOVE_ANY_TARGET_PPM = 1_000_001
+"""Represents "no target": each partition follows the bound, which loses no row that a target would save."""
+
+
+def _or(value: int | None, default: float) -> float:
+    return default if value is None else value

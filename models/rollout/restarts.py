@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidemark.models.rollout.facts import Move, Rollout
+from tidemark.models.base.target import PPM
 from tidemark.models.rollout.machine import restores_previous
-from tidemark.models.rollout.states import CANDIDATE
-from tidemark.models.target import PPM
+from tidemark.models.rollout.states import CANDIDATE, Move, Rollout
 
 FLEET = ""
 """The group that all jobs are in; no label has an empty value."""
@@ -62,7 +61,7 @@ class RestartLine:
     waiting: Sequence[RestartingJob]
     """Those that wait for their turn; a job may stand here once for each of its streams, and so may the one."""
 
-    def why_held(self, own: RestartingJob, *, waits: bool) -> str | None:
+    def why_waiting(self, own: RestartingJob, *, waits: bool) -> str | None:
         """Return why a job may not restart yet, as a clause; None when it may, or restarts already.
 
         Args:

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from tidemark.models.protocol.messages import Mode
+from tidemark.models.rollout.evidence import Judged
+from tidemark.models.specs.slo import Direction, Policy, Slo
+
+if TYPE_CHECKING:
+    from tidemark.models.rollout.evidence import EvidenceSpan
+
 
 State = Literal[
     "Recommended",
@@ -57,3 +66,167 @@ def rollout_text(number: int, state: State, reason: str) -> str:
     """Return the number of a rollout, its state and the reason, without naming the state twice."""
     words = state_text(state)
     return f"{number}: {reason}" if reason.startswith(words) else f"{number} is {words}: {reason}"
+
+
+Cause = Literal["Decision", "NoData", "Operator"]
+"""Why there is a rollout: a decision recommended it, the policy for the time without data required it, or a person
+changed the goal of a live job."""
+
+Gate = Literal[
+    "Pinned",
+    "Paused",
+    "NotListening",
+    "Vetoed",
+    "FailedBefore",
+    "Evidence",
+    "Frozen",
+    "Cooldown",
+    "RateLimit",
+    "FleetShare",
+    "Approval",
+    "Outside",
+    "Restarts",
+]
+"""What can hold a rollout before it is published. Pinned and Outside hold it while it is verified, too, and Restarts
+holds its rollback."""
+
+FailureKind = Literal["Completeness", "Latency", "State", "Outside", "ByHand", "Discarded"]
+
+Phase = Literal["publish", "verify"]
+"""When an outside gate is asked: before a rollout is published, or while it is verified."""
+
+Verdict = Literal["yes", "no", "unknown"]
+"""What an outside gate answers; unknown: it could not be asked, or does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateAnswer:
+    """The newest answer of an outside gate about a rollout."""
+
+    gate: str
+    """Name of the gate."""
+    phase: Phase
+    """What it was asked about."""
+    bound_ms: int
+    """The bound that it was asked about, in milliseconds."""
+    verdict: Verdict
+    """What it answered."""
+    said: str
+    """The answer in words."""
+    at_us: int
+    """When it was asked, in microseconds."""
+    failures: int
+    """How often it said no in this phase since it last said yes."""
+
+
+NOTHING_JUDGED = Judged(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """One change of what is published to a job."""
+
+    state: State
+    """Where it is."""
+    cause: Cause
+    """Why there is one."""
+    direction: Direction
+    """Which way it changes the bound, or in Live the envelope."""
+    first: bool
+    """Whether no bound was published to the job before."""
+    mode: Mode
+    """Mode of the stream."""
+    to_bound_ms: int | None
+    """The bound to publish, in milliseconds; None: the job keeps its own."""
+    changed_us: int
+    """When its state changed last, in microseconds."""
+    approved: bool = False
+    """Whether a person approved it."""
+    published_us: int | None = None
+    """When it was published, in microseconds; None before it."""
+    acknowledged_us: int | None = None
+    """When the job was first known to apply it, in microseconds; None before it."""
+    needed_rows: int = 0
+    """(Row, key) pairs that must have been at risk under it before it is verified."""
+    needed_event_us: int = 0
+    """Event time that must have passed under it before it is verified, in microseconds."""
+    missed: bool = False
+    """Whether it missed its target after it was verified."""
+    min_ppm: int | None = None
+    """Lower end of the completeness that was predicted, in parts per million; None when nothing was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A bound that failed under the same SLO and policy, or that a person rejected."""
+
+    direction: Direction
+    """Narrow: bounds that are as narrow or narrower fail too; Widen: bounds that are as wide or wider."""
+    bound_ms: int | None
+    """The bound that failed, in milliseconds; None: the job's own."""
+    until_us: int | None
+    """Until when it is not tried again, in microseconds; None for a veto, which holds until a person lifts it."""
+    why: str
+    """How it failed."""
+    rollout_id: int
+    """The rollout that failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutFacts:
+    """What the state of a rollout depends on. None: unknown or absent."""
+
+    policy: Policy
+    """The policy of the stream."""
+    slo: Slo
+    """Its SLO."""
+    pinned: str | None = None
+    """Why a kill switch holds the stream; None when none does."""
+    last_contact_us: int | None = None
+    """When the job was last seen, by a report or an acknowledgement, in microseconds."""
+    unanswered_us: int | None = None
+    """Since when the published bound has not been acknowledged, in microseconds; None when it is, or in OnRestart."""
+    failures: tuple[Failure, ...] = ()
+    """Bounds that failed under this SLO and policy, and vetoes under any."""
+    evidence: EvidenceSpan | None = None
+    """The evidence that a first narrowing rests on; None when none is required."""
+    published_before: bool = False
+    """Whether a recommended bound was ever published for this stream."""
+    narrowed_us: tuple[int, ...] = ()
+    """When narrowings of this stream were published, ascending, in microseconds, as far back as any rule needs."""
+    fleet_narrowing: int = 0
+    """Other streams whose narrowing is under way."""
+    fleet_max: int = 1
+    """How many may be, of all streams that are steered."""
+    published_ms: int | None = None
+    """The bound published now, whether or not a pin overrides it, in milliseconds; None when there is none."""
+    gate_answers: tuple[GateAnswer, ...] = ()
+    """The newest answers of outside gates about the rollout."""
+    acknowledged_us: int | None = None
+    """When the job was first known to apply what this rollout publishes, in microseconds."""
+    effective_us: int | None = None
+    """When that first took effect, in microseconds."""
+    judged: Judged = NOTHING_JUDGED
+    """The fate of the pairs that arrived while it was in effect."""
+    at_risk: Judged = NOTHING_JUDGED
+    """The fate of the pairs judged after whole windows had opened and closed under it."""
+    event_us: int = 0
+    """Event time that has passed under it, in microseconds."""
+    latency_us: float | None = None
+    """Mean wall latency of the windows that closed since, in microseconds."""
+    state_rows: int | None = None
+    """Rows of state in the newest batch since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The next state of a rollout."""
+
+    state: State
+    """The state; the one before when only the reason changes."""
+    reason: str
+    """Why, or what the rollout waits for."""
+    gate: Gate | None = None
+    """What holds it; None when nothing does."""
+    failure: FailureKind | None = None
+    """What failed, when it is rolled back, or when it is verified and then misses its target."""

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 
-from tidemark.models.choice import percent_of
-from tidemark.models.defaults import VERIFY_BATCHES, VERIFY_LATE_ROWS, VERIFY_WINDOWS
-from tidemark.models.duration import format_about, format_duration
-from tidemark.models.interval import interval_ppm
-from tidemark.models.prediction import Judged
-from tidemark.models.rollout.facts import Move, Rollout, RolloutFacts
-from tidemark.models.target import PPM, format_target
+from tidemark.models.base.defaults import VERIFY_BATCHES, VERIFY_LATE_ROWS, VERIFY_WINDOWS
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.quantile import interval_ppm
+from tidemark.models.base.target import PPM, format_target
+from tidemark.models.recommend.choice import percent_of
+from tidemark.models.rollout.evidence import Judged
+from tidemark.models.rollout.states import Move, Rollout, RolloutFacts
 
 
 def needed_rows(target_ppm: int, batch_rows: int) -> int:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tidemark.models.wire import OutputMode
+from tidemark.models.protocol.messages import OutputMode
 from tidemark.spark_jobs.placement import WORDS
 
 _STATE = re.compile(r"state info \[ checkpoint = (?P<checkpoint>.+?)/state, runId = ")

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from tidemark.models.wire import OutputMode
+from tidemark.models.protocol.messages import OutputMode
 from tidemark.spark_jobs.connect.commands import explanation
 from tidemark.spark_jobs.connect.explained import Explained, read_explained
 from tidemark.spark_jobs.late.offset_log import parse_entry

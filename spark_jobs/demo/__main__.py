@@ -25,11 +25,10 @@ import numpy as np
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from tidemark.models.duration import format_duration, parse_duration
-from tidemark.models.figures import format_number
-from tidemark.models.operators import TimeWindow
-from tidemark.models.plural import plural
-from tidemark.models.target import parse_target
+from tidemark.models.base.duration import format_duration, parse_duration
+from tidemark.models.base.operators import TimeWindow
+from tidemark.models.base.target import parse_target
+from tidemark.models.base.text import format_number, plural
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess, DemoError
 from tidemark.spark_jobs.demo.feed import Feed, FileFeed
 from tidemark.spark_jobs.demo.fleet import Fleet

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark.models.operators import Int64s
+from tidemark.models.base.operators import Int64s
 
 PARTITIONS = 16
 SLOW_PARTITION = 7

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.dataset as ds
 
-from tidemark.models.operators import Int64s, TimeWindow
+from tidemark.models.base.operators import Int64s, TimeWindow
 from tidemark.spark_jobs.demo.plan import Plan
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidemark.models.operators import Int64s
+from tidemark.models.base.operators import Int64s
 from tidemark.spark_jobs.demo.generator import GeneratedRows
 from tidemark.spark_jobs.trace_source import TRACE_COLUMNS, read_arrivals
 

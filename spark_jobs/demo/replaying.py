@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidemark.models.operators import TimeWindow
+from tidemark.models.base.operators import TimeWindow
 from tidemark.spark_jobs import adaptive_watermark
 from tidemark.spark_jobs.demo.controller_process import DemoError
 from tidemark.spark_jobs.demo.feed import Feed

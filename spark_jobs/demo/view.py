@@ -10,8 +10,8 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tidemark.models.duration import format_about, format_duration
-from tidemark.models.plural import plural
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.text import plural
 from tidemark.spark_jobs.demo.outcome import Outcome
 
 _SLOWEST = 3

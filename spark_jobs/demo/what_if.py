@@ -6,10 +6,10 @@ import numpy as np
 
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
+from tidemark.models.backtest.catalogue import make_policy
 from tidemark.models.backtest.run import run
-from tidemark.models.operators import TimeWindow
-from tidemark.models.policies.catalogue import make_policy
-from tidemark.models.policies.setup import Setup
+from tidemark.models.base.operators import TimeWindow
+from tidemark.models.live.policy import Setup
 from tidemark.spark_jobs.demo.outcome import Outcome
 from tidemark.spark_jobs.demo.plan import Plan
 

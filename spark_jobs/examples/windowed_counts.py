@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidemark.models.duration import parse_duration
+from tidemark.models.base.duration import parse_duration
 from tidemark.spark_jobs import adaptive_watermark, run_and_exit, tumbling
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pyspark.errors import AnalysisException
 
-from tidemark.models.joins import JoinedQuery, JoinInput, JoinType, StreamJoin
+from tidemark.models.specs.findings import JoinedQuery, JoinInput, JoinType, StreamJoin
 from tidemark.spark_jobs.columns import delay_ms, is_event_time
 from tidemark.spark_jobs.gateway import SparkContext
 from tidemark.spark_jobs.private_names import JOIN_HELPER, find

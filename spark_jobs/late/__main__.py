@@ -13,8 +13,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from tidemark.models.duration import parse_duration
-from tidemark.models.granules import default_granule_us
+from tidemark.models.base.duration import parse_duration
+from tidemark.models.base.granules import default_granule_us
 from tidemark.spark_jobs.late.arguments import function_of, operator_of, pairs_of, session_of
 from tidemark.spark_jobs.late.catch_up import CatchUp
 from tidemark.spark_jobs.late.late_rows import FutureRowTreatment, LateRule

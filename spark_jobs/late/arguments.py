@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidemark.models.operators import Operator, row_level, session, sliding, tumbling
+from tidemark.models.base.operators import Operator, row_level, session, sliding, tumbling
 
 _OPERATORS = {"tumbling": tumbling, "sliding": sliding, "session": session, "row_level": row_level}
 

@@ -11,8 +11,8 @@ from itertools import takewhile
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.late_counts import BY_PARTITION, hour_of, late_counts
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.evidence.late_counts import BY_PARTITION, hour_of, late_counts
 from tidemark.spark_jobs.late.checkpoint import Checkpoint
 from tidemark.spark_jobs.late.count_values import count_values
 from tidemark.spark_jobs.late.due import Due, DueBatch, Unknown, apart, due, gaps

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.late_counts import (
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.evidence.late_counts import (
     AGE_LIMITS_MS,
     MAX_VALUE_LENGTH,
     MAX_VALUES,

@@ -16,8 +16,8 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
 )
 
-from tidemark.models.operators import Operator
-from tidemark.models.wire import OutputMode
+from tidemark.models.base.operators import Operator
+from tidemark.models.protocol.messages import OutputMode
 from tidemark.spark_jobs.json_listener import JsonListener
 from tidemark.spark_jobs.late.catch_up import CatchUp
 from tidemark.spark_jobs.late.follower import RETAINED, Follower

@@ -12,9 +12,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.operators import Closed, Operator, RowLevel, SessionWindow, TimeWindow
-from tidemark.models.read_json import read_object
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.operators import Closed, Operator, RowLevel, SessionWindow, TimeWindow
+from tidemark.models.base.read_json import read_object
 from tidemark.spark_jobs.late.due import DueBatch
 from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRowRule
 from tidemark.spark_jobs.tap import quoted

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.models.wire import BoundSource, Mode
+from tidemark.models.protocol.messages import BoundSource, Mode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

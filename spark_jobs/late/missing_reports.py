@@ -15,9 +15,9 @@ from typing import Protocol
 
 from pyspark.sql import SparkSession
 
-from tidemark.models.granule_counts import GranuleCounts
-from tidemark.models.granules import SPARK_TICK_US, Granules
-from tidemark.models.wire import REPORT_SCHEMA, Report
+from tidemark.models.base.granules import SPARK_TICK_US, Granules
+from tidemark.models.protocol.granule_counts import GranuleCounts
+from tidemark.models.protocol.messages import REPORT_SCHEMA, Report
 from tidemark.spark_jobs.binding import Binding
 from tidemark.spark_jobs.client import ControllerClient, LedgerGaps, RequestRejected
 from tidemark.spark_jobs.late.checkpoint import Checkpoint

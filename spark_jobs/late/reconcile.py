@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.models.operators import Operator, TimeWindow
+from tidemark.models.base.operators import Operator, TimeWindow
 from tidemark.spark_jobs.late.late_rows import LATE, LATE_COLUMN
 from tidemark.spark_jobs.tap import quoted
 

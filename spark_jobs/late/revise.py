@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from tidemark.models.duration import format_duration, parse_duration
-from tidemark.models.operators import Operator, SessionWindow, TimeWindow
-from tidemark.models.wire import Mode, OutputMode, Report
+from tidemark.models.base.duration import format_duration, parse_duration
+from tidemark.models.base.operators import Operator, SessionWindow, TimeWindow
+from tidemark.models.protocol.messages import Mode, OutputMode, Report
 from tidemark.spark_jobs.arguments import checked
 from tidemark.spark_jobs.bound import ChosenBound, chosen_by
 from tidemark.spark_jobs.late.mark import BoundInForce, Mark

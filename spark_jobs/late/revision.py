@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.spark_jobs.late.mark import BoundInForce, Mark, next_mark
 from tidemark.spark_jobs.late.open_windows import Key, NewVersion, OpenWindow, OpenWindows
 from tidemark.spark_jobs.late.version_log import LoggedWindows, VersionLog, VersionLogError

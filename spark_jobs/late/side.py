@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from tidemark.models.operators import Operator
+from tidemark.models.base.operators import Operator
 from tidemark.spark_jobs.arguments import checked
 from tidemark.spark_jobs.binding import Binding, granules_of
 from tidemark.spark_jobs.event_time import column_of

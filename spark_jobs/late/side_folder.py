@@ -27,9 +27,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from tidemark.models.late_counts import LateCounts
-from tidemark.models.read_json import read_object
-from tidemark.models.wire import OutputMode
+from tidemark.models.base.read_json import read_object
+from tidemark.models.evidence.late_counts import LateCounts
+from tidemark.models.protocol.messages import OutputMode
 from tidemark.spark_jobs.late.checkpoint import numbers_in
 from tidemark.spark_jobs.late.due import Unknown
 from tidemark.spark_jobs.late.hadoop_files import HadoopFiles

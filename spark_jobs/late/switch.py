@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.models.late_policy import DROPPED, LatePolicy, LateRows, LateTreatment
+from tidemark.models.protocol.late_policy import DROPPED, LatePolicy, LateRows, LateTreatment
 
 _CHOICES: tuple[LateRows, ...] = ("drop", "side")
 

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from tidemark.models.read_json import read_object
+from tidemark.models.base.read_json import read_object
 from tidemark.spark_jobs.late.mark import Mark
 
 _FORMAT = 1

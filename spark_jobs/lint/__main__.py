@@ -1,4 +1,4 @@
-"""``tidemark lint``: check the joins and chains of a job's streams before it starts."""
+"""``tidemark lint``: check the joins and stateful operators of a job's streams before it starts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from dataclasses import asdict, dataclass, field
 from rich.console import Console
 from rich.table import Table
 
-from tidemark.models.coupling import Coupling
-from tidemark.models.duration import format_duration, parse_duration
-from tidemark.models.findings import Finding, worst_first
-from tidemark.models.joins import JoinedQuery, JoinInput, judge_joins
-from tidemark.spark_jobs.chains import check_chain
+from tidemark.models.base.duration import format_duration, parse_duration
+from tidemark.models.protocol.downstream import OperatorDelay
+from tidemark.models.specs.findings import Finding, JoinedQuery, JoinInput, judge_joins, worst_first
+from tidemark.spark_jobs.chains import check_own_times
 from tidemark.spark_jobs.connections import listener_of
-from tidemark.spark_jobs.coupling import read_coupling
+from tidemark.spark_jobs.coupling import read_operators
 from tidemark.spark_jobs.java import JavaNotFound, ensure_java
 from tidemark.spark_jobs.joins.reader import read_joins
 from tidemark.spark_jobs.lint.job import JobNotCheckedError, Wanted, queries_of
@@ -33,7 +32,7 @@ class _Checked:
     output_mode: str
     joins: JoinedQuery | None
     findings: list[Finding]
-    coupling: list[Coupling] = field(default_factory=list)
+    operators: list[OperatorDelay] = field(default_factory=list)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,18 +69,18 @@ def _check(wanted: Wanted, bound_ms: int | None) -> _Checked:
     joins = read_joins(session, analysed, wanted.output_mode)
     plan = read_plan(analysed, session.sessionState().optimizer())
     # Which checkpoint it will run from, and with which bounds that ran, is not known here.
-    found = check_chain(plan.own_times, listener_of(spark).bindings_in(plan), {})
+    found = check_own_times(plan.own_times, listener_of(spark).bindings_in(plan), {})
     found += [] if joins is None else judge_joins(joins)
     if wanted.output_mode == "append":
         found += never_emits(analysed, session.sessionState().conf())
-    coupling = [each for each, _ in read_coupling(session, analysed, joins, bound_ms).operators]
-    return _Checked(wanted.name, wanted.output_mode, joins, worst_first(found), coupling)
+    operators = [each for each, _ in read_operators(session, analysed, joins, bound_ms).operators]
+    return _Checked(wanted.name, wanted.output_mode, joins, worst_first(found), operators)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tidemark lint",
-        description="Check the joins and chains of a job's streams before it starts. The file is run up to where it "
+        description="Check the joins and stateful operators of a job's streams before it starts. The file is run up to where it "
         "would wait for a query, and no query starts: what it does before that is done.",
         epilog="Exit code: 0 without errors, 1 with one, 2 when the job cannot be checked.",
     )
@@ -110,7 +109,7 @@ def _milliseconds(text: str) -> int:
 
 def _as_json(checked: _Checked) -> dict[str, object]:
     document = asdict(checked)
-    document["coupling"] = [{**asdict(each), "after_ms": each.after_ms} for each in checked.coupling]
+    document["operators"] = [{**asdict(each), "after_ms": each.after_ms} for each in checked.operators]
     if checked.joins is not None:
         document["joins"]["starts"] = checked.joins.starts
     return document
@@ -122,9 +121,9 @@ def _show(console: Console, number: int, checked: _Checked) -> None:
         console.print("  it joins no two streams")
     else:
         _show_joins(console, checked.joins)
-    if checked.coupling:
+    if checked.operators:
         decided = Table("operator", "what the bounds decide", box=None, pad_edge=False)
-        for each in checked.coupling:
+        for each in checked.operators:
             decided.add_row(each.operator, each.text)
         console.print(decided)
         console.print()
@@ -143,7 +142,7 @@ def _show_joins(console: Console, query: JoinedQuery) -> None:
     for index, join in enumerate(query.joins, 1):
         for side in ("left", "right"):
             entry = join.left if side == "left" else join.right
-            sides.add_row(f"{index} {join.type}", side, _watermark_text(entry), entry.kept)
+            sides.add_row(f"{index} {join.type}", side, _watermark_text(entry), entry.retention_text)
     console.print(sides)
     console.print()
 

@@ -20,8 +20,8 @@ from typing import Literal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.models.duration import parse_duration
-from tidemark.models.operators import Closed
+from tidemark.models.base.duration import parse_duration
+from tidemark.models.base.operators import Closed
 from tidemark.spark_jobs.arguments import checked
 from tidemark.spark_jobs.event_time import column_of
 from tidemark.spark_jobs.java_classes import JavaClasses

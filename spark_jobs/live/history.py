@@ -9,12 +9,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tidemark.models.base.text import plural
+from tidemark.models.live.defaults import HISTORY_BATCHES, HISTORY_CELLS
 from tidemark.models.live.history import learned_from
-from tidemark.models.live_defaults import HISTORY_BATCHES, HISTORY_CELLS
-from tidemark.models.plural import plural
-from tidemark.models.policies.learned import Learned
-from tidemark.models.policies.setup import Setup
-from tidemark.models.wire import Report
+from tidemark.models.live.learned import Learned
+from tidemark.models.live.policy import Setup
+from tidemark.models.protocol.messages import Report
 from tidemark.spark_jobs.client import ControllerClient, RequestRejected
 
 _PAGE = 500

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql import SparkSession
 
-from tidemark.models.policies.learned import Learned, unpacked
+from tidemark.models.live.learned import Learned, unpacked
 from tidemark.spark_jobs.client import ControllerUnavailable
 from tidemark.spark_jobs.gateway import Py4JError
 from tidemark.spark_jobs.late.hadoop_files import HadoopFiles

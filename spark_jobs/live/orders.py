@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidemark.models.live.fast import Order
-from tidemark.models.wire import BoundAnswer, Mode, Pin
+from tidemark.models.protocol.messages import BoundAnswer, Mode, Pin
 from tidemark.spark_jobs.watch import BoundWatch
 
 

@@ -13,17 +13,16 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidemark.models.duration import format_duration
-from tidemark.models.granules import SPARK_TICK_US
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.operators import Operator, TimeWindow
+from tidemark.models.base.target import PPM
 from tidemark.models.live.control import Control, StreamTarget, WatermarkPolicy
+from tidemark.models.live.defaults import CEILING_ALARM_PPM, PILED_UP_TRIGGERS
 from tidemark.models.live.fast import FastPolicy, Order, WatermarkTarget
-from tidemark.models.live_defaults import CEILING_ALARM_PPM, PILED_UP_TRIGGERS
-from tidemark.models.operators import Operator, TimeWindow
-from tidemark.models.policies.learned import Learned
-from tidemark.models.policies.policy import NO_BASE_US
-from tidemark.models.policies.setup import Setup
-from tidemark.models.target import PPM
-from tidemark.models.wire import LiveState, Report
+from tidemark.models.live.learned import Learned
+from tidemark.models.live.policy import NO_BASE_US, Setup
+from tidemark.models.protocol.messages import LiveState, Report
 from tidemark.spark_jobs.live.history import StreamHistory
 from tidemark.spark_jobs.live.offset import Offset
 from tidemark.spark_jobs.live.orders import Orders

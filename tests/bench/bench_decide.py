@@ -23,7 +23,7 @@ from tidemark.controller.stream_state.fleet_states import load_fleet
 from tidemark.controller.stream_state.overview_store import fleet_page
 from tidemark.controller.stream_state.views import stream_status
 from tidemark.controller.streams import fleet_routes, job_routes
-from tidemark.models.retention import Retention
+from tidemark.models.evidence.slots import Retention
 
 from support.copied_streams import copy_stream
 from support.full_store import END_US, Filling, fill, report_of, stream_name

@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tidemark.models.wire import to_json_object
+from tidemark.models.protocol.messages import to_json_object
 
 from support.bench_client import post_all
 from support.bench_server import on_core, percentile, serving

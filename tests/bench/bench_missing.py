@@ -13,10 +13,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tidemark.models.operators import tumbling
-from tidemark.models.policies.policy import Observation
-from tidemark.models.policies.setup import Setup
-from tidemark.models.policies.tidemark import Tidemark
+from tidemark.models.base.operators import tumbling
+from tidemark.models.live.policy import Observation, Setup
+from tidemark.models.live.tidemark import Tidemark
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
 

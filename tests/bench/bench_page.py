@@ -25,9 +25,8 @@ from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.controller.runtime.limited_runs import LimitedRuns
 from tidemark.controller.runtime.priority import no_pause
 from tidemark.controller.stream_state.overviews import Overviews
-from tidemark.models.need_slots import DAY_US, HOUR_US
-from tidemark.models.retention import Retention
-from tidemark.models.skew import SkewRule
+from tidemark.models.evidence.skew import SkewRule
+from tidemark.models.evidence.slots import DAY_US, HOUR_US, Retention
 
 from support.bench_server import on_core, percentile, serving
 from support.full_store import END_US, Filling, fill, stream_name

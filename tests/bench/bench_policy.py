@@ -31,14 +31,13 @@ import pytest
 from tidemark.controller.traces.format import read_trace
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
-from tidemark.models.backtest.run import run
-from tidemark.models.backtest.score import meets, score
+from tidemark.models.backtest.catalogue import FIXED_HINDSIGHT, make_policy, policy_names
+from tidemark.models.backtest.run import meets, run, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
-from tidemark.models.duration import parse_duration
-from tidemark.models.operators import Int64s, RowLevel, TimeWindow
-from tidemark.models.policies.catalogue import FIXED_HINDSIGHT, make_policy, policy_names
-from tidemark.models.policies.setup import Scope, Setup
-from tidemark.models.slo import Objective
+from tidemark.models.base.duration import parse_duration
+from tidemark.models.base.operators import Int64s, RowLevel, TimeWindow
+from tidemark.models.live.policy import Scope, Setup
+from tidemark.models.specs.slo import Objective
 
 from support.streams import SECOND
 from support.synthetic import KINDS, RATE, START_US, Trace, s3_stalls, s4_step, synthetic

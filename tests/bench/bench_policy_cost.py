@@ -9,10 +9,9 @@ import time
 import numpy as np
 import pytest
 
-from tidemark.models.operators import row_level, tumbling
-from tidemark.models.policies.catalogue import make_policy
-from tidemark.models.policies.policy import BoundPolicy, Observation
-from tidemark.models.policies.setup import Setup
+from tidemark.models.backtest.catalogue import make_policy
+from tidemark.models.base.operators import row_level, tumbling
+from tidemark.models.live.policy import BoundPolicy, Observation, Setup
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
 

@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from tidemark.models.wire import Mode
+from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs import adaptive_watermark, flush, tumbling
 from tidemark.spark_jobs.tap import TAP_KEY
 

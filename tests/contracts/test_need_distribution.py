@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.curve import ExactNeeds, NeedDistribution
-from tidemark.models.operators import Int64s
-from tidemark.models.sketch import Sketch
+from tidemark.models.base.operators import Int64s
+from tidemark.models.evidence.curve import ExactNeeds, NeedDistribution
+from tidemark.models.evidence.sketch import Sketch
 
 from support.streams import DATA_SETS, data_set
 

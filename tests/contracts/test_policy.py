@@ -9,11 +9,10 @@ from functools import cache, cached_property
 import numpy as np
 import pytest
 
-from tidemark.models.operators import tumbling
-from tidemark.models.policies.catalogue import FROM_THE_TRACE, make_policy, policy_names
-from tidemark.models.policies.max_need import DEFAULT_SPAN_US, MaxNeed
-from tidemark.models.policies.policy import BoundPolicy, Decision, Observation
-from tidemark.models.policies.setup import Scope, Setup
+from tidemark.models.backtest.bounds import DEFAULT_SPAN_US, MaxNeed
+from tidemark.models.backtest.catalogue import FROM_THE_TRACE, make_policy, policy_names
+from tidemark.models.base.operators import tumbling
+from tidemark.models.live.policy import BoundPolicy, Decision, Observation, Scope, Setup
 
 from support.seen import UNKNOWN_US, drawn_batches
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tidemark.models.coupling import Chain
-from tidemark.models.wire import Acknowledgement, to_json_object
+from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.protocol.messages import Acknowledgement, to_json_object
 
 from support.controller_app import Controller
 from support.policies import at_once
@@ -17,14 +17,14 @@ from support.rolled_job import RolledJob
 pytestmark = pytest.mark.slow
 
 SLO = {"target_ppm": 990_000}
-BEHIND_A_JOIN = Chain(retention_ms=6_001, horizon_ms=0, horizon_moves=True)
-UNSAFE = Chain(retention_ms=0, unsafe=True)
+BEHIND_A_JOIN = Downstream(retention_ms=6_001, horizon_ms=0, horizon_moves=True)
+UNSAFE = Downstream(retention_ms=0, unsafe=True)
 
 
-def started(controller: Controller, chain: Chain | None, own_ms: int, **policy: Any) -> RolledJob:
+def started(controller: Controller, downstream: Downstream | None, own_ms: int, **policy: Any) -> RolledJob:
     """Return a job that has acknowledged its chain, and 40 batches of it with rows up to 30 s late."""
     job = RolledJob(controller, bound_ms=own_ms)
-    job.chain = chain
+    job.downstream = downstream
     job.put("slo", SLO)
     job.put("policy", at_once(**policy))
     job.restart()
@@ -51,10 +51,10 @@ def test_a_recommendation_its_rollout_a_dry_run_and_a_preview_say_when_windows_b
     ).json()
     preview = controller.http.get(f"{job.path}/preview?bound_ms=30000").json()
 
-    assert steps(job.status())["Chain"] == said
+    assert steps(job.status())["Downstream"] == said
     assert job.published()["reason"].endswith(said)
     assert said in job.events("RolloutRecommended")[0]["reason"]
-    assert "windows close at bound + 6.001 s behind the join" in steps(dry)["Chain"]
+    assert "windows close at bound + 6.001 s behind the join" in steps(dry)["Downstream"]
     assert (
         "windows close at bound + 6.001 s behind the join: 36.001 s; an event is known for 60 s"
         in preview["text"]
@@ -87,26 +87,26 @@ def test_an_unsafe_chain_is_neither_narrowed_nor_run_in_live_before_the_job_conf
     job.run(1, 30.0)
 
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:tidemark:problem:live-refused")
-    assert "spark.tidemark.chain.confirmed=true" in refused.json()["detail"]
+    assert "spark.tidemark.own.event.time.confirmed=true" in refused.json()["detail"]
     assert "gives its rows an event time of their own" in steps(job.status())["OwnEventTime"]
     assert steps(job.status())["OwnEventTime"].endswith("the bound in use, 2 min, is not narrowed")
     assert job.status()["recommended"]["bound_ms"] == 120_000
     assert job.rollouts() == []
     assert job.published()["bound_ms"] is None
 
-    job.chain = Chain(retention_ms=0)
+    job.downstream = Downstream(retention_ms=0)
     job.put("policy", at_once())
     job.restart()
     job.run(1, 30.0)
     assert job.published()["bound_ms"] < 60_000
 
 
-@pytest.mark.parametrize(("chain", "kept"), [(UNSAFE, True), (None, False)], ids=["unsafe", "none"])
+@pytest.mark.parametrize(("downstream", "kept"), [(UNSAFE, True), (None, False)], ids=["unsafe", "none"])
 @pytest.mark.parametrize("ended", ["rolled back", "no reports"])
 def test_what_gives_other_jobs_their_own_narrower_bound_leaves_an_unsafe_chain_its_wider_one(
-    controller: Controller, chain: Chain | None, ended: str, *, kept: bool
+    controller: Controller, downstream: Downstream | None, ended: str, *, kept: bool
 ) -> None:
-    job = started(controller, chain, 5_000, on_no_data="own")
+    job = started(controller, downstream, 5_000, on_no_data="own")
     wider_ms = job.published()["bound_ms"]
     assert wider_ms > 10_000
     job.restart()
@@ -124,7 +124,7 @@ def test_the_chain_of_the_run_that_applied_its_bound_last_counts(controller: Con
     """Also where an older acknowledgement comes after it, and where a driver of an earlier release sends none."""
     job = started(controller, BEHIND_A_JOIN, 120_000)
 
-    def acknowledge(applied_us: int, chain: Chain | None) -> None:
+    def acknowledge(applied_us: int, downstream: Downstream | None) -> None:
         body = Acknowledgement(
             query_id="query",
             run_id=f"at {applied_us}",
@@ -133,15 +133,15 @@ def test_the_chain_of_the_run_that_applied_its_bound_last_counts(controller: Con
             source="job",
             mode="OnRestart",
             applied_us=applied_us,
-            chain=chain,
+            downstream=downstream,
         )
         sent = to_json_object(body)
-        if chain is None:
-            del sent["chain"]
+        if downstream is None:
+            del sent["downstream"]
         assert controller.http.post(f"{job.path}/acks", json=sent).status_code == 201
         job.run(1, 30.0)
 
-    acknowledge(START_US - 1, Chain(retention_ms=1))
-    assert "6.001 s" in steps(job.status())["Chain"]
+    acknowledge(START_US - 1, Downstream(retention_ms=1))
+    assert "6.001 s" in steps(job.status())["Downstream"]
     acknowledge(START_US + 1, None)
-    assert "Chain" not in steps(job.status())
+    assert "Downstream" not in steps(job.status())

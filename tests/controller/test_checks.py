@@ -9,7 +9,7 @@ import pytest
 
 from tidemark.controller.errors import InvalidBodyError
 from tidemark.controller.intake.checks import check_acknowledgement
-from tidemark.models.wire import Acknowledgement
+from tidemark.models.protocol.messages import Acknowledgement
 
 ACK = Acknowledgement(
     query_id="query",

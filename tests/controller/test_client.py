@@ -21,7 +21,7 @@ from tidemark.controller.client import (
     TokenRejectedError,
     UnreachableError,
 )
-from tidemark.models.wire import Acknowledgement
+from tidemark.models.protocol.messages import Acknowledgement
 
 from support.controller_app import Controller
 from support.patience import PATIENCE_S, until

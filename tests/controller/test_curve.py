@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tidemark.models.curve import Curve
-from tidemark.models.operators import row_level, tumbling
+from tidemark.models.base.operators import row_level, tumbling
+from tidemark.models.evidence.curve import Curve
 
 from support.controller_app import Controller
 from support.oracles import replay_reports

@@ -16,8 +16,8 @@ from tidemark.controller.decide.decision import decide
 from tidemark.controller.decide.load import load, version_of
 from tidemark.controller.decide.write import write
 from tidemark.controller.loop import Tick
-from tidemark.models.curve import Curve
-from tidemark.models.wire import Acknowledgement, Report, to_json_object
+from tidemark.models.evidence.curve import Curve
+from tidemark.models.protocol.messages import Acknowledgement, Report, to_json_object
 
 from support.controller_app import Controller
 from support.oracles import replay_reports

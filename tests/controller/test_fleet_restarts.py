@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tidemark.controller.decide.pace import PAUSE_SECONDS
-from tidemark.models.defaults import LISTENING_MS
+from tidemark.models.base.defaults import LISTENING_MS
 
 from support.controller_app import Controller
 from support.policies import at_once

@@ -16,7 +16,7 @@ from tidemark.controller.errors import ReportConflictError
 from tidemark.controller.intake.group_commit import _MAX_TOGETHER, ReportWriter
 from tidemark.controller.intake.take_reports import StoredReceipt
 from tidemark.controller.metrics.process import IntakeCounters
-from tidemark.models.wire import Report
+from tidemark.models.protocol.messages import Report
 
 from support.empty_store import open_empty
 from support.patience import PATIENCE_S

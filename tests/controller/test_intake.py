@@ -21,9 +21,9 @@ from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.evidence.needs import Span, needs_in
 from tidemark.controller.intake.canonical_json import canonical_json
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.models.ledger import Tally
-from tidemark.models.operators import row_level, session, sliding, tumbling
-from tidemark.models.wire import Acknowledgement, Report, to_json_object
+from tidemark.models.base.operators import row_level, session, sliding, tumbling
+from tidemark.models.evidence.ledger import Tally
+from tidemark.models.protocol.messages import Acknowledgement, Report, to_json_object
 
 from support.controller_app import Controller
 from support.examples import examples

@@ -13,7 +13,7 @@ from tidemark.controller.db.tables import ReportBodyRow, ReportRow
 from tidemark.controller.decide.join_sides import state_of
 from tidemark.controller.evidence.kept_joins import KeptJoins
 from tidemark.controller.specs.joins import get_join
-from tidemark.models.joint_needs import JointNeeds
+from tidemark.models.evidence.joint_needs import JointNeeds
 
 from support.controller_app import Controller
 from support.databases import on_sqlite_alone

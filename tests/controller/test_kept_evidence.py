@@ -36,10 +36,10 @@ from tidemark.controller.evidence.needs import needs_in
 from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.intake.take_reports import take_report
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
-from tidemark.models.curve import Emissions
-from tidemark.models.operators import Operator, RowLevel, sliding, tumbling
-from tidemark.models.retention import Retention
-from tidemark.models.wire import Report
+from tidemark.models.base.operators import Operator, RowLevel, sliding, tumbling
+from tidemark.models.evidence.curve import Emissions
+from tidemark.models.evidence.slots import Retention
+from tidemark.models.protocol.messages import Report
 
 from support.empty_store import open_empty
 from support.reports import START_US

@@ -22,12 +22,12 @@ from tidemark.controller.intake.take_reports import take_report
 from tidemark.controller.stream_state.load import load_states
 from tidemark.controller.stream_state.partition_summaries import load_partitions
 from tidemark.controller.stream_state.recent_rows import NO_RECENT_ROWS, load_recent_rows
-from tidemark.models.coupling import Chain
-from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
-from tidemark.models.late_counts import LateCounts, LossCounts
-from tidemark.models.operators import Operator, RowLevel, SessionWindow, TimeWindow, sliding
-from tidemark.models.ranges import MAX_COUNT, MAX_ROWS, MAX_TIME_US
-from tidemark.models.wire import (
+from tidemark.models.base.operators import Operator, RowLevel, SessionWindow, TimeWindow, sliding
+from tidemark.models.base.ranges import MAX_COUNT, MAX_ROWS, MAX_TIME_US
+from tidemark.models.evidence.late_counts import LateCounts, LossCounts
+from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.protocol.granule_counts import GranuleCounts, PartitionCounts
+from tidemark.models.protocol.messages import (
     Acknowledgement,
     AppendDelay,
     BoundAnswer,
@@ -236,7 +236,7 @@ def _ends(metadata: tuple[Any, ...]) -> tuple[int, int]:
     return least, greatest
 
 
-WIRE = [Report, Acknowledgement, LiveState, AppendDelay, Chain, Envelope, BoundAnswer, PartitionCounts]
+WIRE = [Report, Acknowledgement, LiveState, AppendDelay, Downstream, Envelope, BoundAnswer, PartitionCounts]
 WIRE += [TimeWindow, SessionWindow, LossCounts, LateCounts]
 
 

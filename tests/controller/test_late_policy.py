@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tidemark.controller.cli import app
-from tidemark.models.late_policy import DROPPED, REVISED, LateTreatment
-from tidemark.models.wire import Acknowledgement, to_json_object
+from tidemark.models.protocol.late_policy import DROPPED, REVISED, LateTreatment
+from tidemark.models.protocol.messages import Acknowledgement, to_json_object
 
 from support.controller_app import Controller
 from support.reports import START_US, query_reports

@@ -13,8 +13,8 @@ import pytest
 from tidemark.controller.access.rate_limits import RateLimits
 from tidemark.controller.service import Service
 from tidemark.controller.settings import Settings
-from tidemark.models.granule_counts import GranuleCounts
-from tidemark.models.wire import Report, to_json_object
+from tidemark.models.protocol.granule_counts import GranuleCounts
+from tidemark.models.protocol.messages import Report, to_json_object
 
 from support.controller_app import STREAM, Controller, make_app
 from support.patience import until_async

@@ -12,10 +12,9 @@ from typer.testing import CliRunner
 from tidemark.controller.bounds.publication import answer_for, envelope_for, pinned_answer
 from tidemark.controller.cli import app
 from tidemark.controller.specs.pins import FLEET, StoredPin
-from tidemark.models.coupling import Chain
-from tidemark.models.granule_counts import PartitionCounts
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.wire import (
+from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.protocol.granule_counts import PartitionCounts
+from tidemark.models.protocol.messages import (
     Acknowledgement,
     AppendDelay,
     Envelope,
@@ -24,6 +23,7 @@ from tidemark.models.wire import (
     Report,
     to_json_object,
 )
+from tidemark.models.specs.slo import Policy, Slo
 
 from support.controller_app import Controller
 from support.policies import at_once
@@ -220,7 +220,7 @@ def test_behind_a_join_the_fast_policy_gets_the_cap_less_the_joins_retention(
     cap_ms: int | None, left_ms: int | None
 ) -> None:
     slo = Slo(target_ppm=990_000, latency_cap_ms=cap_ms)
-    envelope = envelope_for(Policy(mode="Live"), slo, Chain(retention_ms=6_001))
+    envelope = envelope_for(Policy(mode="Live"), slo, Downstream(retention_ms=6_001))
     assert envelope is not None
     assert envelope.latency_cap_ms == left_ms
 

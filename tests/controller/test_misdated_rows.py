@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidemark.models.misdated import LONGEST_DELAY_US
+from tidemark.models.evidence.misdated import LONGEST_DELAY_US
 
 from support.controller_app import Controller
 from support.policies import at_once

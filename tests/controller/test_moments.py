@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.controller.runtime.moments import utc_text
-from tidemark.models.ranges import MAX_TIME_US
+from tidemark.models.base.ranges import MAX_TIME_US
 
 
 @pytest.mark.parametrize(

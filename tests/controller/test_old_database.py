@@ -15,7 +15,7 @@ from tidemark.controller.db.database import Database, _migrations
 from tidemark.controller.db.migrations.versions.v0011_plain_names import COLUMNS
 from tidemark.controller.db.tables import NeedSketchRow, ReportBodyRow, RollupRow
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.models.wire import AppendDelay
+from tidemark.models.protocol.messages import AppendDelay
 
 from support.controller_app import Controller
 from support.policies import at_once

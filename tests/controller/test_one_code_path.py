@@ -18,14 +18,13 @@ import uvicorn
 from tidemark.controller.loop import Tick, run_once
 from tidemark.controller.service import Service
 from tidemark.controller.settings import Settings
+from tidemark.models.backtest.recommended import RecommendedPolicy
 from tidemark.models.backtest.run import run
-from tidemark.models.operators import Operator, row_level, session, sliding, tumbling
-from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
-from tidemark.models.policies.recommended import RecommendedPolicy
-from tidemark.models.policies.setup import Setup
+from tidemark.models.base.operators import Operator, row_level, session, sliding, tumbling
+from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
+from tidemark.models.protocol.messages import Report, to_json_object
 from tidemark.models.recommend.steps import Recommendation
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.wire import Report, to_json_object
+from tidemark.models.specs.slo import Policy, Slo
 
 from support.backtests import arrivals_of, random_rows
 from support.controller_app import STREAM, ManualClock, make_app

@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from tidemark.controller.access.roles import need_of
-from tidemark.models.late_counts import LateCounts
-from tidemark.models.strict import WIRE
-from tidemark.models.wire import Acknowledgement, BoundAnswer, Report, to_json_object
+from tidemark.models.base.ranges import WIRE
+from tidemark.models.evidence.late_counts import LateCounts
+from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer, Report, to_json_object
 from tidemark.spark_jobs.bound import choose_bound_at_start
 from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.client import ControllerClient
@@ -112,7 +112,7 @@ def asked_by(client: ControllerClient) -> list[Any]:
     assert etag is not None
     client.report(REPORTS[-1])
     acknowledged = SENT["postAcknowledgement"][1]["example"]
-    client.acknowledge("job", "stream", Acknowledgement(**acknowledged | {"chain": None, "late": None}))
+    client.acknowledge("job", "stream", Acknowledgement(**acknowledged | {"downstream": None, "late": None}))
     client.late_rows("job", "stream", json.dumps(SENT["postLateRows"][1]["example"]))
     reports, _ = client.sent_reports("job", "stream", 100)
     return [

@@ -25,8 +25,8 @@ from tidemark.controller.evidence.needs import partition_needs
 from tidemark.controller.loop import snapshot_seconds
 from tidemark.controller.replicas.lease_store import Lease
 from tidemark.controller.stream_state.overviews import QUIET_US, SOON_US
-from tidemark.models.granule_counts import GranuleCounts
-from tidemark.models.wire import LiveState, Report
+from tidemark.models.protocol.granule_counts import GranuleCounts
+from tidemark.models.protocol.messages import LiveState, Report
 
 from support.controller_app import Controller
 from support.databases import on_sqlite_alone

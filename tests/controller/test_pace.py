@@ -8,7 +8,7 @@ import pytest
 
 from tidemark.controller.decide.pace import PAUSE_SECONDS, SWEEP_SECONDS, Pace, StreamVersion, versions_of
 from tidemark.controller.loop import run_once
-from tidemark.models.wire import Acknowledgement
+from tidemark.models.protocol.messages import Acknowledgement
 
 from support.controller_app import STREAM, Controller
 from support.policies import at_once

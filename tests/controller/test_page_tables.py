@@ -11,8 +11,7 @@ from alembic import command
 
 from tidemark.controller.db.database import Database, _migrations
 from tidemark.controller.evidence.upkeep import Upkeep
-from tidemark.models.need_slots import DAY_US, HOUR_US
-from tidemark.models.retention import Retention
+from tidemark.models.evidence.slots import DAY_US, HOUR_US, Retention
 
 from support.controller_app import Controller
 from support.reports import START_US, exponential_batches, query_reports

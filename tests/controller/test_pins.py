@@ -15,9 +15,9 @@ from sqlalchemy import select
 from tidemark.controller.db.tables import EventRow
 from tidemark.controller.spec_api.pin_cost import cost_text
 from tidemark.controller.specs.pins import FLEET, StoredPin, put_pin
-from tidemark.models.curve import Curve
-from tidemark.models.duration import format_about
-from tidemark.models.wire import Acknowledgement, to_json_object
+from tidemark.models.base.duration import format_about
+from tidemark.models.evidence.curve import Curve
+from tidemark.models.protocol.messages import Acknowledgement, to_json_object
 
 from support.controller_app import STREAM, Controller
 from support.oracles import replay_reports

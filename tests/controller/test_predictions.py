@@ -16,9 +16,9 @@ from sqlalchemy import inspect
 
 from tidemark.controller.db.database import Database, _migrations
 from tidemark.controller.db.tables import Base
-from tidemark.models.defaults import PREDICTION_MIN_ROWS
-from tidemark.models.operators import row_level
-from tidemark.models.wire import Acknowledgement, Report
+from tidemark.models.base.defaults import PREDICTION_MIN_ROWS
+from tidemark.models.base.operators import row_level
+from tidemark.models.protocol.messages import Acknowledgement, Report
 
 from support.controller_app import STREAM, Controller
 from support.policies import at_once

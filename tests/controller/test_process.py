@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from tidemark.controller.access.addresses import is_loopback
 from tidemark.controller.cli import app
-from tidemark.models.wire import to_json_object
+from tidemark.models.protocol.messages import to_json_object
 
 from support.controller_app import STREAM
 from support.empty_store import put_sqlite

@@ -13,8 +13,8 @@ from tidemark.controller.db.tables import QuarantinedRow, ReportRow, StreamRow
 from tidemark.controller.errors import ReportConflictError
 from tidemark.controller.intake.quarantine import Quarantine, quarantines
 from tidemark.controller.intake.take_reports import StoredReceipt, take_report
-from tidemark.models.operators import tumbling
-from tidemark.models.quarantine import AGREED_US, KEPT_US, MAX_AHEAD_US
+from tidemark.models.base.operators import tumbling
+from tidemark.models.evidence.misdated import AGREED_US, QUARANTINE_US, MAX_AHEAD_US
 
 from support.empty_store import open_empty
 from support.reports import START_US
@@ -112,5 +112,5 @@ def test_what_is_in_quarantine_is_summed_by_stream_and_forgotten_in_the_end(sess
     found = Quarantine(reports=2, late=1, ahead_us=9 * MAX_AHEAD_US - 1, newest_us=START_US + 1)
     assert quarantines(session) == quarantines(session, [stream_id]) == {stream_id: found}
     assert quarantines(session, [stream_id + 1]) == {}
-    take(session, 2, START_US + KEPT_US + 1, 2 * MAX_AHEAD_US)
+    take(session, 2, START_US + QUARANTINE_US + 1, 2 * MAX_AHEAD_US)
     assert quarantines(session)[stream_id].reports == 2, "one is older than that, one is not"

@@ -33,8 +33,8 @@ from tidemark.controller.service import Service, make_service
 from tidemark.controller.settings import Settings
 from tidemark.controller.specs.store import slo_values
 from tidemark.controller.stream_state.views import stream_status
-from tidemark.models.retention import Retention
-from tidemark.models.slo import Slo
+from tidemark.models.evidence.slots import Retention
+from tidemark.models.specs.slo import Slo
 
 from support.empty_store import put_sqlite
 from support.full_store import END_US, Filling, fill, report_of

@@ -12,7 +12,7 @@ from tidemark.controller.db.tables import RecentBoundRow
 from tidemark.controller.decide.recent_bounds import keep_bound, recent_bounds_ms
 from tidemark.controller.intake.limits import NO_LIMITS
 from tidemark.controller.streams.store import lock_or_make
-from tidemark.models.defaults import NARROW_STABILISATION_MS
+from tidemark.models.base.defaults import NARROW_STABILISATION_MS
 
 from support.empty_store import open_empty
 

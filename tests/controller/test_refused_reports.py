@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.controller.intake.report_body import parse_report
-from tidemark.models.wire import to_json_object
+from tidemark.models.protocol.messages import to_json_object
 
 from support.controller_app import STREAM, Controller
 from support.examples import examples

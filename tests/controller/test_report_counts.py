@@ -29,8 +29,8 @@ from tidemark.controller.intake.group_commit import ReportWriter
 from tidemark.controller.intake.report_counts import ReportCounts, ReportCountsCache, counts_of
 from tidemark.controller.intake.take_reports import take_report
 from tidemark.controller.metrics.process import IntakeCounters
-from tidemark.models.operators import Operator, row_level, sliding, tumbling
-from tidemark.models.wire import Report
+from tidemark.models.base.operators import Operator, row_level, sliding, tumbling
+from tidemark.models.protocol.messages import Report
 
 from support.empty_store import open_empty
 from support.reports import START_US, exponential_batches, query_reports

@@ -14,7 +14,7 @@ from sqlalchemy import update
 from tidemark.controller.db.tables import ReportBodyRow, ReportRow
 from tidemark.controller.intake.canonical_json import fingerprint
 from tidemark.controller.intake.stored_bodies import packed
-from tidemark.models.wire import AppendDelay, Report, to_json_object
+from tidemark.models.protocol.messages import AppendDelay, Report, to_json_object
 
 from support.controller_app import STREAM, Controller
 from support.reports import exponential_batches, query_reports

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tidemark.controller.cli import app
-from tidemark.models.wire import BoundAnswer
+from tidemark.models.protocol.messages import BoundAnswer
 from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.client import ControllerClient
 from tidemark.spark_jobs.watch import BoundWatch

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tidemark.models.wire import Acknowledgement, to_json_object
+from tidemark.models.protocol.messages import Acknowledgement, to_json_object
 
 from support.controller_app import Controller
 from support.policies import at_once

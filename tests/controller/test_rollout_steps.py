@@ -41,9 +41,9 @@ from tidemark.controller.rollout.store import (
 )
 from tidemark.controller.specs.store import Spec
 from tidemark.controller.streams.store import lock_or_make
-from tidemark.models.defaults import FAILED_LONGEST_MS, FAILED_MS
-from tidemark.models.rollout.facts import Failure, Move
-from tidemark.models.slo import Policy, Slo
+from tidemark.models.base.defaults import FAILED_LONGEST_MS, FAILED_MS
+from tidemark.models.rollout.states import Failure, Move
+from tidemark.models.specs.slo import Policy, Slo
 
 from support.empty_store import open_empty
 from support.reports import START_US, exponential_batches, query_reports

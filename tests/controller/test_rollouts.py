@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from tidemark.controller.db.tables import PublishedRow
 from tidemark.controller.streams.store import add_event, lock_stream
-from tidemark.models.defaults import ACKNOWLEDGE_MS, FAILED_MS, LISTENING_MS
+from tidemark.models.base.defaults import ACKNOWLEDGE_MS, FAILED_MS, LISTENING_MS
 
 from support.controller_app import Controller
 from support.databases import on_sqlite_alone

@@ -34,13 +34,12 @@ from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.intake.report_counts import ReportCountsCache
 from tidemark.controller.intake.take_reports import take_report
 from tidemark.controller.replicas.lease_keeper import LeaseKeeper
-from tidemark.models.coverage import merge_ranges
-from tidemark.models.horizon import SUMMED
-from tidemark.models.late_base import needs_against
-from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US
-from tidemark.models.retention import Retention
-from tidemark.models.sketch import Sketch
-from tidemark.models.wire import Report
+from tidemark.models.evidence.coverage import merge_ranges
+from tidemark.models.evidence.horizon import SUMMED
+from tidemark.models.evidence.needs import needs_against
+from tidemark.models.evidence.sketch import Sketch
+from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US, Retention
+from tidemark.models.protocol.messages import Report
 
 from support.controller_app import Controller
 from support.empty_store import open_empty

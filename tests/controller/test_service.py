@@ -28,10 +28,10 @@ from tidemark.controller.intake.report_body import ReportBody
 from tidemark.controller.metrics.names import HELP
 from tidemark.controller.reports.body_page import ReportBodyPage
 from tidemark.controller.settings import Settings
-from tidemark.models.late_counts import LateCounts
-from tidemark.models.shadow_slo import ShadowSlo
-from tidemark.models.slo import JoinSlo, Policy, Slo
-from tidemark.models.wire import Acknowledgement, BoundAnswer
+from tidemark.models.evidence.late_counts import LateCounts
+from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer
+from tidemark.models.specs.shadow_slo import ShadowSlo
+from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 from support.controller_app import STREAM, Controller
 from support.in_process import TestClient

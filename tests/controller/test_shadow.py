@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 from tidemark.controller.cli import app
 from tidemark.controller.db.tables import ShadowRow
 from tidemark.controller.evidence.upkeep import Upkeep
-from tidemark.models.need_slots import DAY_US
-from tidemark.models.retention import Retention
+from tidemark.models.evidence.slots import DAY_US, Retention
 
 from support.controller_app import Controller
 from support.policies import at_once

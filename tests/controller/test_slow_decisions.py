@@ -24,7 +24,7 @@ from tidemark.controller.runtime.limited_runs import (
     LimitedRuns,
 )
 from tidemark.controller.settings import Settings
-from tidemark.models.wire import to_json_object
+from tidemark.models.protocol.messages import to_json_object
 
 from support.controller_app import STREAM, ManualClock, make_app
 from support.in_process import InProcessClient

@@ -28,10 +28,10 @@ from tidemark.controller.errors import TidemarkError
 from tidemark.controller.intake.limits import NO_LIMITS, Limits
 from tidemark.controller.intake.stored_facts import stored_facts
 from tidemark.controller.intake.take_reports import StoredReceipt, take_report, take_reports
-from tidemark.models.granule_counts import GranuleCounts
-from tidemark.models.need_slots import HOUR_US
-from tidemark.models.operators import Operator, row_level, sliding, tumbling
-from tidemark.models.wire import Report
+from tidemark.models.base.operators import Operator, row_level, sliding, tumbling
+from tidemark.models.evidence.slots import HOUR_US
+from tidemark.models.protocol.granule_counts import GranuleCounts
+from tidemark.models.protocol.messages import Report
 
 from support.empty_store import new_postgres, open_empty
 from support.reports import START_US, exponential_batches, query_reports

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.models.operators import tumbling
+from tidemark.models.base.operators import tumbling
 
 from support.controller_app import Controller
 from support.policies import at_once

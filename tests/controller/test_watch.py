@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 from tidemark.controller.api.prefer import wait_seconds
 from tidemark.controller.service import Service
 from tidemark.controller.settings import Settings
-from tidemark.models.wire import to_json_object
+from tidemark.models.protocol.messages import to_json_object
 
 from support.controller_app import STREAM, Controller, make_app
 from support.patience import PATIENCE_S, until_async

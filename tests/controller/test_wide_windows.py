@@ -14,8 +14,8 @@ from sqlalchemy import func, select
 
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import ReportRow, RollupRow
-from tidemark.models.operators import TimeWindow, sliding
-from tidemark.models.wire import Report, to_json_object
+from tidemark.models.base.operators import TimeWindow, sliding
+from tidemark.models.protocol.messages import Report, to_json_object
 
 from support.controller_app import STREAM, Controller
 from support.patience import until

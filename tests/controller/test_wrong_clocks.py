@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import func, select
 
 from tidemark.controller.db.tables import PublishedRow, QuarantinedRow, ReportRow
-from tidemark.models.granule_counts import GranuleCounts
-from tidemark.models.need_slots import DAY_US, HOUR_US
-from tidemark.models.wire import Report
+from tidemark.models.evidence.slots import DAY_US, HOUR_US
+from tidemark.models.protocol.granule_counts import GranuleCounts
+from tidemark.models.protocol.messages import Report
 
 from support.controller_app import Controller
 from support.databases import on_sqlite_alone

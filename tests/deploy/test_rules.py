@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tidemark.controller.alerts.table import ALERTS
 from tidemark.controller.metrics.names import HELP, LABELS
-from tidemark.models.wire import to_json_object
+from tidemark.models.protocol.messages import to_json_object
 
 from support.controller_app import Controller
 from support.paced_job import PacedReports

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tidemark.controller.client import Client
-from tidemark.models.ledger import judge
-from tidemark.models.operators import row_level
-from tidemark.models.wire import Acknowledgement, Report
+from tidemark.models.base.operators import row_level
+from tidemark.models.evidence.ledger import judge
+from tidemark.models.protocol.messages import Acknowledgement, Report
 
 from support.controller_app import Controller
 from support.live_comparisons import Compared, compare_ledger, compare_pairs, fates_of

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from pyspark.sql import functions as F
 
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
+from tidemark.models.backtest.catalogue import make_policy
 from tidemark.models.backtest.run import BacktestRun, run
-from tidemark.models.granules import granule_first_us
-from tidemark.models.ledger import judge
-from tidemark.models.operators import tumbling
-from tidemark.models.policies.catalogue import make_policy
-from tidemark.models.policies.setup import Setup
-from tidemark.models.wire import Report
+from tidemark.models.base.granules import granule_first_us
+from tidemark.models.base.operators import tumbling
+from tidemark.models.evidence.ledger import judge
+from tidemark.models.live.policy import Setup
+from tidemark.models.protocol.messages import Report
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker

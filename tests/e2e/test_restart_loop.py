@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.operators import tumbling
+from tidemark.models.base.operators import tumbling
 from tidemark.spark_jobs import AdaptiveQuery, flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 from tidemark.spark_jobs.runner import Parts

@@ -167,10 +167,13 @@ def test_the_checker_finds_a_planted_violation(folder: str, planted: str) -> Non
 @pytest.mark.parametrize(
     ("folder", "allowed"),
     [
-        ("models", "import numpy as np\nfrom scipy import stats\nfrom tidemark.models.sketch import Sketch"),
+        (
+            "models",
+            "import numpy as np\nfrom scipy import stats\nfrom tidemark.models.evidence.sketch import Sketch",
+        ),
         (
             "controller",
-            "import fastapi\nfrom starlette.responses import Response\nimport tidemark.models.wire",
+            "import fastapi\nfrom starlette.responses import Response\nimport tidemark.models.protocol.messages",
         ),
         (
             "spark_jobs",

@@ -10,7 +10,7 @@ import pytest
 from support.tree import ROOT, tree_files
 
 _PRODUCT = ("models", "controller", "spark_jobs")
-_ITSELF = Path("models/figures.py")
+_ITSELF = Path("models/base/text.py")
 
 
 @pytest.mark.parametrize("folder", _PRODUCT)

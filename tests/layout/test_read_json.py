@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.policies.learned import Learned
-from tidemark.models.read_json import read_object
-from tidemark.models.wire import BoundAnswer, Report
+from tidemark.models.base.read_json import read_object
+from tidemark.models.live.learned import Learned
+from tidemark.models.protocol.messages import BoundAnswer, Report
 
 from support.other_releases import with_unknown
 from support.tree import FOLDERS, ROOT
@@ -76,7 +76,7 @@ def possible(kind: type[Any]) -> st.SearchStrategy[Any]:
 
 
 def test_the_classes_that_are_read_are_found() -> None:
-    assert {kind.__name__ for kind in KINDS} >= {"Envelope", "Chain", "Mark", "ReportedRun", "LostSummary"}
+    assert {kind.__name__ for kind in KINDS} >= {"Envelope", "Downstream", "Mark", "ReportedRun", "LostSummary"}
 
 
 def test_what_was_read_from_json_is_never_spread_into_a_call() -> None:

@@ -6,8 +6,8 @@ from dataclasses import fields
 
 import pytest
 
-from tidemark.models.slo import JoinSlo, Policy, Slo
 from tidemark.models.spec_fields import spec_fields
+from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 KINDS = [Slo, JoinSlo, Policy]
 FIELDS = {(kind.__name__, field.name): field for kind in KINDS for field in spec_fields(kind)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.operators import row_level, session, sliding, tumbling
+from tidemark.models.base.operators import row_level, session, sliding, tumbling
 from tidemark.spark_jobs import adaptive_watermark
 
 from support.spark_streams import EPOCH_US, SCHEMA, Job, RecordingSink, Row, random_batches

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql.types import StructType
 
 import tidemark.spark_jobs as public
-from tidemark.models.operators import row_level, session, sliding, tumbling
-from tidemark.models.wire import Acknowledgement, Report
+from tidemark.models.base.operators import row_level, session, sliding, tumbling
+from tidemark.models.protocol.messages import Acknowledgement, Report
 from tidemark.spark_jobs import (
     AdaptiveQuery,
     adaptive_watermark,

@@ -16,11 +16,10 @@ import pytest
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.run import BacktestRun, run, run_native
-from tidemark.models.ledger import judge
-from tidemark.models.operators import Operator, TimeWindow, row_level, sliding, tumbling
-from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
-from tidemark.models.policies.setup import Setup
-from tidemark.models.wire import Report
+from tidemark.models.base.operators import Operator, TimeWindow, row_level, sliding, tumbling
+from tidemark.models.evidence.ledger import judge
+from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
+from tidemark.models.protocol.messages import Report
 
 from support.soak import with_soak
 from support.spark_streams import EPOCH_US, Job, Row, random_batches

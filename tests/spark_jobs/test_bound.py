@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tidemark.models.wire import BoundAnswer, Envelope, Pin, to_json_object
+from tidemark.models.protocol.messages import BoundAnswer, Envelope, Pin, to_json_object
 from tidemark.spark_jobs.bound import (
     ChosenBound,
     choose_bound_at_start,
@@ -149,7 +149,7 @@ def test_arguments_win_over_conf_and_conf_over_defaults() -> None:
         ("spark.tidemark.stream", " padded", "no space around"),
         ("spark.tidemark.controller.url", "tidemark:8642", "must start with http"),
         ("spark.tidemark.timeout.ms", "soon", "must be a whole number"),
-        ("spark.tidemark.chain.confirmed", "yes", "must be true or false"),
+        ("spark.tidemark.own.event.time.confirmed", "yes", "must be true or false"),
         ("spark.tidemark.tap", "fast", "must be compiled or observe"),
         ("spark.tidemark.queue.reports", "0", "must be at least 1"),
         ("spark.tidemark.pin", "live", "must be off or ceiling"),

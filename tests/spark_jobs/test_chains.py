@@ -12,10 +12,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.models.chains import CONFIRMED_KEY
-from tidemark.models.coupling import Chain
-from tidemark.models.operators import row_level
-from tidemark.models.wire import Mode
+from tidemark.models.base.operators import row_level
+from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.protocol.messages import Mode
+from tidemark.models.specs.findings import CONFIRMED_KEY
 from tidemark.spark_jobs.bound import ChosenBound, collected_choices, held_bounds
 from tidemark.spark_jobs.runner import AdaptiveQuery, Parts
 
@@ -85,9 +85,9 @@ def job_of(spark: SparkSession, folder: Path, ago: int, bound: str, ceiling: str
     return LiveJob(spark, folder, [entry], emits_the_row_before(ago), mode=mode)
 
 
-def said_of(job: LiveJob) -> Chain | None:
+def said_of(job: LiveJob) -> Downstream | None:
     """Return what was acknowledged of the job's chain."""
-    return job.recorded["in"].acknowledgements[-1].chain
+    return job.recorded["in"].acknowledgements[-1].downstream
 
 
 def rows_at(*seconds: int) -> Batches:
@@ -107,7 +107,7 @@ def test_a_bound_narrower_than_the_checkpoints_last_is_refused_and_once_confirme
     with pytest.raises(StreamingQueryException, match=REFUSED) as refused:
         narrower.start().awaitTermination()
 
-    assert said_of(before_it) == Chain(retention_ms=0, unsafe=True)
+    assert said_of(before_it) == Downstream(retention_ms=0, unsafe=True)
     assert "is to run with 2 s, and the checkpoint last ran with 10 s" in str(refused.value)
     assert f"{CONFIRMED_KEY}=true" in str(refused.value)
     assert len(narrower.log()) == before, "it has planned no batch"
@@ -129,7 +129,7 @@ def test_a_confirmed_chain_whose_rows_are_as_new_as_its_input_runs_narrower_and_
     again = job_of(spark, tmp_path, 0, "2 seconds")
     again.run([[rows_at(116, 200)]])
 
-    assert said_of(confirmed) == Chain(retention_ms=0)
+    assert said_of(confirmed) == Downstream(retention_ms=0)
     closed = [key_us for entries in again.output.values() for key_us, _ in entries]
     assert max(filter(None, closed)) == EPOCH_US + 120 * SECOND_US
 

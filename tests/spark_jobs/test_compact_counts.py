@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from tidemark.models.granules import Granules
+from tidemark.models.base.granules import Granules
 from tidemark.spark_jobs.compact_counts import NAME_AND_NUMBER, Key, compacted, expanded
 from tidemark.spark_jobs.key_counts import key_counter
 from tidemark.spark_jobs.tap import Tap

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.models.coupling import Chain, Coupling
-from tidemark.models.operators import row_level, tumbling
-from tidemark.spark_jobs.coupling import read_coupling
+from tidemark.models.base.operators import row_level, tumbling
+from tidemark.models.protocol.downstream import Downstream, OperatorDelay
+from tidemark.spark_jobs.coupling import read_operators
 from tidemark.spark_jobs.joins.reader import read_joins
 from tidemark.spark_jobs.progress_times import watermark_ms_of
 from tidemark.spark_jobs.query_plan import TAP_PREFIX
@@ -39,9 +39,9 @@ def side(spark: SparkSession, folder: Path, name: str) -> DataFrame:
     return rows.withWatermark(f"{name}ts", DELAYS[name])
 
 
-def coupling_of(df: DataFrame, bound_ms: int | None = None) -> list[Coupling]:
+def coupling_of(df: DataFrame, bound_ms: int | None = None) -> list[OperatorDelay]:
     session, analysed = df.sparkSession._jsparkSession, df._jdf.queryExecution().analyzed()
-    found = read_coupling(session, analysed, read_joins(session, analysed), bound_ms)
+    found = read_operators(session, analysed, read_joins(session, analysed), bound_ms)
     return [each for each, _ in found.operators]
 
 
@@ -141,13 +141,13 @@ def test_each_stream_of_a_query_has_the_numbers_that_its_own_bound_moves(
     left, right = (side(spark, tmp_path, name) for name in DELAYS)
     near = left.dropDuplicatesWithinWatermark(["lk"]).join(right, F.expr(NEAR))
     session, analysed = spark._jsparkSession, five(near)._jdf.queryExecution().analyzed()
-    coupling = read_coupling(session, analysed, read_joins(session, analysed))
+    coupling = read_operators(session, analysed, read_joins(session, analysed))
 
-    of_left = coupling.chain_of(LEFT, row_level(), bound_ms=2_000)
-    of_right = coupling.chain_of(RIGHT, row_level(), bound_ms=1_000)
-    assert of_left == Chain(retention_ms=6_001, horizon_ms=0, horizon_moves=True, others_ms=1_000)
-    assert of_right == Chain(retention_ms=6_001, horizon_ms=2_000, others_ms=2_000)
-    in_live = coupling.chain_of(LEFT, row_level(), bound_ms=2_000, live=[LEFT])
+    of_left = coupling.downstream_of(LEFT, row_level(), bound_ms=2_000)
+    of_right = coupling.downstream_of(RIGHT, row_level(), bound_ms=1_000)
+    assert of_left == Downstream(retention_ms=6_001, horizon_ms=0, horizon_moves=True, others_ms=1_000)
+    assert of_right == Downstream(retention_ms=6_001, horizon_ms=2_000, others_ms=2_000)
+    in_live = coupling.downstream_of(LEFT, row_level(), bound_ms=2_000, live=[LEFT])
     assert in_live == replace(of_left, horizon_ms=2_000, horizon_moves=False), (
         "the ceiling, which does not move"
     )
@@ -163,4 +163,4 @@ def test_a_query_with_nothing_behind_a_streams_own_operator_has_no_chain(
     rows = side(spark, tmp_path, "l")
     for df, operator in ((five(rows), tumbling("5 s")), (rows.groupBy("lts").count(), row_level())):
         session, analysed = spark._jsparkSession, df._jdf.queryExecution().analyzed()
-        assert read_coupling(session, analysed, None).chain_of(LEFT, operator, bound_ms=2_000) is None
+        assert read_operators(session, analysed, None).downstream_of(LEFT, operator, bound_ms=2_000) is None

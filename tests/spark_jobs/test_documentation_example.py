@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.operators import Operator, row_level, tumbling
+from tidemark.models.base.operators import Operator, row_level, tumbling
 
 from support.oracles import Ledger
 from support.spark_streams import EPOCH_US, Job, Row

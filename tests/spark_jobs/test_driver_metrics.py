@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark import SparkContext
 
-from tidemark.models.late_base import effective_bound_ms
-from tidemark.models.operators import row_level, tumbling
+from tidemark.models.base.operators import row_level, tumbling
+from tidemark.models.evidence.needs import effective_bound_ms
 from tidemark.spark_jobs import counts_of, driver_metrics
 from tidemark.spark_jobs.driver_metrics import GAUGES, gauge_name
 from tidemark.spark_jobs.private_names import PrivateName

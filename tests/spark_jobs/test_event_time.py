@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from tidemark.models.ledger import judge
-from tidemark.models.operators import tumbling
+from tidemark.models.base.operators import tumbling
+from tidemark.models.evidence.ledger import judge
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.event_time import column_named
 from tidemark.spark_jobs.tap import TAP_KEY

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from tidemark.models.curve import Curve
-from tidemark.models.operators import Operator, TimeWindow, row_level, sliding, tumbling
+from tidemark.models.base.operators import Operator, TimeWindow, row_level, sliding, tumbling
+from tidemark.models.evidence.curve import Curve
 from tidemark.spark_jobs import adaptive_watermark, flush
 
 from support.oracles import Ledger, replay_reports

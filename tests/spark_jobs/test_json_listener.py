@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.listener import StreamingQueryListener, StreamingQueryProgress
 
-from tidemark.models.operators import tumbling
+from tidemark.models.base.operators import tumbling
 from tidemark.spark_jobs.json_listener import JsonListener
 from tidemark.spark_jobs.live.backlog import backlog_of
 from tidemark.spark_jobs.progress_times import watermark_ms_of

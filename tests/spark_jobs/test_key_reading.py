@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.granules import Granules
-from tidemark.models.operators import Closed
+from tidemark.models.base.granules import Granules
+from tidemark.models.base.operators import Closed
 from tidemark.spark_jobs.key_reading import KeyReading
 from tidemark.spark_jobs.time_numbers import AFTER, ASIDE, BEFORE, FIRST, TimeNumbers
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.operators import TimeWindow, row_level
+from tidemark.models.base.operators import TimeWindow, row_level
 
 from support.live_comparisons import (
     OF_DISTINCT,

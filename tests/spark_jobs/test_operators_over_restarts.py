@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.operators import row_level
+from tidemark.models.base.operators import row_level
 
 from support.bound_server import BoundServer
 from support.live_comparisons import (

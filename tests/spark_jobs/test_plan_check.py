@@ -13,9 +13,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.models.ledger import judge
-from tidemark.models.operators import Operator, RowLevel, call_for, row_level, session, sliding, tumbling
-from tidemark.models.wire import Mode
+from tidemark.models.base.operators import Operator, RowLevel, call_for, row_level, session, sliding, tumbling
+from tidemark.models.evidence.ledger import judge
+from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.running_query import RunningQuery
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.models.operators import Operator, row_level, session, sliding, tumbling
+from tidemark.models.base.operators import Operator, row_level, session, sliding, tumbling
 from tidemark.spark_jobs import adaptive_watermark
 from tidemark.spark_jobs.query_plan import NoOperator, read_plan
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidemark.models.operators import Operator, row_level, tumbling
+from tidemark.models.base.operators import Operator, row_level, tumbling
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.late.revise import revise
 from tidemark.spark_jobs.this_spark import is_since

@@ -9,9 +9,9 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import functions as F
 
-from tidemark.models.ledger import judge
-from tidemark.models.operators import tumbling
-from tidemark.models.wire import Report
+from tidemark.models.base.operators import tumbling
+from tidemark.models.evidence.ledger import judge
+from tidemark.models.protocol.messages import Report
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.repeated_rows import are_repeated, distinct, drawn
 from tidemark.spark_jobs.tap import TAP_KEY

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.models.wire import BoundAnswer
+from tidemark.models.protocol.messages import BoundAnswer
 from tidemark.spark_jobs.bound import Choice, ChosenBound
 from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.proven_bounds import ProvenBounds

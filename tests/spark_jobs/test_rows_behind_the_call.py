@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.controller.intake.checks import check_report
-from tidemark.models.operators import (
+from tidemark.models.base.operators import (
     Operator,
     RowLevel,
     SessionWindow,
@@ -25,7 +25,7 @@ from tidemark.models.operators import (
     sliding,
     tumbling,
 )
-from tidemark.models.wire import Report
+from tidemark.models.protocol.messages import Report
 from tidemark.spark_jobs import adaptive_watermark, flush, query_plan
 from tidemark.spark_jobs.late.side import side
 from tidemark.spark_jobs.stage_functions import counting

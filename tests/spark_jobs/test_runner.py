@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidemark.models.wire import BoundAnswer, Mode, Pin
+from tidemark.models.protocol.messages import BoundAnswer, Mode, Pin
 from tidemark.spark_jobs.bound import Choice, ChosenBound, choose_bound_at_start
 from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.client import ControllerClient, ControllerUnavailable

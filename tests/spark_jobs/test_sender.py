@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tidemark.models.granule_counts import GranuleCounts
-from tidemark.models.operators import tumbling
-from tidemark.models.wire import Acknowledgement, Report
+from tidemark.models.base.operators import tumbling
+from tidemark.models.protocol.granule_counts import GranuleCounts
+from tidemark.models.protocol.messages import Acknowledgement, Report
 from tidemark.spark_jobs.client import (
     ControllerClient,
     ControllerUnavailable,

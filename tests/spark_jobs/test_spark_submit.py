@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from tidemark.models.operators import Int64s
+from tidemark.models.base.operators import Int64s
 from tidemark.spark_jobs.archive import write_archive
 from tidemark.spark_jobs.java import ensure_java
 from tidemark.spark_jobs.local_disk import LOCAL_DISK

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.granules import Granules, granule_index
-from tidemark.models.operators import Closed
+from tidemark.models.base.granules import Granules, granule_index
+from tidemark.models.base.operators import Closed
 from tidemark.spark_jobs.time_numbers import TimeNumbers
 
 EDGES: list[Closed] = ["left", "right"]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.ledger import judge
-from tidemark.models.operators import row_level, tumbling
-from tidemark.models.wire import Mode, Report
+from tidemark.models.base.operators import row_level, tumbling
+from tidemark.models.evidence.ledger import judge
+from tidemark.models.protocol.messages import Mode, Report
 
 from support.live_comparisons import Compared, compare_ledger, compare_sink, fates_of
 from support.live_operators import BEYOND, KINDS, stream_of, windows

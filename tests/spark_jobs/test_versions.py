@@ -10,8 +10,8 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import functions as F
 
-from tidemark.models.granules import Granules
-from tidemark.models.operators import TimeWindow, tumbling
+from tidemark.models.base.granules import Granules
+from tidemark.models.base.operators import TimeWindow, tumbling
 from tidemark.spark_jobs import adaptive, adaptive_watermark
 from tidemark.spark_jobs.key_counts import HISTOGRAM_NUMERIC, KeyCounter, key_counter
 from tidemark.spark_jobs.live.future_rows import FutureRowRule

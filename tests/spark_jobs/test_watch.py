@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tidemark.models.wire import BoundAnswer, to_json_object
+from tidemark.models.protocol.messages import BoundAnswer, to_json_object
 from tidemark.spark_jobs.bound_cache import BoundCache
 from tidemark.spark_jobs.client import (
     ControllerClient,

@@ -18,7 +18,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
-from tidemark.models.operators import Operator, TimeWindow, row_level, tumbling
+from tidemark.models.base.operators import Operator, TimeWindow, row_level, tumbling
 
 from support.live_operators import KINDS, Plan, join, windows
 from support.live_streams import SECOND_US, Input, LiveJob, closing_batch

@@ -15,9 +15,8 @@ import numpy as np
 
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
-from tidemark.models.operators import Int64s, RowLevel, SessionWindow, TimeWindow
-from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
-from tidemark.models.policies.setup import Setup
+from tidemark.models.base.operators import Int64s, RowLevel, SessionWindow, TimeWindow
+from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
 
 __all__ = [
     "Fixed",

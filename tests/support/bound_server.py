@@ -8,7 +8,7 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self, cast
 
-from tidemark.models.wire import BoundAnswer, Envelope, Mode, Pin, to_json_object
+from tidemark.models.protocol.messages import BoundAnswer, Envelope, Mode, Pin, to_json_object
 
 __all__ = ["BoundServer"]
 

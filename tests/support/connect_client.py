@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from tidemark.models.wire import Acknowledgement, Report
+from tidemark.models.protocol.messages import Acknowledgement, Report
 from tidemark.spark_jobs import flush
 from tidemark.spark_jobs.connect.explained import Explained, read_explained
 from tidemark.spark_jobs.gateway import SparkContext

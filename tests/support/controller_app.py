@@ -24,7 +24,7 @@ from tidemark.controller.loop import Tick, run_once
 from tidemark.controller.runtime.clock import Clock, SteadyClock, system_clock
 from tidemark.controller.service import Service
 from tidemark.controller.settings import Settings
-from tidemark.models.wire import Acknowledgement, Report, to_json_object
+from tidemark.models.protocol.messages import Acknowledgement, Report, to_json_object
 
 from support.empty_store import put_sqlite
 from support.in_process import InProcessClient

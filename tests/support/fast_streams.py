@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tidemark.models.granules import granule_index
+from tidemark.models.base.granules import granule_index
+from tidemark.models.base.operators import Operator, SessionWindow, row_level, session, tumbling
 from tidemark.models.live.fast import FastPolicy, Order, WatermarkTarget
-from tidemark.models.operators import Operator, SessionWindow, row_level, session, tumbling
 
 from support.streams import SECOND, Row, report_of
 

@@ -38,11 +38,11 @@ from tidemark.controller.evidence.blocks import cells_of
 from tidemark.controller.intake.canonical_json import canonical_json
 from tidemark.controller.intake.stored_bodies import packed
 from tidemark.controller.specs.store import policy_values, slo_values
-from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
-from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US
-from tidemark.models.operators import tumbling
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.wire import Report
+from tidemark.models.base.operators import tumbling
+from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US
+from tidemark.models.protocol.granule_counts import GranuleCounts, PartitionCounts
+from tidemark.models.protocol.messages import Report
+from tidemark.models.specs.slo import Policy, Slo
 
 from support.sketch_pools import ROWS_A_MINUTE, SketchPools
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidemark.controller.client import Client
-from tidemark.models.wire import Acknowledgement, Report
+from tidemark.models.protocol.messages import Acknowledgement, Report
 
 from support.controller_app import Controller
 from support.reports import exponential_batches, query_reports, restarted_reports

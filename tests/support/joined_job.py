@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import numpy as np
 
-from tidemark.models.operators import row_level
-from tidemark.models.wire import Acknowledgement, to_json_object
+from tidemark.models.base.operators import row_level
+from tidemark.models.protocol.messages import Acknowledgement, to_json_object
 
 from support.controller_app import Controller
 from support.policies import at_once

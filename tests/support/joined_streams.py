@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.models.joint_needs import JointNeeds
-from tidemark.models.needs import needs_us
-from tidemark.models.operators import Int64s
+from tidemark.models.base.operators import Int64s
+from tidemark.models.evidence.joint_needs import JointNeeds
+from tidemark.models.evidence.needs import needs_us
 
 NO_BASE = -(2**62)
 TICK_US = 1_000

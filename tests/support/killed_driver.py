@@ -11,13 +11,13 @@ from typing import Literal
 
 import numpy as np
 
+from tidemark.models.base.operators import TimeWindow
+from tidemark.models.live.defaults import HISTORY_BATCHES
 from tidemark.models.live.fast import FastPolicy, Order
 from tidemark.models.live.history import learned_from
-from tidemark.models.live_defaults import HISTORY_BATCHES
-from tidemark.models.operators import TimeWindow
-from tidemark.models.policies.learned import Learned, unpacked
-from tidemark.models.policies.setup import Setup
-from tidemark.models.wire import Report
+from tidemark.models.live.learned import Learned, unpacked
+from tidemark.models.live.policy import Setup
+from tidemark.models.protocol.messages import Report
 
 from support.fast_streams import CEILING_US, TEN_SECONDS, newest_granules
 from support.streams import SECOND, report_of

@@ -16,7 +16,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.models.operators import tumbling
+from tidemark.models.base.operators import tumbling
 from tidemark.spark_jobs import adaptive_watermark, flush, side
 from tidemark.spark_jobs.demo.kafka_jars import with_kafka
 from tidemark.spark_jobs.local_disk import LOCAL_DISK

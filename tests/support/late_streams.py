@@ -11,9 +11,9 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.models.ledger import judge
-from tidemark.models.operators import Operator, TimeWindow
-from tidemark.models.wire import Report
+from tidemark.models.base.operators import Operator, TimeWindow
+from tidemark.models.evidence.ledger import judge
+from tidemark.models.protocol.messages import Report
 
 from support.spark_streams import Job, Row
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pytest
 
-from tidemark.models.duration import parse_duration
-from tidemark.models.granules import granule_index, granule_last_us
-from tidemark.models.ledger import Tally
-from tidemark.models.operators import SessionWindow, TimeWindow
+from tidemark.models.base.duration import parse_duration
+from tidemark.models.base.granules import granule_index, granule_last_us
+from tidemark.models.base.operators import SessionWindow, TimeWindow
+from tidemark.models.evidence.ledger import Tally
 
 from support.live_operators import COPY, RETENTION_US, JoinKind, Kind, end_of, match
 from support.live_streams import Batches, LiveJob, LoggedBatch

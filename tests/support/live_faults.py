@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidemark.models.operators import TimeWindow, tumbling
-from tidemark.models.wire import Mode, Report
+from tidemark.models.base.operators import TimeWindow, tumbling
+from tidemark.models.protocol.messages import Mode, Report
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.live.control_source import ControlAnswers
 from tidemark.spark_jobs.live.orders import Orders

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql import functions as F
 
-from tidemark.models.operators import Operator, row_level, session, sliding, tumbling
+from tidemark.models.base.operators import Operator, row_level, session, sliding, tumbling
 
 from support.live_streams import END_US, SECOND_US, Batches, Input, closing_batch
 from support.spark_streams import Row

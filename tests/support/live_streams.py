@@ -18,10 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from tidemark.models.duration import parse_duration
-from tidemark.models.granules import SPARK_TICK_US, default_granule_us
-from tidemark.models.operators import Operator
-from tidemark.models.wire import Mode
+from tidemark.models.base.duration import parse_duration
+from tidemark.models.base.granules import SPARK_TICK_US, default_granule_us
+from tidemark.models.base.operators import Operator
+from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.late.side import Side
 

@@ -45,7 +45,7 @@ from support.mutation import Mutant, mutants_of
 CORE = (
     "models/rollout",
     "models/recommend",
-    "models/ledger.py",
+    "models/evidence/ledger.py",
     "controller/decide",
     "controller/rollout",
     "controller/intake",

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from tidemark.models.coverage import Coverage, coverage_of
-from tidemark.models.granule_counts import GranuleCounts
-from tidemark.models.granules import SPARK_TICK_US, granule_first_us
-from tidemark.models.ledger import LedgerCompleteness, Tally, judge
-from tidemark.models.operators import Int64s
-from tidemark.models.policies.policy import NO_BASE_US
-from tidemark.models.replay import Replay, spark_bases
-from tidemark.models.wire import Report
+from tidemark.models.base.granules import SPARK_TICK_US, granule_first_us
+from tidemark.models.base.operators import Int64s
+from tidemark.models.evidence.coverage import Coverage, coverage_of
+from tidemark.models.evidence.curve import Replay, spark_bases
+from tidemark.models.evidence.ledger import LedgerCompleteness, Tally, judge
+from tidemark.models.live.policy import NO_BASE_US
+from tidemark.models.protocol.granule_counts import GranuleCounts
+from tidemark.models.protocol.messages import Report
 
 
 def tallies_of(report: Report) -> dict[tuple[str, int], Tally]:

@@ -9,8 +9,8 @@ from typing import Self
 
 import httpx
 
-from tidemark.models.operators import tumbling
-from tidemark.models.wire import Report, to_json_object
+from tidemark.models.base.operators import tumbling
+from tidemark.models.protocol.messages import Report, to_json_object
 
 from support.patience import PATIENCE_S
 from support.streams import SECOND, Row, report_of

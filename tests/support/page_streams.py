@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import get_args
 
-from tidemark.models.slo import Day
+from tidemark.models.specs.slo import Day
 
 from support.controller_app import Controller
 from support.policies import at_once

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tidemark.models.curve import Curve, Emissions, ExactNeeds
-from tidemark.models.horizon import EvidenceCounts
-from tidemark.models.progress import Progress
+from tidemark.models.evidence.curve import Curve, Emissions, ExactNeeds
+from tidemark.models.evidence.horizon import EvidenceCounts
+from tidemark.models.evidence.progress import Progress
 from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.steps import DecisionStep, Recommendation
-from tidemark.models.slo import Policy, Slo
+from tidemark.models.specs.slo import Policy, Slo
 
 MS = 1_000
 GOOD = Slo(target_ppm=990_000)

@@ -31,8 +31,8 @@ from tidemark.controller.cli.spark_programs import PROGRAMS
 from tidemark.controller.intake.report_body import VERSIONS
 from tidemark.controller.metrics.names import HELP, LABELS
 from tidemark.controller.settings import Settings
-from tidemark.models.duration import format_duration
-from tidemark.models.late_counts import LATE_COUNTS_SCHEMA
+from tidemark.models.base.duration import format_duration
+from tidemark.models.evidence.late_counts import LATE_COUNTS_SCHEMA
 from tidemark.spark_jobs.driver_metrics import GAUGES, gauge_name
 from tidemark.spark_jobs.settings import SETTINGS
 

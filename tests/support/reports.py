@@ -6,9 +6,9 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
-from tidemark.models.operators import Operator, tumbling
-from tidemark.models.wire import Report
+from tidemark.models.base.operators import Operator, tumbling
+from tidemark.models.protocol.granule_counts import GranuleCounts, PartitionCounts
+from tidemark.models.protocol.messages import Report
 
 from support.streams import SECOND, Row, report_of
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidemark.models.operators import Operator, TimeWindow
-from tidemark.models.wire import Mode
+from tidemark.models.base.operators import Operator, TimeWindow
+from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs import flush
 from tidemark.spark_jobs.between_batches import end_between_batches
 from tidemark.spark_jobs.bound import collected_choices

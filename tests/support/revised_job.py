@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidemark.models.operators import TimeWindow, tumbling
+from tidemark.models.base.operators import TimeWindow, tumbling
 from tidemark.spark_jobs import adaptive_watermark, flush, revise
 from tidemark.spark_jobs.binding import ReportSink
 from tidemark.spark_jobs.local_disk import LOCAL_DISK

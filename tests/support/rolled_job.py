@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tidemark.models.coupling import Chain
-from tidemark.models.operators import Operator, tumbling
-from tidemark.models.wire import Acknowledgement, LiveState, Report, to_json_object
+from tidemark.models.base.operators import Operator, tumbling
+from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.protocol.messages import Acknowledgement, LiveState, Report, to_json_object
 
 from support.controller_app import Controller
 from support.reports import START_US
@@ -48,7 +48,7 @@ class RolledJob:
         self.generation: int | None = None
         self.live = live
         self.live_reason = "live"
-        self.chain: Chain | None = None
+        self.downstream: Downstream | None = None
         self.batch_id = 0
         self.run_number = 0
         self.at_us = START_US
@@ -125,7 +125,7 @@ class RolledJob:
             source="controller" if given else "job",
             mode=mode,  # type: ignore[arg-type]  # a mode
             applied_us=self.at_us,
-            chain=self.chain,
+            downstream=self.downstream,
             ceiling_ms=self.own_ms if self.live else None,
         )
         answer = self.controller.http.post(self.path + "/acks", json=to_json_object(acknowledgement))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from tidemark.models.rollout.facts import NOTHING_JUDGED, Move, Rollout, RolloutFacts
 from tidemark.models.rollout.machine import advance
-from tidemark.models.rollout.states import CANDIDATE, State
-from tidemark.models.slo import Policy, Slo
+from tidemark.models.rollout.states import CANDIDATE, NOTHING_JUDGED, Move, Rollout, RolloutFacts, State
+from tidemark.models.specs.slo import Policy, Slo
 
 HOUR_US = 3_600_000_000
 NOW_US = 1_767_225_600_000_000

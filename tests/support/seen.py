@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tidemark.models.policies.policy import NO_BASE_US, Observation
+from tidemark.models.live.policy import NO_BASE_US, Observation
 
 __all__ = ["UNKNOWN_US", "drawn_batches", "seen_rows"]
 

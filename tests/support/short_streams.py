@@ -6,9 +6,9 @@ from functools import cache
 
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
-from tidemark.models.operators import TimeWindow
-from tidemark.models.policies.setup import Setup
-from tidemark.models.slo import Objective
+from tidemark.models.base.operators import TimeWindow
+from tidemark.models.live.policy import Setup
+from tidemark.models.specs.slo import Objective
 
 from support.streams import SECOND
 from support.synthetic import Trace, synthetic

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidemark.models.partition_needs import PartitionNeeds
-from tidemark.models.sketch import Sketch
+from tidemark.models.evidence.partition_needs import PartitionNeeds
+from tidemark.models.evidence.sketch import Sketch
 
 _POOL = 32
 """Different sketches of a minute."""

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidemark.models.operators import Operator, SessionWindow, TimeWindow
-from tidemark.models.wire import Acknowledgement, Report
+from tidemark.models.base.operators import Operator, SessionWindow, TimeWindow
+from tidemark.models.protocol.messages import Acknowledgement, Report
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.late.side import Side
 

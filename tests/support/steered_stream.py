@@ -17,8 +17,8 @@ from tidemark.controller.db.tables import (
     RolloutRow,
 )
 from tidemark.controller.specs.store import policy_values
-from tidemark.models.slo import Policy
-from tidemark.models.wire import Report
+from tidemark.models.protocol.messages import Report
+from tidemark.models.specs.slo import Policy
 
 __all__ = ["GENERATION", "report_under", "steer"]
 

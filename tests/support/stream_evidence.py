@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tidemark.models.coverage import Range
-from tidemark.models.curve import Curve, Emissions
-from tidemark.models.defaults import PACE_BATCHES
-from tidemark.models.granules import SPARK_TICK_US
-from tidemark.models.horizon import (
+from tidemark.models.backtest.recommended import RecentBounds
+from tidemark.models.base.defaults import PACE_BATCHES
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.operators import TimeWindow
+from tidemark.models.evidence.coverage import Range
+from tidemark.models.evidence.curve import Curve, Emissions
+from tidemark.models.evidence.horizon import (
     STEP_COLUMNS,
     SUMMED,
     UNKNOWN,
@@ -27,20 +29,17 @@ from tidemark.models.horizon import (
     horizon_from_us,
     report_facts,
 )
-from tidemark.models.key_counts import key_counts
-from tidemark.models.late_base import Needs, late_base_ms, needs_against
-from tidemark.models.ledger import judge
-from tidemark.models.need_slots import merge_all, slot_of_us
-from tidemark.models.needs import BaseTracker
-from tidemark.models.operators import TimeWindow
-from tidemark.models.progress import PartitionTimes, Progress, progress_of
-from tidemark.models.recommend.chain import recommend
+from tidemark.models.evidence.key_counts import key_counts
+from tidemark.models.evidence.ledger import judge
+from tidemark.models.evidence.needs import BaseTracker, Needs, late_base_ms, needs_against
+from tidemark.models.evidence.progress import PartitionTimes, Progress, progress_of
+from tidemark.models.evidence.sketch import Sketch
+from tidemark.models.evidence.slots import merge_all, slot_of_us
+from tidemark.models.protocol.messages import Report
 from tidemark.models.recommend.inputs import Inputs
-from tidemark.models.recommend.recent_bounds import RecentBounds
+from tidemark.models.recommend.recommendation import recommend
 from tidemark.models.recommend.steps import Recommendation
-from tidemark.models.sketch import Sketch
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.wire import Report
+from tidemark.models.specs.slo import Policy, Slo
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from tidemark.controller.specs.store import Spec
 from tidemark.controller.stream_state.live import NewestState
 from tidemark.controller.stream_state.state import NewestBatch, StreamState
 from tidemark.models.recommend.steps import DecisionStep, StepKind
-from tidemark.models.slo import Policy, Slo
+from tidemark.models.specs.slo import Policy, Slo
 
 __all__ = ["NOW_US", "stream_state"]
 

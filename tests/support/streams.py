@@ -11,10 +11,10 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tidemark.models.granule_counts import GranuleCounts, PartitionCounts
-from tidemark.models.granules import granule_index
-from tidemark.models.operators import Int64s, Operator, RowLevel, SessionWindow, TimeWindow
-from tidemark.models.wire import Report
+from tidemark.models.base.granules import granule_index
+from tidemark.models.base.operators import Int64s, Operator, RowLevel, SessionWindow, TimeWindow
+from tidemark.models.protocol.granule_counts import GranuleCounts, PartitionCounts
+from tidemark.models.protocol.messages import Report
 
 __all__ = [
     "DATA_SETS",

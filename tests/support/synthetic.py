@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.models.operators import Int64s
+from tidemark.models.base.operators import Int64s
 
 from support.streams import SECOND
 

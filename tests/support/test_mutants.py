@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.models.rollout.freeze import frozen_until_us
+from tidemark.models.rollout.gate import frozen_until_us
 from tidemark.models.rollout.verification import needed_rows
-from tidemark.models.slo import FreezeWindow
+from tidemark.models.specs.slo import FreezeWindow
 
 from support.mutants import Code, in_fork
 from support.mutation import Mutant, mutants_of
@@ -24,7 +24,7 @@ def mutant_of(file: str, after: str) -> Mutant:
 @pytest.mark.parametrize(
     ("file", "after"),
     [
-        ("models/rollout/freeze.py", "return until_us if False else None"),
+        ("models/rollout/gate.py", "return until_us if False else None"),
         ("models/rollout/verification.py", "return (VERIFY_BATCHES * batch_rows)"),
     ],
 )

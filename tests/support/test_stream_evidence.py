@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidemark.models.need_slots import merge_all
-from tidemark.models.operators import tumbling
+from tidemark.models.base.operators import tumbling
+from tidemark.models.evidence.sketch import Sketch
+from tidemark.models.evidence.slots import merge_all
 from tidemark.models.recommend.steps import Recommendation
-from tidemark.models.sketch import Sketch
-from tidemark.models.slo import Policy, Slo
+from tidemark.models.specs.slo import Policy, Slo
 
 from support.oracles import replay_reports
 from support.reports import START_US, exponential_batches, query_reports

@@ -12,7 +12,7 @@ from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import KNOWN, LedgerKeyRow, ReportRow, StreamRow
 from tidemark.controller.evidence.needs import Span, needs_in, partition_needs
 from tidemark.controller.intake.take_reports import take_report
-from tidemark.models.wire import Report
+from tidemark.models.protocol.messages import Report
 
 from support.empty_store import open_empty
 from support.waiting import count_by_partition

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark.models.operators import TimeWindow
+from tidemark.models.base.operators import TimeWindow
 
 from support.spark_streams import Row
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tidemark.models.late_counts import ByValue, LossCounts, hour_of, late_counts
-from tidemark.models.wire import Acknowledgement, to_json_object
+from tidemark.models.evidence.late_counts import ByValue, LossCounts, hour_of, late_counts
+from tidemark.models.protocol.messages import Acknowledgement, to_json_object
 
 from support.controller_app import Controller
 from support.policies import at_once

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.models.wire import Acknowledgement, Report
+from tidemark.models.protocol.messages import Acknowledgement, Report
 from tidemark.spark_jobs import adaptive_watermark, tumbling
 from tidemark.spark_jobs.local_disk import LOCAL_DISK
 

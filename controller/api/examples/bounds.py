@@ -85,7 +85,7 @@ _ACKNOWLEDGEMENT = {
 EXAMPLES: dict[str, Example] = {
     "Acknowledgement": {
         **_ACKNOWLEDGEMENT,
-        "chain": {
+        "downstream": {
             "retention_ms": 6_001,
             "horizon_ms": None,
             "horizon_moves": False,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.evidence import Budget
+from tidemark.models.protocol.messages import PartitionState
 from tidemark.models.rollout.states import State
-from tidemark.models.wire import PartitionState
 
 
 class HistorySlot(Answer):

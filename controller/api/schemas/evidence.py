@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
-from tidemark.models.slo import Objective
+from tidemark.models.specs.slo import Objective
 
 
 class Evidence(Answer):

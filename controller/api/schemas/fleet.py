@@ -5,9 +5,8 @@ from __future__ import annotations
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.conditions import ConditionSummary, ConditionType, Severity
 from tidemark.controller.api.schemas.pins import PinInForce
-from tidemark.models.rollout.facts import Gate
-from tidemark.models.rollout.states import State
-from tidemark.models.wire import Mode
+from tidemark.models.protocol.messages import Mode
+from tidemark.models.rollout.states import Gate, State
 
 
 class FleetRollout(Answer):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
-from tidemark.models.wire import BoundSource, Mode
+from tidemark.models.protocol.messages import BoundSource, Mode
 
 
 class Receipt(Answer):

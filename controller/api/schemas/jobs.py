@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.conditions import Condition, ConditionSummary
 from tidemark.controller.api.schemas.pins import PinInForce
-from tidemark.models.wire import Mode
+from tidemark.models.protocol.messages import Mode
 
 
 class JobCondition(Condition):

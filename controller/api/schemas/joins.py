@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.specs import ANSWERED
-from tidemark.models.slo import JoinSlo
+from tidemark.models.specs.slo import JoinSlo
 
 
 class JoinSideAnswer(Answer):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
-from tidemark.models.late_policy import LatePolicy, LateRows
+from tidemark.models.protocol.late_policy import LatePolicy, LateRows
 
 
 class LateStatus(Answer):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
-from tidemark.models.wire import PartitionState
+from tidemark.models.protocol.messages import PartitionState
 
 
 class Partition(Answer):

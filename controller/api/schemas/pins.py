@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from tidemark.controller.api.schemas.answer import Answer
-from tidemark.models.wire import Pin, ScopeKind
+from tidemark.models.protocol.messages import Pin, ScopeKind
 
 if TYPE_CHECKING:
     from tidemark.controller.specs.pins import StoredPin

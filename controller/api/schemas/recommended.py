@@ -1,4 +1,4 @@
-"""The recommendation and its chain of reasons."""
+"""The recommendation and the reason of each step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidemark.models.recommend.steps import StepKind
 
 
 class StepAnswer(Answer):
-    """One step of the reasons chain."""
+    """One step of a decision."""
 
     kind: StepKind
     """What the step does."""
@@ -35,4 +35,4 @@ class RecommendationAnswer(Answer):
     decided_by: StepKind
     """The step that does: the last one that made the bound another."""
     steps: list[StepAnswer]
-    """The chain of reasons, first step to last."""
+    """The steps, first to last, each with its reason."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.evidence import MissingRange
-from tidemark.models.late_policy import LatePolicy
+from tidemark.models.protocol.late_policy import LatePolicy
 
 
 class ReportSummary(Answer):

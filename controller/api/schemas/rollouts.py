@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.events import Event
-from tidemark.models.rollout.facts import Cause, Gate, Phase, Verdict
-from tidemark.models.rollout.states import Act, State
-from tidemark.models.slo import Direction
-from tidemark.models.wire import Envelope, Mode
+from tidemark.models.protocol.messages import Envelope, Mode
+from tidemark.models.rollout.states import Act, Cause, Gate, Phase, State, Verdict
+from tidemark.models.specs.slo import Direction
 
 
 class Approved(Answer):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.recommended import StepAnswer
 from tidemark.controller.api.schemas.specs import ANSWERED
-from tidemark.models.shadow_slo import ShadowSlo
+from tidemark.models.specs.shadow_slo import ShadowSlo
 
 
 class ShadowOutcome(Answer):

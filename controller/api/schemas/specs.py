@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from tidemark.controller.api.schemas.bounds import Published
 from tidemark.controller.api.schemas.predictions import TransitionAnswer
 from tidemark.controller.api.schemas.recommended import RecommendationAnswer
-from tidemark.models.slo import Policy, Slo
+from tidemark.models.base.ranges import WIRE
 from tidemark.models.spec_fields import values_of
-from tidemark.models.strict import WIRE
+from tidemark.models.specs.slo import Policy, Slo
 
 if TYPE_CHECKING:
     from tidemark.controller.specs.store import Spec

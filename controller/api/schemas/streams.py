@@ -15,7 +15,7 @@ from tidemark.controller.api.schemas.predictions import TransitionAnswer
 from tidemark.controller.api.schemas.recommended import RecommendationAnswer
 from tidemark.controller.api.schemas.rollouts import RolloutAnswer
 from tidemark.controller.api.schemas.specs import SloAnswer
-from tidemark.models.wire import Mode
+from tidemark.models.protocol.messages import Mode
 
 
 class StreamStatus(Answer):

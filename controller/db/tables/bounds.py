@@ -28,7 +28,7 @@ class RecommendationRow(Base):
     decided_us: Mapped[Whole]
     bound_ms: Mapped[Whole | None]
     steps: Mapped[Long]
-    """The reasons chain as JSON, as ``tidemark.controller.decide.stored_steps`` has it."""
+    """The steps with their reasons as JSON, as ``tidemark.controller.decide.stored_steps`` has it."""
     conflict: Mapped[bool]
     """Whether the bound that completeness requires is above a cap."""
     newest_report_id: Mapped[Whole]

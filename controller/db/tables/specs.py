@@ -87,7 +87,7 @@ class ShadowRow(Base):
     bound_ms: Mapped[Whole | None]
     """The bound that would be in use; null before the first recommendation."""
     steps: Mapped[Long] = mapped_column(default="[]", server_default="[]")
-    """The reasons chain of the newest decision, as in ``recommendations``."""
+    """The steps of the newest decision, as in ``recommendations``."""
     recent: Mapped[Long] = mapped_column(default="[]", server_default="[]")
     """The bounds that rows required at recent decisions, as JSON: [[time of the newest batch, bound], ...]."""
     counted_report_id: Mapped[Counter]

@@ -57,7 +57,7 @@ class StreamRow(Base):
     """Generation of the SLO that was deleted last, from which the next one goes on; 0 without any."""
     policy_generation: Mapped[Counter]
     """Generation of the policy that was deleted last, from which the next one goes on; 0 without any."""
-    chain: Mapped[Long | None]
+    downstream: Mapped[Long | None]
     """What its bound decides behind its own operator, as JSON, by the acknowledgement applied last; null when nothing,
     or when it is not known."""
     late: Mapped[Long | None]

@@ -15,7 +15,7 @@ from tidemark.controller.alerts.destinations import (
 from tidemark.controller.alerts.table import ALERTS
 from tidemark.controller.metrics.names import LABELS
 from tidemark.controller.runtime.settings_file import ConfigurationError, load_settings
-from tidemark.models.labels import RESERVED_LABELS
+from tidemark.models.specs.slo import RESERVED_LABELS
 
 FILE = """
 [payments]

@@ -12,9 +12,8 @@ from sqlalchemy import select
 
 from tidemark.controller.db.tables import NeedBlockRow
 from tidemark.controller.evidence.upkeep import Upkeep
-from tidemark.models.need_slots import DAY_US, HOUR_US, SLOT_US
-from tidemark.models.retention import Retention
-from tidemark.models.wire import Report
+from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US, Retention
+from tidemark.models.protocol.messages import Report
 
 from support.controller_app import STREAM, Controller
 from support.policies import at_once

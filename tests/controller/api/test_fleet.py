@@ -12,7 +12,7 @@ import pytest
 from tidemark.controller.access import manage_tokens
 from tidemark.controller.access.principal import Grant
 from tidemark.controller.access.token_store import NewToken
-from tidemark.models.wire import to_json_object
+from tidemark.models.protocol.messages import to_json_object
 
 from support.controller_app import Controller
 from support.policies import at_once

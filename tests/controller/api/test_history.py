@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidemark.models.wire import Acknowledgement
+from tidemark.models.protocol.messages import Acknowledgement
 
 from support.controller_app import STREAM, Controller
 from support.reports import START_US, exponential_batches, query_reports

@@ -12,11 +12,11 @@ from typer.testing import CliRunner, Result
 
 from tidemark.controller.cli import app
 from tidemark.controller.cli.show import percent
-from tidemark.models.joint_bounds import choose_joint_bounds
-from tidemark.models.joint_needs import JointNeeds
-from tidemark.models.operators import row_level
-from tidemark.models.recommend.rounding import rounded_up
-from tidemark.models.wire import Report, to_json_object
+from tidemark.models.base.operators import row_level
+from tidemark.models.evidence.joint_needs import JointNeeds
+from tidemark.models.protocol.messages import Report, to_json_object
+from tidemark.models.recommend.choice import rounded_up
+from tidemark.models.recommend.joint_bounds import choose_joint_bounds
 
 from support.controller_app import Controller
 from support.reports import START_US, query_reports

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from tidemark.controller.cli import app
 from tidemark.controller.db.tables import LateSlotRow, LateStepRow, StreamRow
 from tidemark.controller.evidence.upkeep import Upkeep
-from tidemark.models.late_counts import ByValue, LateCounts, LossCounts, late_counts
-from tidemark.models.retention import Retention
+from tidemark.models.evidence.late_counts import ByValue, LateCounts, LossCounts, late_counts
+from tidemark.models.evidence.slots import Retention
 
 from support.controller_app import Controller
 from support.reports import START_US

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tidemark.controller.reports import routes
-from tidemark.models.wire import AppendDelay, LiveState, Report
+from tidemark.models.protocol.messages import AppendDelay, LiveState, Report
 from tidemark.spark_jobs.client import ControllerClient
 
 from support.controller_app import Controller

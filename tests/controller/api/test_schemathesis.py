@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tidemark.controller.access.roles import RIGHTS, ROLES, Role, need_of
 from tidemark.controller.api.examples import EXAMPLES
 from tidemark.controller.db.tables import Base
-from tidemark.models.wire import to_json_object
+from tidemark.models.protocol.messages import to_json_object
 
 from support.controller_app import Controller
 from support.reports import exponential_batches, query_reports

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.duration import MICROSECONDS
+from tidemark.models.base.duration import MICROSECONDS
 
 
 @given(st.lists(st.floats(0, 1), max_size=15), st.floats(0.01, 0.06))

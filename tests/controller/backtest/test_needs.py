@@ -9,9 +9,9 @@ from tidemark.controller.backtest.needs import lag_us, needs_over_time, pair_nee
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.run import run_native
-from tidemark.models.operators import Operator, row_level, tumbling
-from tidemark.models.policies.setup import Setup
-from tidemark.models.replay import Engine
+from tidemark.models.base.operators import Operator, row_level, tumbling
+from tidemark.models.evidence.curve import Engine
+from tidemark.models.live.policy import Setup
 
 from support.streams import SECOND
 

@@ -15,9 +15,9 @@ from tidemark.controller.backtest.trial import choose_policies, judge, read
 from tidemark.controller.backtest.verdict import short_trace_warning, verdict
 from tidemark.controller.traces.format import Trace, open_trace, write_trace
 from tidemark.controller.traces.plausible import PlausibleRows
-from tidemark.models.operators import tumbling
-from tidemark.models.policies.setup import Setup
-from tidemark.models.slo import Objective
+from tidemark.models.base.operators import tumbling
+from tidemark.models.live.policy import Setup
+from tidemark.models.specs.slo import Objective
 
 from support.streams import SECOND
 from support.synthetic import synthetic

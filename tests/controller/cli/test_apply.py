@@ -17,7 +17,7 @@ from tidemark.controller.client import Client
 from tidemark.controller.client.applying import SpecChange, carry_out
 from tidemark.controller.client.errors import ChangedError, RequestRejectedError
 from tidemark.controller.db.tables import EventRow
-from tidemark.models.wire import to_json_object
+from tidemark.models.protocol.messages import to_json_object
 
 from support.controller_app import Controller
 from support.reports import exponential_batches, query_reports

@@ -22,8 +22,8 @@ from tidemark.controller.cli import app
 from tidemark.controller.cli.backtest import backtest
 from tidemark.controller.traces import format as trace_format
 from tidemark.controller.traces.format import Trace, read_trace, write_trace
-from tidemark.models.operators import sliding, tumbling
-from tidemark.models.policies.catalogue import policy_forms, policy_names
+from tidemark.models.backtest.catalogue import policy_forms, policy_names
+from tidemark.models.base.operators import sliding, tumbling
 
 from support.docs import document_with
 from support.soak import with_soak

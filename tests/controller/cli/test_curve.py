@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from tidemark.controller.cli.curve import curve
 from tidemark.controller.traces.format import Trace, write_trace
-from tidemark.models.duration import format_about
+from tidemark.models.base.duration import format_about
 
 from support.streams import SECOND, TEXTBOOK_TABLE, textbook_stream
 

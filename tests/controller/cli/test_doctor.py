@@ -18,9 +18,9 @@ from tidemark.controller.cli.checkup import STEPS, Place, checkup
 from tidemark.controller.cli.doctor import _reach
 from tidemark.controller.cli.show import moment
 from tidemark.controller.client import Client, UnreachableError
-from tidemark.models.granule_counts import GranuleCounts
-from tidemark.models.slo import Day
-from tidemark.models.wire import Acknowledgement, LiveState
+from tidemark.models.protocol.granule_counts import GranuleCounts
+from tidemark.models.protocol.messages import Acknowledgement, LiveState
+from tidemark.models.specs.slo import Day
 
 from support.controller_app import Controller
 from support.policies import at_once

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from typer.testing import CliRunner, Result
 
 from tidemark.controller.cli import app
-from tidemark.models.wire import Acknowledgement
+from tidemark.models.protocol.messages import Acknowledgement
 
 from support.controller_app import Controller
 from support.reports import START_US, exponential_batches, query_reports

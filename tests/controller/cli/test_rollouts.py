@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from tidemark.controller.cli import app
 from tidemark.controller.client import Client
-from tidemark.models.wire import Report
+from tidemark.models.protocol.messages import Report
 
 from support.controller_app import Controller
 from support.http_job import HttpJob

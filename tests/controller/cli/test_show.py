@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from tidemark.controller.cli import app
 from tidemark.controller.cli.show import as_json, plain, table
-from tidemark.models.operators import Operator, sliding, tumbling
+from tidemark.models.base.operators import Operator, sliding, tumbling
 
 from support.controller_app import Controller
 from support.rolled_job import RolledJob

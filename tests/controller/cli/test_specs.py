@@ -15,10 +15,10 @@ from typer.testing import CliRunner, Result
 from tidemark.controller.cli import app
 from tidemark.controller.cli.options import milliseconds_of, number_of, share_of
 from tidemark.controller.cli.spec_options import DAYS, format_freeze, parse_freeze
-from tidemark.models.coupling import Chain
-from tidemark.models.duration import format_duration
-from tidemark.models.slo import MINUTES_OF_DAY
-from tidemark.models.wire import Acknowledgement
+from tidemark.models.base.duration import format_duration
+from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.protocol.messages import Acknowledgement
+from tidemark.models.specs.slo import MINUTES_OF_DAY
 
 from support.controller_app import Controller
 from support.policies import at_once
@@ -71,7 +71,7 @@ def test_a_dry_run_says_when_windows_behind_a_join_close_beside_the_reason(
         source="job",
         mode="Off",
         applied_us=START_US,
-        chain=Chain(retention_ms=6_001),
+        downstream=Downstream(retention_ms=6_001),
     )
     controller.acknowledge(applied)
     controller.report_all(REPORTS)

@@ -19,11 +19,11 @@ from tidemark.controller.cli import app
 from tidemark.controller.traces.format import read_trace
 from tidemark.controller.traces.from_reports import trace_of_reports
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
-from tidemark.models.backtest.named import policy_for
+from tidemark.models.backtest.catalogue import policy_for
 from tidemark.models.backtest.run import run
-from tidemark.models.operators import Operator, row_level, session, sliding, tumbling
-from tidemark.models.policies.setup import Setup
-from tidemark.models.wire import Report
+from tidemark.models.base.operators import Operator, row_level, session, sliding, tumbling
+from tidemark.models.live.policy import Setup
+from tidemark.models.protocol.messages import Report
 
 from support.controller_app import Controller
 from support.reports import START_US, query_reports

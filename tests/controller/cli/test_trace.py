@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 from tidemark.controller.cli.trace import trace
 from tidemark.controller.traces.format import read_trace
-from tidemark.models.plural import plural
+from tidemark.models.base.text import plural
 
 APP = typer.Typer()
 APP.command()(trace)

@@ -10,8 +10,7 @@ from sqlalchemy import func, select
 
 from tidemark.controller.db.tables import Base, EventRow, QuarantinedRow, StreamRow
 from tidemark.controller.evidence.upkeep import Upkeep
-from tidemark.models.need_slots import DAY_US
-from tidemark.models.retention import Retention
+from tidemark.models.evidence.slots import DAY_US, Retention
 
 from support.controller_app import STREAM, Controller
 from support.policies import at_once

@@ -24,8 +24,7 @@ from tidemark.controller.rollout.pinned import publish_missing_pins
 from tidemark.controller.specs.pins import PinScope, StoredPin, put_pin
 from tidemark.controller.streams import store
 from tidemark.controller.streams.store import lock_known_stream, lock_stream
-from tidemark.models.need_slots import HOUR_US
-from tidemark.models.retention import Retention
+from tidemark.models.evidence.slots import HOUR_US, Retention
 
 from support.controller_app import Controller
 from support.empty_store import open_empty

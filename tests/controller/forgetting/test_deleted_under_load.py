@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tidemark.controller.evidence.upkeep import Upkeep
-from tidemark.models.retention import Retention
+from tidemark.models.evidence.slots import Retention
 
 from support.controller_app import STREAM, Controller
 from support.patience import PATIENCE_S, until

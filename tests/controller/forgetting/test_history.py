@@ -17,8 +17,8 @@ from tidemark.controller.db.tables import (
     StreamRow,
 )
 from tidemark.controller.evidence.upkeep import Upkeep
-from tidemark.models.retention import Retention
-from tidemark.models.wire import Acknowledgement, to_json_object
+from tidemark.models.evidence.slots import Retention
+from tidemark.models.protocol.messages import Acknowledgement, to_json_object
 
 from support.controller_app import Controller
 from support.databases import on_sqlite_alone

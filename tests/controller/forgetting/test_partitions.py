@@ -12,10 +12,9 @@ from sqlalchemy import func, select
 from tidemark.controller.db.tables import LedgerKeyRow, PartitionRow, StreamRow
 from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.intake.limits import NO_LIMITS
-from tidemark.models.granule_counts import GranuleCounts
-from tidemark.models.need_slots import DAY_US
-from tidemark.models.retention import Retention
-from tidemark.models.wire import Report
+from tidemark.models.evidence.slots import DAY_US, Retention
+from tidemark.models.protocol.granule_counts import GranuleCounts
+from tidemark.models.protocol.messages import Report
 
 from support.controller_app import Controller
 from support.reports import START_US, query_reports

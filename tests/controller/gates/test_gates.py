@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tidemark.models.defaults import GATE_ASK_MS, GATE_FAILURES
+from tidemark.models.base.defaults import GATE_ASK_MS, GATE_FAILURES
 
 from support.controller_app import Controller
 from support.databases import on_sqlite_alone

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tidemark.controller.page.server import read_page
-from tidemark.models.duration import format_duration, parse_duration
+from tidemark.models.base.duration import format_duration, parse_duration
 
 from support.browser import Watched, watched_page
 from support.shown import Shown

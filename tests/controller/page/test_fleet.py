@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, expect
 from tidemark.controller.db.tables import SloRow
 from tidemark.controller.specs.store import slo_values
 from tidemark.controller.streams.store import lock_stream
-from tidemark.models.slo import Slo
+from tidemark.models.specs.slo import Slo
 
 from support.browser import NARROW, WIDE, watched_page
 from support.controller_app import Controller

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tidemark.models.slo import Day
+from tidemark.models.specs.slo import Day
 
 from support.browser import NARROW, Watched, watched_page
 from support.controller_app import Controller

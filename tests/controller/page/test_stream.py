@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tidemark.models.late_counts import ByValue, LossCounts, late_counts
+from tidemark.models.evidence.late_counts import ByValue, LossCounts, late_counts
 
 from support.browser import NARROW, WIDE, Watched, watched_page
 from support.shown import SHOWN_HASH, Shown

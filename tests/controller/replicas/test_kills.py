@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import PublishedRow, StreamRow
 from tidemark.controller.replicas.lease_store import SHARDS, shard_of
-from tidemark.models.wire import Report, to_json_object
+from tidemark.models.protocol.messages import Report, to_json_object
 
 from support.patience import PATIENCE_S, until
 from support.policies import at_once

@@ -18,7 +18,7 @@ from sqlalchemy import create_engine, text
 
 from tidemark.controller.db.database import Database
 from tidemark.controller.replicas.lease_store import SHARDS
-from tidemark.models.wire import Report, to_json_object
+from tidemark.models.protocol.messages import Report, to_json_object
 from tidemark.spark_jobs.client import ControllerClient
 from tidemark.spark_jobs.sender import Sender
 

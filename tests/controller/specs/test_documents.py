@@ -17,7 +17,7 @@ from tidemark.controller.specs.documents import (
     without_defaults,
 )
 from tidemark.controller.specs.openslo import documents_text, openslo_text
-from tidemark.models.slo import Policy, Slo
+from tidemark.models.specs.slo import Policy, Slo
 
 SLO = """
 apiVersion: openslo/v1

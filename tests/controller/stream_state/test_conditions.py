@@ -12,7 +12,7 @@ from tidemark.controller.specs.pins import PinScope, StoredPin
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.live import KeptLive, NewestState
 from tidemark.models.rollout.states import State
-from tidemark.models.slo import FreezeWindow
+from tidemark.models.specs.slo import FreezeWindow
 
 from support.stream_states import NOW_US, stream_state
 

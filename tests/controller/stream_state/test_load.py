@@ -15,7 +15,7 @@ from tidemark.controller.specs.pins import pin_in_force
 from tidemark.controller.stream_state.live import newest_state
 from tidemark.controller.stream_state.load import load_state, load_states
 from tidemark.controller.stream_state.state import StreamState
-from tidemark.models.wire import Acknowledgement
+from tidemark.models.protocol.messages import Acknowledgement
 
 from support.controller_app import Controller
 from support.policies import at_once

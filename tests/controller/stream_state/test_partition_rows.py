@@ -15,8 +15,8 @@ from tidemark.controller.stream_state.partition_rows import (
     skew_among,
     times_in,
 )
-from tidemark.models.need_slots import SLOT_US
-from tidemark.models.progress import PartitionTimes
+from tidemark.models.evidence.progress import PartitionTimes
+from tidemark.models.evidence.slots import SLOT_US
 
 NEWEST_US = 100 * SLOT_US
 HORIZON = Horizon(1, 10 * SLOT_US // 1_000, ReportRow(seen_us=NEWEST_US))

@@ -6,8 +6,8 @@ from tidemark.controller.db.tables import ReportRow
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.stream_state.partition_rows import PartitionFacts
 from tidemark.controller.stream_state.snapshots import state_of
-from tidemark.models.need_slots import SLOT_US
-from tidemark.models.progress import PartitionTimes
+from tidemark.models.evidence.progress import PartitionTimes
+from tidemark.models.evidence.slots import SLOT_US
 
 NEWEST_US = 100 * SLOT_US
 HORIZON = Horizon(1, 10 * SLOT_US // 1_000, ReportRow(seen_us=NEWEST_US, bound_ms=20_000))

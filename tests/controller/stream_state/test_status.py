@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from tidemark.controller.db.tables import RecommendationRow
 from tidemark.controller.loop import Tick
-from tidemark.models.granule_counts import GranuleCounts
+from tidemark.models.protocol.granule_counts import GranuleCounts
 
 from support.controller_app import STREAM, Controller
 from support.reports import START_US, exponential_batches, query_reports

@@ -13,7 +13,7 @@ from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.summary import summary_of
 from tidemark.models.recommend.steps import DecisionStep, StepKind
 from tidemark.models.rollout.states import State
-from tidemark.models.slo import FreezeWindow
+from tidemark.models.specs.slo import FreezeWindow
 
 from support.controller_app import Controller
 from support.policies import at_once

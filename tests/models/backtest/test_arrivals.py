@@ -10,9 +10,9 @@ import pytest
 
 from tidemark.models.backtest.arrivals import ArrivalRows, Arrivals, Maxima
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder, _Percentile
-from tidemark.models.operators import Operator, RowLevel, SessionWindow, TimeWindow
-from tidemark.models.policies.setup import Setup
-from tidemark.models.replay import Engine
+from tidemark.models.base.operators import Operator, RowLevel, SessionWindow, TimeWindow
+from tidemark.models.evidence.curve import Engine
+from tidemark.models.live.policy import Setup
 
 from support.backtests import Row, arrivals_of, granule_start, keys_of, random_rows
 
@@ -158,7 +158,7 @@ def test_the_98th_percentile_is_numpys_rounded_down() -> None:
 def test_the_98th_percentile_is_exact_while_it_is_among_the_highest_that_are_kept() -> None:
     dice = np.random.default_rng(7)
     values = dice.permutation(np.arange(0, 10_000_000, 1_000))
-    percentile = _Percentile(grid_us=500, max_held=250)
+    percentile = _Percentile(grid_us=500, max_stored=250)
     for part in np.split(values, 40):
         percentile.add(part)
 
@@ -168,7 +168,7 @@ def test_the_98th_percentile_is_exact_while_it_is_among_the_highest_that_are_kep
 def test_beyond_what_is_kept_the_98th_percentile_is_the_end_of_its_trigger() -> None:
     dice = np.random.default_rng(8)
     values = dice.permutation(np.arange(0, 10_000_000, 1_000))
-    percentile = _Percentile(grid_us=7_777, max_held=100)
+    percentile = _Percentile(grid_us=7_777, max_stored=100)
     for part in np.split(values, 40):
         percentile.add(part)
 
@@ -179,7 +179,7 @@ def test_beyond_what_is_kept_the_98th_percentile_is_the_end_of_its_trigger() -> 
 
 def test_what_was_let_go_of_a_stream_that_runs_backwards_is_not_forgotten() -> None:
     values = np.arange(990_000, 0, -1_000)
-    percentile = _Percentile(grid_us=10, max_held=15)
+    percentile = _Percentile(grid_us=10, max_stored=15)
     for part in np.split(values, 99):
         percentile.add(part)
 

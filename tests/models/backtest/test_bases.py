@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tidemark.models.backtest import bases
-from tidemark.models.backtest.bases import min_of_partitions, min_seen
-from tidemark.models.policies.policy import NO_BASE_US
+from tidemark.models.backtest import arrivals as bases
+from tidemark.models.backtest.arrivals import min_of_partitions, min_seen
+from tidemark.models.live.policy import NO_BASE_US
 
 
 @pytest.mark.parametrize("cells", [1, 7, 1_000_000])

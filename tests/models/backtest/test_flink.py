@@ -8,13 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tidemark.models.backtest.flink_yardstick import fit_flink, flink_hindsight, flink_quarter
-from tidemark.models.backtest.run import run
-from tidemark.models.backtest.score import late_budget, meets, score
-from tidemark.models.operators import TimeWindow
-from tidemark.models.policies.flink import Flink
-from tidemark.models.policies.setup import Setup
-from tidemark.models.slo import Objective
+from tidemark.models.backtest.flink import Flink
+from tidemark.models.backtest.run import late_budget, meets, run, score
+from tidemark.models.backtest.yardstick import fit_flink, flink_hindsight, flink_quarter
+from tidemark.models.base.operators import TimeWindow
+from tidemark.models.live.policy import Setup
+from tidemark.models.specs.slo import Objective
 
 from support.backtests import Row, arrivals_of, keys_of, random_rows
 

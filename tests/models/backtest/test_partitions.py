@@ -16,10 +16,9 @@ import pytest
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.run import run, run_native
 from tidemark.models.backtest.yardstick import fixed_hindsight
-from tidemark.models.operators import Int64s, RowLevel
-from tidemark.models.policies.policy import Decision, Observation
-from tidemark.models.policies.setup import Setup
-from tidemark.models.replay import Engine
+from tidemark.models.base.operators import Int64s, RowLevel
+from tidemark.models.evidence.curve import Engine
+from tidemark.models.live.policy import Decision, Observation, Setup
 
 from support.backtests import Row, arrivals_of
 

@@ -10,11 +10,9 @@ import pytest
 
 from tidemark.models.backtest.run import BacktestRun, run, run_native
 from tidemark.models.backtest.spark import NO_BOUND_US
-from tidemark.models.curve import Curve
-from tidemark.models.operators import Operator, RowLevel, SessionWindow, TimeWindow
-from tidemark.models.policies.policy import NO_BASE_US, Decision, Observation
-from tidemark.models.policies.setup import BacktestMode, Setup
-from tidemark.models.replay import Engine, batches_of_slots, replay_per_row, replay_spark
+from tidemark.models.base.operators import Operator, RowLevel, SessionWindow, TimeWindow
+from tidemark.models.evidence.curve import Curve, Engine, batches_of_slots, replay_per_row, replay_spark
+from tidemark.models.live.policy import NO_BASE_US, BacktestMode, Decision, Observation, Setup
 
 from support.backtests import (
     Fixed,

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tidemark.models.backtest.arrivals import Arrivals
-from tidemark.models.backtest.run import BacktestRun, run_native
-from tidemark.models.backtest.score import BacktestScore, meets, score
-from tidemark.models.operators import RowLevel, TimeWindow
-from tidemark.models.policies.setup import Setup
+from tidemark.models.backtest.run import BacktestRun, BacktestScore, meets, run_native, score
+from tidemark.models.base.operators import RowLevel, TimeWindow
+from tidemark.models.live.policy import Setup
 
 from support.backtests import Row, arrivals_of
 

@@ -9,12 +9,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tidemark.models.backtest.run import run, run_native
-from tidemark.models.backtest.score import meets, score
+from tidemark.models.backtest.run import meets, run, run_native, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
-from tidemark.models.operators import Operator, RowLevel, SessionWindow, TimeWindow
-from tidemark.models.policies.setup import Setup
-from tidemark.models.replay import Engine
+from tidemark.models.base.operators import Operator, RowLevel, SessionWindow, TimeWindow
+from tidemark.models.evidence.curve import Engine
+from tidemark.models.live.policy import Setup
 
 from support.backtests import (
     Fixed,

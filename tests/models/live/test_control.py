@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.live.control import Control, StreamTarget, WatermarkPolicy
-from tidemark.models.live.open_keys import OpenKeys
-from tidemark.models.policies.policy import NO_BASE_US
+from tidemark.models.live.control import Control, OpenKeys, StreamTarget, WatermarkPolicy
+from tidemark.models.live.policy import NO_BASE_US
 
 from support.examples import examples
 from support.streams import SECOND

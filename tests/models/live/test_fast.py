@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.granule_counts import PartitionCounts
-from tidemark.models.granules import granule_first_us
+from tidemark.models.base.granules import granule_first_us
+from tidemark.models.base.operators import Operator, SessionWindow
 from tidemark.models.live.fast import FastPolicy, Order
-from tidemark.models.operators import Operator, SessionWindow
+from tidemark.models.protocol.granule_counts import PartitionCounts
 
 from support.examples import examples
 from support.fast_streams import (

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.granule_counts import GranuleCounts
+from tidemark.models.base.operators import Operator, TimeWindow
 from tidemark.models.live.fast import FastPolicy, Order
-from tidemark.models.operators import Operator, TimeWindow
-from tidemark.models.wire import Report
+from tidemark.models.protocol.granule_counts import GranuleCounts
+from tidemark.models.protocol.messages import Report
 
 from support.fast_streams import (
     CEILING_US,

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
+from tidemark.models.base.operators import Operator, row_level, session
 from tidemark.models.live.fast import FastPolicy, Order
-from tidemark.models.operators import Operator, row_level, session
-from tidemark.models.policies.reports import PartitionBases, observation_of
-from tidemark.models.policies.setup import Setup
-from tidemark.models.policies.tidemark import Tidemark
+from tidemark.models.live.policy import Setup
+from tidemark.models.live.reports import PartitionBases, observation_of
+from tidemark.models.live.tidemark import Tidemark
 
 from support.fast_streams import (
     CEILING_US,

@@ -10,13 +10,13 @@ from random import Random
 import numpy as np
 import pytest
 
+from tidemark.models.base.operators import row_level
 from tidemark.models.live import resumable
 from tidemark.models.live.fast import FastPolicy, Order
 from tidemark.models.live.history import learned_from
-from tidemark.models.operators import row_level
-from tidemark.models.policies.learned import Arrays
-from tidemark.models.policies.setup import Setup
-from tidemark.models.wire import Report
+from tidemark.models.live.learned import Arrays
+from tidemark.models.live.policy import Setup
+from tidemark.models.protocol.messages import Report
 
 from support.fast_streams import CEILING_US, NOW_US, TEN_SECONDS, FastStream
 from support.streams import SECOND, report_of

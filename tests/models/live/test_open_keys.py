@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.live import open_keys
-from tidemark.models.live.open_keys import OpenKeys
-from tidemark.models.policies.policy import NO_BASE_US
+from tidemark.models.live import control as open_keys
+from tidemark.models.live.control import OpenKeys
+from tidemark.models.live.policy import NO_BASE_US
 
 keys = st.integers(-50, 50) | st.integers(-(2**62), 2**62)
 ticks = st.lists(

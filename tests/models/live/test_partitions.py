@@ -9,14 +9,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidemark.models.live.partitions import Activity, Partitions
-from tidemark.models.live_defaults import (
+from tidemark.models.live.defaults import (
     IDLE_AFTER_GAPS,
     IDLE_MIN_GAPS,
     IDLE_REMEMBERED_GAPS,
     IDLE_UNLEARNED_TRIGGERS,
 )
-from tidemark.models.policies.policy import NO_BASE_US
+from tidemark.models.live.partitions import Activity, Partitions
+from tidemark.models.live.policy import NO_BASE_US
 
 from support.examples import examples
 from support.streams import SECOND

@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from tidemark.models.live.catch_up import RestartCatchUp, UsualLag
+from tidemark.models.base.operators import row_level
+from tidemark.models.live.defaults import NO_CLOSER_TRIGGERS, PILED_UP_TRIGGERS
 from tidemark.models.live.fast import FastPolicy, Order
-from tidemark.models.live_defaults import NO_CLOSER_TRIGGERS, PILED_UP_TRIGGERS
-from tidemark.models.operators import row_level
-from tidemark.models.policies.learned import Learned
+from tidemark.models.live.learned import Learned
+from tidemark.models.live.resumable import RestartCatchUp, UsualLag
 
 from support.fast_streams import CEILING_US, TEN_SECONDS, FastStream
 from support.killed_driver import Kept, restarted

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.coupling import Chain
-from tidemark.models.curve import Curve, Emissions, ExactNeeds
-from tidemark.models.recommend.chain import recommend
+from tidemark.models.evidence.curve import Curve, Emissions, ExactNeeds
+from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.recommend.recommendation import recommend
 from tidemark.models.recommend.steps import Conflict
-from tidemark.models.slo import Policy, Slo
+from tidemark.models.specs.slo import Policy, Slo
 
 from support.examples import examples
 from support.recommendations import MS, STEADY, THOUSAND, capped, inputs, step
@@ -73,9 +73,9 @@ def test_an_operator_without_windows_breaks_no_cap() -> None:
 def test_windows_behind_a_join_wait_for_its_retention_too() -> None:
     """With 0.5 s more only 500 ms are within a cap of 2 s: they wait 1.5 s before the join."""
     given = inputs(THOUSAND, slo=capped("miss_target", cap_ms=2_000))
-    found = recommend(replace(given, chain=Chain(retention_ms=500)))
+    found = recommend(replace(given, downstream=Downstream(retention_ms=500)))
     assert found.bound_ms == 500
-    assert step(found, "chain").reason == "windows close at bound + 500 ms behind the join: 1 s"
+    assert step(found, "downstream").reason == "windows close at bound + 500 ms behind the join: 1 s"
 
 
 @pytest.mark.parametrize(("cap_ms", "bound_ms"), [(1_496, 996), (1_495, None)])
@@ -83,7 +83,7 @@ def test_without_windows_of_its_own_a_stream_waits_at_least_until_those_behind_i
     cap_ms: int, bound_ms: int | None
 ) -> None:
     given = inputs(THOUSAND, slo=capped(None, cap_ms=cap_ms), windows=False)
-    found = recommend(replace(given, chain=Chain(retention_ms=500)))
+    found = recommend(replace(given, downstream=Downstream(retention_ms=500)))
     assert found.bound_ms == bound_ms
     assert "the mean latency is at least 1.496 s" in step(found, "latency cap").reason or bound_ms is None
 

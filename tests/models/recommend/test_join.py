@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidemark.models.join_side import JoinSide
-from tidemark.models.joint_bounds import JointBounds, JointChoice
-from tidemark.models.joint_needs import JointNeeds
-from tidemark.models.recommend.chain import recommend
+from tidemark.models.evidence.joint_needs import JointNeeds
+from tidemark.models.recommend.joint_bounds import JoinSide, JointBounds, JointChoice
+from tidemark.models.recommend.recommendation import recommend
 from tidemark.models.recommend.steps import Recommendation
-from tidemark.models.slo import JoinSlo
+from tidemark.models.specs.slo import JoinSlo
 
 from support.recommendations import THOUSAND, inputs, step
 

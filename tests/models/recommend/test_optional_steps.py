@@ -7,16 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidemark.models.curve import Curve, ExactNeeds
-from tidemark.models.horizon import EvidenceCounts
-from tidemark.models.operators import tumbling
-from tidemark.models.progress import Progress
-from tidemark.models.recommend.chain import recommend
-from tidemark.models.recommend.inputs import Inputs
+from tidemark.models.base.operators import tumbling
+from tidemark.models.evidence.curve import Curve, ExactNeeds
+from tidemark.models.evidence.horizon import EvidenceCounts
+from tidemark.models.evidence.progress import Progress
+from tidemark.models.recommend.inputs import Inputs, WindowCounts, Windows
+from tidemark.models.recommend.recommendation import recommend
 from tidemark.models.recommend.steps import Conflict, Recommendation
-from tidemark.models.slo import Policy, Slo
-from tidemark.models.transition import Situation
-from tidemark.models.windows import WindowCounts, Windows
+from tidemark.models.recommend.transition import Situation
+from tidemark.models.specs.slo import Policy, Slo
 
 MS = 1_000
 STEADY = Progress(

@@ -6,11 +6,10 @@ from typing import Any, get_args
 
 import pytest
 
-from tidemark.models.rollout.freeze import frozen_until_us
-from tidemark.models.rollout.gate import DAY_US
-from tidemark.models.rollout.proposal import direction_of, envelope_direction
-from tidemark.models.slo import Day, Direction, FreezeWindow, Policy
-from tidemark.models.wire import Envelope
+from tidemark.models.protocol.messages import Envelope
+from tidemark.models.rollout.gate import DAY_US, frozen_until_us
+from tidemark.models.rollout.machine import direction_of, envelope_direction
+from tidemark.models.specs.slo import Day, Direction, FreezeWindow, Policy
 
 from support.rollouts import HOUR_US, NOW_US
 

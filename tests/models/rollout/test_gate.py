@@ -7,16 +7,12 @@ from typing import Any, get_args
 
 import pytest
 
-from tidemark.models.defaults import (
-    APPROVE_MS,
-    LISTENING_MS,
-)
+from tidemark.models.base.defaults import APPROVE_MS, LISTENING_MS
 from tidemark.models.rollout.evidence import EvidenceSpan
-from tidemark.models.rollout.facts import Failure
 from tidemark.models.rollout.gate import DAY_US
-from tidemark.models.rollout.machine import restores_previous
-from tidemark.models.rollout.proposal import revise
-from tidemark.models.slo import Direction, FreezeWindow, Policy
+from tidemark.models.rollout.machine import restores_previous, revise
+from tidemark.models.rollout.states import Failure
+from tidemark.models.specs.slo import Direction, FreezeWindow, Policy
 
 from support.rollouts import HOUR_US, NOW_US, facts, moved, policy, rollout
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tidemark.models.defaults import GATE_ASK_MS, GATE_FAILURES, GATE_VALID_MS
-from tidemark.models.prediction import Judged
-from tidemark.models.rollout.facts import GateAnswer, Phase, RolloutFacts
-from tidemark.models.rollout.outside import answered, due, held_outside
+from tidemark.models.base.defaults import GATE_ASK_MS, GATE_FAILURES, GATE_VALID_MS
+from tidemark.models.rollout.evidence import Judged
+from tidemark.models.rollout.gate import answered, due, at_outside_gate
+from tidemark.models.rollout.states import GateAnswer, Phase, RolloutFacts
 
 from support.rollouts import NOW_US, facts, moved, policy, rollout
 
@@ -82,8 +82,8 @@ def test_what_is_no_recommended_narrowing_of_the_published_bound_asks_nobody(
     changes: dict[str, Any], published_ms: int
 ) -> None:
     """A narrowing of what the job runs with may widen what is published and not taken up yet."""
-    assert held_outside(rollout(**changes), asked(published_ms=published_ms), NOW_US) is None
-    assert held_outside(rollout(), asked(published_ms=20_001), NOW_US) is not None
+    assert at_outside_gate(rollout(**changes), asked(published_ms=published_ms), NOW_US) is None
+    assert at_outside_gate(rollout(), asked(published_ms=20_001), NOW_US) is not None
 
 
 def test_a_narrowing_is_verified_only_with_every_gates_yes_and_says_for_which_it_waits() -> None:

@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.defaults import (
-    LISTENING_MS,
-)
-from tidemark.models.prediction import Judged
-from tidemark.models.rollout.evidence import EvidenceSpan
-from tidemark.models.rollout.facts import (
+from tidemark.models.base.defaults import LISTENING_MS
+from tidemark.models.rollout.evidence import EvidenceSpan, Judged
+from tidemark.models.rollout.gate import DAY_US, at_gate, frozen_until_us
+from tidemark.models.rollout.machine import advance, restores_previous
+from tidemark.models.rollout.states import (
+    CANDIDATE,
+    OPEN,
+    TRANSITIONS,
+    UNDER_WAY,
     Cause,
     Failure,
     GateAnswer,
@@ -23,11 +26,7 @@ from tidemark.models.rollout.facts import (
     RolloutFacts,
     Verdict,
 )
-from tidemark.models.rollout.freeze import frozen_until_us
-from tidemark.models.rollout.gate import DAY_US, at_gate
-from tidemark.models.rollout.machine import advance, restores_previous
-from tidemark.models.rollout.states import CANDIDATE, OPEN, TRANSITIONS, UNDER_WAY
-from tidemark.models.slo import Approval, Day, Direction, FreezeWindow, Policy, Slo
+from tidemark.models.specs.slo import Approval, Day, Direction, FreezeWindow, Policy, Slo
 
 from support.examples import examples
 from support.rollouts import NOW_US, STATES, moved

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.rollout.facts import Move
+from tidemark.models.protocol.messages import Mode
 from tidemark.models.rollout.machine import restores_previous
 from tidemark.models.rollout.restarts import (
     FLEET,
@@ -21,8 +21,7 @@ from tidemark.models.rollout.restarts import (
     limited,
     restarts_job,
 )
-from tidemark.models.rollout.states import CANDIDATE, State
-from tidemark.models.wire import Mode
+from tidemark.models.rollout.states import CANDIDATE, Move, State
 
 from support.rollouts import rollout
 
@@ -59,7 +58,7 @@ def test_those_that_lose_most_restart_first_and_never_more_than_the_share_of_fle
     restarting: list[RestartingJob] = []
     while waiting:
         now = line(restarting, waiting, share_ppm, fleet=sizes[FLEET], x=sizes["x"], y=sizes["y"])
-        free = [job for job in waiting if now.why_held(job, waits=True) is None]
+        free = [job for job in waiting if now.why_waiting(job, waits=True) is None]
         assert free or restarting, "somebody can always go on"
         together = Counter(group for job in [*restarting, *free] for group in job.groups)
         for group, number in together.items():
@@ -84,8 +83,8 @@ def test_a_group_that_is_full_does_not_hold_jobs_of_other_groups() -> None:
     worst = [RestartingJob(f"a{n}", 100 + n, "a") for n in range(5)]
     other = RestartingJob("b", 1, "b")
     now = line([worst[4]], worst[:4], 200_000, fleet=10, a=5, b=5)
-    assert now.why_held(other, waits=True) is None
-    assert now.why_held(worst[3], waits=True) == (
+    assert now.why_waiting(other, waits=True) is None
+    assert now.why_waiting(worst[3], waits=True) == (
         "held: at most 1 of the 5 jobs with source=a that are in mode Restart may restart at once, "
         "those that lose most rows first"
     )
@@ -94,22 +93,22 @@ def test_a_group_that_is_full_does_not_hold_jobs_of_other_groups() -> None:
 def test_a_job_waits_once_so_that_it_is_compared_with_others_that_begin_to_wait() -> None:
     own = RestartingJob("a", 5)
     now = line([], [], 100_000, fleet=20)
-    assert now.why_held(own, waits=False) == (
+    assert now.why_waiting(own, waits=False) == (
         "held: at most 2 of the 20 jobs of the fleet that are in mode Restart may restart at once, "
         "those that lose most rows first"
     )
-    assert now.why_held(own, waits=True) is None
-    assert line([], [], 0, fleet=1).why_held(own, waits=False) is None
+    assert now.why_waiting(own, waits=True) is None
+    assert line([], [], 0, fleet=1).why_waiting(own, waits=False) is None
 
 
 def test_a_job_that_restarts_already_takes_a_newer_bound_too() -> None:
     own, other = RestartingJob("a", 5), RestartingJob("b", 9)
-    assert line([own, other], [], 0, fleet=20).why_held(own, waits=False) is None
+    assert line([own, other], [], 0, fleet=20).why_waiting(own, waits=False) is None
 
 
 def test_a_job_of_several_streams_takes_one_place() -> None:
     streams = [RestartingJob("a", 9), RestartingJob("a", 8), RestartingJob("a", 7)]
-    assert line([], streams, 100_000, fleet=20).why_held(RestartingJob("b", 1), waits=True) is None
+    assert line([], streams, 100_000, fleet=20).why_waiting(RestartingJob("b", 1), waits=True) is None
 
 
 def test_before_its_turn_a_rollout_is_held_as_by_a_gate() -> None:

@@ -9,15 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.defaults import (
-    VERIFY_MS,
-)
-from tidemark.models.interval import interval_ppm
-from tidemark.models.prediction import Judged
+from tidemark.models.base.defaults import VERIFY_MS
+from tidemark.models.base.quantile import interval_ppm
+from tidemark.models.rollout.evidence import Judged
 from tidemark.models.rollout.gate import DAY_US
 from tidemark.models.rollout.machine import advance, restores_previous
 from tidemark.models.rollout.verification import needed_event_us, needed_rows
-from tidemark.models.slo import Slo
+from tidemark.models.specs.slo import Slo
 
 from support.rollouts import NOW_US, SLO, facts, moved, rollout
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidemark.models.operators import TimeWindow
+from tidemark.models.base.operators import TimeWindow
 from tidemark.spark_jobs.demo.generator import GeneratedRows
 from tidemark.spark_jobs.demo.outcome import BatchFacts, Outcome, SinkWindow, outcome_of, read_sink
 from tidemark.spark_jobs.demo.plan import plan_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.models.operators import TimeWindow
+from tidemark.models.base.operators import TimeWindow
 from tidemark.spark_jobs.demo.generator import START_US, generate
 from tidemark.spark_jobs.demo.plan import plan_of
 from tidemark.spark_jobs.demo.what_if import LIVE, TraceReplays

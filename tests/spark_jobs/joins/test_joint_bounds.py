@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.joint_bounds import choose_joint_bounds
-from tidemark.models.joint_needs import JointNeeds
-from tidemark.models.ledger import judge
-from tidemark.models.operators import row_level
+from tidemark.models.base.operators import row_level
+from tidemark.models.evidence.joint_needs import JointNeeds
+from tidemark.models.evidence.ledger import judge
+from tidemark.models.recommend.joint_bounds import choose_joint_bounds
 
 from support.live_operators import COPY, join
 from support.live_streams import SECOND_US, Batches, Input, LiveJob

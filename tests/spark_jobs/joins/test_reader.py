@@ -13,8 +13,8 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F
 
-from tidemark.models.joins import JoinedQuery, judge_joins, predicted_state_rows
-from tidemark.models.operators import row_level
+from tidemark.models.base.operators import row_level
+from tidemark.models.specs.findings import JoinedQuery, judge_joins, predicted_state_rows
 from tidemark.spark_jobs import adaptive_watermark
 from tidemark.spark_jobs.joins.reader import read_joins
 from tidemark.spark_jobs.progress_times import watermark_ms_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from tidemark.models.operators import row_level
+from tidemark.models.base.operators import row_level
 from tidemark.spark_jobs import adaptive_watermark
 
 from support.patience import until

@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
-from tidemark.models.operators import tumbling
+from tidemark.models.base.operators import tumbling
 from tidemark.spark_jobs import adaptive_watermark
 
 from support.kafka import Sent, new_topic, send

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.late_counts import NOTHING, LossCounts
-from tidemark.models.operators import tumbling
+from tidemark.models.base.operators import tumbling
+from tidemark.models.evidence.late_counts import NOTHING, LossCounts
 from tidemark.spark_jobs.late.__main__ import main
 from tidemark.spark_jobs.late.arguments import operator_of
 

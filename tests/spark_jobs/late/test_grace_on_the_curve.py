@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from tidemark.controller.cli.curve import curve
 from tidemark.controller.traces.format import Trace, write_trace
-from tidemark.models.ledger import judge
-from tidemark.models.operators import tumbling
-from tidemark.models.wire import Report
+from tidemark.models.base.operators import tumbling
+from tidemark.models.evidence.ledger import judge
+from tidemark.models.protocol.messages import Report
 from tidemark.spark_jobs import flush
 
 from support.patience import PATIENCE_S

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tidemark.models.operators import tumbling
+from tidemark.models.base.operators import tumbling
 from tidemark.spark_jobs import flush, side
 from tidemark.spark_jobs.late import follower, missing_reports
 

@@ -12,8 +12,8 @@ from urllib.parse import quote
 import pytest
 from pyspark.sql import functions as F
 
-from tidemark.models.late_counts import AGE_LIMITS_MS, ByValue, LossCounts
-from tidemark.models.operators import sliding, tumbling
+from tidemark.models.base.operators import sliding, tumbling
+from tidemark.models.evidence.late_counts import AGE_LIMITS_MS, ByValue, LossCounts
 from tidemark.spark_jobs import side
 from tidemark.spark_jobs.late.count_values import count_values
 from tidemark.spark_jobs.late.due import DueBatch

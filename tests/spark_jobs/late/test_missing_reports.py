@@ -12,9 +12,9 @@ from urllib.parse import quote
 import pytest
 from pyspark.sql.types import StructType
 
-from tidemark.models.granules import Granules
-from tidemark.models.operators import Operator, row_level, sliding, tumbling
-from tidemark.models.wire import Report
+from tidemark.models.base.granules import Granules
+from tidemark.models.base.operators import Operator, row_level, sliding, tumbling
+from tidemark.models.protocol.messages import Report
 from tidemark.spark_jobs import side
 from tidemark.spark_jobs.binding import Binding
 from tidemark.spark_jobs.client import LedgerGaps

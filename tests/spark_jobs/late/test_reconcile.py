@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.models.operators import TimeWindow, session, sliding, tumbling
+from tidemark.models.base.operators import TimeWindow, session, sliding, tumbling
 from tidemark.spark_jobs import adaptive_watermark, flush, side
 from tidemark.spark_jobs.late.reconcile import reconciled
 from tidemark.spark_jobs.late.reconcile_command import main

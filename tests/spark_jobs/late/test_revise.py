@@ -18,8 +18,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
-from tidemark.models.ledger import judge
-from tidemark.models.operators import TimeWindow, sliding
+from tidemark.models.base.operators import TimeWindow, sliding
+from tidemark.models.evidence.ledger import judge
 from tidemark.spark_jobs import adaptive_watermark, flush, revise
 from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
 from tidemark.spark_jobs.late.mark import BoundInForce

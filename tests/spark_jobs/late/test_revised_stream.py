@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tidemark.models.operators import Operator, row_level, session
-from tidemark.models.wire import BoundAnswer, Mode, Pin
+from tidemark.models.base.operators import Operator, row_level, session
+from tidemark.models.protocol.messages import BoundAnswer, Mode, Pin
 from tidemark.spark_jobs import adaptive_watermark, revise
 from tidemark.spark_jobs.bound import ChosenBound
 from tidemark.spark_jobs.late.mark import BoundInForce

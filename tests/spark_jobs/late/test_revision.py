@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.operators import TimeWindow, sliding, tumbling
+from tidemark.models.base.operators import TimeWindow, sliding, tumbling
 from tidemark.spark_jobs.late.mark import BoundInForce, next_mark
 from tidemark.spark_jobs.late.revision import Revision, WindowColumns
 from tidemark.spark_jobs.late.version_log import VersionLog, VersionLogError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.operators import Operator, TimeWindow, row_level, session, sliding, tumbling
+from tidemark.models.base.operators import Operator, TimeWindow, row_level, session, sliding, tumbling
 from tidemark.spark_jobs import adaptive_watermark, side
 
 from support.late_streams import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.operators import row_level, tumbling
+from tidemark.models.base.operators import row_level, tumbling
 from tidemark.spark_jobs import side
 from tidemark.spark_jobs.late.due import DueBatch
 from tidemark.spark_jobs.late.late_rows import FutureRowTreatment, LateRule, late_rows, with_batch

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.models.operators import row_level
+from tidemark.models.base.operators import row_level
 from tidemark.spark_jobs import adaptive_watermark, side
 from tidemark.spark_jobs.late.checkpoint import Checkpoint
 from tidemark.spark_jobs.late.due import due

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tidemark.models.late_policy import DROPPED, LatePolicy, LateTreatment
+from tidemark.models.protocol.late_policy import DROPPED, LatePolicy, LateTreatment
 from tidemark.spark_jobs.client import ControllerClient, LedgerGaps
 from tidemark.spark_jobs.late.switch import LateSwitch, Said
 

@@ -154,7 +154,7 @@ def test_what_another_bound_would_decide_is_shown(
     shown = " ".join(capsys.readouterr().out.split())
     assert "windows one is closed 36.001 s after its end: bound 30 s + 6.001 s of join 1" in shown
     assert main([path, "--json"]) == 0
-    assert [each["after_ms"] for each in found(capsys)[0]["coupling"]] == [16_001]
+    assert [each["after_ms"] for each in found(capsys)[0]["operators"]] == [16_001]
     with pytest.raises(SystemExit):
         main([path, "--bound", "soon"])
 

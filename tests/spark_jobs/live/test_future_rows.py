@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tidemark.models.granule_counts import PartitionCounts
-from tidemark.models.granules import Granules, default_granule_us, granule_index
-from tidemark.models.operators import Closed, Operator, session, tumbling
-from tidemark.models.wire import AppendDelay
+from tidemark.models.base.granules import Granules, default_granule_us, granule_index
+from tidemark.models.base.operators import Closed, Operator, session, tumbling
+from tidemark.models.protocol.granule_counts import PartitionCounts
+from tidemark.models.protocol.messages import AppendDelay
 from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRowRule, Treatment, future_rows
 from tidemark.spark_jobs.stage_functions.counting import classes_for
 from tidemark.spark_jobs.tap import Tap, TapCounts

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.operators import tumbling
-from tidemark.models.wire import Mode
+from tidemark.models.base.operators import tumbling
+from tidemark.models.protocol.messages import Mode
 
 from support.live_comparisons import (
     OF_DISTINCT,

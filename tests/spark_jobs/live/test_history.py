@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.policies.learned import Learned, unpacked
+from tidemark.models.live.learned import Learned, unpacked
 from tidemark.spark_jobs import connections, flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 from tidemark.spark_jobs.live import learned_files

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.operators import tumbling
+from tidemark.models.base.operators import tumbling
 from tidemark.spark_jobs import connections, flush
 
 from support.live_faults import (

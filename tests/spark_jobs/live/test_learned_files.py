@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.policies.learned import unpacked
-from tidemark.models.wire import Envelope
+from tidemark.models.live.learned import unpacked
+from tidemark.models.protocol.messages import Envelope
 from tidemark.spark_jobs import connections, flush
 from tidemark.spark_jobs.live import learned_files
 from tidemark.spark_jobs.live.learned_files import file_of

@@ -15,8 +15,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.models.operators import row_level, tumbling
-from tidemark.models.wire import Mode
+from tidemark.models.base.operators import row_level, tumbling
+from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.live.mode_changes import CEILED, MODE_CHANGES, PLAIN, TAPPED, ModeChange
 

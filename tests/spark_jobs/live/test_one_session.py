@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.operators import row_level
+from tidemark.models.base.operators import row_level
 from tidemark.spark_jobs import flush
 from tidemark.spark_jobs.running_query import RunningQuery
 

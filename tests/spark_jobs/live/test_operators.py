@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.duration import parse_duration
+from tidemark.models.base.duration import parse_duration
 
 from support.live_comparisons import (
     OF_DISTINCT,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.wire import Report
+from tidemark.models.protocol.messages import Report
 from tidemark.spark_jobs import flush
 
 from support.live_faults import LiveJob, files, trace, until, write_trace

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidemark.models.operators import tumbling
+from tidemark.models.base.operators import tumbling
 from tidemark.spark_jobs.live.orders import Orders
 from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemark.models.ledger import judge
+from tidemark.models.evidence.ledger import judge
 
 from support.live_faults import (
     BATCH_OF_THE_KILL,

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.models.joins import predicted_state_rows
+from tidemark.models.specs.findings import predicted_state_rows
 
 from support.live_comparisons import fates_of
 from support.live_operators import AFTER_US, BEFORE_US, COPY, JOINED, NEAR, match

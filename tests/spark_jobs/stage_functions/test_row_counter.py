@@ -16,8 +16,8 @@ import pytest
 from pyspark import InheritableThread, SparkContext
 from pyspark.sql import functions as F
 
-from tidemark.models.granules import Granules
-from tidemark.models.operators import Closed, tumbling
+from tidemark.models.base.granules import Granules
+from tidemark.models.base.operators import Closed, tumbling
 from tidemark.spark_jobs import adaptive_watermark, flush, java_classes
 from tidemark.spark_jobs.key_counts import key_counter
 from tidemark.spark_jobs.stage_functions import counting

@@ -13,9 +13,9 @@ depends_on = None
 
 def upgrade() -> None:
     """What the bounds of a stream decide behind its own operator."""
-    op.add_column("streams", sa.Column("chain", sa.Text(), nullable=True))
+    op.add_column("streams", sa.Column("downstream", sa.Text(), nullable=True))
 
 
 def downgrade() -> None:
     """Undo it."""
-    op.drop_column("streams", "chain")
+    op.drop_column("streams", "downstream")

@@ -1,0 +1,192 @@
+"""The controller's own recommendation as a policy: ``recommend`` over the needs of a horizon, at each batch.
+
+It is for jobs that take a new bound by a restart. The sketches of needs, their time slots, the inputs and the chain of
+steps are those of the controller, so that the backtest of this policy is a backtest of the controller.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidemark.models.base.defaults import NARROW_STABILISATION_MS, PACE_BATCHES
+from tidemark.models.evidence.curve import Curve
+from tidemark.models.evidence.horizon import EvidenceCounts, horizon_from_us
+from tidemark.models.evidence.progress import PartitionTimes, progress_of
+from tidemark.models.evidence.slots import SlidingNeeds, slot_of_us
+from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
+from tidemark.models.recommend.inputs import Inputs
+from tidemark.models.recommend.recommendation import recommend
+from tidemark.models.recommend.steps import Recommendation
+from tidemark.models.specs.slo import Policy, Slo
+
+_KNOWN_ABOVE_US = NO_BASE_US // 2
+"""A need below it was computed without a base: no bound could have made the row late, so it is ignored."""
+
+
+@dataclass(slots=True)
+class _Slot:
+    """The batches of one time slot."""
+
+    start_us: int
+    first_us: int
+    batches: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """When a batch ran, and the maximum event time of its rows."""
+
+    started_us: int
+    max_event_time_us: int | None
+    duration_ms: int = 0
+    late_base_ms: int | None = None
+
+
+class RecommendedPolicy:
+    """Decides what the controller would recommend to a job that runs with what was decided before.
+
+    Its memory grows with the horizon only: two sketches for each minute of it with a batch.
+
+    Args:
+        setup: gives the target and the scope.
+        slo: the SLO; by default the setup's target with the defaults of an SLO.
+        policy: the policy of the stream; by default the default one.
+        own_bound_us: the job's own bound, which is the decision while there is no evidence.
+    """
+
+    __slots__ = (
+        "_batches",
+        "_in_use_ms",
+        "_needs",
+        "_own_bound_ms",
+        "_partitions",
+        "_policy",
+        "_recent",
+        "_recommendation",
+        "_scope",
+        "_slo",
+        "_slots",
+    )
+
+    def __init__(
+        self,
+        setup: Setup,
+        slo: Slo | None = None,
+        policy: Policy | None = None,
+        own_bound_us: int | None = None,
+    ) -> None:
+        self._scope = setup.scope
+        self._slo = Slo(target_ppm=setup.target_ppm) if slo is None else slo
+        self._policy = Policy() if policy is None else policy
+        self._own_bound_ms = None if own_bound_us is None else -(-own_bound_us // 1_000)
+        self._in_use_ms: int | None = None
+        self._needs = SlidingNeeds()
+        self._slots: deque[_Slot] = deque()
+        self._batches: deque[_Batch] = deque(maxlen=PACE_BATCHES)
+        self._partitions: dict[int, PartitionTimes] = {}
+        self._recent = RecentBounds()
+        self._recommendation: Recommendation | None = None
+
+    @property
+    def native(self) -> bool:
+        """No: the bound moves."""
+        return False
+
+    @property
+    def recommendation(self) -> Recommendation | None:
+        """The newest recommendation with its reasons; None before the first."""
+        return self._recommendation
+
+    def observe(self, seen: Observation) -> None:
+        """Observe a batch."""
+        slot_us = slot_of_us(seen.now_us)
+        if not self._slots or self._slots[-1].start_us < slot_us:
+            self._slots.append(_Slot(slot_us, seen.now_us))
+        self._slots[-1].batches += 1
+        newest_us = int(seen.base_us.max()) if len(seen.partition) else None
+        self._batches.append(_Batch(seen.now_us, newest_us))
+        need_us = seen.need_us if self._scope == "global" else seen.own_need_us
+        known = need_us > _KNOWN_ABOVE_US
+        if known.any():
+            self._needs.add(slot_us, need_us[known], seen.count[known])
+        for partition in np.unique(seen.partition).tolist():
+            before = self._partitions.get(partition, PartitionTimes(seen.now_us, seen.now_us, batches=0))
+            self._partitions[partition] = before.seen_at(seen.now_us)
+        from_us = horizon_from_us(seen.now_us, self._slo.horizon_ms)
+        self._needs.forget_before(from_us)
+        while self._slots[0].start_us < from_us:
+            self._slots.popleft()
+
+    def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - the policy's signature
+        """Return the recommended bound, or the bound in use without one."""
+        recommended_bound_ms = self._recommend(now_us)
+        if recommended_bound_ms is not None:
+            self._in_use_ms = recommended_bound_ms
+        elif self._in_use_ms is None:
+            self._in_use_ms = self._own_bound_ms
+        return Decision(bound_us=None if self._in_use_ms is None else self._in_use_ms * 1_000)
+
+    def _recommend(self, now_us: int) -> int | None:
+        if not self._batches:
+            return None
+        newest_us = self._batches[-1].started_us
+        from_us = horizon_from_us(newest_us, self._slo.horizon_ms)
+        needs = self._needs.merged()
+        present = [times for times in self._partitions.values() if times.last_seen_us >= from_us]
+        batches = [batch for batch in self._batches if batch.started_us >= from_us]
+        evidence = EvidenceCounts(
+            rows=round(needs.weight),
+            unknown_rows=0,
+            missing_batches=0,
+            batches=sum(slot.batches for slot in self._slots),
+            partitions=len(present),
+            from_us=self._slots[0].first_us,
+            to_us=newest_us,
+        )
+        self._recommendation = recommend(
+            Inputs(
+                curve=Curve(needs, None),
+                slo=self._slo,
+                policy=self._policy,
+                evidence=evidence,
+                in_use_bound_ms=self._in_use_ms,
+                progress=progress_of(batches, present, silent_us=now_us - newest_us),
+                recent_bounds_ms=self._recent.before(newest_us),
+            )
+        )
+        self._recent.keep(newest_us, self._recommendation)
+        return self._recommendation.bound_ms
+
+
+_SPAN_US = NARROW_STABILISATION_MS * 1_000
+
+
+class RecentBounds:
+    """The bounds required under one SLO, in the time of the stream's own batches.
+
+    A decision on the same newest batch is not an earlier one, so that deciding again gives the same result.
+    """
+
+    __slots__ = ("_required",)
+
+    def __init__(self) -> None:
+        self._required: dict[int, int] = {}
+
+    def before(self, at_us: int) -> tuple[int, ...]:
+        """Return the bounds required before the batch of ``at_us``, as far back as they count, in milliseconds."""
+        return tuple(
+            bound_ms
+            for when_us, bound_ms in sorted(self._required.items())
+            if at_us - _SPAN_US <= when_us < at_us
+        )
+
+    def keep(self, at_us: int, recommendation: Recommendation) -> None:
+        """Remember the bound required by the batches up to ``at_us``, and forget those that no longer count."""
+        if recommendation.required_ms is not None:
+            self._required = {
+                when: bound for when, bound in self._required.items() if when >= at_us - _SPAN_US
+            }
+            self._required[at_us] = recommendation.required_ms

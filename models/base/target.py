@@ -1,0 +1,92 @@
+"""Completeness targets without floats: decimal strings at the border, integer parts per million inside.
+
+Floats are rejected: a target that reads back as 0.9990000000000001 is not the one that was set.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, Inexact, InvalidOperation, localcontext
+
+PPM = 1_000_000
+"""Parts per million in the whole."""
+
+
+def parse_target(value: str | int) -> int:
+    """Return a completeness target in parts per million, strictly between 0 and 1,000,000.
+
+    ``value`` is a decimal string that is a share (``"0.995"``) or an integer in parts per million (``995000``).
+
+    Raises:
+        TypeError: for a float or a bool.
+        ValueError: for a text that is no decimal, a share outside (0, 1), or one finer than a millionth.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise TypeError(
+            f"target {value!r} is a {type(value).__name__}; write a decimal string such as '0.995' "
+            "or an integer in parts per million such as 995000"
+        )
+    if isinstance(value, int):
+        ppm = Decimal(value)
+    else:
+        try:
+            with localcontext() as context:
+                context.traps[Inexact] = True  # past 28 digits the product would be rounded to another target
+                ppm = Decimal(value) * PPM
+        except Inexact:
+            raise ValueError(f"target {value!r} is finer than one part per million") from None
+        except InvalidOperation:
+            raise ValueError(f"target {value!r} is not a decimal number such as '0.995'") from None
+    if not ppm.is_finite() or not 0 < ppm < PPM:
+        raise ValueError(
+            f"target {value!r} must lie between 0 and 1, both excluded, such as '0.995' or 995000 (ppm)"
+        )
+    if ppm != ppm.to_integral_value():
+        raise ValueError(f"target {value!r} is finer than one part per million")
+    return int(ppm)
+
+
+def format_target(ppm: int) -> str:
+    """Return ``ppm`` as the shortest decimal string of the share, such as ``"0.995"``."""
+    return format((Decimal(ppm) / PPM).normalize(), "f")
+
+
+def format_share(ppm: int) -> str:
+    """Return any share in percent with as many decimals as it takes, such as ``"99.5 %"``."""
+    return f"{(Decimal(ppm) / 10_000).normalize():f} %"
+
+
+def burn_rate_ppm(bad: int, counted: int, share_ppm: int) -> int | None:
+    """Return the burn rate: the share that was bad over the share that may be, in parts per million, rounded up.
+
+    At 1,000,000 exactly the budget is used up over the SLO's window, at twice as much in half of it.
+
+    Args:
+        bad: how many were bad.
+        counted: how many count.
+        share_ppm: the share that must be good, in parts per million.
+
+    Returns:
+        The rate; None when nothing counts or nothing may be bad.
+    """
+    allowed = counted * (PPM - share_ppm)
+    return -(-bad * PPM * PPM // allowed) if allowed else None
+
+
+def exhausted_in_ms(remaining_ppm: int | None, rate_ppm: int | None, window_ms: int) -> int | None:
+    """Return when the budget is used up at a burn rate, from now on, in milliseconds.
+
+    What leaves the window again is not counted on, so that this is the earliest time.
+
+    Args:
+        remaining_ppm: share of the budget that is left, in parts per million; negative when overdrawn.
+        rate_ppm: the burn rate, in parts per million.
+        window_ms: the SLO's window, in milliseconds.
+
+    Returns:
+        The time; 0 when nothing is left; None when it lasts: at a rate of 1 or less as much leaves the window as comes.
+    """
+    if remaining_ppm is None or rate_ppm is None:
+        return None
+    if remaining_ppm <= 0:
+        return 0
+    return window_ms * remaining_ppm // rate_ppm if rate_ppm > PPM else None

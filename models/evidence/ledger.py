@@ -1,0 +1,136 @@
+"""The ledger: which rows Spark admitted and which it dropped as late, from counts and Spark's own rule.
+
+Spark drops a row of batch n iff ``key_us <= 1000 * W(n-1)``, with W(n-1) the watermark of the batch before it in the
+offset log, no-data batches included and across restarts (Spark 4.2, measured; ``late_watermark_ms`` of a report). In
+complete mode it drops nothing. The ledger, not a model, says whether an SLO was met, so it reports as unknown what it
+does not know: rows that could not be counted by granule, batches never reported, the rows of a granule that the
+watermark cuts (an interval), and every row of a query whose operator is not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.operators import Int64s
+from tidemark.models.evidence.key_counts import KeyCounts, key_counts, sum_runs
+from tidemark.models.protocol.messages import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Counts of (row, key) pairs."""
+
+    rows: int = 0
+    """Pairs that arrived."""
+    late_min: int = 0
+    """Pairs that were certainly late."""
+    late_max: int = 0
+    """Pairs that may have been late: more than ``late_min`` only where the watermark cut a granule."""
+
+    def __add__(self, other: Tally) -> Tally:
+        """Add two tallies."""
+        return Tally(self.rows + other.rows, self.late_min + other.late_min, self.late_max + other.late_max)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The fate of the rows of a report."""
+
+    keys_us: Int64s
+    """Keys in microseconds, ascending and distinct, shape (keys,): windows' ends, else a granule's highest key."""
+    counts: Int64s
+    """(Row, key) pairs of each, int64, shape (3, keys): that arrived, that were certainly late, that may have been."""
+    unjudged_rows: int
+    """Rows whose fate is unknown: not counted by granule, or judged by an unknown watermark."""
+    corrected_min: int = 0
+    """Late pairs that certainly counted in a later version of their window (``late=revise``)."""
+    corrected_max: int = 0
+    """Late pairs that may have."""
+
+    @property
+    def total(self) -> Tally:
+        """The sum of all."""
+        return Tally(*self.counts.sum(axis=1).tolist())
+
+    @property
+    def first_key_us(self) -> int | None:
+        """Lowest key in microseconds; None without any."""
+        return int(self.keys_us[0]) if len(self.keys_us) else None
+
+    @property
+    def tallies(self) -> dict[int, Tally]:
+        """The counts by key in microseconds, ascending."""
+        return {
+            key_us: Tally(*counts)
+            for key_us, counts in zip(self.keys_us.tolist(), self.counts.T.tolist(), strict=True)
+        }
+
+
+def judge(report: Report, pairs: KeyCounts | None = None) -> Judgement:
+    """Return what Spark did with the rows of ``report``; ``pairs`` are its (row, key) pairs if the caller has them."""
+    complete_mode = report.output_mode == "complete"
+    unknown = report.late_watermark_ms is None and not complete_mode
+    if unknown or report.contradiction is not None:
+        nothing = np.empty(0, np.int64)
+        return Judgement(nothing, np.empty((3, 0), np.int64), report.rows - report.null_rows)
+    pairs = key_counts(report) if pairs is None else pairs
+    late_min = late_max = np.zeros_like(pairs.counts)
+    if not complete_mode:
+        late_us = (report.late_watermark_ms or 0) * SPARK_TICK_US
+        late_min, late_max = (
+            pairs.counts * (pairs.last_us <= late_us),
+            pairs.counts * (pairs.first_us <= late_us),
+        )
+    counts = np.stack([pairs.counts, late_min, late_max])
+    corrected = _corrected(report, pairs, late_min, late_max)
+    return Judgement(*sum_runs(pairs.last_us, counts), pairs.uncounted_rows, *corrected)
+
+
+def _corrected(report: Report, pairs: KeyCounts, late_min: Int64s, late_max: Int64s) -> tuple[int, int]:
+    """Return how many of the late pairs Spark did not drop, for certain and at most."""
+    if report.final_watermark_ms is None:
+        return 0, 0
+    final_us = report.final_watermark_ms * SPARK_TICK_US
+    return int(late_min[pairs.first_us > final_us].sum()), int(late_max[pairs.last_us > final_us].sum())
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCompleteness:
+    """The share of pairs that were admitted, as far as it is known."""
+
+    rows: int
+    """Pairs that arrived and were judged."""
+    late_min: int
+    """Pairs that were certainly late."""
+    late_max: int
+    """Pairs that may have been late."""
+    unjudged_rows: int
+    """Rows that arrived but whose fate is unknown."""
+    missing_batches: int
+    """Batches that were never reported: the number of their rows is unknown."""
+    keys_per_row: int = 1
+    """Maximum number of keys of a row: an unjudged row may be as many pairs."""
+    corrected_min: int = 0
+    """Late pairs that certainly counted in a later version of their window."""
+    corrected_max: int = 0
+    """Late pairs that may have."""
+
+    @property
+    def lower(self) -> float | None:
+        """Lower bound of the share: all uncertain and unjudged rows were late. None without rows."""
+        every = self.rows + self.unjudged_rows * self.keys_per_row
+        return (self.rows - self.late_max) / every if every else None
+
+    @property
+    def upper(self) -> float | None:
+        """Upper bound of the share: all uncertain and unjudged rows were admitted. None without rows."""
+        every = self.rows + self.unjudged_rows * self.keys_per_row
+        return (every - self.late_min) / every if every else None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the share is known exactly: nothing uncertain, nothing unjudged, no batch missing."""
+        return self.late_min == self.late_max and not self.unjudged_rows and not self.missing_batches

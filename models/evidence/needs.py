@@ -1,0 +1,168 @@
+"""The base that a batch's late filter used, and what its rows' needs are against it.
+
+The filter of batch n uses the watermark W(n-1), which covers the rows of batches up to n-2 of the query, over restarts
+(``tidemark.models.evidence.needs``). A driver knows only the batches of its own run; earlier reports tell of those before it. So
+the base is the maximum of what the report and earlier reports say. There are three outcomes:
+
+* it is known: the rows have needs;
+* it is unknown because there was none yet: the filter of a query's first batches has no watermark, so their
+  rows are admitted under any bound. They have no need and are left out of the sketch, but not out of the ledger;
+* it is unknown although the filter had one: the needs of those rows are *unknown*, and are counted as such.
+
+Misdated rows (``tidemark.models.evidence.misdated``) have no need either: no bound is for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.operators import Int64s
+from tidemark.models.evidence.key_counts import KeyCounts, key_counts
+from tidemark.models.evidence.ledger import judge
+from tidemark.models.evidence.misdated import separate_misdated
+from tidemark.models.protocol.messages import Report
+
+_FIRST_JUDGED_BATCH = 2
+"""First batch whose late filter can know a row: that of batch 2 uses W(1), which covers batch 0."""
+
+
+def _nothing() -> Int64s:
+    return np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """The needs of one report's rows, as far as they are known."""
+
+    base_ms: int | None
+    """The base they were counted against, in milliseconds; None when none is known."""
+    need_us: Int64s = field(default_factory=_nothing)
+    """Needs in microseconds, by partition after partition, shape (n,)."""
+    counts: Int64s = field(default_factory=_nothing)
+    """(Row, key) pairs that have it, shape (n,)."""
+    parts: Int64s = field(default_factory=_nothing)
+    """Position of each one's partition in ``partitions``, shape (n,)."""
+    partitions: tuple[str, ...] = ()
+    """Names of the report's partitions."""
+    unknown_rows: int = 0
+    """Rows whose need is unknown: not counted by granule, or filtered against an unknown base."""
+    early_rows: int = 0
+    """Rows that arrived before the filter had a watermark: no bound could have made them late."""
+    misdated_rows: int = 0
+    """Rows whose event time no delay explains: they have no need."""
+    misdated_late: int = 0
+    """(Row, key) pairs of them that were certainly late."""
+
+    @property
+    def pairs(self) -> int:
+        """(Row, key) pairs with a known need."""
+        return int(self.counts.sum())
+
+    @property
+    def by_partition(self) -> dict[str, tuple[Int64s, Int64s]]:
+        """By partition ``(need_us, count)``, shape (counts of the partition,) each."""
+        order = np.argsort(self.parts, kind="stable")
+        edges = np.searchsorted(self.parts[order], np.arange(1, len(self.partitions)))
+        needs, counts = np.split(self.need_us[order], edges), np.split(self.counts[order], edges)
+        return dict(zip(self.partitions, zip(needs, counts, strict=True), strict=False))
+
+
+def floor_ms(time_us: int) -> int:
+    """Return the whole milliseconds at or before ``time_us``, as Spark rounds event times into watermarks."""
+    return time_us // SPARK_TICK_US
+
+
+def late_base_ms(reported_ms: int | None, earlier_us: int | None) -> int | None:
+    """Return the base of a batch's late filter in milliseconds, None when it is not known.
+
+    Args:
+        reported_ms: the base in the report, which covers the batches of its own run only.
+        earlier_us: maximum event time, in microseconds, of the reports of the same query with batch ids up to
+            ``batch_id - 2``; None when there is none.
+    """
+    known = [] if earlier_us is None else [floor_ms(earlier_us)]
+    if reported_ms is not None:
+        known.append(reported_ms)
+    return max(known, default=None)
+
+
+def needs_against(report: Report, base_ms: int | None, pairs: KeyCounts | None = None) -> Needs:
+    """Return the needs of the report's rows against the base of its late filter; unknown if rows are not judged.
+
+    Where a granule's rows have different keys (row-level, sessions) the lowest one is taken, so that no need is too
+    small.
+
+    Args:
+        report: the report.
+        base_ms: the base in milliseconds; None when it is not known.
+        pairs: the report's (row, key) pairs if the caller has them.
+    """
+    timed_rows = report.rows - report.null_rows
+    if report.contradiction is not None:
+        return Needs(None, unknown_rows=timed_rows)  # the keys of another operator would be wrong
+    split = separate_misdated(report, base_ms)
+    if split is None:
+        return _plausible_needs(report, base_ms, pairs, timed_rows)
+    plausible, wrong = split
+    misdated_rows = int(wrong.counts.sum())
+    needs = _plausible_needs(report, base_ms, key_counts(report, plausible), timed_rows - misdated_rows)
+    late = judge(report, key_counts(report, wrong)).total.late_min
+    return replace(needs, misdated_rows=misdated_rows, misdated_late=late)
+
+
+def _plausible_needs(report: Report, base_ms: int | None, pairs: KeyCounts | None, timed_rows: int) -> Needs:
+    if base_ms is not None:
+        pairs = key_counts(report) if pairs is None else pairs
+        need_us = needs_us(pairs.first_us, base_ms * SPARK_TICK_US, SPARK_TICK_US)
+        return Needs(
+            base_ms, need_us, pairs.counts, pairs.parts, pairs.partitions, unknown_rows=pairs.uncounted_rows
+        )
+    # Spark's watermark is 0 before it has read a row.
+    if report.batch_id < _FIRST_JUDGED_BATCH or report.late_watermark_ms == 0:
+        return Needs(None, early_rows=timed_rows)
+    return Needs(None, unknown_rows=timed_rows)
+
+
+def effective_bound_ms(base_ms: int | None, watermark_ms: int) -> int | None:
+    """Return how far the watermark actually trails the base, in milliseconds; None without a base or a watermark.
+
+    It differs from the bound in use after a restart with another bound: the watermark never moves back, so a
+    wider bound is in effect only after the base has moved on.
+    """
+    return None if base_ms is None or watermark_ms == 0 else base_ms - watermark_ms
+
+
+def needs_us(key_us: Int64s, base_us: Int64s | int, tick_us: int) -> Int64s:
+    """Return for each key the smallest multiple of ``tick_us`` that admits it against its base, shape (n,)."""
+    return ((base_us - key_us) // tick_us + 1) * tick_us
+
+
+class BaseTracker:
+    """The base that a batch's late filter used, from the batches before it.
+
+    The filter of batch n uses W(n-1), which covers the rows of batches up to n-2 (Spark 4.2, ``WatermarkTracker`` and
+    ``PropagateWatermarkSimulator``; measured). Batches may be added more than once, and in any order as long as none
+    is more than 1,000 behind the newest.
+    """
+
+    _REMEMBERED = 1_000
+
+    def __init__(self) -> None:
+        self._maxima_ms: dict[int, int] = {}
+
+    def add(self, batch_id: int, max_event_time_us: int | None) -> None:
+        """Add the maximum event time of a batch; None for a batch without rows."""
+        if max_event_time_us is not None:
+            base_ms = max_event_time_us // SPARK_TICK_US
+            self._maxima_ms[batch_id] = max(base_ms, self._maxima_ms.get(batch_id, base_ms))
+            if len(self._maxima_ms) > self._REMEMBERED:
+                # A driver runs for months: the oldest is merged into the next, where it still counts.
+                oldest, following = sorted(self._maxima_ms)[:2]
+                self._maxima_ms[following] = max(self._maxima_ms.pop(oldest), self._maxima_ms[following])
+
+    def late_base_ms(self, batch_id: int) -> int | None:
+        """Return the base of ``batch_id``'s late filter in milliseconds, None when no earlier batch had rows."""
+        return max((base for batch, base in self._maxima_ms.items() if batch <= batch_id - 2), default=None)

@@ -1,0 +1,215 @@
+"""Counts of rows by cohort of event time and by partition, for cohorts that are open: they begin and end in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.models.base.operators import Int64s
+from tidemark.models.base.text import format_number
+from tidemark.models.live.ages import Float64s
+from tidemark.models.live.defaults import (
+    SHORT_COUNTS_AFTER_SPANS,
+    SHORT_FOLLOWED_SPANS,
+    SHORT_HALF_LIFE,
+    SHORT_PRIOR_SPANS,
+)
+from tidemark.models.live.learned import Arrays, checked
+
+_TYPES = (np.uint8, np.uint16, np.uint32, np.uint64)
+"""Types of the counts, the smallest first: a stream with a thousand partitions has a million of them."""
+_SPARE_ROWS = 16
+
+
+class OpenCohorts:
+    """Counts of the open cohorts, which follow one another without a gap.
+
+    Cohorts are added at the end and forgotten at the beginning, mostly one at a time, so the counts stand in a larger
+    array, which is copied only when its end is reached.
+
+    Args:
+        granule_us: width of a cohort in microseconds.
+        max_cohorts: how many are open at most; the oldest are forgotten for newer ones.
+    """
+
+    def __init__(self, granule_us: int, max_cohorts: int) -> None:
+        self._granule_us = granule_us
+        self._max_cohorts = max_cohorts
+        self._room: NDArray[Any] = np.zeros((0, 0), _TYPES[0])
+        self._totals: Int64s = np.zeros(0, np.int64)
+        self._first = 0
+        self.start_us: Int64s = np.empty(0, np.int64)
+        """Starts of the cohorts, ascending, shape (cohorts,)."""
+
+    @property
+    def counts(self) -> NDArray[Any]:
+        """The counts, unsigned whole numbers, shape (cohorts, partitions): a view."""
+        return self._room[self._first : self._first + len(self.start_us)]
+
+    @property
+    def totals(self) -> Int64s:
+        """The counts of all partitions together, shape (cohorts,): a view."""
+        return self._totals[self._first : self._first + len(self.start_us)]
+
+    def add(self, cohort: NDArray[np.intp], partition: Int64s, rows: Int64s) -> None:
+        """Count rows of cohorts, given by their places, shape (counts,) each."""
+        limit = np.iinfo(self._room.dtype).max
+        most = int(self.counts[cohort, partition].max(initial=0)) + int(rows.sum())
+        if most > limit:  # all rows in one place would be too many, so where they are counts
+            _, place = np.unique(cohort * self._room.shape[1] + partition, return_inverse=True)
+            most = int((self.counts[cohort, partition] + np.bincount(place, rows)[place]).max())
+        if most > limit:
+            self._room = self._room.astype(next(each for each in _TYPES if most <= np.iinfo(each).max))
+        np.add.at(self.counts, (cohort, partition), rows.astype(self._room.dtype))
+        np.add.at(self.totals, cohort, rows)
+
+    def widen(self, partitions: int) -> None:
+        """Add partitions with no rows, up to ``partitions``."""
+        new = partitions - self._room.shape[1]
+        if new > 0:
+            self._room = np.hstack([self._room, np.zeros((len(self._room), new), self._room.dtype)])
+
+    def open(self, first_us: int, last_us: int) -> int | None:
+        """Open all cohorts from one to another; return the start of the last one that had to be forgotten for them."""
+        granule_us = self._granule_us
+        if len(self.start_us) and self.start_us[0] <= first_us and last_us <= self.start_us[-1]:
+            return None
+        oldest_us = last_us - (self._max_cohorts - 1) * granule_us
+        if not len(self.start_us):
+            self.start_us = np.arange(max(first_us, oldest_us), last_us + 1, granule_us)
+            self._move(0, 0, len(self.start_us))
+            return None
+        before = np.arange(max(first_us, oldest_us), self.start_us[0], granule_us)
+        after = np.arange(int(self.start_us[-1]) + granule_us, last_us + 1, granule_us)
+        cohorts = len(self.start_us) + len(after)
+        if len(before) or self._first + cohorts > len(self._room):
+            self._move(len(before), len(self.start_us), len(before) + cohorts)
+        self.start_us = np.concatenate([before, self.start_us, after])
+        surplus = len(self.start_us) - self._max_cohorts
+        if surplus <= 0:
+            return None
+        forgotten_us = int(self.start_us[surplus - 1])
+        self.forget(surplus)
+        return forgotten_us
+
+    def forget(self, cohorts: int) -> None:
+        """Forget the first cohorts."""
+        self.start_us = self.start_us[cohorts:]
+        self._first += cohorts
+        used = len(self.start_us)
+        if len(self._room) > 2 * (used + _SPARE_ROWS):
+            self._move(0, used, used)
+
+    def _move(self, at: int, used: int, cohorts: int) -> None:
+        """Move the ``used`` rows to place ``at`` of new room for ``cohorts``, and for an eighth more of them."""
+        rows = cohorts + cohorts // 8 + _SPARE_ROWS
+        kept = slice(self._first, self._first + used)
+        room, totals = np.zeros((rows, self._room.shape[1]), self._room.dtype), np.zeros(rows, np.int64)
+        room[at : at + used], totals[at : at + used] = self._room[kept], self._totals[kept]
+        self._room, self._totals, self._first = room, totals, 0
+
+
+class ShortCohorts:
+    """Follows cohorts that were found short, for some time and also when they are closed meanwhile.
+
+    Args:
+        granule_us: width of a cohort in microseconds.
+        cohorts: cohorts in a span.
+    """
+
+    def __init__(self, granule_us: int, cohorts: int) -> None:
+        span_us = cohorts * granule_us
+        self._counts_after_us = round(SHORT_COUNTS_AFTER_SPANS * span_us)
+        self._followed_us = round(SHORT_FOLLOWED_SPANS * span_us)
+        self._decay = 0.5 ** (1 / (SHORT_HALF_LIFE * cohorts))
+        self._share = self._cohorts = SHORT_PRIOR_SPANS * cohorts
+        """Shares that came, summed over the cohorts that are no longer followed, and how many these are."""
+        self.share_to_come = 1.0
+        """The share of what a cohort is short of that is expected to come."""
+        self._newest_us = -(2**62)
+        self.start_us: Int64s = np.empty(0, np.int64)
+        """Starts of the cohorts that are followed, ascending, shape (followed,)."""
+        self._since_us: Int64s = np.empty(0, np.int64)
+        """Since when each is followed, shape (followed,)."""
+        self._rows: Float64s = np.empty(0)
+        """Rows of each when it was found short, shape (followed,); below also."""
+        self._delivered: Float64s = np.empty(0)
+        """Share of its rows that a cohort of that age has usually delivered."""
+        self._short: Float64s = np.empty(0)
+        self._came: Float64s = np.empty(0)
+        """Rows that have come since."""
+
+    def add(self, start_us: Int64s, count: Int64s) -> None:
+        """Count rows by the start of their cohort, shape (counts,) each."""
+        if not len(self.start_us):
+            return
+        at = np.minimum(np.searchsorted(self.start_us, start_us), len(self.start_us) - 1)
+        followed = self.start_us[at] == start_us
+        self._came += np.bincount(at[followed], count[followed], len(self._came))
+
+    def follow(
+        self, now_us: int, start_us: Int64s, rows: Int64s, delivered: Float64s, short: Float64s
+    ) -> None:
+        """Follow those of the cohorts that are newer than all that were followed before.
+
+        Args:
+            now_us: wall time in microseconds.
+            start_us: starts of the cohorts, ascending, shape (cohorts,).
+            rows: rows of each that have come, shape (cohorts,).
+            delivered: share of its rows that each has usually delivered by now, shape (cohorts,).
+            short: rows that each is short of, above 0, shape (cohorts,).
+        """
+        new = start_us > self._newest_us
+        if not new.any():
+            return
+        start_us = start_us[new]
+        self._newest_us = int(start_us[-1])
+        self.start_us = np.append(self.start_us, start_us)
+        self._since_us = np.append(self._since_us, np.full(len(start_us), now_us))
+        self._rows = np.append(self._rows, rows[new])
+        self._delivered = np.append(self._delivered, delivered[new])
+        self._short = np.append(self._short, short[new])
+        self._came = np.append(self._came, np.zeros(len(start_us)))
+
+    def judge(self, now_us: int, delivered: Float64s, withheld_us: Int64s) -> None:
+        """Learn what has come of the cohorts that have been followed for some time.
+
+        Args:
+            now_us: wall time in microseconds.
+            delivered: share of its rows that each followed cohort has usually delivered by now, shape (followed,).
+            withheld_us: starts of cohorts that are no longer followed: silent partitions withhold rows of them.
+        """
+        followed_us = now_us - self._since_us
+        counts = (followed_us >= self._counts_after_us) & ~np.isin(self.start_us, withheld_us)
+        fewer = self._rows * (delivered / np.maximum(self._delivered, 1e-9) - 1)
+        share = np.clip((self._came - fewer) / self._short, 0, 1)
+        done = counts & (followed_us >= self._followed_us)
+        decay = self._decay ** int(done.sum())
+        self._share = self._share * decay + float(share[done].sum())
+        self._cohorts = self._cohorts * decay + int(done.sum())
+        counts &= ~done
+        self.share_to_come = (self._share + float(share[counts].sum())) / (self._cohorts + int(counts.sum()))
+        left = ~done & ~np.isin(self.start_us, withheld_us)
+        if not left.all():
+            self.start_us, self._since_us = self.start_us[left], self._since_us[left]
+            self._rows, self._delivered = self._rows[left], self._delivered[left]
+            self._short, self._came = self._short[left], self._came[left]
+
+    def learned(self) -> Arrays:
+        """Return the sums."""
+        return {"share": np.array(self._share), "cohorts": np.array(self._cohorts)}
+
+    def resume(self, learned: Arrays) -> None:
+        """Go on with sums.
+
+        Raises:
+            ValueError: when they are not of this form.
+        """
+        checked(learned, {"share": (), "cohorts": ()})
+        share, cohorts = float(learned["share"]), float(learned["cohorts"])
+        if not 0 <= share <= cohorts or not cohorts:
+            raise ValueError(f"short cohorts: {format_number(share)} of {format_number(cohorts)} is no share")
+        self._share, self._cohorts = share, cohorts
+        self.share_to_come = share / cohorts

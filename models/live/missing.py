@@ -1,0 +1,364 @@
+"""Missing rows: rows that should have arrived by now and have not, by cohort of event time.
+
+A stall or a burst of delay shows in rows that are absent, before the first late row comes: of n rows a cohort, a
+partition has delivered a known share by each age. Partitions that are silent for longer than chance explains, alone or
+together (``silence``), miss what they would have sent meanwhile, however few rows each cohort has of them. A cohort
+that is short of its forecast by more than chance and its partition's own unevenness (``unevenness``) allow is missing
+rows too, and so is the stream's whole span (``span_totals``). Where some rows have come there may be only fewer of
+them, so what a cohort is short of counts for the share that came so far (``short_cohorts``). Forecasts forget, so that
+a stream that ends or slows down is not waited for long, and a partition that has been silent for longer than anything
+is waited for has stopped: when it returns it is new.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.models.base.operators import Int64s
+from tidemark.models.live.ages import Float64s, bucket_of
+from tidemark.models.live.chance import SpanTotals, Unevenness, silent_partitions
+from tidemark.models.live.cohorts import OpenCohorts, ShortCohorts
+from tidemark.models.live.defaults import (
+    FORECAST_HALF_LIFE,
+    FUTURE_COHORTS,
+    MAX_COHORTS,
+    MISSING_DEVIATIONS,
+    PROFILE_HALF_LIFE,
+    UNEVENNESS_HALF_LIFE,
+    UNEVENNESS_PRIOR_SPANS,
+)
+from tidemark.models.live.learned import Arrays, checked, joined, part_of
+from tidemark.models.live.profiles import Profiles, Outstanding, delivered_bucket
+
+_STREAM = 0
+"""Row and column of the whole stream; partition p is p + 1."""
+
+_ALL = slice(None)
+
+_NEVER_US = 2**62
+
+_DENSE = 0.25
+"""Share of the partitions from which on comparing all of them is faster than picking some out."""
+
+
+class Missing:
+    """Forecasts and counts of cohorts that are still open.
+
+    Args:
+        granule_us: width of a cohort in microseconds.
+        trigger_us: the trigger in microseconds.
+        span_triggers: the stream's own unit of time, in triggers.
+    """
+
+    def __init__(self, granule_us: int, trigger_us: int, span_triggers: float) -> None:
+        self._granule_us = granule_us
+        self._trigger_us = trigger_us
+        self._decay = 0.5 ** (1 / (FORECAST_HALF_LIFE * span_triggers))
+        self._profile_decay = 0.5 ** (1 / (PROFILE_HALF_LIFE * span_triggers))
+        self._cohorts_per_trigger = trigger_us / granule_us
+        self._profiles = Profiles()
+        self._rows = np.zeros(1)
+        self._cohorts = 0.0
+        cohorts = max(round(span_triggers * trigger_us / granule_us), 1)
+        half_life, prior = UNEVENNESS_HALF_LIFE * cohorts, UNEVENNESS_PRIOR_SPANS * cohorts
+        self._unevenness = Unevenness(half_life, prior)
+        self._packs = Unevenness(half_life, prior)
+        """Between neighbouring cohorts: rows that come at once, whatever the traffic."""
+        self._newest_closed: tuple[int, Int64s] | None = None
+        """Start and counts of the last cohort that was closed."""
+        self._span_totals = SpanTotals(granule_us, cohorts)
+        self._short_cohorts = ShortCohorts(granule_us, cohorts)
+        self._last_us = np.zeros(1, np.int64)
+        """Wall time of the newest batch with rows, shape (partitions + 1,)."""
+        self._learned_from_us = np.full(1, -_NEVER_US)
+        """Start of the first cohort that shows each partition's pace, after it stopped, shape (partitions + 1,)."""
+        self.stopped = False
+        """Whether a partition has ever stopped."""
+        self._open = OpenCohorts(granule_us, MAX_COHORTS)
+        self._withheld = Outstanding(granule_us, trigger_us)
+        self._done_us = -_NEVER_US
+        self._whole_from_us: int | None = None
+
+    @property
+    def start_us(self) -> Int64s:
+        """Starts of the open cohorts, ascending without a gap, shape (cohorts,)."""
+        return self._open.start_us
+
+    def learned(self) -> Arrays:
+        """Return forecasts and profiles, without the cohorts that are open."""
+        return {
+            "rows": self._rows,
+            "cohorts": np.array(self._cohorts),
+            "stopped": np.array(self.stopped),
+        } | joined(
+            {
+                "profiles": self._profiles.learned(),
+                "unevenness": self._unevenness.learned(),
+                "packs": self._packs.learned(),
+                "span_totals": self._span_totals.learned(),
+                "short_cohorts": self._short_cohorts.learned(),
+            }
+        )
+
+    def resume(self, learned: Arrays) -> None:
+        """Go on with what an earlier run learned; silence counts from the first batch on.
+
+        Raises:
+            ValueError: when it is not of this form.
+        """
+        columns = len(checked(learned, {"rows": (None,), "cohorts": (), "stopped": ()})["rows"])
+        shapes = {
+            "unevenness.counts": (columns,),
+            "packs.counts": (columns,),
+            "span_totals.counts": (1,),
+            "profiles.rows": (columns, None),
+        }
+        checked(learned, shapes)
+        self._profiles.resume(part_of(learned, "profiles"))
+        self._unevenness.resume(part_of(learned, "unevenness"))
+        self._packs.resume(part_of(learned, "packs"))
+        self._span_totals.resume(part_of(learned, "span_totals"))
+        self._short_cohorts.resume(part_of(learned, "short_cohorts"))
+        self._rows = learned["rows"].copy()
+        self._cohorts, self.stopped = float(learned["cohorts"]), bool(learned["stopped"])
+        self._last_us = np.zeros(columns, np.int64)
+        self._learned_from_us = np.full(columns, -_NEVER_US)
+        self._open.widen(columns - 1)
+
+    def advance(self, triggers: int) -> None:
+        """Let ``triggers`` pass."""
+        decay = self._decay**triggers
+        self._profiles.fade(self._profile_decay**triggers)
+        self._rows *= decay
+        self._cohorts = self._cohorts * decay + (1 - decay) / (1 - self._decay) * self._cohorts_per_trigger
+
+    def add(self, now_us: int, partition: Int64s, start_us: Int64s, count: Int64s) -> None:
+        """Count rows, each once.
+
+        Args:
+            now_us: wall time of their batch.
+            partition: partition of each count, shape (counts,).
+            start_us: start of the cohort of each count, shape (counts,).
+            count: rows, shape (counts,).
+        """
+        self._know_partitions(int(partition.max()) + 1)
+        if self._whole_from_us is None:
+            self._last_us[:] = now_us  # the partitions of an earlier run have not been silent before it
+        self._last_us[partition + 1] = now_us
+        self._last_us[_STREAM] = now_us
+        if self._whole_from_us is None:
+            # Cohorts already under way when the stream was first seen are incomplete.
+            begun = start_us[start_us <= now_us]
+            self._whole_from_us = (int(begun.max()) if len(begun) else now_us) + self._granule_us
+        self._learn(now_us, partition, start_us, count)
+        self._short_cohorts.add(start_us, count)
+        open_ = (start_us > self._done_us) & (start_us <= now_us + FUTURE_COHORTS * self._granule_us)
+        if not open_.any():
+            return
+        self._open_cohorts(int(start_us[open_].min()), int(start_us[open_].max()))
+        at = (start_us[open_] - self.start_us[0]) // self._granule_us
+        inside = at >= 0
+        self._open.add(at[inside], partition[open_][inside], count[open_][inside])
+
+    def _learn(self, now_us: int, partition: Int64s, start_us: Int64s, count: Int64s) -> None:
+        """Learn the usual rows from cohorts that were seen whole: an earlier backlog does not show the pace."""
+        column = partition + 1
+        returned = column[self._learned_from_us[column] == _NEVER_US]
+        self._learned_from_us[returned] = now_us
+        whole = start_us >= np.maximum(self._learned_from_us[column], self._whole_from_us or 0)
+        partition, rows = partition[whole], count[whole]
+        bucket = bucket_of((now_us - start_us[whole]) / self._trigger_us)
+        self._profiles.add(partition + 1, bucket, rows)
+        self._rows += np.bincount(partition + 1, weights=rows, minlength=len(self._rows))
+        self._rows[_STREAM] += rows.sum()
+
+    def shortfall(self, now_us: int, longest: float) -> Float64s:
+        """Return how many rows each open cohort is missing, 0 within what chance allows, shape (cohorts,).
+
+        Cohorts without any row are open too, up to the wall clock: when all partitions are silent, their rows are
+        missing.
+
+        Args:
+            now_us: wall time in microseconds.
+            longest: silence in triggers after which a partition has stopped.
+        """
+        if not len(self.start_us):
+            return np.empty(0)
+        newest_us = now_us - (now_us - int(self.start_us[0])) % self._granule_us
+        self._open_cohorts(int(self.start_us[0]), newest_us)
+        silent = self._waited_for(now_us, longest)
+        forecast = self._forecast()
+        bucket = delivered_bucket(now_us, self.start_us, self._trigger_us)
+        # A stall of one partition shows in that partition first, a burst over all of them in the sum.
+        cohort, column, short = self._short_of_partitions(bucket, forecast)
+        missing = np.bincount(cohort, short, len(bucket)).astype(np.float64)
+        # What a partition withholds that is silent, or that has sent no row of the cohort yet.
+        withholds = (self._open.counts[cohort, column - 1] == 0) | np.isin(column, silent)
+        withheld = np.bincount(cohort[withholds], short[withholds], len(bucket)).astype(np.float64)
+        if len(silent):
+            first, unsent = self._unsent(silent, bucket, forecast, cohort=cohort, column=column, short=short)
+            missing[first : first + len(unsent)] += unsent
+            withheld[first : first + len(unsent)] += unsent
+        else:
+            self._withheld.forget()
+        expected = self._delivered_of_stream(bucket) * forecast[_STREAM]
+        stream_short = expected - self._open.totals
+        beyond = stream_short > self._chance(expected, _STREAM)
+        missing[beyond] = np.maximum(missing[beyond], stream_short[beyond])
+        self._span_totals.raise_missing(missing, self.start_us, self._open.totals, expected)
+        missing[self.start_us < (self._whole_from_us or 0)] = 0
+        withheld = np.minimum(withheld, missing)
+        short_of = missing - withheld
+        self._follow(now_us, bucket, withheld, short_of)
+        return withheld + self._short_cohorts.share_to_come * short_of
+
+    def _unsent(
+        self,
+        silent: NDArray[np.intp],
+        bucket: NDArray[np.intp],
+        forecast: Float64s,
+        *,
+        cohort: NDArray[np.intp],
+        column: NDArray[np.intp],
+        short: Float64s,
+    ) -> tuple[int, Float64s]:
+        """Return from which cohort on silent partitions withhold rows, and how many besides what they are short of."""
+        first, shares = self._withheld.shares(
+            silent, self._last_us[silent], self._profiles, self.start_us, bucket
+        )
+        unsent = shares * forecast[silent]
+        place = np.full(len(forecast), -1)
+        place[silent] = np.arange(len(silent))
+        both = (place[column] >= 0) & (cohort >= first) & (cohort < first + len(unsent))
+        unsent[cohort[both] - first, place[column[both]]] -= short[both]
+        total: Float64s = np.maximum(unsent, 0, out=unsent).sum(axis=1)
+        return first, total
+
+    def _follow(self, now_us: int, bucket: NDArray[np.intp], withheld: Float64s, short_of: Float64s) -> None:
+        """Follow what becomes of the cohorts that are short although no partition withholds any of them."""
+        followed = delivered_bucket(now_us, self._short_cohorts.start_us, self._trigger_us)
+        withheld_us = self.start_us[withheld > 0]
+        self._short_cohorts.judge(now_us, self._delivered_of_stream(followed), withheld_us)
+        short = (short_of > 1) & (withheld == 0)
+        self._short_cohorts.follow(
+            now_us,
+            self.start_us[short],
+            self._open.totals[short],
+            self._delivered_of_stream(bucket[short]),
+            short_of[short],
+        )
+
+    def _short_of_partitions(
+        self, bucket: NDArray[np.intp], forecast: Float64s
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp], Float64s]:
+        """Return cohorts, columns and by how much they are short, for partitions beyond chance, shape (short,) each.
+
+        Whatever its age, a cohort with this many rows of a partition has enough of them. That leaves few to look at:
+        the young ones, and those that are short.
+        """
+        enough = np.ceil(forecast - self._chance(forecast))[1:]
+        counts = self._open.counts
+        expecting = np.flatnonzero(enough > 0)
+        if len(expecting) > _DENSE * len(enough) and enough.max() <= np.iinfo(counts.dtype).max:
+            limit = np.maximum(enough, 0).astype(counts.dtype)
+            cohort, partition = np.divmod(np.flatnonzero(counts < limit), len(enough))
+        else:
+            cohort, place = np.nonzero(counts[:, expecting] < enough[expecting])
+            partition = expecting[place]
+        column = partition + 1
+        expected = self._delivered(bucket[cohort], column) * forecast[column]
+        short = expected - counts[cohort, partition]
+        beyond = short > self._chance(expected, column)
+        return cohort[beyond], column[beyond], short[beyond]
+
+    def _silent(self, now_us: int) -> tuple[NDArray[np.intp], Float64s]:
+        """Return the columns of the silent partitions, and for how many triggers each has been silent."""
+        silence = (now_us - self._last_us[1:]) / self._trigger_us
+        # Traffic that changes makes the one too high, few rows make the other.
+        at_once = np.minimum(self._unevenness.ratio, self._packs.ratio)[1:]
+        pace = self._forecast()[1:] * self._cohorts_per_trigger / at_once
+        silent = silent_partitions(pace * silence, silence)
+        return silent + 1, silence[silent]
+
+    def _waited_for(self, now_us: int, longest: float) -> NDArray[np.intp]:
+        """Return the columns of the silent partitions, and forget those that have stopped."""
+        silent, silence = self._silent(now_us)
+        stopped = silent[silence > longest]
+        if not len(stopped):
+            return silent
+        self._rows[_STREAM] = max(self._rows[_STREAM] - self._rows[stopped].sum(), 0)
+        self._rows[stopped] = 0
+        # What it sends when it returns may be a backlog, which does not show its pace.
+        self._learned_from_us[stopped] = _NEVER_US
+        self.stopped = True
+        return self._silent(now_us)[0]
+
+    def close(self, now_us: int, until_us: int) -> None:
+        """Forget the cohorts that start before ``until_us``, and learn from them how uneven cohorts are."""
+        closed = int(np.searchsorted(self.start_us, until_us, side="left"))
+        if not closed:
+            return
+        whole = int(np.searchsorted(self.start_us[:closed], self._whole_from_us or 0))
+        if whole < closed:
+            self._learn_unevenness(now_us, slice(whole, closed))
+        self._done_us = max(self._done_us, int(self.start_us[closed - 1]))
+        self._open.forget(closed)
+
+    def _learn_unevenness(self, now_us: int, closed: slice) -> None:
+        """Learn from cohorts that were seen whole; how a partition stalls says nothing of how uneven it is."""
+        forecast, totals = self._forecast(), self._open.totals[closed]
+        known = np.ones(len(forecast), bool)
+        known[self._silent(now_us)[0]] = False
+        counts, start_us = np.column_stack([totals, self._open.counts[closed]]), self.start_us[closed]
+        self._unevenness.add(counts, forecast, known)
+        self._packs.add_neighbours(self._with_the_one_before(start_us, counts), known)
+        self._newest_closed = int(start_us[-1]), counts[-1]
+        self._span_totals.close(start_us, totals, float(forecast[_STREAM]))
+
+    def _with_the_one_before(self, start_us: Int64s, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the counts of cohorts with those of the one before them, where that was closed as a whole."""
+        if self._newest_closed is None or self._newest_closed[0] != start_us[0] - self._granule_us:
+            return counts
+        before = self._newest_closed[1]
+        return np.vstack([np.pad(before, (0, counts.shape[1] - len(before))), counts])
+
+    def _forecast(self) -> Float64s:
+        forecast: Float64s = self._rows / max(self._cohorts, 1e-9)
+        return forecast
+
+    def _delivered(self, bucket: NDArray[np.intp], column: NDArray[np.intp]) -> Float64s:
+        """Return which share of its rows a cohort of a column has usually delivered up to a bucket, shape (pairs,)."""
+        if not len(column):
+            return np.empty(0)
+        looked_at = np.zeros(len(self._rows), bool)
+        looked_at[column] = True
+        row = np.cumsum(looked_at)[column] - 1
+        share: Float64s = self._profiles.delivered(np.flatnonzero(looked_at))[
+            row, self._profiles.places(bucket)
+        ]
+        return share
+
+    def _delivered_of_stream(self, bucket: NDArray[np.intp]) -> Float64s:
+        return self._delivered(bucket, np.full(len(bucket), _STREAM))
+
+    def _chance(self, expected: Float64s, column: Int64s | slice | int = _ALL) -> Float64s:
+        """Return by how many rows chance alone may leave a partition short of what is expected of it."""
+        chance: Float64s = MISSING_DEVIATIONS * np.sqrt(self._unevenness.ratio[column] * expected)
+        return chance
+
+    def _know_partitions(self, partitions: int) -> None:
+        new = partitions + 1 - len(self._rows)
+        if new > 0:
+            self._profiles.widen(partitions + 1)
+            self._rows = np.concatenate([self._rows, np.zeros(new)])
+            self._unevenness.widen(partitions + 1)
+            self._packs.widen(partitions + 1)
+            self._last_us = np.concatenate([self._last_us, np.zeros(new, np.int64)])
+            self._learned_from_us = np.concatenate([self._learned_from_us, np.full(new, -_NEVER_US)])
+            self._open.widen(partitions)
+
+    def _open_cohorts(self, first_us: int, last_us: int) -> None:
+        forgotten_us = self._open.open(first_us, last_us)
+        if forgotten_us is not None:
+            self._done_us = max(self._done_us, forgotten_us)

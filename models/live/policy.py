@@ -1,0 +1,155 @@
+"""What a policy is: it observes what arrived and decides a bound, or the watermark itself.
+
+A policy is causal: ``decide`` may use only earlier observations and the clock. It observes counts, never rows: the
+counts that a job's tap reports, so that the same policy runs in the driver, in the controller and in the backtest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.operators import Int64s, Operator, TimeWindow
+from tidemark.models.evidence.curve import Engine
+from tidemark.models.recommend.steps import DecisionStep
+from tidemark.models.specs.slo import Objective
+
+NO_BASE_US = -4 * 10**18
+"""Base (or watermark) before any row: no bound makes a row late against it. A whole number of milliseconds."""
+
+_EMPTY = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one batch (per-row engines: one tick) showed. Times in microseconds; pairs are (row, key) pairs."""
+
+    now_us: int
+    """Wall time at which the batch ran."""
+    partition: Int64s = field(default_factory=_EMPTY.copy)
+    """Index of each count's partition, shape (counts,). Partitions are numbered in order of appearance."""
+    key_us: Int64s = field(default_factory=_EMPTY.copy)
+    """Key of each count: what the watermark is compared with, shape (counts,)."""
+    event_us: Int64s = field(default_factory=_EMPTY.copy)
+    """Start of the event-time granule (cohort) of each count: its first whole microsecond, shape (counts,)."""
+    count: Int64s = field(default_factory=_EMPTY.copy)
+    """Pairs behind each count, shape (counts,)."""
+    need_us: Int64s = field(default_factory=_EMPTY.copy)
+    """Smallest bound that would have admitted each, against the stream's base its late filter knew, shape (counts,)."""
+    own_need_us: Int64s = field(default_factory=_EMPTY.copy)
+    """The same against the base of its own partition, shape (counts,)."""
+    base_us: Int64s = field(default_factory=_EMPTY.copy)
+    """Maximum event time of each partition seen so far, ``NO_BASE_US`` before its first row, shape (partitions,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a policy decides: one of the three, or none of them to change nothing."""
+
+    bound_us: int | None = None
+    """One bound for the stream: the watermark follows the stream's base at this distance."""
+    bounds_us: Int64s | None = None
+    """A bound for each partition, shape (partitions,): the watermark is the minimum of the partitions' own."""
+    watermark_us: int | None = None
+    """The watermark itself, as of when the decision can first be in force. It never moves back."""
+
+
+class BoundPolicy(Protocol):
+    """Decides for one stream."""
+
+    @property
+    def native(self) -> bool:
+        """Whether the bound is constant and set once in the plan, so that the engine follows it by itself."""
+        ...
+
+    def observe(self, seen: Observation) -> None:
+        """Observe a batch; batches come in order. A batch without rows shows only the time."""
+        ...
+
+    def decide(self, now_us: int, in_force_us: int) -> Decision:
+        """Return the decision at wall time ``now_us``; it can be in force at ``in_force_us`` at the earliest."""
+        ...
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """A policy that gives its reasons."""
+
+    def explain(self) -> tuple[DecisionStep, ...]:
+        """Return the reasons of the newest decision, first to last; empty before the first one."""
+        ...
+
+
+Scope = Literal["global", "partition"]
+BacktestMode = Literal["live", "restart"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """One problem, the same for every policy."""
+
+    operator: Operator
+    """The stateful operator."""
+    trigger_us: int
+    """Spark's processing-time trigger; for per-row engines the tick at which a policy decides. Microseconds."""
+    target_ppm: int
+    """The completeness target in parts per million."""
+    objective: Objective = "occurrences"
+    """What the target is a share of: all rows, or the rows of each window, in a share of the windows."""
+    good_windows_ppm: int = 990_000
+    """With ``timeslices``: the share of windows that must reach the target, in parts per million."""
+    engine: Engine = "spark"
+    """How the engine moves its watermark."""
+    scope: Scope = "global"
+    """One base for the stream, or one per partition and the minimum of their watermarks."""
+    mode: BacktestMode = "live"
+    """How a decision reaches the job: through the control stream, or by a restart."""
+    latency_cap_us: int | None = None
+    """Maximum time that a window may wait for its rows, in microseconds; it takes precedence over the target."""
+    restart_cost_us: int = 30_000_000
+    """With ``restart``: time without batches that a change of the bound costs, in microseconds."""
+
+    @property
+    def granule_us(self) -> int:
+        """Width of the cohorts that policies observe, in microseconds.
+
+        For windows a tenth of the slide where that is whole milliseconds, as the tap's, else coarser; for row-level
+        and session keys a tenth of the trigger, so that scaling all times scales the cohorts too.
+        """
+        if isinstance(self.operator, TimeWindow):
+            grid = math.gcd(self.operator.size_us, self.operator.slide_us, self.operator.start_us)
+            parts = (count for count in range(10, 1, -1) if grid % (count * SPARK_TICK_US) == 0)
+            return grid // next(parts, 1)
+        return max(self.trigger_us // 10 // SPARK_TICK_US, 1) * SPARK_TICK_US
+
+    @property
+    def key_spacing_us(self) -> int:
+        """Time from one key to the next in the live policy: the slide, or the trigger without windows. Microseconds."""
+        return self.operator.slide_us if isinstance(self.operator, TimeWindow) else self.trigger_us
+
+    @property
+    def span_triggers(self) -> float:
+        """The live policy's unit of time, in triggers: from one key to the next, at least ten triggers."""
+        return max(self.key_spacing_us / self.trigger_us, 10.0)
+
+    def __post_init__(self) -> None:
+        """Reject what cannot be replayed."""
+        if self.trigger_us <= 0:
+            raise ValueError(f"the trigger must be above 0, not {format_duration(self.trigger_us)}")
+        if not 0 < self.target_ppm < 1_000_000 or not 0 < self.good_windows_ppm < 1_000_000:
+            raise ValueError(
+                f"target {self.target_ppm} ppm and good windows {self.good_windows_ppm} ppm must be in (0, 1,000,000)"
+            )
+        if self.latency_cap_us is not None and self.latency_cap_us < 0:
+            raise ValueError(
+                f"the latency cap must be at least 0, not {format_duration(self.latency_cap_us)}"
+            )
+        if self.restart_cost_us < 0:
+            raise ValueError(
+                f"the cost of a restart must be at least 0, not {format_duration(self.restart_cost_us)}"
+            )

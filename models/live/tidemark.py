@@ -1,0 +1,352 @@
+"""Tidemark's live policy: the watermark, moved by the clock, where price and stragglers balance.
+
+Each batch is counted (``rules``, ``missing``), the losses and latencies of every rule are known on all arrivals, and of
+the rules that the budget allows (``budget``) the one with the lowest latency is followed. The watermark is a point on
+the wall clock, so the delay of the control stream costs only the newest evidence: a decision gives the watermark for
+the time when it is in force. One row with a wrong date moves nothing, because no rule uses the maximum event time.
+Everything is measured in triggers and keys, so a stream with all its times scaled gets the same decisions.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tidemark.models.base.duration import format_about
+from tidemark.models.base.operators import Int64s, RowLevel, SessionWindow, TimeWindow
+from tidemark.models.base.target import PPM, format_target
+from tidemark.models.base.text import format_number
+from tidemark.models.live.ages import Float64s
+from tidemark.models.live.budget import Account, RuleChoice, RuleChooser
+from tidemark.models.live.defaults import FUTURE_COHORTS, PILED_UP_TRIGGERS, PRICE_WAIT_SPANS
+from tidemark.models.live.learned import Arrays, checked, joined, part_of
+from tidemark.models.live.learning import GoodWindows, learning_of
+from tidemark.models.live.missing import Missing
+from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
+from tidemark.models.live.rules import RuleSet
+from tidemark.models.recommend.steps import DecisionStep, StepKind
+
+_IDLE_STEPS = 200
+"""Maximum number of steps to catch up with an idle time; they grow, so that a night takes no longer than an hour."""
+
+
+def without_debt(learned: Arrays, target_ppm: int) -> Arrays:
+    """Return what was learned with an account that is even: with as many late pairs as the target allows.
+
+    For pairs that another bound has judged: their losses are neither the policy's debt nor its credit.
+    """
+    pairs = int(learned["rules.pairs"])
+    late = round((PPM - target_ppm) / PPM * pairs)
+    return learned | {"late": np.array(late), "assumed": np.array([late, pairs])}
+
+
+class Tidemark:
+    """The live policy for one stream.
+
+    Args:
+        setup: the operator, the trigger, the target and what it is a share of.
+    """
+
+    native = False
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._operator = setup.operator
+        self._trigger_us = setup.trigger_us
+        windows = isinstance(setup.operator, TimeWindow)
+        spacing_us, span = setup.key_spacing_us, setup.span_triggers
+        # Rows judged by their own time are counted by the trigger: finer keys would be ten times as many.
+        granule_us = setup.granule_us if windows else setup.trigger_us
+        self._granule_us = granule_us
+        self._future_us = FUTURE_COHORTS * granule_us
+        late_share = (PPM - setup.target_ppm) / PPM
+        self._rules = RuleSet(setup.trigger_us, setup.trigger_us / spacing_us, span, late_share)
+        self._missing = Missing(granule_us, setup.trigger_us, span)
+        good_windows = setup.objective == "timeslices"
+        self._good_windows = GoodWindows(self._rules.rules, late_share) if good_windows else None
+        share = (PPM - setup.good_windows_ppm) / PPM if good_windows else late_share
+        self._span_us = round(span * setup.trigger_us)
+        self._budget = RuleChooser(share, self._span_us, span)
+        self._began_us: int | None = None
+        self._elapsed_before = 0.0
+        self._at_us = 0
+        self._decided_us: int | None = None
+        self._delay_us = 0
+        self._watermark_us = NO_BASE_US
+        self._pending: list[tuple[int, int]] = []
+        self._judging_us = NO_BASE_US
+        self._capped = False
+        self._late = 0
+        self._assumed = 0, 0
+        """Late pairs, and all pairs, of the account that it did not judge itself: see ``without_debt``."""
+        self._choice: RuleChoice | None = None
+
+    def learned(self) -> Arrays:
+        """Return what it has learned, for ``resume`` of a policy for the same problem.
+
+        Raises:
+            ValueError: with the objective ``timeslices``, whose windows are not kept.
+        """
+        if self._good_windows is not None:
+            raise ValueError("what was learned is kept for the objective occurrences alone")
+        own = {
+            "elapsed": np.array(self.age_triggers),
+            "late": np.array(self._late),
+            "assumed": np.array(self._assumed),
+        }
+        parts = {
+            "rules": self._rules.learned(),
+            "missing": self._missing.learned(),
+            "budget": self._budget.learned(),
+        }
+        return {name: array.copy() for name, array in (own | joined(parts)).items()}
+
+    def resume(self, learned: Arrays) -> None:
+        """Go on with what an earlier run learned, as if no time had passed since; before the first batch.
+
+        Raises:
+            ValueError: when it is not of this form.
+        """
+        checked(learned, {"elapsed": (), "late": (), "assumed": (2,)})
+        self._rules.resume(part_of(learned, "rules"))
+        self._missing.resume(part_of(learned, "missing"))
+        self._budget.resume(part_of(learned, "budget"))
+        self._elapsed_before, self._late = float(learned["elapsed"]), int(learned["late"])
+        self._assumed = int(learned["assumed"][0]), int(learned["assumed"][1])
+
+    def observe(self, seen: Observation) -> None:
+        """Observe a batch; those of a stream's first triggers are not counted: they read what waited for the job."""
+        if self._began_us is None and not len(seen.key_us):
+            return
+        self._catch_up(seen.now_us)
+        self._advance(seen.now_us)
+        while self._pending and self._pending[0][0] < seen.now_us:
+            self._judging_us = max(self._judging_us, self._pending.pop(0)[1])
+        if self._is_start(seen.now_us):
+            return
+        event_us, key_us = self._counted_by(seen)
+        # Future-dated rows are never late, and show nothing about late rows.
+        near = key_us <= seen.now_us + self._future_us + self._operator_reach_us
+        if not len(key_us) or not near.any():
+            return
+        key, where = np.unique(key_us[near], return_inverse=True)
+        count = np.bincount(where, weights=seen.count[near]).astype(np.int64)
+        if self._good_windows is not None:
+            judging = np.append(self._rules.judging_us(seen.now_us), self._judging_us)
+            self._good_windows.add(key, count, judging)
+        self._rules.add(seen.now_us, key, count)
+        self._late += int(count[: np.searchsorted(key, self._judging_us, side="right")].sum())
+        once = near & (key_us == self._first_key(event_us))
+        if once.any():
+            self._missing.add(seen.now_us, seen.partition[once], event_us[once], seen.count[once])
+
+    def decide(self, now_us: int, in_force_us: int) -> Decision:
+        """Return the watermark for the time when the decision is in force."""
+        if self._began_us is None:
+            return Decision()
+        if self._decided_us is None or now_us > self._decided_us:
+            self._catch_up(now_us)
+            self._delay_us = in_force_us - now_us
+            self._step(now_us)
+        return Decision() if self._watermark_us == NO_BASE_US else Decision(watermark_us=self._watermark_us)
+
+    def explain(self) -> tuple[DecisionStep, ...]:
+        """Return the reasons of the newest decision, first to last; empty before the first one."""
+        if self._choice is None:
+            return ()
+        setup, choice = self._setup, self._choice
+        outlook = self._rules.outlook(choice.rule)
+        key = "window" if isinstance(self._operator, TimeWindow) else "key"
+        rows = outlook.price * (PPM - setup.target_ppm) / PPM * self._rules.rows_a_key(self.age_triggers)
+        wait = format_about(round(PRICE_WAIT_SPANS * self._span_us))
+        price = format_number(outlook.price)
+        worth = f"waiting {wait} longer is worth {format_number(rows, 2)} rows of a {key} (price {price})"
+        verdict = (
+            "the budget allows it" if choice.within_budget else "the account is overdrawn, so little is spent"
+        )
+        age = format_about(round(outlook.age * self._trigger_us))
+        evidence = "all rows so far"
+        if outlook.memory < math.inf:
+            evidence = f"rows with a half-life of {format_about(round(outlook.memory * self._trigger_us))}"
+        later = format_number(outlook.late_rows_a_key, 2)
+        left = f"by {evidence}, a {key} that closes {age} after its end gets {later} rows later"
+        hold = "missing rows are not waited for, because that has not been worth it so far"
+        if outlook.holds:
+            hold = "missing rows are waited for, at most as long as they are worth"
+        return (
+            *self._learning_step(),
+            DecisionStep(StepKind.BUDGET, None, self._budget_reason(choice.spent)),
+            DecisionStep(StepKind.RULE, None, f"{worth}; {verdict}"),
+            DecisionStep(StepKind.AGE, None, left),
+            DecisionStep(StepKind.HOLD, None, hold),
+            *self._cap_step(),
+        )
+
+    def summary(self) -> str | None:
+        """Return what it waits for, what that costs and what it loses, in one sentence; None before a decision.
+
+        ``explain`` has the figures that lead to it.
+        """
+        if self._choice is None:
+            return None
+        outlook = self._rules.outlook(self._choice.rule)
+        age_us = round(outlook.age * self._trigger_us)
+        end, one, results = self._names
+        if age_us > 0:
+            age = format_about(age_us)
+            waits = f"it waits for rows that come within {age} of {end}, so that {results} {age} later"
+        else:
+            waits = f"it waits for no row after {end}"
+        if outlook.holds:
+            waits += ", and longer for rows that are missing"
+        later = outlook.late_rows_a_key
+        if not later:
+            return f"{waits}; no row has come later still"
+        return f"{waits}; about {format_number(later, 2)} rows of {one} come later still and are lost"
+
+    @property
+    def _names(self) -> tuple[str, str, str]:
+        """What it waits after, what a row belongs to, and what comes later."""
+        match self._operator:
+            case TimeWindow():
+                return "a window's end", "a window", "results come"
+            case SessionWindow():
+                return "a session's end", "a session", "results come"
+            case RowLevel():
+                return "their time", "a trigger", "state is kept"
+
+    def _budget_reason(self, spent: float) -> str:
+        late, pairs = self._assumed
+        said = f"{self._late - late:,} of {self._rules.pairs - pairs:,} pairs were late"
+        share, target = f"{100 * spent:.0f} %", format_target(self._setup.target_ppm)
+        if not pairs:
+            return f"{said}, {share} of what the target {target} allows"
+        return f"{said} since it began with {pairs:,} earlier ones and an even account, of which {share} is spent"
+
+    def _learning_step(self) -> tuple[DecisionStep, ...]:
+        if not self._rules.pairs:
+            return (DecisionStep(StepKind.LEARNING, None, "no row has been counted yet"),)
+        found = learning_of(self._setup, self._rules.pairs, round(self.age_triggers * self._trigger_us))
+        if found is None or found.enough:
+            return ()
+        keys = "windows" if isinstance(self._operator, TimeWindow) else "triggers"
+        reason = (
+            f"{found.seen:,} of the {found.needed:,} {keys} have passed that it needs before it trusts what it sees; "
+            "until then they wait longer"
+        )
+        return (DecisionStep(StepKind.LEARNING, None, reason),)
+
+    def _cap_step(self) -> tuple[DecisionStep, ...]:
+        cap_us = self._setup.latency_cap_us
+        if cap_us is None:
+            return ()
+        cap = f"no key waits longer than the cap of {format_about(cap_us)}"
+        reason = f"{cap}, so more rows may be late" if self._capped else f"{cap}, and none would"
+        return (DecisionStep(StepKind.LATENCY_CAP, None, reason),)
+
+    def _is_start(self, now_us: int) -> bool:
+        """Return whether the stream has just begun; after a restart the caller knows what waited for the job."""
+        began_us = now_us if self._began_us is None else self._began_us
+        return not self._elapsed_before and now_us <= began_us + PILED_UP_TRIGGERS * self._trigger_us
+
+    @property
+    def _operator_reach_us(self) -> int:
+        if isinstance(self._operator, TimeWindow):
+            return self._operator.size_us
+        return self._operator.gap_us if isinstance(self._operator, SessionWindow) else 0
+
+    def _counted_by(self, seen: Observation) -> tuple[Int64s, Int64s]:
+        """Return cohort and key of each count, as this policy counts them, shape (counts,) each."""
+        if isinstance(self._operator, TimeWindow):
+            return seen.event_us, seen.key_us
+        event_us = seen.event_us // self._granule_us * self._granule_us
+        return event_us, self._first_key(event_us)
+
+    def _first_key(self, event_us: Int64s) -> Int64s:
+        """Return the lowest key of each cohort: that of the window which closes first."""
+        operator = self._operator
+        match operator:
+            case TimeWindow():
+                offset = (operator.start_us + operator.size_us) % operator.slide_us
+                first: Int64s = ((event_us - offset) // operator.slide_us + 1) * operator.slide_us + offset
+                return first
+            case SessionWindow():
+                return event_us + operator.gap_us
+            case RowLevel():
+                return event_us
+
+    def _advance(self, now_us: int) -> None:
+        if self._began_us is None:
+            self._began_us = self._at_us = now_us - self._trigger_us
+        triggers = round((now_us - self._at_us) / self._trigger_us)
+        if triggers <= 0:
+            return
+        self._at_us = now_us
+        self._rules.advance(triggers, self.age_triggers)
+        self._missing.advance(triggers)
+
+    @property
+    def age_triggers(self) -> float:
+        """How much of the stream it has seen, in triggers, with what it resumed."""
+        if self._began_us is None:
+            return self._elapsed_before
+        return self._elapsed_before + (self._at_us - self._began_us) / self._trigger_us
+
+    def _catch_up(self, now_us: int) -> None:
+        """Step through the time without decisions, so that rules close what they would have closed."""
+        if self._decided_us is None:
+            return
+        at, step = self._decided_us + self._trigger_us, 1
+        while at < now_us and len(self._rules.key_us) and step < _IDLE_STEPS:
+            self._step(at)
+            at += self._trigger_us * max(1, step // 16)
+            step += 1
+
+    def _step(self, now_us: int) -> None:
+        self._advance(now_us)
+        in_force_us = now_us + self._delay_us
+        self._rules.emit(now_us)
+        self._missing.close(now_us, self._rules.settled_us - self._operator_reach_us + 1)
+        longest = self._rules.longest_hold(self.age_triggers, stopped=self._missing.stopped)
+        missing = self._missing_by_key(now_us, longest)
+        self._rules.decide(now_us, in_force_us, missing, self.age_triggers, longest)
+        self._choice = self._budget.choose(now_us, self._account(), self._rules.latency(now_us))
+        required_us = int(self._rules.watermark_us[self._choice.rule])
+        if self._setup.latency_cap_us is not None:
+            capped_us = in_force_us - self._setup.latency_cap_us - 1
+            self._capped = capped_us > required_us
+            required_us = max(required_us, capped_us)
+        self._watermark_us = max(self._watermark_us, required_us)
+        self._pending.append((in_force_us, self._watermark_us))
+        self._decided_us = now_us
+
+    def _missing_by_key(self, now_us: int, longest: float) -> Float64s:
+        """Return how many rows each open key is missing, shape (keys,); keys that miss all their rows are opened."""
+        missing = self._missing.shortfall(now_us, longest)
+        short = np.flatnonzero(missing)
+        if not len(short):
+            return np.zeros(len(self._rules.key_us))
+        first = self._first_key(self._missing.start_us[short])
+        self._rules.expect(np.unique(first))
+        keys = self._rules.key_us
+        if not len(keys):
+            return np.zeros(0)
+        at = np.minimum(np.searchsorted(keys, first), len(keys) - 1)
+        open_ = keys[at] == first
+        return np.bincount(at[open_], weights=missing[short][open_], minlength=len(keys)).astype(np.float64)
+
+    def _account(self) -> Account:
+        rules = self._rules
+        pairs_a_key = rules.rows_a_key(self.age_triggers)
+        ahead_us = np.maximum(rules.watermark_us - np.maximum(self._watermark_us, rules.done_us), 0)
+        ahead = ahead_us / self._span_us
+        if self._good_windows is None:
+            return Account(
+                float(rules.pairs), float(self._late), rules.late, rules.at_stake, pairs_a_key, ahead
+            )
+        missed = self._good_windows.missed()
+        at_stake = rules.at_stake / pairs_a_key
+        return Account(
+            float(self._good_windows.windows), float(missed[-1]), missed[:-1], at_stake, 1.0, ahead
+        )

@@ -1,0 +1,168 @@
+"""The chain from evidence to a recommended bound: small steps, each of which says what it did and why.
+
+The estimate comes first and the limits last, so that no later step can undo a limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+from tidemark.models.base.defaults import BOUND_DIGITS, NARROW_DEAD_BAND_PPM
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.quantile import min_samples
+from tidemark.models.base.target import PPM, format_share
+from tidemark.models.recommend.caps import cap_exceeded, latency_cap, state_cap
+from tidemark.models.recommend.choice import needed_rank, rounded_up
+from tidemark.models.recommend.goals import joint_need, other_sides, timeslices, worst_window
+from tidemark.models.recommend.guard_rails import (
+    catching_up,
+    narrow_late,
+    no_data,
+    own_event_time,
+    silent_partitions,
+    unknown_rows,
+)
+from tidemark.models.recommend.inputs import Inputs
+from tidemark.models.recommend.steps import DecisionStep, Recommendation, StepKind
+
+_Link = Callable[[Inputs, int], DecisionStep]
+
+
+def recommend(inputs: Inputs) -> Recommendation:
+    """Return the bound to recommend; none without enough evidence, or when the SLO leaves a conflict open."""
+    step = _quantile(inputs) if inputs.join is None else joint_need(inputs.join)
+    steps = [step]
+    for link in _links(inputs):
+        if step.bound_ms is None:
+            break
+        step = link(inputs, step.bound_ms)
+        steps.append(step)
+    return Recommendation(step.bound_ms, tuple(steps))
+
+
+def _links(inputs: Inputs) -> Iterator[_Link]:
+    """Return the steps after the first, without those that SLO and policy do not ask for."""
+    slo, policy = inputs.slo, inputs.policy
+    yield from (_round_up, unknown_rows, no_data, catching_up, silent_partitions)
+    if inputs.join is not None:
+        yield other_sides
+    yield narrow_late
+    if slo.objective == "timeslices":
+        yield timeslices
+    if slo.worst_window_ppm is not None:
+        yield worst_window
+    if policy.margin_ppm:
+        yield _margin
+    yield latency_cap
+    if slo.state_cap_rows is not None:
+        yield state_cap
+    if len(policy.directions) == 1:
+        yield _directions
+    if policy.max_narrowing_ppm is not None:
+        yield _narrowing_step
+    if inputs.downstream is not None and inputs.downstream.unsafe:
+        yield own_event_time
+    yield from (_limits, _dead_band)
+    if inputs.downstream is not None and inputs.downstream.texts(0):
+        yield _chain
+
+
+def _quantile(inputs: Inputs) -> DecisionStep:
+    rows, slo = inputs.evidence.rows, inputs.slo
+    certified = f"{format_share(slo.target_ppm)} of the rows at {format_share(slo.confidence_ppm)} confidence"
+    confidence = slo.confidence_ppm / PPM
+    rank = needed_rank(rows, slo.target_ppm, confidence)
+    need_us = None if rank is None else inputs.curve.needs.value_at_rank(rank)
+    if rank is None or need_us is None:
+        enough = min_samples(slo.target_ppm / PPM, confidence)
+        reason = f"not enough evidence: {rows:,} of the {enough:,} rows it takes to certify {certified}"
+        return DecisionStep(StepKind.QUANTILE, None, reason)
+    # Spark's delay has whole milliseconds and, outside Live, cannot be negative.
+    bound_ms = max(math.ceil(need_us / 1_000), 0)
+    reason = (
+        f"{rank:,} of {rows:,} rows need at most {format_duration(bound_ms * 1_000)}, "
+        f"which certifies {certified}"
+    )
+    return DecisionStep(StepKind.QUANTILE, bound_ms, reason)
+
+
+def _round_up(inputs: Inputs, bound_ms: int) -> DecisionStep:  # noqa: ARG001 - one signature for every link
+    rounded = rounded_up(bound_ms)
+    reason = f"{format_duration(rounded * 1_000)}, rounded up to {BOUND_DIGITS} digits"
+    return DecisionStep(StepKind.ROUND_UP, rounded, reason)
+
+
+def _margin(inputs: Inputs, bound_ms: int) -> DecisionStep:
+    margin_ppm = inputs.policy.margin_ppm
+    wider = rounded_up(-(-bound_ms * (PPM + margin_ppm) // PPM))
+    reason = f"{format_duration(wider * 1_000)} with a margin of {format_share(margin_ppm)}"
+    return DecisionStep(StepKind.MARGIN, wider, reason)
+
+
+def _directions(inputs: Inputs, bound_ms: int) -> DecisionStep:
+    (only,) = inputs.policy.directions
+    in_use = inputs.in_use_bound_ms
+    if in_use is None or bound_ms == in_use or (bound_ms > in_use) == (only == "Widen"):
+        return DecisionStep(StepKind.DIRECTIONS, bound_ms, f"the policy allows the bound to {only.lower()}")
+    stays = f"{inputs.bound_name}, {format_duration(in_use * 1_000)}, stays"
+    reason = f"the policy allows the bound only to {only.lower()}: {stays}"
+    return DecisionStep(StepKind.DIRECTIONS, in_use, reason)
+
+
+def _narrowing_step(inputs: Inputs, bound_ms: int) -> DecisionStep:
+    in_use, max_ppm = inputs.in_use_bound_ms, inputs.policy.max_narrowing_ppm or PPM
+    min_ms = 0 if in_use is None else -(-in_use * (PPM - max_ppm) // PPM)
+    reason = f"one rollout narrows by at most {format_share(max_ppm)}"
+    if bound_ms >= min_ms:
+        return DecisionStep(StepKind.NARROWING_STEP, bound_ms, reason)
+    return DecisionStep(StepKind.NARROWING_STEP, min_ms, f"{reason}: to {format_duration(min_ms * 1_000)}")
+
+
+def _limits(inputs: Inputs, bound_ms: int) -> DecisionStep:
+    min_ms, max_ms = inputs.policy.min_bound_ms, inputs.policy.max_bound_ms
+    widest_ms, why = _widest_unasked(inputs) if max_ms is None else (max_ms, "")
+    limited = min(max(bound_ms, min_ms), widest_ms)
+    found = format_duration(limited * 1_000)
+    if limited == bound_ms:
+        reason = "within the policy's limits"
+    elif limited > bound_ms:
+        reason = f"limited by the policy: the minimum bound is {found}"
+    elif max_ms is not None:
+        reason = f"limited by the policy: the maximum bound is {found}"
+    else:
+        reason = f"limited to {found}, {why}: set max_bound_ms to allow more"
+    return DecisionStep(StepKind.LIMITS, limited, reason)
+
+
+def _widest_unasked(inputs: Inputs) -> tuple[int, str]:
+    """Return the widest bound that is recommended where no person has set a maximum, and what it is.
+
+    A window that waits for longer than the SLO's own is of no use to it. What a person has chosen may be wider.
+    """
+    return max(
+        (inputs.slo.window_ms, "the SLO's window"),
+        (inputs.in_use_bound_ms or 0, "the bound in use"),
+        (inputs.policy.min_bound_ms, "the policy's minimum"),
+    )
+
+
+def _dead_band(inputs: Inputs, bound_ms: int) -> DecisionStep:
+    kind, in_use, max_ms = StepKind.DEAD_BAND, inputs.in_use_bound_ms, inputs.policy.max_bound_ms
+    if bound_ms == in_use:
+        return DecisionStep(kind, bound_ms, f"it is {inputs.bound_name} already")
+    if in_use is None or bound_ms > in_use or (in_use - bound_ms) * PPM >= NARROW_DEAD_BAND_PPM * in_use:
+        return DecisionStep(kind, bound_ms, "a change worth making")
+    if max_ms is not None and in_use > max_ms:
+        return DecisionStep(kind, bound_ms, f"{inputs.bound_name} is above the policy's maximum")
+    cap = cap_exceeded(inputs, in_use)
+    if cap is not None:
+        return DecisionStep(kind, bound_ms, f"{inputs.bound_name} is above the {cap} cap")
+    saved = format_duration((in_use - bound_ms) * 1_000)
+    return DecisionStep(kind, in_use, f"narrowing by {saved} is less than a tenth: {inputs.bound_name} stays")
+
+
+def _chain(inputs: Inputs, bound_ms: int) -> DecisionStep:
+    """Say what the bound decides behind the stream's own operator."""
+    texts = [] if inputs.downstream is None else inputs.downstream.texts(bound_ms)
+    return DecisionStep(StepKind.DOWNSTREAM, bound_ms, "; ".join(texts))

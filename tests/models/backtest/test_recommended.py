@@ -1,0 +1,111 @@
+"""The controller's recommendation as a policy, and the needs of a sliding horizon that it rests on."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from tidemark.models.backtest.recommended import RecommendedPolicy
+from tidemark.models.backtest.run import run
+from tidemark.models.base.operators import tumbling
+from tidemark.models.evidence.sketch import Sketch
+from tidemark.models.evidence.slots import SLOT_US, SlidingNeeds, merge_all
+from tidemark.models.live.policy import Decision, Setup
+from tidemark.models.specs.slo import Policy, Slo
+
+from support.backtests import arrivals_of, random_rows
+from support.seen import UNKNOWN_US, drawn_batches, seen_rows
+
+SECOND = 1_000_000
+SETUP = Setup(operator=tumbling("10 s"), trigger_us=10 * SECOND, target_ppm=900_000, mode="restart")
+
+
+def test_the_needs_of_a_sliding_horizon_are_those_of_its_slots_merged() -> None:
+    """Two stacks instead of a merge of every slot: faster, and not another number."""
+    dice = np.random.default_rng(3)
+    sliding, slots, slot, compared = SlidingNeeds(), dict[int, Sketch](), 0, 0
+    for _ in range(600):
+        slot += int(dice.choice([0, 0, 1, 1, 2, 40])) * SLOT_US
+        need = dice.integers(-(10**6), 10**8, int(dice.integers(1, 4)))
+        slots.setdefault(slot, Sketch()).add(need)
+        sliding.add(slot, need, np.ones_like(need))
+        from_us = slot - int(dice.choice([5, 5, 5, 90])) * SLOT_US
+        if from_us > min(slots):
+            sliding.forget_before(from_us)
+            slots = {start: sketch for start, sketch in slots.items() if start >= from_us}
+        assert sliding.merged() == merge_all(sketch for _, sketch in sorted(slots.items()))
+        compared += len(slots)
+    assert compared > 1_000
+
+
+def test_a_horizon_without_needs_is_an_empty_sketch() -> None:
+    sliding = SlidingNeeds()
+    sliding.forget_before(5 * SLOT_US)
+    assert sliding.merged() == Sketch()
+    sliding.add(0, np.array([7]), np.array([2]))
+    sliding.forget_before(SLOT_US)
+    assert sliding.merged() == Sketch()
+
+
+def test_without_evidence_nothing_is_decided_or_the_jobs_own_bound() -> None:
+    few = seen_rows(100 * SECOND, [SECOND] * 5)
+    blind = seen_rows(100 * SECOND, [UNKNOWN_US] * 5_000)
+    for seen in (few, blind):
+        policy, with_own = RecommendedPolicy(SETUP), RecommendedPolicy(SETUP, own_bound_us=7 * SECOND)
+        for one in (policy, with_own):
+            one.observe(seen)
+        assert policy.decide(0, 0) == Decision()
+        assert with_own.decide(0, 0) == Decision(bound_us=7 * SECOND)
+
+
+def test_the_bound_certifies_the_target_on_the_needs_of_the_horizon() -> None:
+    in_one_step = Policy(max_narrowing_ppm=None)
+    policy = RecommendedPolicy(SETUP, Slo(target_ppm=900_000, horizon_ms=3_600_000), in_one_step)
+    policy.observe(seen_rows(0, [50 * SECOND] * 1_000))
+    assert policy.decide(0, 0).bound_us in range(50 * SECOND, 51 * SECOND)
+    # Two hours later the wide needs have left the horizon.
+    for now_us in range(7_200 * SECOND, 7_250 * SECOND, 10 * SECOND):
+        policy.observe(seen_rows(now_us, range(SECOND, 11 * SECOND, 10_000)))
+    bound_us = policy.decide(7_240 * SECOND, 7_240 * SECOND).bound_us
+    assert bound_us is not None
+    assert 10 * SECOND < bound_us < 11 * SECOND
+    assert policy.recommendation is not None
+    assert policy.recommendation.bound_ms == bound_us // 1_000
+
+
+def test_a_policys_limits_hold() -> None:
+    policy = RecommendedPolicy(SETUP, policy=Policy(max_bound_ms=2_000))
+    policy.observe(seen_rows(0, [50 * SECOND] * 1_000))
+    assert policy.decide(0, 0) == Decision(bound_us=2 * SECOND)
+
+
+def test_with_a_base_for_each_partition_a_row_needs_what_its_own_base_asks() -> None:
+    wide, own = [50 * SECOND] * 1_000, [3 * SECOND] * 1_000
+    setup = Setup(operator=tumbling("10 s"), trigger_us=SECOND, target_ppm=900_000, scope="partition")
+    policy = RecommendedPolicy(setup)
+    policy.observe(seen_rows(0, wide, own_us=own))
+    bound_us = policy.decide(0, 0).bound_us
+    assert bound_us is not None
+    assert bound_us < 4 * SECOND
+
+
+@pytest.mark.slow
+def test_the_memory_does_not_grow_with_the_stream() -> None:
+    policy = RecommendedPolicy(SETUP, Slo(target_ppm=900_000, horizon_ms=600_000))
+    sizes = []
+    for number, seen in enumerate(drawn_batches(10, 1_500, step_us=10 * SECOND)):
+        policy.observe(seen)
+        policy.decide(seen.now_us, seen.now_us)
+        if number > 300:
+            sizes.append(len(pickle.dumps(policy)))
+    assert max(sizes) < 1.5 * max(sizes[:300])
+
+
+def test_in_a_backtest_with_restarts_it_decides_and_the_engine_follows() -> None:
+    dice = np.random.default_rng(5)
+    rows = random_rows(dice, 4_000, 3_600 * SECOND, 40 * SECOND, 2)
+    found = run(arrivals_of(rows, SETUP, 2), SETUP, RecommendedPolicy(SETUP, own_bound_us=0))
+    assert found.bound_changes > 0
+    assert found.late < 0.2 * len(rows)

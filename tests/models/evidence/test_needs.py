@@ -1,0 +1,100 @@
+"""Needs: exactly the bounds at or above its need admit a row, and the base is that of two batches before."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemark.models.base.operators import Operator, RowLevel, tumbling
+from tidemark.models.evidence.needs import BaseTracker, needs_against, needs_us
+
+from support.streams import operators, report_of, slow_keys
+
+times = st.integers(-20_000, 20_000) | st.integers(-(10**15), 10**15)
+
+
+@pytest.mark.parametrize("tick_us", [1, 1_000], ids=["per-row tick", "Spark's tick"])
+@given(data=st.data())
+def test_a_row_is_admitted_by_exactly_the_bounds_at_or_above_its_need(
+    tick_us: int, data: st.DataObject
+) -> None:
+    """The definition itself: late iff ``key <= base - bound``, for every bound the engine can be given."""
+    base = data.draw(times) // tick_us * tick_us
+    key = data.draw(times | st.integers(base - 3_000, base + 3_000))
+    (need,) = needs_us(np.array([key], np.int64), base, tick_us).tolist()
+    assert need % tick_us == 0
+    for ticks in range(-3, 4):
+        bound = need + ticks * tick_us
+        late = key <= base - bound
+        assert late == (bound < need)
+
+
+def test_a_key_at_the_base_needs_one_tick_and_one_above_it_none() -> None:
+    """Spark drops at equality: key <= watermark."""
+    keys = np.array([10_000, 10_001, 9_999, 9_000, 11_000, 11_001], np.int64)
+    assert needs_us(keys, 10_000, 1_000).tolist() == [1_000, 0, 1_000, 2_000, 0, -1_000]
+
+
+@given(
+    operators(1_000), st.lists(st.tuples(st.sampled_from("ab"), st.integers(-30_000, 30_000)), max_size=20)
+)
+def test_at_millisecond_granules_needs_are_those_of_the_rows(
+    operator: Operator, rows: list[tuple[str, int]]
+) -> None:
+    """Spark's bound and watermark have whole milliseconds, so a finer grid could tell no more."""
+    base_ms = 7
+    found = needs_against(report_of(rows, operator, late_watermark_ms=0), base_ms).by_partition
+    for partition in "ab":
+        keys = [key for name, time in rows if name == partition for key in slow_keys(operator, time)]
+        expected = sorted(needs_us(np.array(keys, np.int64), base_ms * 1_000, 1_000).tolist())
+        need, count = found.get(partition, (np.empty(0, np.int64), np.empty(0, np.int64)))
+        assert sorted(np.repeat(need, count).tolist()) == expected
+
+
+@given(st.lists(st.integers(-30_000, 30_000), min_size=1, max_size=20), st.integers(1, 10))
+def test_a_coarse_granule_never_makes_a_need_too_small(rows: list[int], granule_ms: int) -> None:
+    """The earliest time a granule can hold is taken: too wide a bound by a granule at most."""
+    report = report_of(
+        [("p", time) for time in rows], RowLevel(), late_watermark_ms=0, granule_us=granule_ms * 1_000
+    )
+    need, count = needs_against(report, 0).by_partition["p"]
+    exact = np.sort(needs_us(np.array(rows, np.int64), 0, 1_000))
+    coarse = np.sort(np.repeat(need, count))
+    assert (coarse >= exact).all()
+    assert (coarse - exact <= granule_ms * 1_000).all()
+
+
+def test_the_needs_of_windows_are_against_the_windows_end() -> None:
+    """At a base of 25 s, a row at 3 s of a window of 10 s needs 15 s and a millisecond, not 22 s."""
+    report = report_of([("p", 3_000_000)], tumbling("10s"), late_watermark_ms=0)
+    needs = needs_against(report, 25_000).by_partition
+    assert {name: (need.tolist(), count.tolist()) for name, (need, count) in needs.items()} == {
+        "p": ([15_001_000], [1])
+    }
+
+
+def test_the_base_of_a_batch_is_of_the_batches_up_to_two_before() -> None:
+    """W(n-1) judges batch n, and W(n-1) knows the rows of batch n-2."""
+    tracker = BaseTracker()
+    for batch, maximum in ((0, 5_000), (1, 9_999), (2, None), (3, 2_000)):
+        tracker.add(batch, maximum)
+    assert [tracker.late_base_ms(batch) for batch in range(6)] == [None, None, 5, 9, 9, 9]
+
+
+@given(st.lists(st.none() | st.integers(-(10**6), 10**6), max_size=12), st.randoms())
+def test_the_base_does_not_depend_on_the_order_of_reports_nor_on_repeats(
+    maxima: list[int | None], random: Random
+) -> None:
+    """Reports are retried and overtake each other."""
+    body = list(enumerate(maxima)) * 2
+    random.shuffle(body)
+    tracker = BaseTracker()
+    for batch, maximum in body:
+        tracker.add(batch, maximum)
+    for batch in range(len(maxima) + 3):
+        before = [maximum // 1_000 for maximum in maxima[: max(batch - 1, 0)] if maximum is not None]
+        assert tracker.late_base_ms(batch) == max(before, default=None)
