@@ -11,40 +11,39 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from tidemark.controller import runbooks
 from tidemark.controller.access import caller_routes
-from tidemark.controller.access import routes as token_routes
 from tidemark.controller.access.authorize import authorize
-from tidemark.controller.api import health, openapi, problems
-from tidemark.controller.api.accept import TakesJson
-from tidemark.controller.api.documented import problem
-from tidemark.controller.api.parameters import KnownParameters
+from tidemark.controller.api import openapi, problems
+from tidemark.controller.api.openapi import problem
+from tidemark.controller.api.parameters import KnownParameters, TakesJson
 from tidemark.controller.api.request_log import RequestLog
-from tidemark.controller.bounds import bound_routes
-from tidemark.controller.bounds import history_routes as published_routes
-from tidemark.controller.charts import (
-    budget_routes,
-    curve_routes,
-    heatmap_routes,
-    history_routes,
-    preview_routes,
-)
-from tidemark.controller.events import routes as event_routes
-from tidemark.controller.forgetting import routes as forget_routes
-from tidemark.controller.gates import routes as gate_routes
-from tidemark.controller.intake import routes as intake_routes
-from tidemark.controller.lost import routes as lost_routes
+from tidemark.controller.api.routes import charts as budget_routes
+from tidemark.controller.api.routes import charts as heatmap_routes
+from tidemark.controller.api.routes import charts as history_routes
+from tidemark.controller.api.routes import curves as curve_routes
+from tidemark.controller.api.routes import curves as preview_routes
+from tidemark.controller.api.routes import fleet as fleet_routes
+from tidemark.controller.api.routes import fleet as job_routes
+from tidemark.controller.api.routes import jobs as bound_routes
+from tidemark.controller.api.routes import jobs as intake_routes
+from tidemark.controller.api.routes import partitions as lost_routes
+from tidemark.controller.api.routes import partitions as partition_curve_routes
+from tidemark.controller.api.routes import partitions as partition_routes
+from tidemark.controller.api.routes import reports as published_routes
+from tidemark.controller.api.routes import reports as report_routes
+from tidemark.controller.api.routes import rollouts as event_routes
+from tidemark.controller.api.routes import rollouts as gate_routes
+from tidemark.controller.api.routes import rollouts as rollout_routes
+from tidemark.controller.api.routes import streams as forget_routes
+from tidemark.controller.api.routes import streams as prediction_routes
+from tidemark.controller.api.routes import streams as status_routes
+from tidemark.controller.api.routes import tokens as health
+from tidemark.controller.api.routes import tokens as token_routes
 from tidemark.controller.page import server as page_server
-from tidemark.controller.partitions import curve_routes as partition_curve_routes
-from tidemark.controller.partitions import routes as partition_routes
-from tidemark.controller.predictions import routes as prediction_routes
-from tidemark.controller.reports import routes as report_routes
-from tidemark.controller.rollout import routes as rollout_routes
 from tidemark.controller.runtime.clock import Clock, SteadyClock, system_clock
 from tidemark.controller.service import make_service
 from tidemark.controller.settings import Settings
 from tidemark.controller.shadow import routes as shadow_routes
 from tidemark.controller.spec_api import join_routes, pin_routes, stream_routes
-from tidemark.controller.stream_state import routes as status_routes
-from tidemark.controller.streams import fleet_routes, job_routes
 
 _RESOURCES = (
     # First, because routes are tried in order: what every job sends for every batch.

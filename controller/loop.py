@@ -15,13 +15,17 @@ from tidemark.controller.decide.decider import Decider
 from tidemark.controller.decide.pace import Pace, versions_of
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.evidence.upkeep import Upkeep
-from tidemark.controller.metrics.process import LoopCounters
 from tidemark.controller.rollout.pinned import publish_missing_pins
+from tidemark.controller.runtime.background import (
+    GivenUpError,
+    LimitedRuns,
+    Pause,
+    TickingThread,
+    Watchdog,
+    no_pause,
+)
 from tidemark.controller.runtime.clock import Clock
-from tidemark.controller.runtime.limited_runs import GivenUpError, LimitedRuns
-from tidemark.controller.runtime.priority import Pause, no_pause
-from tidemark.controller.runtime.ticking_thread import TickingThread
-from tidemark.controller.runtime.watchdog import Watchdog
+from tidemark.controller.runtime.counters import LoopCounters
 from tidemark.controller.stream_state.overviews import Overviews
 
 _log = logging.getLogger(__name__)

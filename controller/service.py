@@ -8,30 +8,24 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
-from tidemark.controller.access.authenticator import Authenticator
-from tidemark.controller.access.rate_limits import RateLimits
-from tidemark.controller.alerts.destinations import Destination
-from tidemark.controller.alerts.notifier import Notifier
-from tidemark.controller.alerts.wiring import destinations_in, make_notifier
-from tidemark.controller.bounds.watch import Watch
+from tidemark.controller.access.authenticator import Authenticator, RateLimits
+from tidemark.controller.alerts.notifier import Notifier, destinations_in, make_notifier
+from tidemark.controller.bounds.watch import SharedReads, Watch
 from tidemark.controller.charts.what_if import WhatIfCache
-from tidemark.controller.db.database import Database
+from tidemark.controller.db.database import Database, Limits
+from tidemark.controller.db.leases import LeaseKeeper
 from tidemark.controller.decide.decider import Decider
 from tidemark.controller.decide.pace import Pace
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.upkeep import Upkeep
-from tidemark.controller.gates.configuration import read_gates
 from tidemark.controller.gates.gate_keeper import GateKeeper
 from tidemark.controller.intake.group_commit import ReportWriter
-from tidemark.controller.intake.limits import Limits
 from tidemark.controller.loop import Ticker
-from tidemark.controller.metrics.process import GateCounters, IntakeCounters, LoopCounters, measure
 from tidemark.controller.metrics.scrape import Scrape
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper
+from tidemark.controller.runtime.background import LimitedRuns, Watchdog
 from tidemark.controller.runtime.clock import Clock, SteadyClock
-from tidemark.controller.runtime.limited_runs import LimitedRuns
-from tidemark.controller.runtime.shared_reads import SharedReads
-from tidemark.controller.runtime.watchdog import Watchdog
+from tidemark.controller.runtime.counters import GateCounters, IntakeCounters, LoopCounters, measure
+from tidemark.controller.runtime.operator_file import Destination, read_gates
 from tidemark.controller.settings import Settings
 from tidemark.controller.stream_state.overviews import Overviews
 from tidemark.models.evidence.skew import SkewRule

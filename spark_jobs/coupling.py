@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from tidemark.models.base.operators import Operator, RowLevel
-from tidemark.models.protocol.downstream import Downstream, DelayedOperator, OperatorDelay
+from tidemark.models.protocol.downstream import DelayedOperator, Downstream, OperatorDelay
 from tidemark.models.specs.findings import JoinedQuery
 from tidemark.spark_jobs.columns import SESSION_WINDOW, TIME_WINDOW, delay_ms, is_event_time
 from tidemark.spark_jobs.query_plan import tap_at

@@ -9,19 +9,26 @@ from __future__ import annotations
 import hmac
 import logging
 import threading
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from tidemark.controller.access.addresses import is_foreign_name, is_loopback, is_other_machine
-from tidemark.controller.access.principal import LOOPBACK, Principal
-from tidemark.controller.access.proxy import Proxy
-from tidemark.controller.access.token_format import digest_of, is_token
 from tidemark.controller.access.token_store import StoredToken, live_tokens, live_version, note_uses
 from tidemark.controller.db.database import Database
 from tidemark.controller.errors import UnauthenticatedError
 from tidemark.controller.runtime.clock import Clock, SteadyClock
+from tidemark.controller.runtime.principal import (
+    LOOPBACK,
+    Principal,
+    Proxy,
+    Right,
+    is_foreign_name,
+    is_loopback,
+    is_other_machine,
+)
+from tidemark.controller.runtime.token_format import digest_of, is_token
 from tidemark.controller.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -219,3 +226,58 @@ def proxy_of(settings: Settings) -> Proxy | None:
 def _unauthenticated(detail: str, *, sent: bool = False) -> UnauthenticatedError:
     challenge = 'Bearer realm="tidemark"' + (', error="invalid_token"' if sent else "")
     return UnauthenticatedError(detail, headers={"WWW-Authenticate": challenge})
+
+
+BURST_SECONDS = 2.0
+"""Burst of a caller, in seconds of its rate."""
+
+MAX_CALLERS = 10_000
+"""Callers remembered; beyond that, those idle longest are forgotten and start with a full bucket."""
+
+
+class RateLimit:
+    """Limits each caller to a rate, with bursts. Used from one thread.
+
+    Args:
+        per_second: sustained requests a second of one caller; 0 for no limit.
+        steady: a clock that never goes back, in seconds.
+    """
+
+    def __init__(self, per_second: float, steady: Callable[[], float]) -> None:
+        self.per_second = per_second
+        self._steady = steady
+        self._burst = max(per_second * BURST_SECONDS, 1.0)
+        self._left: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+
+    def wait_seconds(self, caller: Hashable) -> float:
+        """Count a request and return 0 if it is allowed; else return the seconds to wait, without counting it."""
+        if not self.per_second:
+            return 0.0
+        now = self._steady()
+        left, since = self._left.pop(caller, (self._burst, now))
+        left = min(left + (now - since) * self.per_second, self._burst)
+        allowed = left >= 1
+        self._left[caller] = (left - 1 if allowed else left, now)
+        if len(self._left) > MAX_CALLERS:
+            self._left.popitem(last=False)
+        return 0.0 if allowed else (1 - left) / self.per_second
+
+
+class RateLimits:
+    """The limits of a process. Requests of jobs have their own, so that other requests cannot use it up.
+
+    Args:
+        reports_per_second: requests of jobs, a second and caller; 0 for no limit.
+        requests_per_second: all other requests.
+        steady: a clock that never goes back, in seconds.
+    """
+
+    def __init__(
+        self, reports_per_second: float, requests_per_second: float, steady: Callable[[], float]
+    ) -> None:
+        self._reports = RateLimit(reports_per_second, steady)
+        self._requests = RateLimit(requests_per_second, steady)
+
+    def of(self, right: Right | None) -> RateLimit:
+        """Return the limit of operations that require ``right``; None for unauthenticated requests."""
+        return self._reports if right in {"Ask", "Report"} else self._requests

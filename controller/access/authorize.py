@@ -9,12 +9,10 @@ from fastapi import Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from structlog.contextvars import bind_contextvars
 
-from tidemark.controller.access.actor import set_actor
-from tidemark.controller.access.authenticator import Credentials
-from tidemark.controller.access.principal import Principal
-from tidemark.controller.access.rate_limits import RateLimit
-from tidemark.controller.access.roles import Need, need_of
+from tidemark.controller.access.authenticator import Credentials, RateLimit
 from tidemark.controller.errors import ForbiddenError, TooManyRequestsError, UnauthenticatedError
+from tidemark.controller.runtime.actor import set_actor
+from tidemark.controller.runtime.principal import Need, Principal, need_of
 from tidemark.controller.service import Service
 from tidemark.models.base.text import format_number
 

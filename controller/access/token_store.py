@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from pathlib import Path
+from typing import Any, cast
 
 from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
 
-from tidemark.controller.access.principal import Grant
-from tidemark.controller.access.roles import Role
+from tidemark.controller.db.database import Database
+from tidemark.controller.db.statements import insert_into
 from tidemark.controller.db.tables import TokenRow
-from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import TokenConflictError, TokenNotFoundError
+from tidemark.controller.runtime.principal import Grant, Role
+from tidemark.controller.runtime.token_format import (
+    NAME_PATTERN,
+    SECRET_BYTES,
+    digest_of,
+    make_token,
+    role_of,
+)
 
 _FIRST_TOKENS_LOCK = 0x7469_6467
 """Key of the PostgreSQL advisory lock under which a store gets its first tokens."""
@@ -210,3 +221,136 @@ def _token(row: TokenRow) -> StoredToken:
         revoked_us=row.revoked_us,
         revoked_by=row.revoked_by,
     )
+
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MadeToken:
+    """A new token."""
+
+    stored: StoredToken
+    """What is stored of it."""
+    token: str
+    """The token itself, which is stored nowhere."""
+
+
+def make(database: Database, new: NewToken, by: str, now_us: int) -> MadeToken:
+    """Make a token.
+
+    Raises:
+        TokenConflictError: when two valid tokens have its name, or the first one is not an unscoped admin's.
+    """
+    token = make_token(new.grant.role, secrets.token_bytes(SECRET_BYTES))
+    with database.write() as session:
+        stored = add_token(session, new, digest_of(token), by, now_us)
+    _log.info("token %d of %r made for the role %s by %r", stored.id, stored.name, stored.grant.role, by)
+    return MadeToken(stored, token)
+
+
+def rotate(database: Database, token_id: int, by: str, now_us: int) -> MadeToken:
+    """Make a successor of a token; both are valid until one is revoked.
+
+    Raises:
+        TokenNotFoundError: when there is none of this number.
+        TokenConflictError: when it has ended or already has a successor.
+    """
+    with database.read() as session:
+        new = successor_of(get_token(session, token_id), now_us)
+    return make(database, new, by, now_us)
+
+
+def revoke(database: Database, token_id: int, by: str, now_us: int) -> StoredToken:
+    """Revoke a token and return it; doing it again changes nothing.
+
+    Raises:
+        TokenNotFoundError: when there is none of this number.
+    """
+    with database.write() as session:
+        ended = revoke_token(session, token_id, by, now_us)
+    _log.info("token %d of %r revoked by %r", ended.id, ended.name, ended.revoked_by)
+    return ended
+
+
+def fields(stored: StoredToken, now_us: int) -> dict[str, Any]:
+    """Return a token's metadata by the API's field names; never the token."""
+    return {
+        "id": stored.id,
+        "name": stored.name,
+        "role": stored.grant.role,
+        "jobs": list(stored.grant.jobs),
+        "live": stored.is_live(now_us),
+        "created_us": stored.created_us,
+        "created_by": stored.created_by,
+        "expires_us": stored.expires_us,
+        "last_used_us": stored.last_used_us,
+        "revoked_us": stored.revoked_us,
+        "revoked_by": stored.revoked_by,
+    }
+
+
+_MAX_CHARACTERS = 1_000
+"""Characters read from a file: a token has fewer than 100."""
+
+
+class FirstTokensError(Exception):
+    """The files cannot be used. The message names the file and the way out, never its content."""
+
+
+def take_first_tokens(database: Database, folder: Path | None, now_us: int) -> int:
+    """Store the tokens of ``folder`` if the store never had one, and return how many; otherwise read no file.
+
+    Raises:
+        FirstTokensError: when they are needed and cannot be read, or a file holds no token.
+        TokenConflictError: when none of them is an admin's.
+    """
+    if folder is None:
+        return 0
+    with database.read() as session:
+        if any_token(session):
+            return 0
+    tokens = read_first_tokens(folder)
+    with database.write() as session:
+        stored = add_first_tokens(session, tokens, f"the files in {folder}", now_us)
+    for token in stored:
+        _log.info(
+            "token %d of %r taken from %s for the role %s", token.id, token.name, folder, token.grant.role
+        )
+    return len(stored)
+
+
+def read_first_tokens(folder: Path) -> list[tuple[NewToken, str]]:
+    """Return the tokens of ``folder`` with their digests, admins' first; files that begin with a dot are left out.
+
+    Raises:
+        FirstTokensError: when the folder cannot be read, is empty, or a file holds no token.
+    """
+    try:
+        files = sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.is_file())
+        texts = [(path, _text(path)) for path in files]
+    except (OSError, UnicodeDecodeError) as error:
+        result = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise FirstTokensError(f"{folder} cannot be read: {result}") from None
+    if not texts:
+        raise FirstTokensError(
+            f"{folder} holds no file; add one for each token: tidemark token mint --role admin"
+        )
+    found = []
+    for path, text in texts:
+        if not re.fullmatch(NAME_PATTERN, path.name):
+            raise FirstTokensError(
+                f"{path}: its name becomes the token's: at most 64 letters, digits, and . _ @ - between them"
+            )
+        role = role_of(text)
+        if role is None:
+            raise FirstTokensError(
+                f"{path} holds no token, or more than one; make one with: tidemark token mint --role admin"
+            )
+        found.append((NewToken(path.name, Grant(role, ("*",))), digest_of(text)))
+    return sorted(found, key=lambda token: token[0].grant.role != "admin")
+
+
+def _text(path: Path) -> str:
+    with path.open(encoding="ascii") as file:
+        return file.read(_MAX_CHARACTERS).strip()

@@ -11,16 +11,19 @@ import logging
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from prometheus_client import CollectorRegistry
+
 from tidemark.controller.alerts.delivery import Checked, Delivery, MessageLinks
-from tidemark.controller.alerts.destinations import Destination, takers
-from tidemark.controller.alerts.receiver import Receiver
+from tidemark.controller.alerts.message import Receiver
 from tidemark.controller.alerts.rules import active_alerts
-from tidemark.controller.alerts.table import ALERTS
 from tidemark.controller.db.database import Database
-from tidemark.controller.metrics.process import NotifyCounters
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper
+from tidemark.controller.db.leases import LeaseKeeper
+from tidemark.controller.runtime.alert_table import ALERTS
+from tidemark.controller.runtime.background import TickingThread
 from tidemark.controller.runtime.clock import Clock
-from tidemark.controller.runtime.ticking_thread import TickingThread
+from tidemark.controller.runtime.counters import NotifyCounters, measure
+from tidemark.controller.runtime.operator_file import DEFAULT, Destination, read_destinations, takers
+from tidemark.controller.settings import Settings
 from tidemark.controller.stream_state.load import load_states
 from tidemark.controller.stream_state.partition_summaries import load_partitions
 from tidemark.controller.stream_state.recent_rows import NO_RECENT_ROWS, load_recent_rows
@@ -146,3 +149,45 @@ class Notifier:
         except Exception:  # noqa: BLE001 - the next tick tries again
             _log.exception("destination %s could not be notified; the next tick tries again", name)
             return 0
+
+
+def message_links(settings: Settings) -> MessageLinks:
+    """Return the addresses in messages: those that the settings name, else the one that the controller listens on."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = settings.public_url.rstrip("/") or f"http://{host}:{settings.port}"
+    return MessageLinks(runbooks=settings.runbooks_url.rstrip("/") or f"{address}/runbooks", address=address)
+
+
+def destinations_in(settings: Settings) -> dict[str, Destination]:
+    """Return the destinations of notifications by name: the webhook that is set by itself, and those of the file."""
+    alone = {}
+    if settings.notify_url is not None:
+        alone[DEFAULT] = Destination(webhook=settings.notify_url, token_file=settings.notify_token_file)
+    return alone | read_destinations(settings.notify_file)
+
+
+def make_notifier(
+    settings: Settings,
+    destinations: Mapping[str, Destination],
+    database: Database,
+    leases: LeaseKeeper,
+    *,
+    registry: CollectorRegistry,
+    clock: Clock,
+) -> Notifier | None:
+    """Return the notifier, not started; None without destinations."""
+    counters = NotifyCounters(registry, destinations)
+    notifier = None
+    if destinations:
+        notifier = Notifier(
+            database,
+            leases,
+            destinations,
+            links=message_links(settings),
+            counters=counters,
+            clock=clock,
+            every_seconds=settings.notify_seconds,
+            repeat_seconds=settings.notify_repeat_seconds,
+        )
+    measure(registry, "tidemark_notifications_firing", lambda: 0 if notifier is None else notifier.firing)
+    return notifier

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
+from functools import cache
+from http import HTTPStatus
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,16 +18,18 @@ from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse
 from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import DataclassSchema, ModelSchema
 
 from tidemark.controller.api import schemas
 from tidemark.controller.api.bodies import PinBody, ReasonBody, RotationBody, TokenBody
-from tidemark.controller.api.examples import EXAMPLES
-from tidemark.controller.api.field_docs import DescribedFields
-from tidemark.controller.api.security import document_access
+from tidemark.controller.api.examples import EXAMPLES, KIND_EXAMPLES, PROBLEM_EXAMPLES
+from tidemark.controller.api.schemas.reports import ReportBodyPage
 from tidemark.controller.intake.report_body import ReportBody
-from tidemark.controller.reports.body_page import ReportBodyPage
+from tidemark.controller.runtime.principal import need_of
 from tidemark.models.evidence.late_counts import LateCounts
 from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer
+from tidemark.models.spec_fields import spec_fields
 from tidemark.models.specs.shadow_slo import ShadowSlo
 from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
@@ -157,3 +167,207 @@ def _restore_examples(part: Any) -> None:
             part["example"] = EXAMPLES[name]
     for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
         _restore_examples(inner)
+
+
+_SCHEME = "bearer"
+"""Name of the security scheme."""
+
+_CHALLENGE = {
+    "WWW-Authenticate": {
+        "description": "How to authenticate.",
+        "schema": {"type": "string"},
+        "example": 'Bearer realm="tidemark"',
+    },
+}
+_RETRY = {
+    "Retry-After": {
+        "description": "Seconds to wait.",
+        "schema": {"type": "string", "pattern": r"^\d+$"},
+        "example": "1",
+    },
+}
+_ERRORS = {401: _CHALLENGE, 403: _CHALLENGE, 429: _RETRY}
+
+
+def document_access(document: dict[str, Any]) -> None:
+    """Add to ``document`` what each operation requires."""
+    document["components"]["securitySchemes"] = {
+        _SCHEME: {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "A token of `tidemark token create`. While there is none, and no authenticating proxy, "
+            "requests from the controller's own machine need none.",
+        }
+    }
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            _document_of_security(operation)
+
+
+def _document_of_security(operation: dict[str, Any]) -> None:
+    need = need_of(operation["operationId"])
+    if need is None:
+        operation["security"] = []
+        return
+    operation["security"] = [{_SCHEME: []}]
+    operation["description"] += f"\n\nRoles: {', '.join(need.roles)}."
+    errors = {str(status): {**problem(status)[status], "headers": found} for status, found in _ERRORS.items()}
+    operation["responses"] = dict(sorted({**errors, **operation["responses"]}.items()))
+
+
+class DescribedFields(GenerateJsonSchema):
+    """Generates JSON schemas in which fields have their docstrings as descriptions, inherited ones too.
+
+    What people set also has titles, help and examples for forms.
+    """
+
+    def dataclass_schema(self, schema: DataclassSchema) -> JsonSchemaValue:
+        """Return the schema of a dataclass."""
+        return _described(super().dataclass_schema(schema), schema["cls"])
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        """Return the schema of a model; all of them are answers, and a later release may add to those."""
+        found = _described(super().model_schema(schema), schema["cls"])
+        del found["additionalProperties"]
+        return found
+
+
+def _described(found: JsonSchemaValue, kind: type[Any]) -> JsonSchemaValue:
+    for base in kind.__mro__:
+        for name, text in _docstrings(base.__module__).get(base.__qualname__, {}).items():
+            if name in found["properties"]:
+                found["properties"][name].setdefault("description", text)
+    for field in spec_fields(kind) if is_dataclass(kind) else ():
+        described = found["properties"][field.name]
+        described["description"], described["title"] = field.description, field.label
+        described["x-help"] = field.shown.help
+        if isinstance(field.shown.example, int):
+            described["examples"] = [field.shown.example]
+    return found
+
+
+@cache
+def _docstrings(module: str) -> dict[str, dict[str, str]]:
+    """Return the docstrings of fields by the classes of a module of ours."""
+    if not module.startswith("tidemark."):
+        return {}
+    body = ast.parse(inspect.getsource(sys.modules[module])).body
+    return {part.name: dict(_fields(part.body)) for part in body if isinstance(part, ast.ClassDef)}
+
+
+def _fields(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+    for field, behind in pairwise(body):
+        match field, behind:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, inspect.cleandoc(text)
+            case _:
+                pass
+
+
+_Described = dict[int | str, dict[str, Any]]
+"""Answers by status, as FastAPI's ``responses`` takes them."""
+
+_ETAG = {
+    "ETag": {
+        "description": "Version of the resource, opaque.",
+        "schema": {"type": "string"},
+        "example": '"3-5d41402abc4b2a76"',
+    },
+}
+_APPLIED = {
+    "Preference-Applied": {
+        "description": "The wait of Prefer that was applied, in seconds; missing when none was requested.",
+        "schema": {"type": "string"},
+        "example": "wait=30",
+    },
+}
+_HEADERS = {
+    "SloAnswer": _ETAG,
+    "PolicyAnswer": _ETAG,
+    "SloSet": _ETAG,
+    "PolicySet": _ETAG,
+    "ShadowAnswer": _ETAG,
+    "JoinAnswer": _ETAG,
+    "PinAnswer": _ETAG,
+    "StreamStatus": _ETAG,
+    "StreamDeleted": _ETAG,
+    "FleetPage": _ETAG,
+    "BoundAnswer": {**_ETAG, **_APPLIED},
+}
+_DESCRIPTIONS = {
+    200: "Done.",
+    201: "Received and committed.",
+    304: "The caller's version is still current.",
+    400: "The body cannot be read: not JSON, or not the gzip it says it is.",
+    401: "The caller is not authenticated.",
+    403: "The caller is not allowed to do this.",
+    404: "It is unknown here.",
+    406: "The caller accepts none of the types that the answer has.",
+    408: "The body did not arrive in time; try again.",
+    409: "It contradicts what is stored; nothing was changed.",
+    412: "The version that If-Match names is not the current one.",
+    413: "The body is larger than the controller reads.",
+    415: "The body is not application/json, or its encoding is not gzip.",
+    422: "The request is readable but not valid; nothing of it was stored.",
+    428: "It would replace an existing version: If-Match has to name that, as in ETag.",
+    429: "The caller sends too many requests; nothing was done.",
+    503: "The store does not answer, or the service is unhealthy; try again.",
+}
+
+
+def answers(name: str, *statuses: int, kinds: Mapping[int, str] | None = None) -> _Described:
+    """Return the documented answers of a route: ``name`` on success, problems otherwise.
+
+    Args:
+        name: schema of the answer on success.
+        statuses: the statuses; 200 is added when no success is among them.
+        kinds: by status, the kind of problem whose example to show instead of the usual one.
+    """
+    described: _Described = {}
+    for status in statuses if {200, 201} & set(statuses) else (200, *statuses):
+        described[status] = {"description": _DESCRIPTIONS[status]}
+        if status < HTTPStatus.MULTIPLE_CHOICES:
+            described[status]["content"] = {
+                "application/json": {"schema": reference(name), "example": EXAMPLES[name]},
+            }
+        if status >= HTTPStatus.BAD_REQUEST:
+            described[status]["content"] = {
+                "application/problem+json": {
+                    "schema": reference("Problem"),
+                    "example": KIND_EXAMPLES[kinds[status]]
+                    if kinds and status in kinds
+                    else PROBLEM_EXAMPLES[status],
+                },
+            }
+        elif name in _HEADERS:
+            described[status]["headers"] = _HEADERS[name]
+    if 200 in described and 201 in described:
+        described[200]["description"] = "Received before; nothing was changed."
+    return described
+
+
+def problem(status: int) -> _Described:
+    """Return the documented answer of a problem that several routes share."""
+    content = {"schema": reference("Problem"), "example": PROBLEM_EXAMPLES[status]}
+    return {
+        status: {
+            "description": _DESCRIPTIONS[status],
+            "content": {"application/problem+json": content},
+        }
+    }
+
+
+def takes(name: str) -> dict[str, Any]:
+    """Return the documented body of a route."""
+    content = {"application/json": {"schema": reference(name), "example": EXAMPLES[name]}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def text_answer(description: str) -> _Described:
+    """Return the documented answers of a route that answers text."""
+    return {200: {"description": description, "content": {"text/plain": {"schema": {"type": "string"}}}}}
+
+
+def reference(name: str) -> dict[str, str]:
+    """Return the reference to a schema of the document."""
+    return {"$ref": f"#/components/schemas/{name}"}

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
 from tidemark.controller.api.request_log import REQUEST_ID_HEADER
-from tidemark.controller.api.schemas import Problem, ProblemItem
+from tidemark.controller.api.schemas.service import Problem, ProblemItem
 from tidemark.controller.errors import (
     InvalidParameterError,
     StoreUnavailableError,

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from email.message import Message
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from fastapi.routing import APIRoute
 
-from tidemark.controller.api.dependencies import TheService
+from tidemark.controller.access.authorize import authorize
+from tidemark.controller.api.parameters import TheService, check_accept, reject_unknown
 from tidemark.controller.errors import (
     BodyTooLargeError,
     MalformedBodyError,
@@ -141,3 +143,25 @@ def _too_large(limit: int) -> BodyTooLargeError:
     return BodyTooLargeError(
         f"the body is larger than the {limit:,} bytes that this controller reads (TIDEMARK_MAX_BODY_BYTES)"
     )
+
+
+class DirectRoute(APIRoute):
+    """A route whose endpoint takes the request alone and returns the response; its dependencies are not called."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the endpoint."""
+        endpoint: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
+        return endpoint
+
+
+async def check_request(request: Request) -> None:
+    """Check what the dependencies check that ``app`` puts before every resource.
+
+    Raises:
+        UnauthenticatedError, ForbiddenError, TooManyRequestsError: as ``authorize`` does.
+        NotAcceptableError: when the caller accepts no JSON.
+        InvalidParameterError: for a query parameter that the route does not have.
+    """
+    await authorize(request)
+    await check_accept(request.headers.getlist("accept"))
+    await reject_unknown(request)

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
-from tidemark.controller.access.token_format import TOKEN
+from tidemark.controller.runtime.token_format import TOKEN
 
 _log = logging.getLogger("tidemark.request")
 

@@ -28,7 +28,7 @@ from tidemark.controller.backtest.chart import (
     loss_axis,
     medians,
 )
-from tidemark.controller.backtest.needs import NeedsOverTime, PairNeeds, lag_us, needs_over_time, pair_needs
+from tidemark.controller.backtest.record import NeedsOverTime, PairNeeds, lag_us, needs_over_time, pair_needs
 from tidemark.controller.backtest.table import format_latency, heading
 from tidemark.controller.backtest.trial import PolicyResult, Trial
 from tidemark.controller.runtime.whole_file import whole_file

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tidemark.controller.traces.format import OpenTrace
-from tidemark.controller.traces.plausible import PlausibleRows
+from tidemark.controller.traces.format import OpenTrace, PlausibleRows
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.bounds import Fixed

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import lru_cache
 
 from sqlalchemy import ScalarSelect, bindparam, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.bounds.chains import downstream_json
-from tidemark.controller.bounds.late_treatments import late_json
+from tidemark.controller.bounds.chains import late_json
 from tidemark.controller.db.tables import AcknowledgementRow, ReportRow, StreamRow
 from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
 from tidemark.controller.intake.take_reports import StoredReceipt
+from tidemark.models.base.read_json import read_object
+from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.protocol.messages import Acknowledgement
 
 
@@ -35,7 +38,10 @@ def take_acknowledgement(
     last = last_acknowledgement(session, stream_id)
     if last is None or last.applied_us <= applied_us:
         stream = session.get_one(StreamRow, stream_id)
-        stream.downstream, stream.late = downstream_json(acknowledgement.downstream), late_json(acknowledgement.late)
+        stream.downstream, stream.late = (
+            downstream_json(acknowledgement.downstream),
+            late_json(acknowledgement.late),
+        )
     values = asdict(acknowledgement) | {"applied_us": applied_us}
     del values["downstream"], values["late"]
     session.add(AcknowledgementRow(stream_id=stream_id, received_us=now_us, fingerprint=digest, **values))
@@ -98,3 +104,19 @@ _OWN_REPORTED = (
     .order_by(ReportRow.seen_us.desc())
     .limit(1)
 )
+
+
+def downstream_json(downstream: Downstream | None) -> str | None:
+    """Return what is stored of it."""
+    return None if downstream is None else json.dumps(asdict(downstream))
+
+
+def downstream_of(session: Session, stream_id: int) -> Downstream | None:
+    """Return what a stream's bound decides downstream; None when nothing, or when that is not known."""
+    text = session.get_one(StreamRow, stream_id).downstream
+    return None if text is None else _read(text)
+
+
+@lru_cache(maxsize=4_096)
+def _read(text: str) -> Downstream:
+    return read_object(Downstream, json.loads(text))

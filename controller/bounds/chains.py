@@ -1,6 +1,6 @@
-"""What a stream's bound decides behind its own operator, as its job last acknowledged it.
+"""What a stream's job last acknowledged beside its bound: the chain behind its operator, and its late rows.
 
-It is kept in the stream's row: every decision reads that anyway.
+Both are kept in the stream's row: every decision reads that anyway.
 """
 
 from __future__ import annotations
@@ -11,27 +11,21 @@ from functools import lru_cache
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.models.base.read_json import read_object
-from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.protocol.late_policy import LateTreatment
 from tidemark.models.specs.slo import Policy
 
 
-def downstream_json(downstream: Downstream | None) -> str | None:
+def late_json(late: LateTreatment | None) -> str | None:
     """Return what is stored of it."""
-    return None if downstream is None else json.dumps(asdict(downstream))
+    return None if late is None else json.dumps(asdict(late))
 
 
-def downstream_of(session: Session, stream_id: int) -> Downstream | None:
-    """Return what a stream's bound decides downstream; None when nothing, or when that is not known."""
-    text = session.get_one(StreamRow, stream_id).downstream
-    return None if text is None else _read(text)
-
-
-@lru_cache(maxsize=4_096)
-def _read(text: str) -> Downstream:
-    return read_object(Downstream, json.loads(text))
+@lru_cache(maxsize=256)
+def late_in(text: str | None) -> LateTreatment | None:
+    """Return what ``late_json`` made JSON of; None when the job does not say."""
+    return None if text is None else read_object(LateTreatment, json.loads(text))
 
 
 def policy_in_force(session: Session, stream_id: int, policy: Policy) -> Policy:

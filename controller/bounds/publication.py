@@ -14,7 +14,7 @@ from typing import Any, cast
 from sqlalchemy import ScalarSelect, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.bounds.late_treatments import late_in
+from tidemark.controller.bounds.chains import late_in
 from tidemark.controller.db.locked_reads import read_again, read_once
 from tidemark.controller.db.tables import AcknowledgementRow, PublishedRow, ReportRow, StreamRow
 from tidemark.controller.reports.store import newest_report

@@ -10,12 +10,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any, TypeVar, cast
 
-from tidemark.controller.bounds.versions import versions
+from fastapi.concurrency import run_in_threadpool
+from sqlalchemy import and_
+from sqlalchemy.orm import Session
+
+from tidemark.controller.bounds.publication import newest_generation_query
 from tidemark.controller.db.database import Database
+from tidemark.controller.db.epoch import epoch_of, version_in
+from tidemark.controller.db.tables import PublishedRow, StreamRow
 from tidemark.controller.errors import TooManyPollsError
+from tidemark.controller.specs.pins import StoredPin, pins_in_force
+from tidemark.controller.streams.names import named_streams, names_given
 
 _log = logging.getLogger(__name__)
 
@@ -197,3 +206,93 @@ class Watch:
     def _versions(self, names: list[_Name]) -> dict[_Name, str]:
         with self._database.read() as session:
             return versions(session, names)
+
+
+_UNREPORTED = "unreported"
+"""Version of the answer for a stream that has not reported; once it has, generation 0 has another reason."""
+
+
+def versions(session: Session, streams: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Return the version of the answer of each of ``streams``, by job and stream; unknown streams have one too.
+
+    It changes whenever the answer does, and never names another answer, in no history of the store.
+    """
+    dialect = session.get_bind().dialect.name
+    published = (
+        PublishedRow.stream_id,
+        PublishedRow.generation,
+        PublishedRow.published_us,
+        PublishedRow.mode,
+        PublishedRow.bound_ms,
+        PublishedRow.envelope,
+        PublishedRow.pin,
+    )
+    query = named_streams(
+        dialect, StreamRow.job, StreamRow.stream, StreamRow.registered_us, *published
+    ).outerjoin(
+        PublishedRow,
+        and_(PublishedRow.stream_id == StreamRow.id, PublishedRow.generation == newest_generation_query()),
+    )
+    known = {
+        (row.job, row.stream): row for row in session.execute(query, names_given(dialect, streams)).all()
+    }
+    epoch = epoch_of(session)
+    pins = pins_in_force(
+        session, [name for name in streams if name not in known or known[name].generation is None]
+    )
+    return {name: _version(epoch, known.get(name), pins.get(name)) for name in streams}
+
+
+def _version(epoch: str, row: Any, pin: StoredPin | None) -> str:
+    """Return the version of one answer; ``row`` is None for an unknown stream, ``pin`` once a generation names it."""
+    if row is not None and row.generation is not None:
+        return version_in(
+            epoch,
+            row.generation,
+            row.stream_id,
+            row.published_us,
+            row.mode,
+            row.bound_ms,
+            row.envelope,
+            row.pin,
+        )
+    # Without a pin these answers never differ.
+    base = _UNREPORTED if row is None or row.registered_us is None else "0"
+    return base if pin is None else version_in(epoch, base, pin.version(epoch))
+
+
+V = TypeVar("V")
+
+
+class SharedReads:
+    """Shares reads by key; it belongs to the event loop that serves the requests."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[Hashable, asyncio.Task[Any]] = {}
+        self._next: dict[Hashable, asyncio.Task[Any]] = {}
+
+    async def read(self, key: Hashable, read: Callable[[], V]) -> V:
+        """Return the result of a read that begins from now on, or raise its error.
+
+        Args:
+            key: what is read; callers with the same key share the read.
+            read: reads it, in a thread.
+        """
+        task = self._next.get(key)
+        if task is None:
+            task = asyncio.create_task(self._run(key, read, self._under_way.get(key)))
+            self._next[key] = task
+        # A caller that is cancelled does not cancel the read for the others.
+        return cast("V", await asyncio.shield(task))
+
+    async def _run(self, key: Hashable, read: Callable[[], V], before: asyncio.Task[Any] | None) -> V:
+        if before is not None:
+            await asyncio.wait([before])
+        # Later callers may expect what is written after the read began: they get the next read.
+        task = self._next.pop(key)
+        self._under_way[key] = task
+        try:
+            return await run_in_threadpool(read)
+        finally:
+            if self._under_way.get(key) is task:
+                del self._under_way[key]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.chains import downstream_of
+from tidemark.controller.bounds.acknowledgements import downstream_of
 from tidemark.controller.decide.decider import Decider
 from tidemark.controller.decide.load import HorizonEvidence, progress_in, situation_in
 from tidemark.controller.evidence.horizon import horizon_of, newest_report_id

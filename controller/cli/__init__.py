@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
 import typer
 
 from tidemark.controller.cli.lazy import LazyGroup
-
-__all__ = ["app", "main"]
 
 app = typer.Typer(
     name="tidemark",
@@ -25,7 +24,7 @@ app = typer.Typer(
 
 def _show_version(given: bool) -> None:
     if given:
-        from tidemark.controller.runtime.version import distribution_version  # noqa: PLC0415 - as the commands
+        pass
 
         typer.echo(f"tidemark {distribution_version()}")
         raise typer.Exit
@@ -45,3 +44,14 @@ def _options(
 def main() -> None:
     """Run the command line."""
     app(prog_name="tidemark")
+
+
+def distribution_version() -> str:
+    """Return the version of the installed distribution; ``"unknown"`` when run from a folder not installed."""
+    try:
+        return version("tidemark")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+__all__ = ["app", "main"]

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tidemark.controller.api.schemas import Consequences
-from tidemark.controller.cli.fail import fail_request, fail_usage
+from tidemark.controller.api.schemas.specs import Consequences
 from tidemark.controller.cli.remote import (
     Call,
     DryRunOption,
@@ -25,7 +24,7 @@ from tidemark.controller.cli.remote import (
     open_client,
     streams_by_name,
 )
-from tidemark.controller.cli.show import as_json, say, show_consequences
+from tidemark.controller.cli.show import as_json, fail_request, fail_usage, say, show_consequences
 from tidemark.controller.client.address import DEFAULT_URL
 from tidemark.controller.client.applying import Action, SpecChange, carry_out, check, in_force, plan
 from tidemark.controller.client.base import checked

@@ -12,17 +12,14 @@ import typer
 from rich.console import Console
 from rich.progress import TaskID
 
-from tidemark.controller.backtest.record import as_json, record_of, write_json
-from tidemark.controller.backtest.table import LEGEND, show
-from tidemark.controller.backtest.timeline import write_timeline
+from tidemark.controller.backtest.record import as_json, record_of, write_json, write_timeline
+from tidemark.controller.backtest.table import LEGEND, short_trace_warning, show, verdict
 from tidemark.controller.backtest.trial import Trial, choose_policies, judge, read
-from tidemark.controller.backtest.verdict import short_trace_warning, verdict
 from tidemark.controller.cli.options import duration_of, operator_of
 from tidemark.controller.cli.progress import progress_bar
-from tidemark.controller.cli.trace import input_errors_in_one_line
+from tidemark.controller.cli.show import input_errors_in_one_line
 from tidemark.controller.runtime.clock import system_clock
-from tidemark.controller.traces.format import OpenTrace, open_trace
-from tidemark.controller.traces.plausible import PlausibleRows
+from tidemark.controller.traces.format import OpenTrace, PlausibleRows, open_trace
 from tidemark.models.backtest.catalogue import policy_forms
 from tidemark.models.base.target import parse_target
 from tidemark.models.evidence.curve import Engine

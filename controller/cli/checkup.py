@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tidemark.controller.api.paths import stream_path
-from tidemark.controller.client.address import TOKEN_VARIABLE
+from tidemark.controller.client.address import TOKEN_VARIABLE, stream_path
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.target import PPM
 from tidemark.models.base.text import format_number, plural

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.controller.api.paths import stream_path
 from tidemark.controller.cli.checkup import Check, Place, checkup
-from tidemark.controller.cli.fail import fail_usage
 from tidemark.controller.cli.remote import (
     Call,
     JobArgument,
@@ -20,8 +18,8 @@ from tidemark.controller.cli.remote import (
     connect,
     streams_by_name,
 )
-from tidemark.controller.cli.show import say
-from tidemark.controller.client.address import TOKEN_VARIABLE
+from tidemark.controller.cli.show import fail_usage, say
+from tidemark.controller.client.address import TOKEN_VARIABLE, stream_path
 from tidemark.controller.client.errors import (
     ControllerUnusableError,
     RequestRejectedError,

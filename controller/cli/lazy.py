@@ -13,7 +13,7 @@ from typer._click.shell_completion import CompletionItem
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from tidemark.controller.cli.fail import fail_usage
+from tidemark.controller.cli.show import fail_usage
 
 if TYPE_CHECKING:
     # Typer has no public name for what a group holds.
@@ -36,13 +36,14 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
         "status": Entry("status", "Show how all jobs, one job or one of its streams are doing."),
         "doctor": Entry("doctor", "Check a job: what is fine, what is missing, and what to do next."),
         "partitions": Entry(
-            "partitions", "Show the partitions of a stream, those that cost most latency first."
+            "streams", "Show the partitions of a stream, those that cost most latency first."
         ),
         "lost": Entry(
-            "lost", "Show which values of a dimension, such as the region, lose rows, and who loses far more."
+            "streams",
+            "Show which values of a dimension, such as the region, lose rows, and who loses far more.",
         ),
         "recommendations": Entry("recommendations", "Show what is recommended for each stream, and why."),
-        "events": Entry("events", "Show what changed, why and by whom, the newest first."),
+        "events": Entry("streams", "Show what changed, why and by whom, the newest first."),
     },
     "Set": {
         "slo": Entry("specs", "Set, show, delete, list and export SLOs."),
@@ -80,7 +81,9 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
         "trace": Entry("trace", "Make a trace, a Parquet file of recorded arrivals.", "trace"),
         "curve": Entry("curve", "Show completeness and latency by bound, for a trace or a stream.", "trace"),
         "backtest": Entry("backtest", "Replay traces under policies and compare the policies.", "trace"),
-        "lint": Entry("spark_programs", "Check the joins and stateful operators of a job's streams before it starts."),
+        "lint": Entry(
+            "spark_programs", "Check the joins and stateful operators of a job's streams before it starts."
+        ),
         "demo": Entry(
             "spark_programs",
             "Run the whole loop on a real Spark stream: guessed bound, recommendation, restart.",
@@ -92,12 +95,10 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
         ),
         "token": Entry("token", "Create, list, rotate and revoke bearer tokens."),
         "settings": Entry(
-            "settings", "Show the settings in force and where each comes from; passwords are masked."
+            "store", "Show the settings in force and where each comes from; passwords are masked."
         ),
-        "restored": Entry(
-            "restored", "Renew the epoch of a store that was restored from a backup or copied."
-        ),
-        "forget": Entry("forget", "Delete a stream with all of its data; it cannot be undone."),
+        "restored": Entry("store", "Renew the epoch of a store that was restored from a backup or copied."),
+        "forget": Entry("streams", "Delete a stream with all of its data; it cannot be undone."),
         "side": Entry("spark_programs", "Keep the rows that Spark dropped as late."),
         "reconcile": Entry("spark_programs", "Put late rows into the finished windows that they belong to."),
         "openapi": Entry("openapi", "Print the OpenAPI document of the REST API."),

@@ -20,7 +20,7 @@ from tidemark.models.base.text import plural
 from tidemark.models.protocol.messages import Pin
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import PinAnswer, PinSummary
+    from tidemark.controller.api.schemas.pins import PinAnswer, PinSummary
 
 _PIN_NAMES: dict[str, Pin] = {"ceiling": "Ceiling", "off": "Off"}
 

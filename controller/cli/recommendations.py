@@ -19,7 +19,7 @@ from tidemark.controller.cli.show import approval_command, as_json, bound, momen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidemark.controller.api.schemas import StreamStatus
+    from tidemark.controller.api.schemas.streams import StreamStatus
     from tidemark.controller.client.client import Client
 
 

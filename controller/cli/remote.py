@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemark.controller.cli.fail import fail_request, fail_usage
+from tidemark.controller.cli.show import fail_request, fail_usage
 from tidemark.controller.client.address import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE
 from tidemark.controller.client.errors import ClientError, TokenRejectedError, UnreachableError
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import FleetStream
+    from tidemark.controller.api.schemas.fleet import FleetStream
     from tidemark.controller.client.client import Client
 
 _ATTEMPTS = 2

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
-from tidemark.controller.cli.fail import fail_request
 from tidemark.controller.cli.remote import (
     Call,
     DryRunOption,
@@ -18,13 +17,13 @@ from tidemark.controller.cli.remote import (
     StreamArgument,
     calls_controller,
 )
-from tidemark.controller.cli.show import as_json, bound, moment, say, table
+from tidemark.controller.cli.show import as_json, bound, fail_request, moment, say, table
 from tidemark.models.rollout.states import CANDIDATE, OPEN, State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidemark.controller.api.schemas import RolloutAnswer
+    from tidemark.controller.api.schemas.rollouts import RolloutAnswer
     from tidemark.controller.client.client import Client
 
 _IdArgument = Annotated[

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.controller.access.addresses import is_loopback
-from tidemark.controller.cli.fail import fail_usage
-from tidemark.controller.cli.settings import ConfigOption, settings_in_force, show_settings
+from tidemark.controller.cli.show import fail_usage
+from tidemark.controller.cli.store import ConfigOption, settings_in_force, show_settings
+from tidemark.controller.runtime.principal import is_loopback
 
 if TYPE_CHECKING:
     from tidemark.controller.service import Service
@@ -67,7 +67,7 @@ def register(app: typer.Typer) -> None:
 def _serve(settings: Settings) -> None:
     import uvicorn  # noqa: PLC0415 - --help starts fast without it
 
-    from tidemark.controller.access.first_tokens import FirstTokensError, take_first_tokens  # noqa: PLC0415
+    from tidemark.controller.access.token_store import FirstTokensError, take_first_tokens
     from tidemark.controller.app import create_app  # noqa: PLC0415
     from tidemark.controller.errors import StoreUnusableError, TokenConflictError  # noqa: PLC0415
     from tidemark.controller.runtime.logs import configure_logs  # noqa: PLC0415

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tidemark.controller.cli.fail import fail_request
 from tidemark.controller.cli.options import NONE, milliseconds_of, number_of
 from tidemark.controller.cli.remote import (
     Call,
@@ -21,6 +20,7 @@ from tidemark.controller.cli.show import (
     as_json,
     bound,
     duration,
+    fail_request,
     measured,
     moment,
     percent,
@@ -34,7 +34,7 @@ from tidemark.models.base.target import parse_target
 from tidemark.models.base.text import plural
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import ShadowAnswer, ShadowOutcome
+    from tidemark.controller.api.schemas.shadow import ShadowAnswer, ShadowOutcome
 
 _REMOVABLE = f' "{NONE}" for none.'
 

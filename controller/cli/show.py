@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from shlex import quote
 from textwrap import shorten
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
-from tidemark.controller.runtime.moments import utc_text
+from tidemark.controller.runtime.clock import utc_text
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.target import PPM
 from tidemark.models.rollout.states import rollout_text
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import Consequences, RolloutAnswer
+    from tidemark.controller.api.schemas.rollouts import RolloutAnswer
+    from tidemark.controller.api.schemas.specs import Consequences
+
 
 _MAX_CHARACTERS = 120
 """Length at which a table cuts a text off."""
@@ -58,8 +63,6 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> 
 
     Its rows are broken to the width of a terminal, or of ``COLUMNS``; a program behind a pipe gets each in one line.
     """
-    from rich.console import Console  # noqa: PLC0415 - the other commands start fast without it
-    from rich.table import Table  # noqa: PLC0415
 
     found = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
@@ -153,3 +156,35 @@ def show_consequences(answer: Consequences, of: tuple[str, str] | None = None) -
         say(f"  not rolled out yet: {answer.held}")
     if of is not None:
         say(f"  next: tidemark doctor {' '.join(map(quote, of))}")
+
+
+_REQUEST_FAILED = 1
+"""Exit code when the controller rejects the request or does not answer."""
+
+_USAGE_ERROR = 2
+"""Exit code when the arguments or the surroundings of the command have to be corrected."""
+
+
+def fail_usage(*messages: str) -> NoReturn:
+    """End the command with a line for each message: its arguments or its surroundings have to be corrected."""
+    _end(messages, _USAGE_ERROR)
+
+
+def fail_request(message: str) -> NoReturn:
+    """End the command with one line: the controller rejects the request or does not answer."""
+    _end([message], _REQUEST_FAILED)
+
+
+def _end(messages: Iterable[str], code: int) -> NoReturn:
+    for message in messages:
+        typer.echo(plain(f"tidemark: {message}"), err=True)
+    raise typer.Exit(code)
+
+
+@contextmanager
+def input_errors_in_one_line() -> Iterator[None]:
+    """End the command with one line when its input cannot be used."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        fail_usage(" ".join(str(error).split()))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import typer
 
-from tidemark.controller.cli.fail import fail_usage
+from tidemark.controller.cli.show import fail_usage
 
 
 class Program(NamedTuple):
@@ -38,7 +38,8 @@ PROGRAMS = {
         "Put late rows into the finished windows that they belong to.",
     ),
     "lint": Program(
-        "tidemark.spark_jobs.lint", "Check the joins and stateful operators of a job's streams before it starts."
+        "tidemark.spark_jobs.lint",
+        "Check the joins and stateful operators of a job's streams before it starts.",
     ),
 }
 """The programs by name of their command."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tidemark.controller.cli.fail import fail_request
 from tidemark.controller.cli.remote import (
     Call,
     DryRunOption,
@@ -29,6 +28,7 @@ from tidemark.controller.cli.show import (
     as_json,
     bound,
     duration,
+    fail_request,
     moment,
     percent,
     say,
@@ -43,15 +43,8 @@ from tidemark.models.base.text import plural
 from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 if TYPE_CHECKING:
-    from tidemark.controller.api.schemas import (
-        JoinAnswer,
-        JoinSideAnswer,
-        JoinStateAnswer,
-        PolicyAnswer,
-        PolicySet,
-        SloAnswer,
-        SloSet,
-    )
+    from tidemark.controller.api.schemas.joins import JoinAnswer, JoinSideAnswer, JoinStateAnswer
+    from tidemark.controller.api.schemas.specs import PolicyAnswer, PolicySet, SloAnswer, SloSet
 
 _JoinArgument = Annotated[str, typer.Argument(metavar="JOIN", help="Name of the join, which you choose.")]
 

@@ -31,16 +31,8 @@ from tidemark.models.base.text import plural
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidemark.controller.api.schemas import (
-        Budget,
-        Completeness,
-        Evidence,
-        FleetStream,
-        JobStatus,
-        JobSummary,
-        Live,
-        StreamStatus,
-    )
+    from tidemark.controller.api.schemas.fleet import FleetStream, JobStatus, JobSummary
+    from tidemark.controller.api.schemas.streams import Budget, Completeness, Evidence, Live, StreamStatus
 
 
 def register(app: typer.Typer) -> None:

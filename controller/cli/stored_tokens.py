@@ -11,12 +11,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from tidemark.controller.access import manage_tokens
-from tidemark.controller.access.manage_tokens import MadeToken, fields
-from tidemark.controller.access.token_store import list_tokens
-from tidemark.controller.api.bodies import TokenBody, parse_body
+from tidemark.controller.access import token_store as manage_tokens
+from tidemark.controller.access.token_store import MadeToken, fields, list_tokens
+from tidemark.controller.api.bodies import TokenBody
 from tidemark.controller.db.database import Database
 from tidemark.controller.runtime.clock import system_clock
+from tidemark.controller.runtime.parse_body import parse_body
 
 _PAGE = 1_000
 """Tokens read at a time."""

@@ -18,9 +18,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from tidemark.controller.access.roles import Role
-from tidemark.controller.access.token_format import SECRET_BYTES, make_token
-from tidemark.controller.cli.fail import fail_usage
 from tidemark.controller.cli.options import duration_of
 from tidemark.controller.cli.remote import (
     JsonOption,
@@ -29,8 +26,10 @@ from tidemark.controller.cli.remote import (
     client_errors_in_one_line,
     open_client,
 )
-from tidemark.controller.cli.show import plain, say
+from tidemark.controller.cli.show import fail_usage, plain, say
 from tidemark.controller.client.address import DEFAULT_URL, TOKEN_VARIABLE
+from tidemark.controller.runtime.principal import Role
+from tidemark.controller.runtime.token_format import SECRET_BYTES, make_token
 
 if TYPE_CHECKING:
     from tidemark.controller.client.client import Client
@@ -248,7 +247,7 @@ def _named_store() -> str | None:
     """Return the URL of the store that the surroundings name, as they do where the controller runs."""
     if not {"TIDEMARK_DATABASE_URL", "TIDEMARK_CONFIG"} & os.environ.keys():
         return None  # without loading what reads settings
-    from tidemark.controller.runtime.settings_file import ConfigurationError, named_store  # noqa: PLC0415
+    from tidemark.controller.settings import ConfigurationError, named_store
 
     try:
         return named_store()

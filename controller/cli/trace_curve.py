@@ -18,7 +18,7 @@ from rich.table import Table
 from tidemark.controller.cli.curve_chart import Marks, chart
 from tidemark.controller.cli.options import bounds_of, duration_of, operator_of, share_of
 from tidemark.controller.cli.progress import progress_bar
-from tidemark.controller.cli.trace import input_errors_in_one_line
+from tidemark.controller.cli.show import input_errors_in_one_line
 from tidemark.controller.runtime.clock import system_clock
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.granules import SPARK_TICK_US
@@ -149,8 +149,7 @@ def _ladder(needs: NeedDistribution, target_ppm: int, confidence_ppm: int | None
 
 def _read(path: Path) -> tuple[Trace, list[str]]:
     """Return the plausible rows of a trace, and what the user should know of the others."""
-    from tidemark.controller.traces.format import join, open_trace  # noqa: PLC0415 - pyarrow only where it is needed
-    from tidemark.controller.traces.plausible import PlausibleRows  # noqa: PLC0415 - as above
+    from tidemark.controller.traces.format import PlausibleRows, join, open_trace  # noqa: PLC0415 - pyarrow only where it is needed
 
     opened, plausible = open_trace(path), PlausibleRows(system_clock())
     with progress_bar() as progress:

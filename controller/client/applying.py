@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tidemark.controller.api.paths import join_path, stream_path
+from tidemark.controller.client.address import join_path, stream_path
 from tidemark.controller.client.client import Client
 from tidemark.controller.client.errors import ChangedError, RequestRejectedError
 from tidemark.controller.errors import JoinRefusedError

@@ -18,8 +18,16 @@ from urllib.parse import quote
 
 import httpx
 
-from tidemark.controller.api import schemas
-from tidemark.controller.api.paths import pin_query, stream_path
+from tidemark.controller.api.schemas.bounds import AcknowledgementFacts, Prediction, PublishedBound, Receipt
+from tidemark.controller.api.schemas.charts import CurveAnswer
+from tidemark.controller.api.schemas.fleet import FleetStream, JobStatus, JobSummary, StreamDeleted
+from tidemark.controller.api.schemas.partitions import Partition
+from tidemark.controller.api.schemas.pins import PinAnswer, PinSummary
+from tidemark.controller.api.schemas.reports import ReportDetail, ReportSummary
+from tidemark.controller.api.schemas.rollouts import Event, RolloutAnswer, RolloutDetail
+from tidemark.controller.api.schemas.specs import PolicyAnswer
+from tidemark.controller.api.schemas.streams import StreamStatus
+from tidemark.controller.client.address import pin_query, stream_path
 from tidemark.controller.client.base import checked, dry_run_params
 from tidemark.controller.client.errors import ChangedError
 from tidemark.controller.client.specifications import SpecificationsClient
@@ -63,64 +71,60 @@ class Client(SpecificationsClient):
         """
         self._send("GET", "/readyz")
 
-    def jobs(self) -> Iterator[schemas.JobSummary]:
+    def jobs(self) -> Iterator[JobSummary]:
         """Return the jobs by name, each with the worst condition of its streams."""
-        return self._items("/v1/jobs", "jobs", schemas.JobSummary)
+        return self._items("/v1/jobs", "jobs", JobSummary)
 
-    def job(self, job: str) -> schemas.JobStatus:
+    def job(self, job: str) -> JobStatus:
         """Return the state of a job."""
-        return self._get(stream_path(job), schemas.JobStatus)
+        return self._get(stream_path(job), JobStatus)
 
-    def fleet(self, job: str | None = None) -> Iterator[schemas.FleetStream]:
+    def fleet(self, job: str | None = None) -> Iterator[FleetStream]:
         """Return the streams of a job, or all of them, those with the smallest budget left first."""
-        return self._items("/v1/fleet", "streams", schemas.FleetStream, {"job": job})
+        return self._items("/v1/fleet", "streams", FleetStream, {"job": job})
 
-    def status(self, job: str, stream: str) -> schemas.StreamStatus:
+    def status(self, job: str, stream: str) -> StreamStatus:
         """Return the whole state of a stream."""
-        return self._get(stream_path(job, stream), schemas.StreamStatus)
+        return self._get(stream_path(job, stream), StreamStatus)
 
-    def curve(self, job: str, stream: str, bounds_ms: Sequence[int] = ()) -> schemas.CurveAnswer:
+    def curve(self, job: str, stream: str, bounds_ms: Sequence[int] = ()) -> CurveAnswer:
         """Return completeness and latency of a stream by bound: at ``bounds_ms``, or where the curve bends."""
-        return self._get(
-            stream_path(job, stream, "/curve"), schemas.CurveAnswer, {"bound_ms": list(bounds_ms)}
-        )
+        return self._get(stream_path(job, stream, "/curve"), CurveAnswer, {"bound_ms": list(bounds_ms)})
 
-    def partitions(self, job: str, stream: str) -> Iterator[schemas.Partition]:
+    def partitions(self, job: str, stream: str) -> Iterator[Partition]:
         """Return the partitions of a stream by name."""
-        return self._items(stream_path(job, stream, "/partitions"), "partitions", schemas.Partition)
+        return self._items(stream_path(job, stream, "/partitions"), "partitions", Partition)
 
-    def predictions(self, job: str, stream: str) -> Iterator[schemas.Prediction]:
+    def predictions(self, job: str, stream: str) -> Iterator[Prediction]:
         """Return the prediction of each published bound and how it turned out, the newest first."""
-        return self._items(stream_path(job, stream, "/predictions"), "predictions", schemas.Prediction)
+        return self._items(stream_path(job, stream, "/predictions"), "predictions", Prediction)
 
-    def reports(self, job: str, stream: str) -> Iterator[schemas.ReportSummary]:
+    def reports(self, job: str, stream: str) -> Iterator[ReportSummary]:
         """Return the facts of each reported batch, the newest first."""
-        return self._items(stream_path(job, stream, "/reports"), "reports", schemas.ReportSummary)
+        return self._items(stream_path(job, stream, "/reports"), "reports", ReportSummary)
 
-    def report(self, job: str, stream: str, query_id: str, batch_id: int) -> schemas.ReportDetail:
+    def report(self, job: str, stream: str, query_id: str, batch_id: int) -> ReportDetail:
         """Return the facts of one reported batch and its partitions."""
         where = f"/reports/{quote(query_id, safe='')}/{batch_id}"
-        return self._get(stream_path(job, stream, where), schemas.ReportDetail)
+        return self._get(stream_path(job, stream, where), ReportDetail)
 
     def report_bodies(self, job: str, stream: str) -> Iterator[Report]:
         """Return the reports as they were sent, with all counts, the newest batch first."""
         return self._items(stream_path(job, stream, "/reports/bodies"), "reports", Report)
 
-    def acknowledgements(self, job: str, stream: str) -> Iterator[schemas.AcknowledgementFacts]:
+    def acknowledgements(self, job: str, stream: str) -> Iterator[AcknowledgementFacts]:
         """Return the bounds that runs of the job acknowledged, the one applied last first."""
-        return self._items(
-            stream_path(job, stream, "/acks"), "acknowledgements", schemas.AcknowledgementFacts
-        )
+        return self._items(stream_path(job, stream, "/acks"), "acknowledgements", AcknowledgementFacts)
 
-    def bounds(self, job: str, stream: str) -> Iterator[schemas.PublishedBound]:
+    def bounds(self, job: str, stream: str) -> Iterator[PublishedBound]:
         """Return what was published, generation by generation, the newest first."""
-        return self._items(stream_path(job, stream, "/bounds"), "bounds", schemas.PublishedBound)
+        return self._items(stream_path(job, stream, "/bounds"), "bounds", PublishedBound)
 
     # -- deletion -------------------------------------------------------------------------------------------------
 
     def delete_stream(
         self, job: str, stream: str, reason: str, *, while_reporting: bool = False, dry_run: bool = False
-    ) -> schemas.StreamDeleted:
+    ) -> StreamDeleted:
         """Delete a stream with all of its data; return how many rows were stored of it. It cannot be undone.
 
         Args:
@@ -140,7 +144,7 @@ class Client(SpecificationsClient):
         if not dry_run:
             headers = {"If-Match": answer.headers.get("etag", "*")}
             answer = self._send("DELETE", where, params=params, headers=headers)
-        return checked(schemas.StreamDeleted, answer.content)
+        return checked(StreamDeleted, answer.content)
 
     # -- rollouts ------------------------------------------------------------------------------------------------
 
@@ -151,7 +155,7 @@ class Client(SpecificationsClient):
         *,
         states: Sequence[State] = (),
         vetoed: bool = False,
-    ) -> Iterator[schemas.RolloutAnswer]:
+    ) -> Iterator[RolloutAnswer]:
         """Return the rollouts of a stream, of a job, or of the whole fleet, the newest first.
 
         Args:
@@ -161,54 +165,54 @@ class Client(SpecificationsClient):
             vetoed: only those that a person vetoed.
         """
         query = {"state": states, "vetoed": vetoed or None}
-        found = self._items(_within(job, stream, "/rollouts"), "rollouts", schemas.RolloutAnswer, query)
+        found = self._items(_within(job, stream, "/rollouts"), "rollouts", RolloutAnswer, query)
         return (row for row in found if job is None or row.job == job)
 
-    def rollout(self, job: str, stream: str, rollout_id: int) -> schemas.RolloutDetail:
+    def rollout(self, job: str, stream: str, rollout_id: int) -> RolloutDetail:
         """Return a rollout with its events."""
-        return self._get(stream_path(job, stream, f"/rollouts/{rollout_id}"), schemas.RolloutDetail)
+        return self._get(stream_path(job, stream, f"/rollouts/{rollout_id}"), RolloutDetail)
 
     def approve(
         self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
-    ) -> schemas.RolloutAnswer:
+    ) -> RolloutAnswer:
         """Approve a rollout; it is published once no gate holds it. With ``dry_run`` nothing changes."""
         where = stream_path(job, stream, f"/rollouts/{rollout_id}:approve")
-        return self._act(where, reason, schemas.RolloutAnswer, dry_run=dry_run)
+        return self._act(where, reason, RolloutAnswer, dry_run=dry_run)
 
     def discard(
         self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
-    ) -> schemas.RolloutAnswer:
+    ) -> RolloutAnswer:
         """Discard a rollout that is not published yet. With ``dry_run`` nothing changes."""
         where = stream_path(job, stream, f"/rollouts/{rollout_id}:discard")
-        return self._act(where, reason, schemas.RolloutAnswer, dry_run=dry_run)
+        return self._act(where, reason, RolloutAnswer, dry_run=dry_run)
 
     def roll_back(
         self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
-    ) -> schemas.RolloutAnswer:
+    ) -> RolloutAnswer:
         """Publish again what was published before a rollout. With ``dry_run`` nothing changes."""
         where = stream_path(job, stream, f"/rollouts/{rollout_id}:rollback")
-        return self._act(where, reason, schemas.RolloutAnswer, dry_run=dry_run)
+        return self._act(where, reason, RolloutAnswer, dry_run=dry_run)
 
     def lift(
         self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
-    ) -> schemas.RolloutAnswer:
+    ) -> RolloutAnswer:
         """Lift the veto on a rollout that a person discarded or rolled back. With ``dry_run`` nothing changes."""
         where = stream_path(job, stream, f"/rollouts/{rollout_id}:lift")
-        return self._act(where, reason, schemas.RolloutAnswer, dry_run=dry_run)
+        return self._act(where, reason, RolloutAnswer, dry_run=dry_run)
 
-    def pause(self, job: str, stream: str, reason: str, *, dry_run: bool = False) -> schemas.PolicyAnswer:
+    def pause(self, job: str, stream: str, reason: str, *, dry_run: bool = False) -> PolicyAnswer:
         """Start no new rollout; the one under way is still watched. With ``dry_run`` nothing changes."""
         where = stream_path(job, stream, ":pause")
-        return self._act(where, reason, schemas.PolicyAnswer, dry_run=dry_run)
+        return self._act(where, reason, PolicyAnswer, dry_run=dry_run)
 
-    def resume(self, job: str, stream: str, reason: str, *, dry_run: bool = False) -> schemas.PolicyAnswer:
+    def resume(self, job: str, stream: str, reason: str, *, dry_run: bool = False) -> PolicyAnswer:
         """End a pause. With ``dry_run`` nothing changes."""
         where = stream_path(job, stream, ":resume")
-        return self._act(where, reason, schemas.PolicyAnswer, dry_run=dry_run)
+        return self._act(where, reason, PolicyAnswer, dry_run=dry_run)
 
     def events(
         self, job: str | None = None, stream: str | None = None, *, kind: str | None = None
-    ) -> Iterator[schemas.Event]:
+    ) -> Iterator[Event]:
         """Return what changed, why and by whom, the newest first: of a stream, of a job, or of the whole fleet.
 
         Args:
@@ -216,14 +220,14 @@ class Client(SpecificationsClient):
             stream: only of this stream of the job.
             kind: only of this kind, such as ``RolloutRolledBack``.
         """
-        found = self._items(_within(job, stream, "/events"), "events", schemas.Event, {"kind": kind})
+        found = self._items(_within(job, stream, "/events"), "events", Event, {"kind": kind})
         return (row for row in found if job is None or row.job == job)
 
     # -- kill switches -------------------------------------------------------------------------------------------
 
-    def pins(self) -> Iterator[schemas.PinSummary]:
+    def pins(self) -> Iterator[PinSummary]:
         """Return the pins: the fleet's first, then by job and stream."""
-        return self._items("/v1/pins", "pins", schemas.PinSummary)
+        return self._items("/v1/pins", "pins", PinSummary)
 
     def pin(
         self,
@@ -234,7 +238,7 @@ class Client(SpecificationsClient):
         *,
         fleet: bool = False,
         dry_run: bool = False,
-    ) -> schemas.PinAnswer:
+    ) -> PinAnswer:
         """Pin a stream, a job, or with ``fleet`` all streams, whatever they were pinned to; return what it costs.
 
         Raises:
@@ -247,7 +251,7 @@ class Client(SpecificationsClient):
         except ChangedError:
             # A kill switch replaces any other, and does not wait to read it.
             answer = self._send("PUT", "/v1/pin", body=body, params=params, headers={"If-Match": "*"})
-        return checked(schemas.PinAnswer, answer.content)
+        return checked(PinAnswer, answer.content)
 
     def unpin(
         self,
@@ -257,7 +261,7 @@ class Client(SpecificationsClient):
         fleet: bool = False,
         reason: str | None = None,
         dry_run: bool = False,
-    ) -> schemas.PinAnswer:
+    ) -> PinAnswer:
         """Remove the pin of a stream, a job, or with ``fleet`` the fleet.
 
         Raises:
@@ -265,21 +269,21 @@ class Client(SpecificationsClient):
         """
         params = {**pin_query(job, stream, fleet=fleet), "reason": reason, **dry_run_params(dry_run)}
         answer = self._send("DELETE", "/v1/pin", params=params)
-        return checked(schemas.PinAnswer, answer.content)
+        return checked(PinAnswer, answer.content)
 
     # -- calls of jobs -------------------------------------------------------------------------------------------
 
-    def send_report(self, report: Report) -> schemas.Receipt:
+    def send_report(self, report: Report) -> Receipt:
         """Report a batch; sending the same content again changes nothing."""
         where = stream_path(report.job, report.stream, "/reports")
         answer = self._send("POST", where, body=to_json_object(report), idempotent=True)
-        return checked(schemas.Receipt, answer.content)
+        return checked(Receipt, answer.content)
 
-    def acknowledge(self, job: str, stream: str, acknowledgement: Acknowledgement) -> schemas.Receipt:
+    def acknowledge(self, job: str, stream: str, acknowledgement: Acknowledgement) -> Receipt:
         """Acknowledge what a run of the job applied; sending the same content again changes nothing."""
         where = stream_path(job, stream, "/acks")
         answer = self._send("POST", where, body=to_json_object(acknowledgement), idempotent=True)
-        return checked(schemas.Receipt, answer.content)
+        return checked(Receipt, answer.content)
 
     def bound(self, job: str, stream: str) -> BoundAnswer:
         """Return the bound that the job should use, or why there is none."""

@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from tidemark.controller.api import schemas
-from tidemark.controller.api.paths import join_path, stream_path
+from tidemark.controller.api.schemas.joins import JoinAnswer, NamedJoin
+from tidemark.controller.api.schemas.shadow import ShadowAnswer
+from tidemark.controller.api.schemas.specs import PolicyAnswer, PolicySet, SloAnswer, SloSet
+from tidemark.controller.client.address import join_path, stream_path
 from tidemark.controller.client.base import BaseClient, checked, dry_run_params
 from tidemark.models.specs.shadow_slo import ShadowSlo
 
@@ -23,10 +25,10 @@ _TRIED = tuple(field.name for field in fields(ShadowSlo))
 class SpecificationsClient(BaseClient):
     """Specifications of streams and joins."""
 
-    def slo(self, job: str, stream: str) -> schemas.SloAnswer | None:
+    def slo(self, job: str, stream: str) -> SloAnswer | None:
         """Return the SLO of a stream; None when it has none or is unknown."""
         found = self._read_or_none(stream_path(job, stream, "/slo"))
-        return None if found is None else checked(schemas.SloAnswer, found.content)
+        return None if found is None else checked(SloAnswer, found.content)
 
     def change_slo(
         self,
@@ -36,25 +38,25 @@ class SpecificationsClient(BaseClient):
         *,
         reason: str | None = None,
         dry_run: bool = False,
-    ) -> schemas.SloSet:
+    ) -> SloSet:
         """Change fields of the SLO of a stream, or set one; the answer has the consequences.
 
         >>> tidemark.change_slo("shop", "clicks", {"target_ppm": 999_000, "latency_cap_ms": 900_000}, dry_run=True)
         """
         where = stream_path(job, stream, "/slo")
-        return self._change(where, changes, schemas.SloSet, reason=reason, dry_run=dry_run)
+        return self._change(where, changes, SloSet, reason=reason, dry_run=dry_run)
 
     def delete_slo(
         self, job: str, stream: str, *, reason: str | None = None, dry_run: bool = False
-    ) -> schemas.SloSet:
+    ) -> SloSet:
         """Delete the SLO of a stream; the answer has it as it was, and the consequences."""
         where = stream_path(job, stream, "/slo")
-        return self._delete(where, schemas.SloSet, reason=reason, dry_run=dry_run)
+        return self._delete(where, SloSet, reason=reason, dry_run=dry_run)
 
-    def policy(self, job: str, stream: str) -> schemas.PolicyAnswer | None:
+    def policy(self, job: str, stream: str) -> PolicyAnswer | None:
         """Return the policy of a stream, the default one when none was set; None when the stream is unknown."""
         found = self._read_or_none(stream_path(job, stream, "/policy"))
-        return None if found is None else checked(schemas.PolicyAnswer, found.content)
+        return None if found is None else checked(PolicyAnswer, found.content)
 
     def change_policy(
         self,
@@ -64,28 +66,28 @@ class SpecificationsClient(BaseClient):
         *,
         reason: str | None = None,
         dry_run: bool = False,
-    ) -> schemas.PolicySet:
+    ) -> PolicySet:
         """Change fields of the policy of a stream; the answer has the consequences.
 
         >>> tidemark.change_policy("shop", "clicks", {"mode": "OnRestart"}, reason="it has watched for a week")
         """
         where = stream_path(job, stream, "/policy")
-        return self._change(where, changes, schemas.PolicySet, reason=reason, dry_run=dry_run)
+        return self._change(where, changes, PolicySet, reason=reason, dry_run=dry_run)
 
     def delete_policy(
         self, job: str, stream: str, *, reason: str | None = None, dry_run: bool = False
-    ) -> schemas.PolicySet:
+    ) -> PolicySet:
         """Delete the policy of a stream, so that the default one holds; the answer has it as it was."""
         where = stream_path(job, stream, "/policy")
-        return self._delete(where, schemas.PolicySet, reason=reason, dry_run=dry_run)
+        return self._delete(where, PolicySet, reason=reason, dry_run=dry_run)
 
-    def joins(self, job: str) -> Iterator[schemas.NamedJoin]:
+    def joins(self, job: str) -> Iterator[NamedJoin]:
         """Return the joins of a job by name, each with its SLO and how it is doing."""
-        return self._items(join_path(job), "joins", schemas.NamedJoin)
+        return self._items(join_path(job), "joins", NamedJoin)
 
-    def join(self, job: str, join: str) -> schemas.JoinAnswer:
+    def join(self, job: str, join: str) -> JoinAnswer:
         """Return the SLO on the output of a join, and how the join is doing."""
-        return self._get(join_path(job, join), schemas.JoinAnswer)
+        return self._get(join_path(job, join), JoinAnswer)
 
     def change_join(
         self,
@@ -95,23 +97,23 @@ class SpecificationsClient(BaseClient):
         *,
         reason: str | None = None,
         dry_run: bool = False,
-    ) -> schemas.JoinAnswer:
+    ) -> JoinAnswer:
         """Change fields of the SLO on the output of a join, or set one.
 
         >>> tidemark.change_join("shop", "attribution", {"streams": ["clicks", "views"], "target_ppm": 990_000})
         """
-        return self._change(join_path(job, join), changes, schemas.JoinAnswer, reason=reason, dry_run=dry_run)
+        return self._change(join_path(job, join), changes, JoinAnswer, reason=reason, dry_run=dry_run)
 
     def delete_join(
         self, job: str, join: str, *, reason: str | None = None, dry_run: bool = False
-    ) -> schemas.JoinAnswer:
+    ) -> JoinAnswer:
         """Delete the SLO on the output of a join; the answer has it as it was."""
-        return self._delete(join_path(job, join), schemas.JoinAnswer, reason=reason, dry_run=dry_run)
+        return self._delete(join_path(job, join), JoinAnswer, reason=reason, dry_run=dry_run)
 
-    def shadow(self, job: str, stream: str) -> schemas.ShadowAnswer | None:
+    def shadow(self, job: str, stream: str) -> ShadowAnswer | None:
         """Return what is tried beside the SLO of a stream; None when nothing is."""
         found = self._read_or_none(stream_path(job, stream, "/shadow"))
-        return None if found is None else checked(schemas.ShadowAnswer, found.content)
+        return None if found is None else checked(ShadowAnswer, found.content)
 
     def change_shadow(
         self,
@@ -121,7 +123,7 @@ class SpecificationsClient(BaseClient):
         *,
         reason: str | None = None,
         dry_run: bool = False,
-    ) -> schemas.ShadowAnswer:
+    ) -> ShadowAnswer:
         """Try something beside the SLO of a stream; what is counted begins anew.
 
             >>> tidemark.change_shadow("shop", "clicks", {"target_ppm": 999_000}, reason="what would 99.9 % cost?")
@@ -144,22 +146,22 @@ class SpecificationsClient(BaseClient):
         found = self.write_specification(
             where, {**before, **changes}, version, reason=reason, dry_run=dry_run
         )
-        return checked(schemas.ShadowAnswer, found)
+        return checked(ShadowAnswer, found)
 
     def delete_shadow(
         self, job: str, stream: str, *, reason: str | None = None, dry_run: bool = False
-    ) -> schemas.ShadowAnswer:
+    ) -> ShadowAnswer:
         """Remove the shadow of a stream; the answer has it as it was.
 
         Raises:
             ChangedError: when somebody else changed it at the same time; then nothing is deleted.
         """
         where = stream_path(job, stream, "/shadow")
-        return self._delete(where, schemas.ShadowAnswer, reason=reason, dry_run=dry_run)
+        return self._delete(where, ShadowAnswer, reason=reason, dry_run=dry_run)
 
     def promote_shadow(
         self, job: str, stream: str, *, reason: str | None = None, dry_run: bool = False
-    ) -> schemas.SloSet:
+    ) -> SloSet:
         """Make the target and caps of the shadow those of the SLO in force; the answer has the consequences.
 
         Raises:
@@ -169,6 +171,6 @@ class SpecificationsClient(BaseClient):
         headers = {"If-Match": self._send("GET", where).headers.get("etag", "*")}
         params = {"reason": reason, **dry_run_params(dry_run)}
         return checked(
-            schemas.SloSet,
+            SloSet,
             self._send("POST", f"{where}:promote", params=params, headers=headers).content,
         )

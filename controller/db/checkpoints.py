@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, closing
 
 from sqlalchemy import PoolProxiedConnection
 
-from tidemark.controller.runtime.ticking_thread import TickingThread
+from tidemark.controller.runtime.background import TickingThread
 
 _log = logging.getLogger(__name__)
 

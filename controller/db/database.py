@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,26 @@ from tidemark.controller.db.checkpoints import MAX_PAGES, Checkpoints
 from tidemark.controller.db.room import found_no_room, prove_room
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.db.url import shown_url, url_of
-from tidemark.controller.errors import StoreUnavailableError, StoreUnusableError
-from tidemark.controller.intake.limits import NO_LIMITS, Limits
+from tidemark.controller.errors import (
+    StoreUnavailableError,
+    StoreUnusableError,
+)
 from tidemark.controller.intake.report_counts import ReportCountsCache
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Maximum numbers; None for no limit."""
+
+    streams: int | None = None
+    """Streams of all jobs."""
+    partitions: int | None = None
+    """Partitions of one stream."""
+
+
+NO_LIMITS = Limits()
+"""No limit at all."""
+
 
 _BUSY_RETRY_SECONDS = 0.01
 _BUSY_TIMEOUT_MS = 10_000

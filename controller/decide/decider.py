@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.publication import has_published
 from tidemark.controller.db.database import Database
+from tidemark.controller.db.leases import Lease, LeaseKeeper, confirm
 from tidemark.controller.decide.decision import decide, propose_without_data
 from tidemark.controller.decide.load import (
     HorizonEvidence,
@@ -22,14 +23,12 @@ from tidemark.controller.decide.load import (
 from tidemark.controller.decide.write import write
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import horizon_of
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper
-from tidemark.controller.replicas.lease_store import Lease, confirm
 from tidemark.controller.rollout.advance import advance_rollout, is_due
 from tidemark.controller.rollout.propose import changes_published, propose
 from tidemark.controller.rollout.record import Proposal
 from tidemark.controller.rollout.rules import RolloutRules, rules_of
 from tidemark.controller.rollout.store import open_rollout
-from tidemark.controller.runtime.limited_runs import GoOn
+from tidemark.controller.runtime.background import GoOn
 from tidemark.controller.shadow.follow import decide_shadow, follow_shadow, why_not_shadowed
 from tidemark.controller.shadow.store import StoredShadow, has_shadow
 from tidemark.controller.streams.store import lock_by_id

@@ -9,7 +9,8 @@ import numpy as np
 from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.chains import downstream_of, policy_in_force
+from tidemark.controller.bounds.acknowledgements import downstream_of
+from tidemark.controller.bounds.chains import policy_in_force
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.tables import (
     LedgerKeyRow,

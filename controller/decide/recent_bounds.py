@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.statements import upsert_many
 from tidemark.controller.db.tables import RecentBoundRow
-from tidemark.controller.db.upsert import upsert_many
 from tidemark.models.base.defaults import NARROW_STABILISATION_MS
 
 _SPAN_US = NARROW_STABILISATION_MS * 1_000

@@ -9,8 +9,8 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.bounds.publication import has_published, last_published
+from tidemark.controller.db.statements import upsert_many
 from tidemark.controller.db.tables import RecommendationRow
-from tidemark.controller.db.upsert import upsert_many
 from tidemark.controller.decide.decision import StreamDecision
 from tidemark.controller.decide.load import share_below
 from tidemark.controller.decide.recent_bounds import keep_bound

@@ -14,8 +14,8 @@ import numpy as np
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.statements import upsert_many
 from tidemark.controller.db.tables import NeedBlockRow, NeedSketchRow, RollupRow
-from tidemark.controller.db.upsert import upsert_many
 from tidemark.controller.evidence.partition_sums import needs_in_slots
 from tidemark.models.evidence.partition_needs import PartitionNeeds
 from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US, edge_us

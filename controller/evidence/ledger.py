@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.statements import upsert_many
 from tidemark.controller.db.tables import LedgerKeyRow
-from tidemark.controller.db.upsert import upsert_many
 from tidemark.models.base.operators import Operator, TimeWindow
 from tidemark.models.evidence.horizon import bucket_keys_us
 from tidemark.models.evidence.key_counts import sum_runs

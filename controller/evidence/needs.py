@@ -14,9 +14,8 @@ from functools import cache, partial
 from sqlalchemy import BigInteger, ColumnElement, Select, and_, bindparam, delete, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.given_rows import given, given_rows
+from tidemark.controller.db.statements import given, given_rows, upsert_many
 from tidemark.controller.db.tables import NeedSketchRow, NeedSlotRow, ReportBodyRow, ReportRow, RollupRow
-from tidemark.controller.db.upsert import upsert_many
 from tidemark.controller.evidence.blocks import undo_blocks
 from tidemark.controller.evidence.partition_sums import (
     add_to_sums,

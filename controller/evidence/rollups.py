@@ -12,6 +12,7 @@ from collections.abc import Callable
 from sqlalchemy import ColumnElement, bindparam, delete, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from tidemark.controller.db.statements import insert_into
 from tidemark.controller.db.tables import (
     EventRow,
     LedgerKeyRow,
@@ -24,7 +25,6 @@ from tidemark.controller.db.tables import (
     RollupRow,
     StreamRow,
 )
-from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.evidence.blocks import TEN_MINUTES_US, forget_blocks, make_block, renew_block
 from tidemark.controller.evidence.hourly_sums import add_to_hours
 from tidemark.controller.evidence.partition_sums import slide_sums

@@ -7,6 +7,7 @@ import logging
 from sqlalchemy import select
 
 from tidemark.controller.db.database import Database
+from tidemark.controller.db.leases import LeaseKeeper
 from tidemark.controller.db.tables import RollupRow, StreamRow
 from tidemark.controller.evidence.rollups import (
     AGEING_STEPS,
@@ -18,8 +19,7 @@ from tidemark.controller.evidence.set_back import set_back
 from tidemark.controller.forgetting.delete_stream import empty_deleted
 from tidemark.controller.forgetting.history import HISTORY_STEPS
 from tidemark.controller.intake.count_believed import count_believed
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper
-from tidemark.controller.runtime.priority import Pause, no_pause
+from tidemark.controller.runtime.background import Pause, no_pause
 from tidemark.controller.streams.store import lock_by_id
 from tidemark.models.evidence.slots import DAY_US, HOUR_US, Retention
 

@@ -6,21 +6,35 @@ and the time after a restart go on from there, and the state machine decides wha
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
+from sqlalchemy import and_, or_, select
+from sqlalchemy.orm import Session
+
+from tidemark.controller.api.views import rollout_answer
 from tidemark.controller.db.database import Database
+from tidemark.controller.db.leases import confirm
+from tidemark.controller.db.tables import RolloutRow, StreamRow
 from tidemark.controller.decide.decider import Decider
 from tidemark.controller.errors import LeaseLostError
-from tidemark.controller.gates.ask import Reply, ask
-from tidemark.controller.gates.configuration import Gate
-from tidemark.controller.gates.store import OpenQuestion, keep_reply, open_questions
-from tidemark.controller.metrics.process import GateCounters
-from tidemark.controller.replicas.lease_store import confirm
+from tidemark.controller.rollout.store import gate_answers_json, gate_answers_of, model_of
+from tidemark.controller.runtime.background import TickingThread
 from tidemark.controller.runtime.clock import Clock
-from tidemark.controller.runtime.ticking_thread import TickingThread
+from tidemark.controller.runtime.counters import GateCounters
+from tidemark.controller.runtime.fetch import NoAnswer, TokenFileError, bearer, fetch
+from tidemark.controller.runtime.operator_file import Gate, PrometheusGate, WebhookGate
+from tidemark.controller.specs.store import get_policy
+from tidemark.controller.streams.store import EventBasis, add_event, lock_by_id
+from tidemark.models.base.text import format_number
+from tidemark.models.rollout.gate import answered, due, phase_of
+from tidemark.models.rollout.states import Phase, Verdict
 
 _log = logging.getLogger(__name__)
 
@@ -129,3 +143,205 @@ class GateKeeper:
             _log.warning("%s", error.detail)
         except Exception:  # noqa: BLE001 - the next tick asks again, and the loop decides
             _log.exception("what follows from the outside gate %s could not be stored", one.question.gate)
+
+
+_WHEN = {"publish": "before it is published", "verify": "while it is verified"}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenQuestion:
+    """A question to a gate about a rollout."""
+
+    stream_id: int
+    """The stream."""
+    rollout_id: int
+    """The rollout."""
+    bound_ms: int
+    """The bound that it publishes, in milliseconds."""
+    question: GateQuestion
+    """The question."""
+
+
+def open_questions(session: Session, now_us: int) -> Iterator[OpenQuestion]:
+    """Return the questions that are to be asked now, of all streams."""
+    for row, stream in session.execute(_OPEN):
+        rollout = model_of(row)
+        gates = get_policy(session, row.stream_id).value.gates
+        asked = due(gates, gate_answers_of(row.gate_answers), rollout, now_us)
+        phase = phase_of(rollout.state)
+        if not asked or phase is None or rollout.to_bound_ms is None:
+            continue
+        shown = rollout_answer(row, stream).model_dump(mode="json")
+        for gate in asked:
+            yield OpenQuestion(row.stream_id, row.id, rollout.to_bound_ms, GateQuestion(gate, phase, shown))
+
+
+# A candidate is held by an outside gate once nothing else holds it. Under a pin nobody is asked.
+_OPEN = (
+    select(RolloutRow, StreamRow)
+    .join(StreamRow, StreamRow.id == RolloutRow.stream_id)
+    .where(
+        StreamRow.deleted_us.is_(None),
+        RolloutRow.state.in_(("Recommended", "Effective")),
+        or_(
+            and_(RolloutRow.state == "Recommended", RolloutRow.held_by == "Outside"),
+            and_(
+                RolloutRow.state == "Effective",
+                or_(RolloutRow.held_by.is_(None), RolloutRow.held_by == "Outside"),
+            ),
+        ),
+    )
+    .order_by(RolloutRow.id)
+)
+
+
+def keep_reply(session: Session, asked: OpenQuestion, reply: Reply, now_us: int) -> bool:
+    """Store what a gate answered; return False when the rollout is past the question by now.
+
+    A changed answer is an event of the stream.
+    """
+    question = asked.question
+    if lock_by_id(session, asked.stream_id) is None:
+        return False
+    row = session.get(RolloutRow, asked.rollout_id, populate_existing=True)
+    if row is None or phase_of(model_of(row).state) != question.phase:
+        return False
+    known = {answer.gate: answer for answer in gate_answers_of(row.gate_answers)}
+    before = known.get(question.gate)
+    known[question.gate] = after = answered(
+        before,
+        gate=question.gate,
+        phase=question.phase,
+        bound_ms=asked.bound_ms,
+        verdict=reply.verdict,
+        said=reply.said,
+        at_us=now_us,
+    )
+    row.gate_answers = gate_answers_json(known.values())
+    if before is None or (before.phase, before.verdict) != (after.phase, after.verdict):
+        answer = "gives no answer" if after.verdict == "unknown" else f"says {after.verdict}"
+        add_event(
+            session,
+            asked.stream_id,
+            now_us,
+            kind="GateAnswered",
+            reason=f"the outside gate {after.gate} {answer} {_WHEN[after.phase]}: {after.said}",
+            after=json.dumps(
+                {
+                    "rollout": row.id,
+                    "gate": after.gate,
+                    "verdict": after.verdict,
+                    "to_bound_ms": after.bound_ms,
+                }
+            ),
+            reason_class=f"{after.phase} {after.verdict}",
+            evidence=EventBasis(rollout_id=row.id),
+        )
+    return True
+
+
+TIMEOUT_SECONDS = 5.0
+"""How long a gate may take from the connection to the end of its answer."""
+
+_MAX_SHOWN = 200
+"""Characters of an answer that a reason repeats."""
+
+_NO_ANSWER = frozenset({429, 502, 503, 504})
+"""HTTP statuses by which whatever stands before a gate says that the gate was not asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a gate answered."""
+
+    verdict: Verdict
+    """Its answer."""
+    said: str
+    """The same in words; it shows neither the address nor the token."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateQuestion:
+    """What a gate is asked."""
+
+    gate: str
+    """Name of the gate."""
+    phase: Phase
+    """What about."""
+    rollout: Mapping[str, Any]
+    """The rollout, as the API answers it."""
+
+
+def ask(gate: Gate, question: GateQuestion) -> Reply:
+    """Ask a gate and return what it answers; it takes at most ``TIMEOUT_SECONDS``, and a failure is an answer too."""
+    try:
+        headers = bearer(gate.token_file)
+        match gate:
+            case WebhookGate():
+                body = {"gate": question.gate, "phase": question.phase, "rollout": question.rollout}
+                return _of_webhook(*fetch("POST", gate.webhook, TIMEOUT_SECONDS, headers=headers, json=body))
+            case PrometheusGate():
+                url = f"{gate.prometheus.rstrip('/')}/api/v1/query"
+                query = {"query": _filled(gate.query, question.rollout)}
+                return _of_prometheus(
+                    gate, *fetch("GET", url, TIMEOUT_SECONDS, headers=headers, params=query)
+                )
+    except TokenFileError as error:
+        return Reply("unknown", str(error))
+    except NoAnswer as error:
+        return Reply("unknown", str(error))
+
+
+def _of_webhook(status: int, body: bytes) -> Reply:
+    text = _shown(body.decode("utf-8", "replace"))
+    said = f"{status}: {text}" if text else str(status)
+    if status in _NO_ANSWER:
+        return Reply("unknown", said)
+    return Reply("yes" if 200 <= status < 300 else "no", said)
+
+
+def _of_prometheus(gate: PrometheusGate, status: int, body: bytes) -> Reply:
+    try:
+        answer = json.loads(body)
+        if answer["status"] != "success":
+            return Reply("unknown", _shown(f"{status}: {answer['error']}"))
+        values = _values(answer["data"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Reply("unknown", f"{status}, and not the values of an instant query")
+    if not values or any(math.isnan(value) for value in values):
+        return Reply("unknown", f"the query returns {'NaN' if values else 'nothing'}")
+    lowest, highest = min(values), max(values)
+    if gate.max is not None and highest > gate.max:
+        return Reply("no", f"{format_number(highest)} is above the maximum, {format_number(gate.max)}")
+    if gate.min is not None and lowest < gate.min:
+        return Reply("no", f"{format_number(lowest)} is below the minimum, {format_number(gate.min)}")
+    few = format_number(lowest)
+    return Reply("yes", few if lowest == highest else f"{few} to {format_number(highest)}")
+
+
+def _values(data: Mapping[str, Any]) -> list[float]:
+    """Return the values of a scalar or a vector.
+
+    Raises:
+        ValueError: when it is something else.
+    """
+    match data["resultType"]:
+        case "scalar":
+            return [float(data["result"][1])]
+        case "vector":
+            return [float(sample["value"][1]) for sample in data["result"]]
+        case other:
+            raise ValueError(f"a {other} has no single value")
+
+
+def _filled(query: str, rollout: Mapping[str, Any]) -> str:
+    for name in ("job", "stream"):
+        # PromQL reads the escapes of JSON, so that a name can hold anything and stays a string.
+        query = query.replace(f"{{{{{name}}}}}", json.dumps(rollout[name], ensure_ascii=False))
+    return query
+
+
+def _shown(text: str) -> str:
+    """Return the beginning of a text as one line."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return line if len(line) <= _MAX_SHOWN else f"{line[: _MAX_SHOWN - 1]}…"

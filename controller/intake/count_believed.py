@@ -7,9 +7,9 @@ import logging
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.database import Limits
 from tidemark.controller.db.tables import QuarantinedRow
 from tidemark.controller.errors import TidemarkError
-from tidemark.controller.intake.limits import Limits
 from tidemark.controller.intake.quarantine import last_counted
 from tidemark.controller.intake.stored_bodies import stored_report
 from tidemark.controller.intake.take_reports import take_report

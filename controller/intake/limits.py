@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, ScalarSelect, func, select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.database import Limits
 from tidemark.controller.db.tables import KNOWN, PartitionRow, StreamRow
 from tidemark.controller.errors import (
     ErrorItem,
@@ -16,20 +16,6 @@ from tidemark.controller.errors import (
     TooManyStreamsError,
 )
 from tidemark.models.base.ranges import MAX_COUNT
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Maximum numbers; None for no limit."""
-
-    streams: int | None = None
-    """Streams of all jobs."""
-    partitions: int | None = None
-    """Partitions of one stream."""
-
-
-NO_LIMITS = Limits()
-"""No limit at all."""
 
 
 def check_room_for_stream(session: Session, limits: Limits) -> None:

@@ -17,7 +17,14 @@ from tidemark.controller.errors import ReportConflictError
 from tidemark.controller.intake.limits import check_room_for_pairs
 from tidemark.controller.intake.stored_bodies import digest_of, packed
 from tidemark.models.evidence.ledger import judge
-from tidemark.models.evidence.misdated import AGREED_US, QUARANTINE_US, MAX_AHEAD_US, Reached, limit_us, reached_us
+from tidemark.models.evidence.misdated import (
+    AGREED_US,
+    MAX_AHEAD_US,
+    QUARANTINE_US,
+    Reached,
+    limit_us,
+    reached_us,
+)
 from tidemark.models.protocol.messages import Report
 
 

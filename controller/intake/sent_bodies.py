@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, from_json, to_json
 
-from tidemark.controller.api.bodies import problem_of
 from tidemark.controller.errors import ErrorItem, UnknownSchemaVersionError
+from tidemark.controller.runtime.parse_body import problem_of
 from tidemark.models.protocol.messages import READ_AS
 
 T = TypeVar("T")

@@ -9,13 +9,14 @@ from typing import Any, cast
 from sqlalchemy import ColumnElement, Table, bindparam, func, insert, update
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.database import Limits
+from tidemark.controller.db.statements import Excluded, greater, lesser, upsert_many
 from tidemark.controller.db.tables import QueryRow, ReportBodyRow, ReportRow, StreamRow
-from tidemark.controller.db.upsert import Excluded, greater, lesser, upsert_many
 from tidemark.controller.errors import TidemarkError
 from tidemark.controller.evidence.hourly_sums import add_to_hours
 from tidemark.controller.evidence.ledger import NewKeys, add_to_ledger
 from tidemark.controller.evidence.needs import BatchSlot, add_needs
-from tidemark.controller.intake.limits import Limits, check_room_for_pairs, make_room_for_partitions
+from tidemark.controller.intake.limits import check_room_for_pairs, make_room_for_partitions
 from tidemark.controller.intake.raise_bases import raise_later_bases
 from tidemark.controller.intake.report_counts import ReportCounts
 from tidemark.controller.intake.stored_bodies import packed

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Row, Select, String, and_, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.given_rows import given, given_rows
+from tidemark.controller.db.statements import given, given_rows
 from tidemark.controller.db.tables import QueryRow, ReportRow, RollupRow, StreamRow
 from tidemark.controller.evidence.horizon import max_up_to, with_gone
 from tidemark.controller.intake.limits import count_of_partitions

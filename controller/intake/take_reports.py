@@ -20,10 +20,10 @@ from pydantic_core import from_json
 from sqlalchemy import Select, Table, bindparam, delete, select, update
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.database import NO_LIMITS, Limits
 from tidemark.controller.db.tables import ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.errors import ReportConflictError, ReportTooOldError, TidemarkError
 from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
-from tidemark.controller.intake.limits import NO_LIMITS, Limits
 from tidemark.controller.intake.quarantine import quarantine
 from tidemark.controller.intake.ran_again import in_its_life, is_ran_again
 from tidemark.controller.intake.report_counts import ReportCounts

@@ -10,8 +10,8 @@ import numpy as np
 from sqlalchemy import ColumnElement, and_, case, delete, func, select, update
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from tidemark.controller.db.statements import Excluded, greater, lesser, upsert_many
 from tidemark.controller.db.tables import PartitionRow, StreamRow
-from tidemark.controller.db.upsert import Excluded, greater, lesser, upsert_many
 from tidemark.models.base.granules import SPARK_TICK_US, granule_first_us, granule_last_us
 from tidemark.models.evidence.key_counts import ReportCells, run_starts
 from tidemark.models.evidence.misdated import separate_misdated

@@ -7,13 +7,13 @@ from typing import cast
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.access.actor import current_actor
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.tables import RolloutRow
 from tidemark.controller.errors import RolloutNotFoundError, RolloutStateError
 from tidemark.controller.rollout.advance import advance_rollout, apply_move
 from tidemark.controller.rollout.rules import RolloutRules, rules_of
 from tidemark.controller.rollout.store import find_rollout, newest_rollout
+from tidemark.controller.runtime.actor import current_actor
 from tidemark.controller.streams.store import EventBasis, add_event
 from tidemark.models.rollout.machine import allowed
 from tidemark.models.rollout.restarts import FleetLimits

@@ -8,7 +8,7 @@ import numpy as np
 from sqlalchemy import ColumnElement, and_, bindparam, func, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.chains import downstream_of
+from tidemark.controller.bounds.acknowledgements import downstream_of
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.tables import (
     BY_BOUND,

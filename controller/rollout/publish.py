@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.acknowledgements import last_acknowledgement
-from tidemark.controller.bounds.chains import downstream_of, policy_in_force
+from tidemark.controller.bounds.acknowledgements import downstream_of, last_acknowledgement
+from tidemark.controller.bounds.chains import policy_in_force
 from tidemark.controller.bounds.publication import (
     Carried,
     PublishedAnswer,

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import ssl
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -61,3 +62,26 @@ async def _fetch(
 def _tls() -> ssl.SSLContext:
     # Making one takes longer than most requests.
     return httpx.create_ssl_context()
+
+
+class TokenFileError(Exception):
+    """A file holds no token; the text names the file and says why, and shows nothing of what it holds."""
+
+
+def bearer(file: Path | None) -> dict[str, str]:
+    """Return the headers that send the token in a file, which is read anew each time; none without a file.
+
+    Raises:
+        TokenFileError: when the file cannot be read or holds no token.
+    """
+    if file is None:
+        return {}
+    try:
+        token = file.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise TokenFileError(f"token file {file}: {error.strerror}") from None
+    except ValueError:
+        raise TokenFileError(f"token file {file} holds no token: it is not plain ASCII") from None
+    if not token:
+        raise TokenFileError(f"token file {file} is empty")
+    return {"Authorization": f"Bearer {token}"}

@@ -14,8 +14,8 @@ from typing import TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from tidemark.controller.access.token_format import TOKEN
 from tidemark.controller.errors import StoreUnavailableError
+from tidemark.controller.runtime.token_format import TOKEN
 from tidemark.controller.settings import LogFormat, LogLevel
 
 HIDDEN = "[hidden]"

@@ -13,12 +13,12 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.database import Database
+from tidemark.controller.db.leases import Lease, confirm
 from tidemark.controller.db.tables import BY_BOUND, QueryRow, ReportBodyRow, ReportRow, ShadowRow
 from tidemark.controller.decide.load import Loaded
 from tidemark.controller.decide.stored_steps import steps_json
 from tidemark.controller.evidence.horizon import WINDOW, keys_in, max_up_to, with_gone
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.controller.replicas.lease_store import Lease, confirm
 from tidemark.controller.shadow.store import StoredShadow, add_days, find_shadow
 from tidemark.controller.streams.store import lock_by_id
 from tidemark.models.base.defaults import NARROW_STABILISATION_MS

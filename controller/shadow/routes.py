@@ -6,16 +6,15 @@ from fastapi import APIRouter, Response
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api import schemas
-from tidemark.controller.api.bodies import parse_body
-from tidemark.controller.api.dependencies import TheService
-from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.etags import IfMatch, IfNoneMatch, answered, check_match, etag
-from tidemark.controller.api.names import WhichStream
+from tidemark.controller.api.openapi import answers, takes
+from tidemark.controller.api.parameters import DryRun, Reason, TheService, WhichStream
 from tidemark.controller.api.request_body import JsonBody
-from tidemark.controller.api.writes import DryRun, Reason
+from tidemark.controller.api.schemas.shadow import ShadowAnswer
+from tidemark.controller.api.schemas.specs import SloAnswer, SloSet
 from tidemark.controller.errors import SloNotSetError
 from tidemark.controller.rollout.republish import republish
+from tidemark.controller.runtime.parse_body import parse_body
 from tidemark.controller.shadow.store import (
     StoredShadow,
     check_tried,
@@ -44,7 +43,7 @@ _ABSENT = {404: "shadow-not-set"}
     "/shadow",
     operation_id="getShadow",
     summary="Read the shadow",
-    response_model=schemas.ShadowAnswer,
+    response_model=ShadowAnswer,
     responses=answers("ShadowAnswer", 304, 404, 422, 503, kinds=_ABSENT),
 )
 def read_shadow(which: WhichStream, service: TheService, if_none_match: IfNoneMatch = None) -> Response:
@@ -78,7 +77,7 @@ def write_shadow(
     dry_run: DryRun,
     reason: Reason,
     if_match: IfMatch = None,
-) -> schemas.ShadowAnswer:
+) -> ShadowAnswer:
     """Try another target and other caps beside the stream's SLO: decided and counted at each decision, never published.
 
     A stream has one shadow at most: another one takes its place, and what was counted begins anew.
@@ -120,7 +119,7 @@ def remove_shadow(
     dry_run: DryRun,
     reason: Reason,
     if_match: IfMatch = None,
-) -> schemas.ShadowAnswer:
+) -> ShadowAnswer:
     """Remove the shadow and return it as it was. What was counted of it is in the event, and deleted otherwise."""
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
@@ -146,7 +145,7 @@ def promote(
     dry_run: DryRun,
     reason: Reason,
     if_match: IfMatch = None,
-) -> schemas.SloSet:
+) -> SloSet:
     """Make the target and caps of the shadow those of the SLO in force, and remove the shadow.
 
     The other fields of the SLO stay. The bound that follows is rolled out as the policy allows, approval included.
@@ -173,7 +172,7 @@ def promote(
         decide_now(service, stream_id)
         with service.database.read() as session:
             follows = consequences(session, stream_id, dry_run=False)
-    return schemas.SloSet(**values_of(schemas.SloAnswer.of(written.stored)), **vars(follows))
+    return SloSet(**values_of(SloAnswer.of(written.stored)), **vars(follows))
 
 
 def _slo_of(session: Session, stream_id: int) -> Spec[Slo]:

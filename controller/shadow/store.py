@@ -10,8 +10,8 @@ from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.epoch import stored_version
+from tidemark.controller.db.statements import upsert_many
 from tidemark.controller.db.tables import ShadowDayRow, ShadowRow, StreamRow
-from tidemark.controller.db.upsert import upsert_many
 from tidemark.controller.errors import ShadowNotSetError, ShadowRefusedError
 from tidemark.controller.evidence.horizon import newest_report_id
 from tidemark.controller.specs.kinds import loaded_specification, stored_specification

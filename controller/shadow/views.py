@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api import schemas
-from tidemark.controller.api.units import share_ppm
+from tidemark.controller.api.schemas.shadow import ShadowAnswer, ShadowDay, ShadowOutcome
+from tidemark.controller.api.views import step_answers
 from tidemark.controller.db.tables import ShadowDayRow
 from tidemark.controller.decide.stored_steps import steps_of
-from tidemark.controller.decide.views import step_answers
+from tidemark.controller.runtime.answer import share_ppm
 from tidemark.controller.shadow.store import StoredShadow, days_of, total_of
 from tidemark.controller.specs.store import Spec, get_policy
 from tidemark.models.recommend.steps import because
@@ -20,7 +20,7 @@ from tidemark.models.specs.slo import Slo
 
 def shadow_answer(
     session: Session, shadow: StoredShadow, slo: Spec[Slo] | None, *, dry_run: bool = False
-) -> schemas.ShadowAnswer:
+) -> ShadowAnswer:
     """Return a shadow as it is answered.
 
     Args:
@@ -32,7 +32,7 @@ def shadow_answer(
     row, days = shadow.row, days_of(session, shadow.row.stream_id)
     total, steps = total_of(days), steps_of(row)
     in_use_bound_ms = days[0].in_use_bound_ms if days else None
-    return schemas.ShadowAnswer(
+    return ShadowAnswer(
         **values_of(shadow.tried),
         dry_run=dry_run,
         since_us=row.since_us,
@@ -47,16 +47,16 @@ def shadow_answer(
     )
 
 
-def _day(day: ShadowDayRow) -> schemas.ShadowDay:
+def _day(day: ShadowDayRow) -> ShadowDay:
     counted = total_of([day])
-    return schemas.ShadowDay(
+    return ShadowDay(
         from_us=day.day_us,
         in_use=_in_use(day.in_use_bound_ms, counted),
         shadow=_shadow(day.bound_ms, counted),
     )
 
 
-def _in_use(bound_ms: int | None, found: ShadowTally) -> schemas.ShadowOutcome:
+def _in_use(bound_ms: int | None, found: ShadowTally) -> ShadowOutcome:
     return _outcome(
         bound_ms,
         (found.judged_rows, found.late_min, found.late_max, found.unjudged_rows),
@@ -65,7 +65,7 @@ def _in_use(bound_ms: int | None, found: ShadowTally) -> schemas.ShadowOutcome:
     )
 
 
-def _shadow(bound_ms: int | None, found: ShadowTally) -> schemas.ShadowOutcome:
+def _shadow(bound_ms: int | None, found: ShadowTally) -> ShadowOutcome:
     return _outcome(
         bound_ms,
         (found.rows, found.late, found.late, found.unknown_rows),
@@ -76,9 +76,9 @@ def _shadow(bound_ms: int | None, found: ShadowTally) -> schemas.ShadowOutcome:
 
 def _outcome(
     bound_ms: int | None, counts: tuple[int, int, int, int], windows: int, latency_ms: int
-) -> schemas.ShadowOutcome:
+) -> ShadowOutcome:
     rows, late_min, late_max, unknown = counts
-    return schemas.ShadowOutcome(
+    return ShadowOutcome(
         bound_ms=bound_ms,
         rows=rows,
         late_min=late_min,

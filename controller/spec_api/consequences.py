@@ -6,11 +6,10 @@ import logging
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api import schemas
+from tidemark.controller.api.schemas.specs import Consequences
+from tidemark.controller.api.views import published_answer, recommended_answer, transition_answer
 from tidemark.controller.bounds.publication import last_published
-from tidemark.controller.bounds.views import published_answer
 from tidemark.controller.db.tables import RecommendationRow, StreamRow
-from tidemark.controller.decide.views import recommended_answer, transition_answer
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.rollout.store import open_rollout
 from tidemark.controller.service import Service
@@ -20,12 +19,12 @@ from tidemark.models.rollout.states import CANDIDATE
 _log = logging.getLogger(__name__)
 
 
-def consequences(session: Session, stream_id: int, *, dry_run: bool) -> schemas.Consequences:
+def consequences(session: Session, stream_id: int, *, dry_run: bool) -> Consequences:
     """Return what follows for a stream, as its status has it after the write."""
     row = session.get_one(StreamRow, stream_id)
     recommendation = session.get(RecommendationRow, stream_id)
     published, rollout = last_published(session, stream_id), open_rollout(session, stream_id)
-    return schemas.Consequences(
+    return Consequences(
         dry_run=dry_run,
         recommended=recommended_answer(session, recommendation, published),
         transition=transition_answer(recommendation),

@@ -8,10 +8,9 @@ from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
 from tidemark.controller.api.cursors import ThePaging, decode_cursor
-from tidemark.controller.api.dependencies import TheService
-from tidemark.controller.api.documented import answers
-from tidemark.controller.api.names import JoinPath, WhichJob, WhichJoin
-from tidemark.controller.api.schemas import (
+from tidemark.controller.api.openapi import answers
+from tidemark.controller.api.parameters import JoinPath, TheService, WhichJob, WhichJoin
+from tidemark.controller.api.schemas.joins import (
     JoinAnswer,
     JoinPage,
     JoinSideAnswer,

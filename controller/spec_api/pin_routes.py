@@ -10,17 +10,15 @@ from fastapi import APIRouter, Depends, Query, Request
 
 from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.api.bodies import PinBody
-from tidemark.controller.api.cursors import ThePaging, decode_cursor
-from tidemark.controller.api.dependencies import TheService
-from tidemark.controller.api.documented import answers
-from tidemark.controller.api.names import check_names
-from tidemark.controller.api.reach import in_reach
-from tidemark.controller.api.schemas import PinAnswer, PinnedStream, PinPage, PinSummary
-from tidemark.controller.api.units import milliseconds
+from tidemark.controller.api.cursors import ThePaging, decode_cursor, in_reach
+from tidemark.controller.api.openapi import answers
+from tidemark.controller.api.parameters import TheService, check_names
+from tidemark.controller.api.schemas.pins import PinAnswer, PinnedStream, PinPage, PinSummary
 from tidemark.controller.db.epoch import epoch_of
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.errors import ErrorItem, InvalidParameterError
 from tidemark.controller.rollout.pinned import publish_pinned
+from tidemark.controller.runtime.answer import milliseconds
 from tidemark.controller.spec_api.pin_cost import PinCost, cost_of
 from tidemark.controller.spec_api.routes import Operation, SpecRequest, SpecRoutes, routes_of
 from tidemark.controller.specs.kinds import Write

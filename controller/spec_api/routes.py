@@ -11,13 +11,12 @@ from fastapi import APIRouter, Response
 from pydantic import TypeAdapter
 
 from tidemark.controller.access.authorize import ThePrincipal
-from tidemark.controller.access.principal import Principal
-from tidemark.controller.api.bodies import parse_body
-from tidemark.controller.api.dependencies import TheService
-from tidemark.controller.api.documented import answers, takes
 from tidemark.controller.api.etags import IfMatch, IfNoneMatch, answered, etag, precondition
+from tidemark.controller.api.openapi import answers, takes
+from tidemark.controller.api.parameters import DryRun, Reason, TheService
 from tidemark.controller.api.request_body import JsonBody
-from tidemark.controller.api.writes import DryRun, Reason
+from tidemark.controller.runtime.parse_body import parse_body
+from tidemark.controller.runtime.principal import Principal
 from tidemark.controller.service import Service
 from tidemark.controller.spec_api.consequences import decide_now
 from tidemark.controller.specs.kinds import ChangeRequest, Write

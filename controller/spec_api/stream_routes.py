@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from fastapi import APIRouter
 from sqlalchemy import delete
 
-from tidemark.controller.api.names import StreamPath, WhichStream
-from tidemark.controller.api.schemas import PolicyAnswer, PolicySet, SloAnswer, SloSet
-from tidemark.controller.bounds.chains import downstream_of
+from tidemark.controller.api.parameters import StreamPath, WhichStream
+from tidemark.controller.api.schemas.specs import PolicyAnswer, PolicySet, SloAnswer, SloSet
+from tidemark.controller.bounds.acknowledgements import downstream_of
 from tidemark.controller.db.tables import RecommendationRow, StreamRow
 from tidemark.controller.decide.ceiling import NO_CEILING
 from tidemark.controller.errors import ErrorItem, InvalidBodyError, LiveRefusedError, SloNotSetError

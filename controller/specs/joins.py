@@ -16,8 +16,8 @@ from sqlalchemy import Select, delete, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.epoch import stored_version
+from tidemark.controller.db.statements import insert_into
 from tidemark.controller.db.tables import JoinRow, SloRow, StreamRow
-from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import JoinNotFoundError, JoinRefusedError
 from tidemark.controller.specs.kinds import ChangeRequest, Write, loaded_specification, stored_specification
 from tidemark.controller.specs.store import get_policy

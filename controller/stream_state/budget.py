@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api.schemas import Budget
-from tidemark.controller.db.tables import ReportRow
-from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.series import series_sums
 from tidemark.controller.evidence.windows import closed_windows
@@ -66,28 +63,3 @@ def spent_in(session: Session, horizon: Horizon, slo: Slo) -> Spent:
     if sums is None:
         return Spent(0, 0, 0, slo.target_ppm)
     return Spent(sums.counted, sums.late_min, sums.late_max + sums.unjudged, slo.target_ppm)
-
-
-def budget_of(
-    session: Session, newest: ReportRow, slo: Slo, kept: EvidenceCache, *, provisional: bool
-) -> Budget:
-    """Return the budget of a stream.
-
-    Args:
-        session: the session.
-        newest: its newest batch.
-        slo: its SLO.
-        kept: the evidence on streams.
-        provisional: whether rows of its windows can still come.
-    """
-    horizon = Horizon(newest.stream_id, slo.window_ms, newest)
-    known = kept.facts(session, horizon)
-    spent = spent_in(session, horizon, slo)
-    return Budget.of(
-        spent,
-        objective=slo.objective,
-        window_ms=slo.window_ms,
-        from_us=known.from_us,
-        missing_batches=known.missing_batches,
-        provisional=provisional,
-    )

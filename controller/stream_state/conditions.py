@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from tidemark.controller.api.schemas import Condition
 from tidemark.controller.db.tables import RolloutRow
 from tidemark.controller.decide.ceiling import NO_CEILING
 from tidemark.controller.intake.quarantine import Quarantine
 from tidemark.controller.intake.ran_again import is_ran_again
 from tidemark.controller.partitions.store import FutureRows, MisdatedRows
-from tidemark.controller.stream_state.condition_types import condition, place_of
+from tidemark.controller.stream_state.condition_types import Condition, condition, place_of
 from tidemark.controller.stream_state.recent_queries import RecentQuery, at_once
 from tidemark.controller.stream_state.state import HorizonState, SkewCost, StreamState
 from tidemark.models.base.duration import format_about, format_duration

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.statements import upsert_many
 from tidemark.controller.db.tables import LiveRow, ReportRow, StreamRow
-from tidemark.controller.db.upsert import upsert_many
 from tidemark.controller.reports.store import newest_report_query
 from tidemark.models.base.read_json import read_object
 from tidemark.models.protocol.messages import AppendDelay, LiveState, Pin, Report

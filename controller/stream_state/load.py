@@ -35,7 +35,7 @@ from tidemark.controller.decide.stored_steps import steps_of
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import with_gone
 from tidemark.controller.intake.quarantine import Quarantine, quarantines
-from tidemark.controller.lost.summary import LostSummary
+from tidemark.controller.lost.store import LostSummary
 from tidemark.controller.reports.store import newest_report_query
 from tidemark.controller.rollout.store import missed_rollout_query, newest_rollout_query
 from tidemark.controller.specs.pins import StoredPin, pins_in_force

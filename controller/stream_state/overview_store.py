@@ -10,8 +10,8 @@ from typing import Any, cast
 from sqlalchemy import Row, and_, bindparam, func, select, update
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.api.schemas import ConditionType
 from tidemark.controller.bounds.acknowledgements import newest_acknowledgement_query
+from tidemark.controller.db.statements import upsert_many
 from tidemark.controller.db.tables import (
     KNOWN,
     OverviewRow,
@@ -22,9 +22,9 @@ from tidemark.controller.db.tables import (
     SloRow,
     StreamRow,
 )
-from tidemark.controller.db.upsert import upsert_many
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.rollout.store import newest_rollout_query
+from tidemark.controller.stream_state.condition_types import ConditionType
 from tidemark.controller.stream_state.snapshots import PartitionSnapshot, StreamSnapshot
 from tidemark.controller.streams.store import add_event
 from tidemark.models.base.target import PPM

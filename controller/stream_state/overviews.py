@@ -16,24 +16,22 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api.schemas import Condition
 from tidemark.controller.db.database import Database
+from tidemark.controller.db.leases import Lease, LeaseKeeper, confirm
 from tidemark.controller.db.tables import OverviewRow, RollupRow
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon, open_keys
 from tidemark.controller.evidence.rollups import locked_rollup, move_horizon
 from tidemark.controller.intake.count_waiting import count_waiting
-from tidemark.controller.lost.summary import lost_summary
-from tidemark.controller.metrics.process import LoopCounters
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper
-from tidemark.controller.replicas.lease_store import Lease, confirm
+from tidemark.controller.lost.store import lost_summary
+from tidemark.controller.runtime.background import GivenUpError, GoOn, LimitedRuns, Pause
 from tidemark.controller.runtime.clock import SteadyClock
-from tidemark.controller.runtime.limited_runs import GivenUpError, GoOn, LimitedRuns
-from tidemark.controller.runtime.priority import Pause
+from tidemark.controller.runtime.counters import LoopCounters
 from tidemark.controller.specs.store import DEFAULT_WINDOW_MS
 from tidemark.controller.stream_state.budget import spent_in
 from tidemark.controller.stream_state.budget_course import BudgetCourse, next_course
+from tidemark.controller.stream_state.condition_types import Condition
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.load import load_horizon, load_states
 from tidemark.controller.stream_state.overview_store import (

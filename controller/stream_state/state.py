@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from tidemark.controller.bounds.late_treatments import late_in
+from tidemark.controller.bounds.chains import late_in
 from tidemark.controller.db.tables import (
     AcknowledgementRow,
     OverviewRow,
@@ -24,7 +24,7 @@ from tidemark.controller.decide.ceiling import Room
 from tidemark.controller.decide.join_sides import JoinMiss
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.intake.quarantine import Quarantine
-from tidemark.controller.lost.summary import LostSummary
+from tidemark.controller.lost.store import LostSummary
 from tidemark.controller.partitions.store import FutureRows, MisdatedRows, Skew
 from tidemark.controller.specs.pins import StoredPin
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, Spec

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tidemark.controller.api.schemas import Condition, ConditionType
 from tidemark.controller.db.tables import RolloutRow
+from tidemark.controller.stream_state.condition_types import Condition, ConditionType
 from tidemark.controller.stream_state.state import StreamState
 from tidemark.models.base.duration import format_duration
 from tidemark.models.recommend.steps import StepKind, because, deciding_step

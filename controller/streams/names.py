@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Select, String, and_, select
 
-from tidemark.controller.db.given_rows import given, given_rows
+from tidemark.controller.db.statements import given, given_rows
 from tidemark.controller.db.tables import StreamRow
 
 

@@ -9,12 +9,13 @@ from typing import Any
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.access.actor import current_actor
+from tidemark.controller.db.database import NO_LIMITS, Limits
 from tidemark.controller.db.locked_reads import remember_reads
+from tidemark.controller.db.statements import insert_into
 from tidemark.controller.db.tables import KNOWN, EventRow, StreamRow
-from tidemark.controller.db.upsert import insert_into
 from tidemark.controller.errors import JobNotFoundError, StreamNotFoundError
-from tidemark.controller.intake.limits import NO_LIMITS, Limits, check_room_for_stream
+from tidemark.controller.intake.limits import check_room_for_stream
+from tidemark.controller.runtime.actor import current_actor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,3 +191,41 @@ def add_event(
             report_id=None if evidence is None else evidence.report_id,
         )
     )
+
+
+def list_events(
+    session: Session,
+    before_id: int | None,
+    limit: int,
+    *,
+    stream_id: int | None = None,
+    kind: str | None = None,
+) -> Sequence[tuple[EventRow, StreamRow]]:
+    """Return up to ``limit`` events with their streams, the newest first.
+
+    Args:
+        session: the session.
+        before_id: only those with a smaller id; None for all.
+        limit: how many.
+        stream_id: only those of this stream; None for all.
+        kind: only those of this kind; None for all.
+    """
+    wanted = select(EventRow, StreamRow).join(StreamRow, StreamRow.id == EventRow.stream_id)
+    if stream_id is not None:
+        wanted = wanted.where(EventRow.stream_id == stream_id)
+    if kind is not None:
+        wanted = wanted.where(EventRow.kind == kind)
+    if before_id is not None:
+        wanted = wanted.where(EventRow.id < before_id)
+    found = session.execute(wanted.order_by(EventRow.id.desc()).limit(limit))
+    return [(event, stream) for event, stream in found]
+
+
+def history_of(session: Session, stream_id: int, rollout_id: int, limit: int) -> Sequence[EventRow]:
+    """Return up to ``limit`` events of a rollout, the oldest first."""
+    return session.scalars(
+        select(EventRow)
+        .where(EventRow.stream_id == stream_id, EventRow.rollout_id == rollout_id)
+        .order_by(EventRow.id)
+        .limit(limit)
+    ).all()

@@ -21,7 +21,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from tidemark.controller.traces.format import Trace, TraceError, column_named, index_of_names, one_line
-from tidemark.controller.traces.times import Unit, times_us
+from tidemark.controller.traces.messages import Unit, times_us
 
 Format = Literal["parquet", "json", "csv"]
 

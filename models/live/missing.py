@@ -29,7 +29,7 @@ from tidemark.models.live.defaults import (
     UNEVENNESS_PRIOR_SPANS,
 )
 from tidemark.models.live.learned import Arrays, checked, joined, part_of
-from tidemark.models.live.profiles import Profiles, Outstanding, delivered_bucket
+from tidemark.models.live.profiles import Outstanding, Profiles, delivered_bucket
 
 _STREAM = 0
 """Row and column of the whole stream; partition p is p + 1."""

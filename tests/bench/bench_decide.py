@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tidemark.controller.api.routes import fleet as fleet_routes
+from tidemark.controller.api.routes import fleet as job_routes
+from tidemark.controller.api.views import stream_status
 from tidemark.controller.decide.pace import Pace
 from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.intake.take_reports import StoredReceipt, take_reports
@@ -21,8 +24,6 @@ from tidemark.controller.service import make_service
 from tidemark.controller.settings import Settings
 from tidemark.controller.stream_state.fleet_states import load_fleet
 from tidemark.controller.stream_state.overview_store import fleet_page
-from tidemark.controller.stream_state.views import stream_status
-from tidemark.controller.streams import fleet_routes, job_routes
 from tidemark.models.evidence.slots import Retention
 
 from support.copied_streams import copy_stream

@@ -18,12 +18,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tidemark.controller.db.database import Database
+from tidemark.controller.db.leases import LeaseKeeper
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.upkeep import Upkeep
-from tidemark.controller.metrics.process import LoopCounters
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper
-from tidemark.controller.runtime.limited_runs import LimitedRuns
-from tidemark.controller.runtime.priority import no_pause
+from tidemark.controller.runtime.background import LimitedRuns, no_pause
+from tidemark.controller.runtime.counters import LoopCounters
 from tidemark.controller.stream_state.overviews import Overviews
 from tidemark.models.evidence.skew import SkewRule
 from tidemark.models.evidence.slots import DAY_US, HOUR_US, Retention

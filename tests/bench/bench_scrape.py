@@ -15,8 +15,7 @@ from tidemark.controller.alerts.notifier import WINDOWS_S
 from tidemark.controller.alerts.rules import active_alerts
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import PartitionRow
-from tidemark.controller.metrics.needs import load_needs
-from tidemark.controller.metrics.scrape import Scrape
+from tidemark.controller.metrics.scrape import Scrape, load_needs
 from tidemark.controller.stream_state.load import load_states
 from tidemark.controller.stream_state.partition_summaries import load_partitions
 from tidemark.controller.stream_state.recent_rows import NO_RECENT_ROWS, load_recent_rows

@@ -9,8 +9,7 @@ from typer.testing import CliRunner, Result
 
 from tidemark.controller.cli import app
 from tidemark.controller.db.database import Database
-from tidemark.controller.runtime.settings_file import ConfigurationError, load_settings
-from tidemark.controller.settings import Settings
+from tidemark.controller.settings import ConfigurationError, Settings, load_settings
 
 
 @pytest.fixture(autouse=True)

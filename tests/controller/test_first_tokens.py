@@ -10,15 +10,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tidemark.controller.access import manage_tokens
-from tidemark.controller.access.first_tokens import FirstTokensError, read_first_tokens, take_first_tokens
-from tidemark.controller.access.principal import Grant
-from tidemark.controller.access.roles import ROLES, Role
-from tidemark.controller.access.token_format import SECRET_BYTES, is_token, make_token, role_of
-from tidemark.controller.access.token_store import NewToken, list_tokens
+from tidemark.controller.access import token_store as manage_tokens
+from tidemark.controller.access.token_store import (
+    FirstTokensError,
+    NewToken,
+    list_tokens,
+    read_first_tokens,
+    take_first_tokens,
+)
 from tidemark.controller.cli import app
 from tidemark.controller.db.database import Database
 from tidemark.controller.errors import TokenConflictError
+from tidemark.controller.runtime.principal import ROLES, Grant, Role
+from tidemark.controller.runtime.token_format import SECRET_BYTES, is_token, make_token, role_of
 
 from support.controller_app import Controller
 from support.empty_store import open_empty, put_sqlite

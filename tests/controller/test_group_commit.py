@@ -15,7 +15,7 @@ from tidemark.controller.db.tables import ReportRow
 from tidemark.controller.errors import ReportConflictError
 from tidemark.controller.intake.group_commit import _MAX_TOGETHER, ReportWriter
 from tidemark.controller.intake.take_reports import StoredReceipt
-from tidemark.controller.metrics.process import IntakeCounters
+from tidemark.controller.runtime.counters import IntakeCounters
 from tidemark.models.protocol.messages import Report
 
 from support.empty_store import open_empty

@@ -23,6 +23,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.database import Database
+from tidemark.controller.db.leases import LeaseKeeper
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.errors import ReportTooOldError
 from tidemark.controller.evidence import evidence_cache, kept_progress
@@ -35,7 +36,6 @@ from tidemark.controller.evidence.kept_steps import KeptSteps
 from tidemark.controller.evidence.needs import needs_in
 from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.intake.take_reports import take_report
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.models.base.operators import Operator, RowLevel, sliding, tumbling
 from tidemark.models.evidence.curve import Emissions
 from tidemark.models.evidence.slots import Retention

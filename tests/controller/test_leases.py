@@ -13,6 +13,18 @@ from hypothesis import strategies as st
 from sqlalchemy import select, text
 
 from tidemark.controller.db.database import Database
+from tidemark.controller.db.leases import (
+    SHARDS,
+    Lease,
+    LeaseKeeper,
+    Shard,
+    confirm,
+    give_back,
+    shard_of,
+    shards,
+    share_out,
+    take,
+)
 from tidemark.controller.db.tables import (
     EventRow,
     PublishedRow,
@@ -23,17 +35,6 @@ from tidemark.controller.decide.decider import Decider
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.loop import Tick, run_once
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper, share_out
-from tidemark.controller.replicas.lease_store import (
-    SHARDS,
-    Lease,
-    Shard,
-    confirm,
-    give_back,
-    shard_of,
-    shards,
-    take,
-)
 from tidemark.controller.settings import Settings
 
 from support.controller_app import STREAM, Controller

@@ -10,7 +10,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from tidemark.controller.access.rate_limits import RateLimits
+from tidemark.controller.access.authenticator import RateLimits
 from tidemark.controller.service import Service
 from tidemark.controller.settings import Settings
 from tidemark.models.protocol.granule_counts import GranuleCounts

@@ -10,7 +10,7 @@ import pytest
 
 from tidemark.controller.decide.decider import Decider
 from tidemark.controller.decide.pace import SWEEP_SECONDS
-from tidemark.controller.runtime.limited_runs import GoOn
+from tidemark.controller.runtime.background import GoOn
 from tidemark.controller.settings import Settings
 
 from support.controller_app import STREAM, ManualClock, make_app

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidemark.controller.access.roles import ROLES
-from tidemark.controller.access.token_format import SECRET_BYTES
-from tidemark.controller.access.token_format import make_token as any_token
 from tidemark.controller.errors import StoreUnavailableError
 from tidemark.controller.runtime.logs import HIDDEN, configure_logs, handler_for, without_secrets
+from tidemark.controller.runtime.principal import ROLES
+from tidemark.controller.runtime.token_format import SECRET_BYTES
+from tidemark.controller.runtime.token_format import make_token as any_token
 from tidemark.controller.settings import LogFormat
 
 from support.controller_app import STREAM, Controller

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.controller.runtime.moments import utc_text
+from tidemark.controller.runtime.clock import utc_text
 from tidemark.models.base.ranges import MAX_TIME_US
 
 

@@ -13,7 +13,7 @@ from typing import Any, get_args, get_type_hints
 import httpx
 import pytest
 
-from tidemark.controller.access.roles import need_of
+from tidemark.controller.runtime.principal import need_of
 from tidemark.models.base.ranges import WIRE
 from tidemark.models.evidence.late_counts import LateCounts
 from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer, Report, to_json_object

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, func, select, update
 
+from tidemark.controller.db.leases import Lease
 from tidemark.controller.db.tables import (
     EventRow,
     OverviewRow,
@@ -23,7 +24,6 @@ from tidemark.controller.db.tables import (
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.evidence.needs import partition_needs
 from tidemark.controller.loop import snapshot_seconds
-from tidemark.controller.replicas.lease_store import Lease
 from tidemark.controller.stream_state.overviews import QUIET_US, SOON_US
 from tidemark.models.protocol.granule_counts import GranuleCounts
 from tidemark.models.protocol.messages import LiveState, Report

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from tidemark.controller.access.roles import OPEN_PATHS, OPERATIONS, RIGHTS, ROLES, Need, need_of
+from tidemark.controller.runtime.principal import OPEN_PATHS, OPERATIONS, RIGHTS, ROLES, Need, need_of
 
 from support.controller_app import Controller
 from support.tokens import bearer, make_token
@@ -143,7 +143,7 @@ def test_an_admin_may_do_everything() -> None:
 
 
 def test_every_route_of_the_application_is_in_the_table_and_the_table_has_no_other(asked: Asked) -> None:
-    assert set(asked.paths) == set(OPERATIONS), "declare the operation in controller/access/roles.py"
+    assert set(asked.paths) == set(OPERATIONS), "declare the operation in controller/runtime/principal.py"
 
 
 def test_every_route_that_is_not_documented_is_open_on_purpose(controller: Controller) -> None:

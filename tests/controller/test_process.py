@@ -13,8 +13,8 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from tidemark.controller.access.addresses import is_loopback
 from tidemark.controller.cli import app
+from tidemark.controller.runtime.principal import is_loopback
 from tidemark.models.protocol.messages import to_json_object
 
 from support.controller_app import STREAM

@@ -14,7 +14,7 @@ from tidemark.controller.errors import ReportConflictError
 from tidemark.controller.intake.quarantine import Quarantine, quarantines
 from tidemark.controller.intake.take_reports import StoredReceipt, take_report
 from tidemark.models.base.operators import tumbling
-from tidemark.models.evidence.misdated import AGREED_US, QUARANTINE_US, MAX_AHEAD_US
+from tidemark.models.evidence.misdated import AGREED_US, MAX_AHEAD_US, QUARANTINE_US
 
 from support.empty_store import open_empty
 from support.reports import START_US

@@ -11,6 +11,7 @@ from sqlalchemy import event, update
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from tidemark.controller.api.views import stream_status
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import (
     Base,
@@ -32,7 +33,6 @@ from tidemark.controller.loop import run_once
 from tidemark.controller.service import Service, make_service
 from tidemark.controller.settings import Settings
 from tidemark.controller.specs.store import slo_values
-from tidemark.controller.stream_state.views import stream_status
 from tidemark.models.evidence.slots import Retention
 from tidemark.models.specs.slo import Slo
 

@@ -28,7 +28,7 @@ from tidemark.controller.intake import count_waiting
 from tidemark.controller.intake.group_commit import ReportWriter
 from tidemark.controller.intake.report_counts import ReportCounts, ReportCountsCache, counts_of
 from tidemark.controller.intake.take_reports import take_report
-from tidemark.controller.metrics.process import IntakeCounters
+from tidemark.controller.runtime.counters import IntakeCounters
 from tidemark.models.base.operators import Operator, row_level, sliding, tumbling
 from tidemark.models.protocol.messages import Report
 

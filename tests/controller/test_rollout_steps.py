@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.database import NO_LIMITS
 from tidemark.controller.db.tables import (
     EventRow,
     FailedBoundRow,
@@ -19,7 +20,6 @@ from tidemark.controller.db.tables import (
     ReportRow,
     RolloutRow,
 )
-from tidemark.controller.intake.limits import NO_LIMITS
 from tidemark.controller.intake.take_reports import take_reports
 from tidemark.controller.rollout.advance import apply_move
 from tidemark.controller.rollout.facts import _latency_us, count_at_risk

@@ -16,6 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
+from tidemark.controller.db.leases import LeaseKeeper
 from tidemark.controller.db.tables import (
     LedgerKeyRow,
     NeedSketchRow,
@@ -33,7 +34,6 @@ from tidemark.controller.evidence.needs import Span, needs_in, partition_needs
 from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.intake.report_counts import ReportCountsCache
 from tidemark.controller.intake.take_reports import take_report
-from tidemark.controller.replicas.lease_keeper import LeaseKeeper
 from tidemark.models.evidence.coverage import merge_ranges
 from tidemark.models.evidence.horizon import SUMMED
 from tidemark.models.evidence.needs import needs_against

@@ -16,17 +16,17 @@ from pydantic import TypeAdapter
 from sqlalchemy.exc import OperationalError
 
 import tidemark.controller
-from tidemark.controller.access.roles import need_of
 from tidemark.controller.api import schemas
 from tidemark.controller.api.bodies import PinBody, ReasonBody, RotationBody, TokenBody
 from tidemark.controller.api.examples import EXAMPLES, KIND_EXAMPLES, PROBLEM_EXAMPLES
 from tidemark.controller.api.openapi import as_text
+from tidemark.controller.api.schemas.reports import ReportBodyPage
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import Base
 from tidemark.controller.intake.checks import check_report
 from tidemark.controller.intake.report_body import ReportBody
-from tidemark.controller.metrics.names import HELP
-from tidemark.controller.reports.body_page import ReportBodyPage
+from tidemark.controller.runtime.counters import HELP
+from tidemark.controller.runtime.principal import need_of
 from tidemark.controller.settings import Settings
 from tidemark.models.evidence.late_counts import LateCounts
 from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tidemark.controller.runtime.shared_reads import SharedReads
+from tidemark.controller.bounds.watch import SharedReads
 
 from support.patience import PATIENCE_S
 

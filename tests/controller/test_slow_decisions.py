@@ -15,7 +15,7 @@ from tidemark.controller.decide import decider
 from tidemark.controller.decide.decision import StreamDecision, decide
 from tidemark.controller.decide.load import Loaded
 from tidemark.controller.decide.pace import PAUSE_SECONDS
-from tidemark.controller.runtime.limited_runs import (
+from tidemark.controller.runtime.background import (
     FIRST_PAUSE_SECONDS,
     MAX_LEFT,
     MAX_PAUSE_SECONDS,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, select, update
 
-from tidemark.controller.db.database import Database
+from tidemark.controller.db.database import NO_LIMITS, Database, Limits
 from tidemark.controller.db.tables import (
     LedgerKeyRow,
     NeedSlotRow,
@@ -25,7 +25,6 @@ from tidemark.controller.db.tables import (
     StreamRow,
 )
 from tidemark.controller.errors import TidemarkError
-from tidemark.controller.intake.limits import NO_LIMITS, Limits
 from tidemark.controller.intake.stored_facts import stored_facts
 from tidemark.controller.intake.take_reports import StoredReceipt, take_report, take_reports
 from tidemark.models.base.operators import Operator, row_level, sliding, tumbling

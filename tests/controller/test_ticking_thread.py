@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tidemark.controller.runtime.ticking_thread import TickingThread
+from tidemark.controller.runtime.background import TickingThread
 
 from support.patience import PATIENCE_S
 

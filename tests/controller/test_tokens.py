@@ -13,13 +13,13 @@ import pytest
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from tidemark.controller.access import manage_tokens
+from tidemark.controller.access import token_store as manage_tokens
 from tidemark.controller.access.authenticator import CACHE_SECONDS, STALE_SECONDS, USE_NOTED_US
-from tidemark.controller.access.principal import Grant
-from tidemark.controller.access.token_format import digest_of, is_token
 from tidemark.controller.access.token_store import NewToken, note_uses
 from tidemark.controller.db.tables import TokenRow
 from tidemark.controller.errors import TokenConflictError
+from tidemark.controller.runtime.principal import Grant
+from tidemark.controller.runtime.token_format import digest_of, is_token
 
 from support.controller_app import Controller
 from support.tokens import bearer, make_token
@@ -135,7 +135,7 @@ def test_what_is_no_good_token_is_401(controller: Controller, header: str) -> No
 def test_a_token_of_another_controller_is_401_and_costs_the_store_nothing(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidemark.controller.access.token_format import make_token as any_token
+    from tidemark.controller.runtime.token_format import make_token as any_token
 
     good = make_token(controller)
     assert status_with(controller, good) == 200

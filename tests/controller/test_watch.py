@@ -13,7 +13,7 @@ import httpx
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from tidemark.controller.api.prefer import wait_seconds
+from tidemark.controller.api.parameters import wait_seconds
 from tidemark.controller.service import Service
 from tidemark.controller.settings import Settings
 from tidemark.models.protocol.messages import to_json_object

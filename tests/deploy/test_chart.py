@@ -14,13 +14,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from tidemark.controller.access.roles import need_of
-from tidemark.controller.access.token_format import role_of
-from tidemark.controller.cli import app
+from tidemark.controller.cli import app, distribution_version
 from tidemark.controller.cli.serve import SHUTDOWN_SECONDS
-from tidemark.controller.runtime.settings_file import load_settings
-from tidemark.controller.runtime.version import distribution_version
-from tidemark.controller.settings import Settings
+from tidemark.controller.runtime.principal import need_of
+from tidemark.controller.runtime.token_format import role_of
+from tidemark.controller.settings import Settings, load_settings
 
 from support.chart import (
     CHART,

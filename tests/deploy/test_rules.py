@@ -12,8 +12,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from tidemark.controller.alerts.table import ALERTS
-from tidemark.controller.metrics.names import HELP, LABELS
+from tidemark.controller.runtime.alert_table import ALERTS
+from tidemark.controller.runtime.counters import HELP, LABELS
 from tidemark.models.protocol.messages import to_json_object
 
 from support.controller_app import Controller

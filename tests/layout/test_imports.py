@@ -227,7 +227,7 @@ def test_no_subject_imports_the_routes_of_another() -> None:
     [
         "from tidemark.controller.spec_api import routes",
         "from tidemark.controller.spec_api.pin_routes import router",
-        "import tidemark.controller.streams.fleet_routes",
+        "import tidemark.controller.api.routes.fleet",
         "from ..spec_api import routes",
     ],
 )
@@ -240,7 +240,7 @@ def test_the_checker_accepts_a_subjects_own_routes_and_anothers_store() -> None:
     allowed = (
         "from tidemark.controller.specs.pins import get_pin\nfrom tidemark.controller.rollout import routes"
     )
-    assert imports_of_routes("controller/rollout/routes.py", allowed) == []
+    assert imports_of_routes("controller/api/routes/rollouts.py", allowed) == []
 
 
 # -- names and lengths ---------------------------------------------------------------------------------------------

@@ -76,7 +76,13 @@ def possible(kind: type[Any]) -> st.SearchStrategy[Any]:
 
 
 def test_the_classes_that_are_read_are_found() -> None:
-    assert {kind.__name__ for kind in KINDS} >= {"Envelope", "Downstream", "Mark", "ReportedRun", "LostSummary"}
+    assert {kind.__name__ for kind in KINDS} >= {
+        "Envelope",
+        "Downstream",
+        "Mark",
+        "ReportedRun",
+        "LostSummary",
+    }
 
 
 def test_what_was_read_from_json_is_never_spread_into_a_call() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidemark.controller.metrics.names import HELP
+from tidemark.controller.runtime.counters import HELP
 
 from support.docs import DOCS, DOCUMENTS, all_text, table_after
 from support.reference import FOLDER, command_paths, interface, reference

@@ -23,13 +23,13 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from tidemark.controller import errors
-from tidemark.controller.access.roles import need_of
-from tidemark.controller.alerts.table import ALERTS
 from tidemark.controller.app import create_app
 from tidemark.controller.cli import app
 from tidemark.controller.cli.spark_programs import PROGRAMS
 from tidemark.controller.intake.report_body import VERSIONS
-from tidemark.controller.metrics.names import HELP, LABELS
+from tidemark.controller.runtime.alert_table import ALERTS
+from tidemark.controller.runtime.counters import HELP, LABELS
+from tidemark.controller.runtime.principal import need_of
 from tidemark.controller.settings import Settings
 from tidemark.models.base.duration import format_duration
 from tidemark.models.evidence.late_counts import LATE_COUNTS_SCHEMA

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from itertools import count
 
-from tidemark.controller.access import manage_tokens
-from tidemark.controller.access.principal import Grant
-from tidemark.controller.access.roles import Role
+from tidemark.controller.access import token_store as manage_tokens
 from tidemark.controller.access.token_store import NewToken
+from tidemark.controller.runtime.principal import Grant, Role
 
 from support.controller_app import Controller
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from tidemark.controller.api.schemas.answer import Answer
-from tidemark.controller.api.schemas.conditions import ConditionSummary, ConditionType, Severity
 from tidemark.controller.api.schemas.pins import PinInForce
+from tidemark.controller.runtime.answer import Answer
+from tidemark.controller.stream_state.condition_types import (
+    Condition,
+    ConditionSummary,
+    ConditionType,
+    Severity,
+)
 from tidemark.models.protocol.messages import Mode
 from tidemark.models.rollout.states import Gate, State
 
@@ -145,3 +150,94 @@ class FleetPage(Answer):
     """All streams in reach, on this page or not."""
     next_cursor: str | None
     """Where the next page begins; null on the last."""
+
+
+class JobCondition(Condition):
+    """A condition of one of a job's streams."""
+
+    stream: str
+    """Name of the stream."""
+
+
+class JobWorst(ConditionSummary):
+    """The worst condition of a job's streams."""
+
+    stream: str
+    """Name of the stream."""
+
+
+class ModeCount(Answer):
+    """How many of a job's streams are in a mode."""
+
+    mode: Mode
+    """The mode."""
+    streams: int
+    """How many."""
+
+
+class JobSummary(Answer):
+    """A job in a list."""
+
+    job: str
+    """Name of the job."""
+    streams: int
+    """How many streams of it are known."""
+    modes: list[ModeCount]
+    """Their modes."""
+    worst: JobWorst | None
+    """The worst condition of any of them; null without any."""
+
+
+class JobPage(Answer):
+    """A page of jobs, by name."""
+
+    jobs: list[JobSummary]
+    """The jobs."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
+
+
+class JobStatus(JobSummary):
+    """What is known of a job; /v1/fleet?job= lists its streams."""
+
+    pin: PinInForce | None
+    """The kill switch that holds the whole job: its own, or the fleet's; null for none."""
+    conditions: list[JobCondition]
+    """Conditions of its streams, the worst first, at most 100."""
+    more_conditions: int
+    """How many more there are."""
+
+
+class StreamDeleted(Answer):
+    """A deleted stream, and how many rows were stored of it."""
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    dry_run: bool
+    """Whether it was a dry run: then nothing was changed, and this is what would be deleted."""
+    reports: int
+    """Reports that were counted, as far as they are kept."""
+    quarantined_reports: int
+    """Reports in quarantine."""
+    queries: int
+    """Queries."""
+    partitions: int
+    """Partitions."""
+    ledger_keys: int
+    """Windows, or minutes of event time, in the ledger."""
+    published_bounds: int
+    """Generations of the published bound."""
+    rollouts: int
+    """Rollouts."""
+    acknowledgements: int
+    """Acknowledgements."""
+    events: int
+    """Events; the one of the deletion comes after them and stays."""
+    slos: int
+    """1 with an SLO, else 0."""
+    policies: int
+    """1 with a policy that somebody set, else 0."""
+    pins: int
+    """1 with a pin on this stream alone, else 0."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tidemark.controller.api.schemas.answer import Answer
 from tidemark.controller.api.schemas.specs import ANSWERED
+from tidemark.controller.runtime.answer import Answer
 from tidemark.models.specs.slo import JoinSlo
 
 

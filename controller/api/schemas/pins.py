@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from tidemark.controller.api.schemas.answer import Answer
+from tidemark.controller.runtime.answer import Answer
 from tidemark.models.protocol.messages import Pin, ScopeKind
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tidemark.controller.api.schemas.answer import Answer
-from tidemark.controller.api.schemas.recommended import StepAnswer
 from tidemark.controller.api.schemas.specs import ANSWERED
+from tidemark.controller.api.schemas.streams import StepAnswer
+from tidemark.controller.runtime.answer import Answer
 from tidemark.models.specs.shadow_slo import ShadowSlo
 
 

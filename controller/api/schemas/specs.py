@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from tidemark.controller.api.schemas.bounds import Published
-from tidemark.controller.api.schemas.predictions import TransitionAnswer
-from tidemark.controller.api.schemas.recommended import RecommendationAnswer
+from tidemark.controller.api.schemas.bounds import Published, TransitionAnswer
+from tidemark.controller.api.schemas.streams import RecommendationAnswer
 from tidemark.models.base.ranges import WIRE
 from tidemark.models.spec_fields import values_of
 from tidemark.models.specs.slo import Policy, Slo

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from tidemark.controller.api.schemas.alerts import Notified
-from tidemark.controller.api.schemas.answer import Answer
-from tidemark.controller.api.schemas.bounds import Published
-from tidemark.controller.api.schemas.conditions import Condition
-from tidemark.controller.api.schemas.evidence import Budget, Completeness, Evidence, QueryCoverage
-from tidemark.controller.api.schemas.intake import Applied
-from tidemark.controller.api.schemas.late import LateStatus
-from tidemark.controller.api.schemas.live import AppendDelaySeen, Live
+from tidemark.controller.api.schemas.bounds import Applied, Published, TransitionAnswer
 from tidemark.controller.api.schemas.pins import PinInForce
-from tidemark.controller.api.schemas.predictions import TransitionAnswer
-from tidemark.controller.api.schemas.recommended import RecommendationAnswer
 from tidemark.controller.api.schemas.rollouts import RolloutAnswer
 from tidemark.controller.api.schemas.specs import SloAnswer
-from tidemark.models.protocol.messages import Mode
+from tidemark.controller.runtime.answer import Answer
+from tidemark.controller.stream_state.condition_types import Condition
+from tidemark.models.protocol.late_policy import LatePolicy, LateRows
+from tidemark.models.protocol.messages import Mode, Pin
+from tidemark.models.recommend.steps import StepKind
+from tidemark.models.specs.slo import Objective
 
 
 class StreamStatus(Answer):
@@ -75,3 +71,205 @@ class StreamStatus(Answer):
     """Since when a shadow is tried beside the SLO, in microseconds since the epoch; null without one."""
     conditions: list[Condition]
     """What somebody should know, the worst first."""
+
+
+class Evidence(Answer):
+    """What is known of the stream over the horizon."""
+
+    rows: int
+    """(Row, key) pairs with a known need."""
+    rows_needed: int | None
+    """Minimum number of them to certify the SLO's target at its confidence; null without an SLO."""
+    unknown_rows: int
+    """Rows that arrived but whose need is not known."""
+    early_rows: int
+    """Rows before the first watermark: admitted under any bound, so they have no need."""
+    batches: int
+    """Batches reported."""
+    missing_batches: int
+    """Batches never reported."""
+    partitions: int
+    """Partitions seen."""
+    horizon_ms: int
+    """How far back it counts from the newest batch, in milliseconds."""
+    from_us: int | None
+    """Trigger time of the first batch counted, in microseconds since the epoch."""
+    to_us: int | None
+    """Trigger time of the newest batch, in microseconds since the epoch."""
+
+
+class MissingRange(Answer):
+    """Batches that were never reported, both ends included."""
+
+    first: int
+    """Minimum batch id."""
+    last: int
+    """Maximum batch id."""
+
+
+class QueryCoverage(Answer):
+    """Which batches of one query were reported over the horizon."""
+
+    query_id: str
+    """Spark's persistent id of the query."""
+    first: int
+    """Minimum batch id reported."""
+    last: int
+    """Maximum batch id reported."""
+    missing_batches: int
+    """Batches between them that were never reported: completeness is unknown there."""
+    missing: list[MissingRange]
+    """Where they are, the newest 100 ranges."""
+
+
+class Completeness(Answer):
+    """What the ledger says of the pairs that arrived over the horizon."""
+
+    rows: int
+    """(Row, key) pairs that were judged."""
+    late_min: int
+    """Pairs that were late for sure."""
+    late_max: int
+    """Pairs that may have been late."""
+    corrected_min: int
+    """Late pairs that counted in a later version of their window for sure (late=revise); the others were dropped."""
+    corrected_max: int
+    """Late pairs that may have."""
+    unjudged_rows: int
+    """Rows that arrived and of which it is unknown whether they were late."""
+    missing_batches: int
+    """Batches never reported: how many rows they held is unknown."""
+    min_ppm: int | None
+    """Minimum share admitted, in parts per million, rounded down; null without rows."""
+    max_ppm: int | None
+    """Maximum share admitted, in parts per million, rounded down; null without rows."""
+    exact: bool
+    """Whether the share is exact: no doubtful pair, no unjudged row, no missing batch."""
+    provisional: bool
+    """Whether rows can still be admitted to windows (or minutes) that the watermark has not passed."""
+
+
+class Budget(Answer):
+    """How much may be lost over the SLO's window, and how much is."""
+
+    objective: Objective
+    """What counts: rows, or windows that did not reach the target."""
+    window_ms: int
+    """The SLO's window, in milliseconds, back from the newest batch."""
+    from_us: int
+    """Trigger time of the first batch that counts, in microseconds since the epoch."""
+    counted: int
+    """(Row, key) pairs that arrived, or windows that the watermark has passed."""
+    bad_min: int
+    """How many of them were late, or did not reach the target, for sure."""
+    bad_max: int
+    """How many may have been, unjudged ones among them."""
+    min_ppm: int | None
+    """Minimum share that was good, in parts per million, rounded down; null when nothing counts."""
+    max_ppm: int | None
+    """Maximum share that was good; null when nothing counts."""
+    allowed: int
+    """How many may be bad of what is counted."""
+    remaining_ppm: int | None
+    """Minimum share of that which is left, in parts per million; negative when overdrawn, null when that is 0."""
+    missing_batches: int
+    """Batches never reported: how many rows they held is unknown."""
+    provisional: bool
+    """Whether rows can still come for windows (or minutes) that the watermark has not passed."""
+
+
+class Live(Answer):
+    """What the fast policy in the driver did, as of the newest batch."""
+
+    control_ms: int | None
+    """The watermark that the control stream offers, in milliseconds since the epoch; null before the first."""
+    ceiling_ms: int
+    """The static bound that the job falls back to, in milliseconds."""
+    ceiling_used_ppm: int
+    """Distance of the watermark from the maximum event time as a share of the ceiling, in parts per million: at
+    1,000,000 the ceiling holds the watermark and not live control."""
+    behind: list[str]
+    """Partitions with a backlog, which hold the watermark back; the first 100 by name."""
+    behind_partitions: int
+    """How many there are."""
+    idle: list[str]
+    """Partitions that are idle, without a backlog, and hold nothing back; the first 100 by name."""
+    idle_partitions: int
+    """How many there are."""
+    reason: str
+    """Why the control stream offers this watermark, in one sentence."""
+    last_contact_us: int | None
+    """When the controller last answered the job, in microseconds since the epoch; null for never."""
+    pin: Pin | None
+    """What a kill switch holds the job to, as the job reports it."""
+
+
+class AppendDelaySeen(Answer):
+    """How long after their event times the rows of the newest batch were appended to the source."""
+
+    rows: int
+    """Rows that have both an event time and a timestamp of the source."""
+    min_ms: int
+    """Minimum difference in milliseconds; negative for future-dated events."""
+    mean_ms: int
+    """Mean difference in milliseconds."""
+    max_ms: int
+    """Maximum difference in milliseconds."""
+    by_broker: bool
+    """Whether every timestamp is the broker's, not the producer's."""
+
+
+class LateStatus(Answer):
+    """What becomes of a stream's late rows: by the policy, and in its job."""
+
+    policy: LatePolicy | None
+    """What the policy says; null for what the job's call says."""
+    in_force: LateRows | None
+    """What the job does, as it acknowledged it; null when that is not known."""
+    choices: list[LateRows]
+    """What the job's call can do; a policy can change it to one of these but revise. Empty when not known."""
+    text: str
+    """The same in words."""
+
+
+class Notified(Answer):
+    """Where a stream's alerts go, by its labels and the controller's destinations."""
+
+    labels: dict[str, str]
+    """Labels of the stream by name, which its policy has."""
+    destinations: list[str]
+    """Names of the destinations that take some of its alerts, or all."""
+    unrouted: list[str]
+    """Names of its alerts that no destination takes."""
+
+
+class StepAnswer(Answer):
+    """One step of a decision."""
+
+    kind: StepKind
+    """What the step does."""
+    name: str
+    """The same for people."""
+    bound_ms: int | None
+    """The bound after the step, in milliseconds; null while there is none."""
+    reason: str
+    """Why, with the figures."""
+
+
+class RecommendationAnswer(Answer):
+    """The newest recommendation."""
+
+    bound_ms: int | None
+    """The bound in milliseconds; null: keep the one in use."""
+    generation: int | None
+    """Generation under which this bound is published; null while it is not."""
+    decided_us: int
+    """When it was made, in microseconds since the epoch."""
+    current: bool
+    """Whether it rests on the newest report, SLO and policy; if not, the next tick decides again."""
+    because: str
+    """What the rows need and what decides the bound, as one sentence."""
+    decided_by: StepKind
+    """The step that does: the last one that made the bound another."""
+    steps: list[StepAnswer]
+    """The steps, first to last, each with its reason."""

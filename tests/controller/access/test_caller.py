@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.controller.access.roles import RIGHTS, ROLES, Role
+from tidemark.controller.runtime.principal import RIGHTS, ROLES, Role
 
 from support.controller_app import Controller
 from support.tokens import bearer, make_token

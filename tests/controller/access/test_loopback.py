@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.controller.access.addresses import is_foreign_name
+from tidemark.controller.runtime.principal import is_foreign_name
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.controller.access.principal import Grant
-from tidemark.controller.access.proxy import Proxy, parse_group_grants, parse_networks
-from tidemark.controller.access.roles import Need
+from tidemark.controller.runtime.principal import Grant, Need, Proxy, parse_group_grants, parse_networks
 
 PROXY = Proxy(
     "X-User",

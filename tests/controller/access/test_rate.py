@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.controller.access.rate_limits import BURST_SECONDS, MAX_CALLERS, RateLimit, RateLimits
+from tidemark.controller.access.authenticator import BURST_SECONDS, MAX_CALLERS, RateLimit, RateLimits
 
 
 class Steady:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.controller.access.job_patterns import matches, pattern_problem
+from tidemark.controller.runtime.principal import matches, pattern_problem
 
 NAMES = st.text("ab-*?[]", max_size=12)
 

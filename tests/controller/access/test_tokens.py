@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.controller.access.roles import ROLES, Role
-from tidemark.controller.access.token_format import (
+from tidemark.controller.runtime.principal import ROLES, Role
+from tidemark.controller.runtime.token_format import (
     SECRET_BYTES,
     TOKEN,
     digest_of,

@@ -6,15 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.controller.alerts.destinations import (
-    Destination,
-    destinations_of,
-    read_destinations,
-    takers,
-)
-from tidemark.controller.alerts.table import ALERTS
-from tidemark.controller.metrics.names import LABELS
-from tidemark.controller.runtime.settings_file import ConfigurationError, load_settings
+from tidemark.controller.runtime.alert_table import ALERTS
+from tidemark.controller.runtime.counters import LABELS
+from tidemark.controller.runtime.operator_file import Destination, destinations_of, read_destinations, takers
+from tidemark.controller.settings import ConfigurationError, load_settings
 from tidemark.models.specs.slo import RESERVED_LABELS
 
 FILE = """

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.controller.alerts.lifecycle import Alarm, Key, advance, delivered
-from tidemark.controller.alerts.rules import ActiveAlert
-from tidemark.controller.alerts.table import PARTITION_SKEWED, ROLLED_BACK
+from tidemark.controller.alerts.rules import ActiveAlert, Alarm, Key, advance, delivered
+from tidemark.controller.runtime.alert_table import PARTITION_SKEWED, ROLLED_BACK
 
 SECOND = 1_000_000
 REPEAT_US = 3_600 * SECOND

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from tidemark.controller.alerts.delivery import MessageLinks
-from tidemark.controller.alerts.lifecycle import Alarm, Notification
 from tidemark.controller.alerts.message import fingerprint_of, messages
-from tidemark.controller.alerts.rules import ActiveAlert
-from tidemark.controller.alerts.table import ALERTS, REPORTS_ABSENT
-from tidemark.controller.alerts.wiring import message_links
-from tidemark.controller.runtime.settings_file import load_settings
-from tidemark.controller.settings import Settings
+from tidemark.controller.alerts.notifier import message_links
+from tidemark.controller.alerts.rules import ActiveAlert, Alarm, Notification
+from tidemark.controller.runtime.alert_table import ALERTS, REPORTS_ABSENT
+from tidemark.controller.settings import Settings, load_settings
 
 from support.controller_app import Controller
 from support.databases import on_sqlite_alone

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.controller.alerts.rules import ActiveAlert, active_alerts
-from tidemark.controller.alerts.table import (
+from tidemark.controller.db.tables import PredictionRow, RolloutRow
+from tidemark.controller.lost.store import LostOfValue, LostSummary
+from tidemark.controller.runtime.alert_table import (
     ALERTS,
     MIN_FUTURE_ROWS,
     MIN_LATE_ROWS,
     MIN_MISDATED_ROWS,
     MIN_SKEW_MS,
 )
-from tidemark.controller.db.tables import PredictionRow, RolloutRow
-from tidemark.controller.lost.summary import LostOfValue, LostSummary
 from tidemark.controller.stream_state.partition_summaries import PartitionSummary
 from tidemark.controller.stream_state.recent_rows import NO_RECENT_ROWS, JudgedRows, RecentRows
 from tidemark.controller.stream_state.state import StreamState

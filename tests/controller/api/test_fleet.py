@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tidemark.controller.access import manage_tokens
-from tidemark.controller.access.principal import Grant
+from tidemark.controller.access import token_store as manage_tokens
 from tidemark.controller.access.token_store import NewToken
+from tidemark.controller.runtime.principal import Grant
 from tidemark.models.protocol.messages import to_json_object
 
 from support.controller_app import Controller

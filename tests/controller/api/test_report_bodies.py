@@ -7,7 +7,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from tidemark.controller.reports import routes
+from tidemark.controller.api.routes import reports as routes
 from tidemark.models.protocol.messages import AppendDelay, LiveState, Report
 from tidemark.spark_jobs.client import ControllerClient
 

@@ -21,9 +21,9 @@ import pytest
 from sqlalchemy import select
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidemark.controller.access.roles import RIGHTS, ROLES, Role, need_of
 from tidemark.controller.api.examples import EXAMPLES
 from tidemark.controller.db.tables import Base
+from tidemark.controller.runtime.principal import RIGHTS, ROLES, Role, need_of
 from tidemark.models.protocol.messages import to_json_object
 
 from support.controller_app import Controller

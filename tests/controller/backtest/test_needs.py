@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tidemark.controller.backtest.needs import lag_us, needs_over_time, pair_needs
+from tidemark.controller.backtest.record import lag_us, needs_over_time, pair_needs
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.run import run_native

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tidemark.controller.backtest.table import short_trace_warning, verdict
 from tidemark.controller.backtest.trial import choose_policies, judge, read
-from tidemark.controller.backtest.verdict import short_trace_warning, verdict
-from tidemark.controller.traces.format import Trace, open_trace, write_trace
-from tidemark.controller.traces.plausible import PlausibleRows
+from tidemark.controller.traces.format import PlausibleRows, Trace, open_trace, write_trace
 from tidemark.models.base.operators import tumbling
 from tidemark.models.live.policy import Setup
 from tidemark.models.specs.slo import Objective

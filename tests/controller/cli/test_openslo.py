@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from tidemark.controller.api.schemas import SloAnswer
+from tidemark.controller.api.schemas.specs import SloAnswer
 from tidemark.controller.cli import app
-from tidemark.controller.metrics.names import HELP
+from tidemark.controller.runtime.counters import HELP
 from tidemark.controller.specs.openslo import openslo_documents, openslo_text
 
 from support.controller_app import Controller

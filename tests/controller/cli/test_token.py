@@ -12,8 +12,8 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from tidemark.controller.access.token_format import is_token
 from tidemark.controller.cli import app
+from tidemark.controller.runtime.token_format import is_token
 from tidemark.spark_jobs.client import ControllerClient, TokenRejected
 
 from support.controller_app import Controller

@@ -158,7 +158,7 @@ def committed_once_waited_for(job: RolledJob) -> Iterator[partial[None]]:
         assert begun.wait(PATIENCE_S)
 
     with ThreadPoolExecutor(1) as pool, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidemark.controller.forgetting.routes.delete_stream", held)
+        patch.setattr("tidemark.controller.api.routes.streams.delete_stream", held)
         try:
             yield partial(begin)
         finally:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
+from tidemark.controller.db.database import NO_LIMITS
 from tidemark.controller.db.tables import LedgerKeyRow, PartitionRow, StreamRow
 from tidemark.controller.evidence.upkeep import Upkeep
-from tidemark.controller.intake.limits import NO_LIMITS
 from tidemark.models.evidence.slots import DAY_US, Retention
 from tidemark.models.protocol.granule_counts import GranuleCounts
 from tidemark.models.protocol.messages import Report

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tidemark.controller.gates import ask as module
-from tidemark.controller.gates.ask import GateQuestion, Reply, ask
-from tidemark.controller.gates.configuration import PrometheusGate, WebhookGate
+from tidemark.controller.gates import gate_keeper as module
+from tidemark.controller.gates.gate_keeper import GateQuestion, Reply, ask
+from tidemark.controller.runtime.operator_file import PrometheusGate, WebhookGate
 
 from support.prometheus import running_prometheus
 from support.webhook import Webhook, running_webhook

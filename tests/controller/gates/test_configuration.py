@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.controller.gates.configuration import PrometheusGate, WebhookGate, read_gates
-from tidemark.controller.runtime.settings_file import ConfigurationError, load_settings
+from tidemark.controller.runtime.operator_file import PrometheusGate, WebhookGate, read_gates
+from tidemark.controller.settings import ConfigurationError, load_settings
 
 from support.controller_app import Controller
 from support.tokens import make_token

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import event, text, update
 
 from tidemark.controller.db.tables import PartitionRow
-from tidemark.controller.metrics.names import HELP, LABELS
+from tidemark.controller.runtime.counters import HELP, LABELS
 
 from support.controller_app import Controller
 from support.databases import on_sqlite_alone

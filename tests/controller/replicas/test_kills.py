@@ -20,8 +20,8 @@ from sqlalchemy import create_engine, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from tidemark.controller.db.database import Database
+from tidemark.controller.db.leases import SHARDS, shard_of
 from tidemark.controller.db.tables import PublishedRow, StreamRow
-from tidemark.controller.replicas.lease_store import SHARDS, shard_of
 from tidemark.models.protocol.messages import Report, to_json_object
 
 from support.patience import PATIENCE_S, until

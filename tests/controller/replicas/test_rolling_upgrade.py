@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from tidemark.controller.db.database import Database
-from tidemark.controller.replicas.lease_store import SHARDS
+from tidemark.controller.db.leases import SHARDS
 from tidemark.models.protocol.messages import Report, to_json_object
 from tidemark.spark_jobs.client import ControllerClient
 from tidemark.spark_jobs.sender import Sender

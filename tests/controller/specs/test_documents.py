@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.controller.api.schemas import SloAnswer
+from tidemark.controller.api.schemas.specs import SloAnswer
 from tidemark.controller.specs.documents import (
     DocumentsInvalidError,
     own_document,

@@ -6,9 +6,15 @@ from typing import get_args
 
 import pytest
 
-from tidemark.controller.alerts.table import ALERTS
-from tidemark.controller.api.schemas import ConditionType, Severity
-from tidemark.controller.stream_state.condition_types import CONDITION_TYPES, condition, place_of, summary_of
+from tidemark.controller.runtime.alert_table import ALERTS
+from tidemark.controller.stream_state.condition_types import (
+    CONDITION_TYPES,
+    ConditionType,
+    Severity,
+    condition,
+    place_of,
+    summary_of,
+)
 
 BY_NAME = {alert.name: alert for alert in ALERTS}
 

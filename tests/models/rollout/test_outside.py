@@ -8,7 +8,7 @@ import pytest
 
 from tidemark.models.base.defaults import GATE_ASK_MS, GATE_FAILURES, GATE_VALID_MS
 from tidemark.models.rollout.evidence import Judged
-from tidemark.models.rollout.gate import answered, due, at_outside_gate
+from tidemark.models.rollout.gate import answered, at_outside_gate, due
 from tidemark.models.rollout.states import GateAnswer, Phase, RolloutFacts
 
 from support.rollouts import NOW_US, facts, moved, policy, rollout

@@ -1,1 +1,0 @@
-"""The decision log: what changed, when, why, and by whom."""

@@ -1,1 +1,0 @@
-"""Replicas and their leases: which process decides which streams."""

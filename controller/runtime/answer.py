@@ -1,0 +1,30 @@
+"""What every answer is: an object that is made with the fields it has, and no others."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict
+
+from tidemark.models.base.target import PPM
+
+
+class Answer(BaseModel):
+    """Base of all answers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def of(cls, source: object, **given: Any) -> Self:
+        """Return the answer with the fields ``given``, and all others from the attributes of ``source``."""
+        return cls(**{name: getattr(source, name) for name in cls.model_fields if name not in given}, **given)
+
+
+def share_ppm(part: int, whole: int) -> int | None:
+    """Return ``part / whole`` in parts per million, rounded down so that 1,000,000 means all; None of nothing."""
+    return part * PPM // whole if whole else None
+
+
+def milliseconds(time_us: int | None) -> int | None:
+    """Return a time in whole milliseconds, None of the unknown."""
+    return None if time_us is None else round(time_us / 1_000)

@@ -1,0 +1,267 @@
+"""Every metric by name, with its help text and labels: one table for code, rules, dashboards and the reference.
+
+The label of a Spark job is ``spark_job``: Prometheus keeps ``job`` for what it scrapes, and would rename ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import get_args
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from tidemark.models.rollout.states import Verdict
+
+STREAM = ("spark_job", "stream")
+"""Labels of what belongs to a stream."""
+
+PARTITION = (*STREAM, "partition")
+"""Labels of what belongs to a partition."""
+
+_PROCESS: dict[str, str] = {
+    "tidemark_reports_waiting": "Reports in this process that wait to be committed.",
+    "tidemark_report_duration_seconds": "Time from taking a report to its commit.",
+    "tidemark_commit_duration_seconds": "Time that one commit of reports took, up to 32 of them.",
+    "tidemark_decisions_total": "Decisions made since this process started.",
+    "tidemark_decision_failures_total": "Decisions, or whole ticks of the loop, that failed in this process.",
+    "tidemark_decisions_given_up_total": "Decisions, and snapshots of streams, that took too long and were given up.",
+    "tidemark_decisions_refused_total": "Decisions that this process did not write: another one had taken the lease.",
+    "tidemark_decision_duration_seconds": "Time that one decision of one stream took.",
+    "tidemark_tick_duration_seconds": "Time that one tick of the loop took, upkeep included.",
+    "tidemark_upkeep_duration_seconds": "Time that rolling up and ageing out took in one tick.",
+    "tidemark_loop_idle_seconds": "Time since the loop of this process last ended a step, such as one decision.",
+    "tidemark_tick_interval_seconds": "Time between two ticks of the loop, as set.",
+    "tidemark_leases_held": "Shards of streams that this process decides, of 64.",
+    "tidemark_bounds_watched": "Requests in this process that wait for a new bound.",
+    "tidemark_scrape_duration_seconds": "Time that one scrape took, counted in the next one.",
+    "tidemark_store_up": "Whether the store answered this scrape: 1 or 0. The metrics of streams are missing at 0.",
+    "tidemark_store_writable": "Whether the store took the last write of this process: 1 or 0.",
+    "tidemark_streams": "Streams known, expected ones included.",
+    "tidemark_partitions_not_exposed": "Partitions without series of their own (TIDEMARK_METRICS_PARTITIONS).",
+    "tidemark_notifications_firing": "Alerts that the notifier of this process has notified of and that still fire.",
+}
+
+_STREAMS: dict[str, str] = {
+    "tidemark_paused": "Whether the policy is paused: 1 or 0.",
+    "tidemark_reports_received_total": "Reports stored.",
+    "tidemark_reports_duplicate_total": "Reports received again with the same content; they changed nothing.",
+    "tidemark_reports_quarantined_total": "Reports stored in quarantine: their event times were far ahead.",
+    "tidemark_rows_judged_total": "(Row, key) pairs that were judged: the denominator of completeness.",
+    "tidemark_rows_admitted_total": "(Row, key) pairs that were admitted for sure: the numerator of completeness.",
+    "tidemark_rows_corrected_total": "Late (row, key) pairs that counted in a later version of their window for sure.",
+    "tidemark_rows_unjudged_total": "Rows that arrived and of which it is unknown whether they were late.",
+    "tidemark_rows_future_total": "Future-dated rows.",
+    "tidemark_rows_misdated_total": "Rows whose event time no delay explains, such as those of 1970.",
+    "tidemark_missing_batches": "Batches that were never reported, between the first and the last of each query.",
+    "tidemark_dropped_reports": "Reports that the stream's driver has dropped in its present run.",
+    "tidemark_last_batch_timestamp_seconds": "Trigger time of the newest batch reported.",
+    "tidemark_last_report_timestamp_seconds": "When the newest report was received, by the controller's clock.",
+    "tidemark_batch_gap_seconds": "Mean time between the triggers of the newest 20 batches.",
+    "tidemark_watermark_timestamp_seconds": "Watermark after the newest batch; missing while there is none.",
+    "tidemark_event_time_timestamp_seconds": "Maximum event time that this watermark could know.",
+    "tidemark_watermark_lag_seconds": "How far the watermark trailed the clock at the end of the newest batch.",
+    "tidemark_state_rows": "Rows of state in the newest batch.",
+    "tidemark_state_bytes": "Bytes of state in the newest batch.",
+    "tidemark_slo_target_ratio": "Completeness target of the stream.",
+    "tidemark_slo_window_seconds": "Time over which the budget of the SLO counts.",
+    "tidemark_budget_remaining_ratio": "Share of that budget that is left; below 0 when more was lost.",
+    "tidemark_constraints_conflict": "Whether completeness and a cap cannot both be met: 1 or 0.",
+    "tidemark_bound_required_seconds": "Bound that the rows require, before any guard rail, cap or limit.",
+    "tidemark_bound_recommended_seconds": "Bound recommended; missing when the one in use is to be kept.",
+    "tidemark_bound_shadow_seconds": "Bound that the stream's shadow would have in use; missing without one.",
+    "tidemark_bound_published_seconds": "Bound published to the job; missing when there is none.",
+    "tidemark_bound_applied_seconds": "Bound last acknowledged by the job.",
+    "tidemark_bound_in_use_seconds": "Bound in the plan of the newest batch; in Live, the ceiling.",
+    "tidemark_bound_effective_seconds": "How far the watermark really trails the maximum event time.",
+    "tidemark_bound_max_seconds": "The policy's maximum bound; missing without one.",
+    "tidemark_bound_ceiling_seconds": "Ceiling of a job that can be steered live.",
+    "tidemark_bound_ceiling_used_ratio": "Share of the ceiling by which the watermark trails, in Live.",
+    "tidemark_bound_saturated": "Whether the maximum bound, or the ceiling, is too small for the rows: 1 or 0.",
+    "tidemark_bound_adopted": "Whether the job applies what is published: 1 or 0; missing when nothing is published.",
+    "tidemark_bound_published_timestamp_seconds": "When the newest generation was published.",
+    "tidemark_bound_change_ratio": "The bound published last against the one before: -0.2 is a fifth narrower.",
+    "tidemark_generation": "Newest generation published to the job.",
+    "tidemark_generation_acknowledged": "Generation last acknowledged; missing when the job uses its own bound.",
+    "tidemark_completeness_predicted_ratio": "Completeness predicted for the last published bound.",
+    "tidemark_completeness_predicted_min_ratio": "Lower end of the interval of that prediction.",
+    "tidemark_completeness_realised_ratio": "Completeness counted under it; missing until enough rows are judged.",
+    "tidemark_prediction_error_ratio": "Absolute difference of the two; 0.001 is a tenth of a percentage point.",
+    "tidemark_partitions": "Partitions with a row within the horizon of the SLO.",
+    "tidemark_partitions_skewed": "Skewed partitions: without any one of them the bound would be far narrower.",
+    "tidemark_partitions_idle": "Partitions that used to report and are silent.",
+    "tidemark_partitions_behind": "Partitions that trail the others and still deliver.",
+    "tidemark_rollout_changed_timestamp_seconds": "When the state of the stream's newest rollout last changed.",
+    "tidemark_rollout_vetoed": "Whether a person discarded or rolled back that rollout: 1 or 0.",
+    "tidemark_loss_biased": "Whether a value of the stream's dimension loses rows far more often: 1 or 0.",
+}
+
+_PARTITIONS: dict[str, str] = {
+    "tidemark_partition_skewed": "Whether without this partition the bound would be far narrower: 1 or 0.",
+    "tidemark_partition_skew_cost_seconds": "How much narrower the bound would be without this partition.",
+    "tidemark_partition_idle": "Whether this partition used to report and is silent: 1 or 0.",
+    "tidemark_partition_behind": "Whether this partition trails the others and still delivers: 1 or 0.",
+    "tidemark_partition_rows_future_total": "Future-dated rows of this partition.",
+    "tidemark_partition_rows_misdated_total": "Rows of this partition whose event time no delay explains.",
+}
+
+_VALUES: dict[str, str] = {
+    "tidemark_value_rows": "Rows over the SLO's window, of the 10 values of the stream's dimension and the 10 "
+    "partitions with most losses.",
+    "tidemark_value_rows_lost": "Rows of these values and partitions that Spark dropped.",
+}
+
+_OTHER: dict[str, tuple[str, tuple[str, ...]]] = {
+    "tidemark_reports_rejected_total": (
+        "Reports rejected since this process started, by problem type.",
+        ("type",),
+    ),
+    "tidemark_rows_uncounted_total": (
+        "Rows in reports to this process that the job had no room to count: telemetry overflow.",
+        STREAM,
+    ),
+    "tidemark_gate_answers_total": (
+        "Answers of outside gates to this process: yes, no, or unknown where there was none.",
+        ("gate", "verdict"),
+    ),
+    "tidemark_gate_duration_seconds": ("Time that one question to an outside gate took.", ("gate",)),
+    "tidemark_notifications_total": (
+        "Messages that the notifier of this process has delivered.",
+        ("destination",),
+    ),
+    "tidemark_notification_failures_total": (
+        "Messages that it could not deliver, after all attempts.",
+        ("destination",),
+    ),
+    "tidemark_stream_info": (
+        "1, with the mode, the objective where there is an SLO, and the stream's labels in TIDEMARK_METRICS_LABELS.",
+        (*STREAM, "mode", "objective"),
+    ),
+    "tidemark_need_seconds": (
+        "Bound that would have admitted this share of the rows of the newest minutes.",
+        (*STREAM, "quantile"),
+    ),
+    "tidemark_rollout_state": ("1 for the state of the stream's newest rollout.", (*STREAM, "state")),
+    "tidemark_rollouts": ("Rollouts in each state, of all streams.", ("state",)),
+}
+
+HELP: dict[str, str] = {
+    **_PROCESS,
+    **_STREAMS,
+    **_PARTITIONS,
+    **_VALUES,
+    **{name: text for name, (text, _) in _OTHER.items()},
+}
+"""Help text of every metric by name; docs/reference/metrics.md is made from it."""
+
+OF_STREAMS = tuple(_STREAMS)
+"""Metrics that the store has one number of for each stream."""
+
+LABELS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(_PROCESS, ()),
+    **dict.fromkeys(_STREAMS, STREAM),
+    **dict.fromkeys(_PARTITIONS, PARTITION),
+    **dict.fromkeys(_VALUES, (*STREAM, "dimension", "value")),
+    **{name: labels for name, (_, labels) in _OTHER.items()},
+}
+"""Names of the labels of every metric; a histogram's ``le`` is not among them."""
+
+
+# From a millisecond, for a small stream, to a day of minutes merged on a busy machine.
+_DURATION_BUCKETS_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+
+
+def _counter(name: str, registry: CollectorRegistry) -> Counter:
+    return Counter(name, HELP[name], LABELS[name], registry=registry)
+
+
+def _durations(name: str, registry: CollectorRegistry) -> Histogram:
+    return Histogram(name, HELP[name], LABELS[name], buckets=_DURATION_BUCKETS_SECONDS, registry=registry)
+
+
+class IntakeCounters:
+    """Counts what requests do.
+
+    Args:
+        registry: where the metrics are exposed.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.rejected = _counter("tidemark_reports_rejected_total", registry)
+        """Rejected reports, by ``type``, the problem type."""
+        self.uncounted = _counter("tidemark_rows_uncounted_total", registry)
+        """Rows that reports could not count, by stream. The store limits how many streams there are."""
+        self.seconds = _durations("tidemark_report_duration_seconds", registry)
+        """Times from taking a report to its commit."""
+        self.commit_seconds = _durations("tidemark_commit_duration_seconds", registry)
+        """Durations of commits."""
+
+
+class LoopCounters:
+    """Counts what the decision loop does.
+
+    Args:
+        registry: where the metrics are exposed.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.decisions = _counter("tidemark_decisions_total", registry)
+        """Decisions made."""
+        self.failures = _counter("tidemark_decision_failures_total", registry)
+        """Decisions or ticks that failed."""
+        self.given_up = _counter("tidemark_decisions_given_up_total", registry)
+        """Decisions and snapshots that took too long."""
+        self.refused = _counter("tidemark_decisions_refused_total", registry)
+        """Decisions that were not written because another process had taken over the stream."""
+        self.seconds = _durations("tidemark_decision_duration_seconds", registry)
+        """Durations of decisions."""
+        self.tick_duration_seconds = _durations("tidemark_tick_duration_seconds", registry)
+        """Durations of ticks."""
+        self.upkeep_seconds = _durations("tidemark_upkeep_duration_seconds", registry)
+        """Durations of upkeep."""
+
+
+class NotifyCounters:
+    """Counts what the notifier does.
+
+    Args:
+        registry: where the metrics are exposed.
+        destinations: names of the destinations; each counts from 0, so that its first failure is a rise.
+    """
+
+    def __init__(self, registry: CollectorRegistry, destinations: Iterable[str]) -> None:
+        self.sent = _counter("tidemark_notifications_total", registry)
+        """Messages delivered, by ``destination``."""
+        self.failed = _counter("tidemark_notification_failures_total", registry)
+        """Messages not delivered, by ``destination``."""
+        for name in destinations:
+            self.sent.labels(name)
+            self.failed.labels(name)
+
+
+class GateCounters:
+    """Counts what outside gates answer.
+
+    Args:
+        registry: where the metrics are exposed.
+        gates: names of the gates; each counts from 0, so that its first failure is a rise.
+    """
+
+    def __init__(self, registry: CollectorRegistry, gates: Iterable[str]) -> None:
+        self.answers = _counter("tidemark_gate_answers_total", registry)
+        """Answers, by ``gate`` and ``verdict``."""
+        self.seconds = _durations("tidemark_gate_duration_seconds", registry)
+        """Times from asking to the answer, by ``gate``."""
+        for gate in gates:
+            self.seconds.labels(gate)
+            for verdict in get_args(Verdict):
+                self.answers.labels(gate, verdict)
+
+
+def scrape_seconds(registry: CollectorRegistry) -> Histogram:
+    """Return the histogram of how long scrapes take."""
+    return _durations("tidemark_scrape_duration_seconds", registry)
+
+
+def measure(registry: CollectorRegistry, name: str, read: Callable[[], float]) -> None:
+    """Expose the gauge ``name`` with the value that ``read`` returns at each scrape."""
+    Gauge(name, HELP[name], registry=registry).set_function(read)
