@@ -51,7 +51,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast soak test-spark smoke matrix lint lint-page format mutants bench bench-policy lock archive wheel manifests docs picture tools jars services clean
+.PHONY: help venv demo test test-fast soak test-spark smoke matrix lint lint-python lint-types lint-page format mutants bench bench-policy migration lock archive wheel manifests docs picture tools jars services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -70,10 +70,10 @@ $(STAMP): pyproject.toml setup.py $(LOCKS)/build.txt $(LOCKS)/dev.txt $(LOCKS)/j
 	@{ $(BIN)/python -m pip --disable-pip-version-check install --progress-bar off --require-hashes \
 		--no-build-isolation -r $(LOCKS)/dev.txt 2>&1; echo "pip ended: $$?"; } | $(PROGRESS)
 	@$(PIP) install --no-deps --no-build-isolation --editable .
-	@$(BIN)/python -m tidemark.spark_jobs.java 2>/dev/null || { \
+	@$(BIN)/python -m tidemark.spark_jobs.spark.java 2>/dev/null || { \
 		echo "no Java 17 or newer here: installing a Java runtime into $(VENV) ($(LOCKS)/java.txt)"; \
 		$(PIP) install --require-hashes --only-binary :all: -r $(LOCKS)/java.txt; \
-		$(BIN)/python -m tidemark.spark_jobs.java || true; \
+		$(BIN)/python -m tidemark.spark_jobs.spark.java || true; \
 	}
 	@touch $(STAMP)
 
@@ -111,10 +111,14 @@ matrix: $(STAMP) ## the same on every version that is supported; writes the tabl
 	@PYTHONPATH=tests $(BIN)/python -m support.spark_versions
 	@$(MAKE) --silent docs
 
-# mypy sees the folders under the names users import, through links.
-lint: $(STAMP) lint-page ## ruff, format check and mypy (strict); the page's code too
+lint: lint-python lint-types lint-page ## all that CI checks of the code itself; `.pre-commit-config.yaml` runs the same
+
+lint-python: $(STAMP) ## ruff, and its format
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+
+# mypy sees the folders under the names users import, through links.
+lint-types: $(STAMP) ## mypy (strict)
 	@rm -rf build/typecheck && mkdir -p build/typecheck/tidemark
 	@for folder in models controller spark_jobs; do ln -s "../../../$$folder" build/typecheck/tidemark/; done
 	@$(BIN)/mypy -p tidemark
@@ -154,6 +158,9 @@ bench: $(STAMP) ## run the benches (tests/bench/bench_*.py) and print their figu
 bench-policy: $(STAMP) ## the live policy beside its yardsticks, over hours; goes on where it stopped (ARGS=--quick: minutes)
 	@PYTHONPATH=tests $(BIN)/python -m support.policy_bench $(ARGS)
 
+migration: $(STAMP) ## write the first migration from the tables; until 0.1 is released
+	@PYTHONPATH=tests $(BIN)/python -m support.first_migration
+
 UV_COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header $(ARGS)
 
 lock: $(STAMP) ## remake the lock files (ARGS=--upgrade for newer versions)
@@ -165,7 +172,7 @@ lock: $(STAMP) ## remake the lock files (ARGS=--upgrade for newer versions)
 	@$(UV_COMPILE) --group java -o $(LOCKS)/java.txt
 
 archive: $(STAMP) ## dist/tidemark-pyfiles.zip for spark-submit --py-files
-	@$(BIN)/python -m tidemark.spark_jobs.archive $(DIST)/tidemark-pyfiles.zip
+	@$(BIN)/python -m tidemark.spark_jobs.spark.archive $(DIST)/tidemark-pyfiles.zip
 
 wheel: $(STAMP) ## dist/tidemark-*.whl
 	@rm -rf build/lib build/bdist.*
@@ -174,8 +181,10 @@ wheel: $(STAMP) ## dist/tidemark-*.whl
 manifests: $(STAMP) ## render deploy/kubernetes from the Helm chart, and its schema of the settings (after `make tools`)
 	@PYTHONPATH=tests $(BIN)/python -m support.chart
 
-docs: $(STAMP) ## write docs/reference, and what the tutorial's commands print, from the code
+docs: $(STAMP) ## write the OpenAPI document, docs/reference, the layers, and what the tutorial prints, from the code
+	@PYTHONPATH=tests $(BIN)/python -m support.api_examples
 	@PYTHONPATH=tests $(BIN)/python -m support.reference
+	@PYTHONPATH=tests $(BIN)/python -m support.architecture
 	@PYTHONPATH=tests $(BIN)/python -m support.tutorial
 
 picture: $(STAMP) ## write docs/page.png from live streams; ARGS=folder writes every view on a wide and a narrow screen
@@ -195,7 +204,7 @@ jars: $(STAMP) ## get Spark's Kafka connector and a Kafka broker from Maven, whi
 services: ## install the system packages that tests need (Debian, as root)
 	@$(FIND_PYTHON); \
 	packages=; \
-	"$$python" -P spark_jobs/java.py >/dev/null 2>&1 || packages="openjdk-17-jre-headless"; \
+	"$$python" -P spark_jobs/spark/java.py >/dev/null 2>&1 || packages="openjdk-17-jre-headless"; \
 	[ -n "$(INITDB)" ] || packages="$$packages postgresql"; \
 	[ -n "$(CHROMIUM)" ] || packages="$$packages chromium-headless-shell fonts-dejavu-core"; \
 	[ -n "$(NPM)" ] || packages="$$packages nodejs npm"; \

@@ -10,69 +10,42 @@ from fastapi import Depends, FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 from tidemark.controller import runbooks
-from tidemark.controller.access import caller_routes
 from tidemark.controller.access.authorize import authorize
 from tidemark.controller.api import openapi, problems
 from tidemark.controller.api.openapi import problem
 from tidemark.controller.api.parameters import KnownParameters, TakesJson
 from tidemark.controller.api.request_log import RequestLog
-from tidemark.controller.api.routes import charts as budget_routes
-from tidemark.controller.api.routes import charts as heatmap_routes
-from tidemark.controller.api.routes import charts as history_routes
-from tidemark.controller.api.routes import curves as curve_routes
-from tidemark.controller.api.routes import curves as preview_routes
-from tidemark.controller.api.routes import fleet as fleet_routes
-from tidemark.controller.api.routes import fleet as job_routes
-from tidemark.controller.api.routes import jobs as bound_routes
-from tidemark.controller.api.routes import jobs as intake_routes
-from tidemark.controller.api.routes import partitions as lost_routes
-from tidemark.controller.api.routes import partitions as partition_curve_routes
-from tidemark.controller.api.routes import partitions as partition_routes
-from tidemark.controller.api.routes import reports as published_routes
-from tidemark.controller.api.routes import reports as report_routes
-from tidemark.controller.api.routes import rollouts as event_routes
-from tidemark.controller.api.routes import rollouts as gate_routes
-from tidemark.controller.api.routes import rollouts as rollout_routes
-from tidemark.controller.api.routes import streams as forget_routes
-from tidemark.controller.api.routes import streams as prediction_routes
-from tidemark.controller.api.routes import streams as status_routes
-from tidemark.controller.api.routes import tokens as health
-from tidemark.controller.api.routes import tokens as token_routes
+from tidemark.controller.api.routes import (
+    charts,
+    curves,
+    fleet,
+    jobs,
+    partitions,
+    reports,
+    rollouts,
+    streams,
+    tokens,
+)
 from tidemark.controller.page import server as page_server
 from tidemark.controller.runtime.clock import Clock, SteadyClock, system_clock
 from tidemark.controller.service import make_service
 from tidemark.controller.settings import Settings
-from tidemark.controller.shadow import routes as shadow_routes
 from tidemark.controller.spec_api import join_routes, pin_routes, stream_routes
 
 _RESOURCES = (
     # First, because routes are tried in order: what every job sends for every batch.
-    intake_routes,
-    bound_routes,
-    fleet_routes,
-    job_routes,
-    status_routes,
-    forget_routes,
     stream_routes,
-    gate_routes,
-    shadow_routes,
+    jobs,
+    fleet,
+    streams,
     join_routes,
     pin_routes,
-    curve_routes,
-    preview_routes,
-    lost_routes,
-    history_routes,
-    heatmap_routes,
-    budget_routes,
-    partition_routes,
-    partition_curve_routes,
-    prediction_routes,
-    report_routes,
-    published_routes,
-    rollout_routes,
-    event_routes,
-    caller_routes,
-    token_routes,
+    curves,
+    charts,
+    partitions,
+    reports,
+    rollouts,
+    tokens,
 )
 """The modules of the resources; all answer JSON."""
 
@@ -152,6 +125,6 @@ def _build_routes(app: FastAPI) -> None:
 def _add_routes(app: FastAPI) -> None:
     for module in _RESOURCES:
         app.include_router(module.router, dependencies=[TakesJson, KnownParameters], responses=problem(406))
-    app.include_router(health.router, dependencies=[KnownParameters])
+    app.include_router(tokens.health_router, dependencies=[KnownParameters])
     page_server.install(app)
     runbooks.install(app)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 TYPE_PREFIX = "urn:tidemark:problem:"
 """Problem types are names, not addresses: there is no page behind them that could move."""
@@ -51,6 +51,11 @@ class TidemarkError(Exception):
         self.detail = detail
         self.errors = errors
         self.headers = dict(headers or {})
+
+    @classmethod
+    def at(cls, pointer: str, reason: str) -> Self:
+        """Return the error of one part of the request."""
+        return cls(f"{pointer}: {reason}", errors=(ErrorItem(pointer, reason),))
 
     def __init_subclass__(cls, *, status: int, kind: str, title: str) -> None:
         """Set what all errors of the class have in common."""
@@ -103,10 +108,6 @@ class PinNotSetError(TidemarkError, status=404, kind="pin-not-set", title="No pi
     """There is no pin on exactly this scope; a wider one may be in force."""
 
 
-class ShadowNotSetError(TidemarkError, status=404, kind="shadow-not-set", title="No shadow is set"):
-    """Nothing is tried beside the stream's SLO."""
-
-
 class JoinNotFoundError(TidemarkError, status=404, kind="join-not-found", title="Unknown join"):
     """The job has no such join."""
 
@@ -119,12 +120,6 @@ class StreamJoinedError(
     TidemarkError, status=409, kind="stream-joined", title="The stream is a side of a join"
 ):
     """The join needs the stream, or its SLO."""
-
-
-class ShadowRefusedError(
-    TidemarkError, status=409, kind="shadow-refused", title="Nothing can be tried beside the SLO"
-):
-    """The SLO in force is the same, or of a kind that only the bound in use can be measured by."""
 
 
 class LiveRefusedError(TidemarkError, status=409, kind="live-refused", title="The job cannot run in Live"):

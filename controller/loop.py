@@ -12,7 +12,7 @@ from structlog.contextvars import bind_contextvars, unbind_contextvars
 
 from tidemark.controller.db.database import STORE_ERRORS, Database
 from tidemark.controller.decide.decider import Decider
-from tidemark.controller.decide.pace import Pace, versions_of
+from tidemark.controller.decide.pace import Pace, read_versions
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.rollout.pinned import publish_missing_pins
@@ -65,20 +65,15 @@ def run_once(
     the others go on.
 
     Args:
-        database: the store.
-        decider: decides one stream.
-        counters: counts what the tick does.
-        now_us: the wall time in microseconds.
         pause: called before each stream is decided.
         pace: says which streams are due; by default, all are.
-        runs: limits how long each decision may take.
 
     Raises:
         sqlalchemy.exc.SQLAlchemyError: when the store cannot even list the streams.
     """
     decider.leases.keep()
     with database.read() as session:
-        versions = versions_of(session)
+        versions = read_versions(session)
     try:
         publish_missing_pins(database, now_us)
     except Exception:  # noqa: BLE001 - the next tick tries again
@@ -126,12 +121,7 @@ def run_once(
 
 
 def snapshot_seconds(tick_seconds: float, took_seconds: float) -> float:
-    """Return how long a tick may take snapshots: half of what decisions and upkeep left of it, but a little always.
-
-    Args:
-        tick_seconds: time between two ticks.
-        took_seconds: how long this one has taken so far.
-    """
+    """Return how long a tick may take snapshots: half of what decisions and upkeep left of it, but a little always."""
     return max((tick_seconds - took_seconds) / 2, _MIN_SNAPSHOT_SECONDS)
 
 
@@ -139,17 +129,7 @@ class Ticker:
     """Ticks in a thread of its own.
 
     Args:
-        database: the store.
-        decider: decides one stream.
-        upkeep: rolls up and ages out.
-        overviews: takes snapshots of streams.
-        counters: counts what ticks do.
-        clock: the wall time in microseconds.
-        tick_seconds: time between two ticks, in seconds.
         pause: called before each stream is decided.
-        pace: says which streams are due.
-        runs: limits how long each decision may take.
-        watchdog: watches the loop's progress.
     """
 
     def __init__(
@@ -178,7 +158,6 @@ class Ticker:
         self._pace = pace
         self._runs = runs
         self.watchdog = watchdog
-        """Watches the loop's progress."""
         self._thread = TickingThread(
             "loop", self._tick, tick_seconds, stop_seconds=_STOP_TIMEOUT_SECONDS, at_once=True
         )

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from tidemark.controller.access.authenticator import Authenticator, RateLimits
 from tidemark.controller.alerts.notifier import Notifier, destinations_in, make_notifier
+from tidemark.controller.api.views import rollout_answer
 from tidemark.controller.bounds.watch import SharedReads, Watch
 from tidemark.controller.charts.what_if import WhatIfCache
 from tidemark.controller.db.database import Database, Limits
@@ -36,17 +37,14 @@ class Service:
     """The parts of one running controller."""
 
     settings: Settings
-    """The settings."""
     clock: Clock
     """The wall time in microseconds."""
     database: Database
-    """The store."""
     kept: EvidenceCache
     """Keeps the evidence on streams."""
     decider: Decider
     """Decides one stream."""
     ticker: Ticker
-    """The decision loop."""
     overviews: Overviews
     """Takes snapshots of streams."""
     what_if: WhatIfCache
@@ -160,6 +158,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
             database,
             decider,
             gates,
+            lambda row, stream: rollout_answer(row, stream).model_dump(mode="json"),
             counters=GateCounters(registry, gates),
             clock=clock,
             every_seconds=settings.tick_seconds,

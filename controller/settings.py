@@ -1,4 +1,4 @@
-"""The settings, from environment variables named ``TIDEMARK_*``."""
+"""The settings in force, from the command line, environment variables named ``TIDEMARK_*``, a file, or the default."""
 
 from __future__ import annotations
 

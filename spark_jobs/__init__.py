@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidemark.models.base.operators import row_level, session, sliding, tumbling
     from tidemark.spark_jobs.adaptive import adaptive_watermark
-    from tidemark.spark_jobs.connections import counts_of, flush
-    from tidemark.spark_jobs.last_line import run_adaptive, run_and_exit
+    from tidemark.spark_jobs.core.connections import counts_of, flush
     from tidemark.spark_jobs.late.revise import revise
     from tidemark.spark_jobs.late.side import side
-    from tidemark.spark_jobs.runner import AdaptiveQuery
+    from tidemark.spark_jobs.restart.runner import AdaptiveQuery, run_adaptive, run_and_exit
 
 __all__ = [
     "AdaptiveQuery",
@@ -34,12 +33,12 @@ __all__ = [
 ]
 
 _HOME = {
-    "AdaptiveQuery": "tidemark.spark_jobs.runner",
+    "AdaptiveQuery": "tidemark.spark_jobs.restart.runner",
     "adaptive_watermark": "tidemark.spark_jobs.adaptive",
-    "counts_of": "tidemark.spark_jobs.connections",
-    "flush": "tidemark.spark_jobs.connections",
-    "run_adaptive": "tidemark.spark_jobs.last_line",
-    "run_and_exit": "tidemark.spark_jobs.last_line",
+    "counts_of": "tidemark.spark_jobs.core.connections",
+    "flush": "tidemark.spark_jobs.core.connections",
+    "run_adaptive": "tidemark.spark_jobs.restart.runner",
+    "run_and_exit": "tidemark.spark_jobs.restart.runner",
     "revise": "tidemark.spark_jobs.late.revise",
     "side": "tidemark.spark_jobs.late.side",
 }

@@ -15,56 +15,47 @@ from __future__ import annotations
 
 import itertools
 import logging
-import sys
 from collections.abc import Callable
-from dataclasses import replace
-from functools import cache, partial
-from shlex import quote
-from textwrap import shorten
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidemark.models.base.duration import format_duration
 from tidemark.models.base.operators import Operator
 from tidemark.models.protocol.messages import Mode
-from tidemark.spark_jobs.arguments import (
+from tidemark.spark_jobs.connect.session_kinds import SessionKind, kind_of
+from tidemark.spark_jobs.core.arguments import (
+    Durations,
     check_ceiling,
     checked,
     durations_of,
     instance,
     one_of,
 )
-from tidemark.spark_jobs.binding import Binding, ReportSink
-from tidemark.spark_jobs.bound import ChosenBound, choose_bound_at_start
-from tidemark.spark_jobs.bound_cache import BoundCache
-from tidemark.spark_jobs.client import ControllerClient
-from tidemark.spark_jobs.connections import NoSink, connection_to, listener_of
-from tidemark.spark_jobs.event_time import column_named, column_of, read_event_time
-from tidemark.spark_jobs.java_classes import JavaClasses
-from tidemark.spark_jobs.key_counts import key_counter
+from tidemark.spark_jobs.core.binding import Binding, NoSink, ReportSink
+from tidemark.spark_jobs.core.connections import Start, announce, listener_of, start_of
+from tidemark.spark_jobs.core.counting import classes_for, with_tap
+from tidemark.spark_jobs.core.key_counts import key_counter
+from tidemark.spark_jobs.core.listener import TidemarkListener
+from tidemark.spark_jobs.core.settings import JobSettings
+from tidemark.spark_jobs.core.tap import DEFAULT_MAX_KEYS, Tap
 from tidemark.spark_jobs.late.missing_reports import RemoteLedger
 from tidemark.spark_jobs.late.revise import Revise, RevisedStream
 from tidemark.spark_jobs.late.side import Side
-from tidemark.spark_jobs.listener import TidemarkListener
 from tidemark.spark_jobs.live.future_rows import FutureRowRule, Treatment
-from tidemark.spark_jobs.live.history import StreamHistory
+from tidemark.spark_jobs.live.learned import StreamHistory
 from tidemark.spark_jobs.live.live_plan import LivePlan
-from tidemark.spark_jobs.live.orders import Orders, mode_of
-from tidemark.spark_jobs.query_plan import TAP_PREFIX
-from tidemark.spark_jobs.session_kinds import SessionKind, kind_of
-from tidemark.spark_jobs.settings import JobSettings
-from tidemark.spark_jobs.stage_functions.counting import classes_for, with_tap
-from tidemark.spark_jobs.tap import DEFAULT_MAX_KEYS, Tap, quoted
-from tidemark.spark_jobs.watch import BoundWatch
+from tidemark.spark_jobs.plans.start_check import PlanCheck
+from tidemark.spark_jobs.spark.event_time import column_named, column_of, quoted, read_event_time
+from tidemark.spark_jobs.spark.java_classes import JavaClasses
+from tidemark.spark_jobs.spark.query_plan import TAP_PREFIX
 
 _KAFKAS = "partition"
 _KAFKAS_TIME, _KAFKAS_TIME_TYPE = "timestamp", "timestampType"
 _ALLOW_MULTIPLE = "spark.sql.streaming.statefulOperator.allowMultiple"
-_REASON_LENGTH = 200
-"""Characters of the reason in the line that a job logs at its start; the status has all of it."""
 _NO_CONTROL = "its control stream is a source in Java that Spark compiles, and that does not work here"
 _log = logging.getLogger("tidemark.spark")
 _numbers = itertools.count()
+_PLAN_CHECK = PlanCheck()
 
 
 @checked(
@@ -78,21 +69,25 @@ def adaptive_watermark(
     bound: str,
     operator: Operator | None = None,
     *,
+    # What is counted.
     stream: str | None = None,
     partition: str | None = _KAFKAS,
-    ceiling: str | None = None,
-    mode: Mode = "Off",
-    idle_timeout: str | None = None,
-    future_rows: Treatment = "clamp",
-    future_allowance: str = "1 minute",
     arrival_time: str | None = _KAFKAS_TIME,
     granule: str | None = None,
     max_keys: int = DEFAULT_MAX_KEYS,
+    # How the watermark is steered.
+    mode: Mode = "Off",
+    ceiling: str | None = None,
+    idle_timeout: str | None = None,
+    # What becomes of rows that are too late, or of the future.
+    late: Side | Revise | None = None,
+    future_rows: Treatment = "clamp",
+    future_allowance: str = "1 minute",
+    # Whose stream it is, and where its reports go.
     job: str | None = None,
     controller_url: str | None = None,
     token_file: str | None = None,
     sink: ReportSink | None = None,
-    late: Side | Revise | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
     """Return the transformation that replaces ``withWatermark(event_time, bound)``.
 
@@ -106,39 +101,38 @@ def adaptive_watermark(
         stream: name of the stream within the job; conf ``spark.tidemark.stream`` unless given.
         partition: column that names the partition of a row, as Kafka's source has it; without such a column, or with
             None, the whole stream is one partition.
-        ceiling: the bound to fall back to in Live when nothing steers, and the longest that state and deduplication are
-            retained; without it the stream cannot run in Live. It is part of the plan: giving it to a job, or taking it
-            away, needs a new checkpoint.
-        mode: the job's own mode, until the controller has one for the stream.
-        idle_timeout: in Live, silence after which a partition no longer holds the watermark back; learned from the
-            partition's own gaps unless given. A source that does not report its backlog needs it, else its partitions
-            are never idle.
-        future_rows: in Live, what becomes of future-dated rows: ``clamp`` sets their event time back to it,
-            ``aside`` takes them out (``live.future_rows.future_rows`` returns them to a query of their own).
-        future_allowance: how far ahead a row may be dated and still be taken as it is; by the batch's clock up to a
-            granule more.
         arrival_time: column with the source's own timestamp, as Kafka's source has it; it is used where the column is
             there, and with ``aside`` it must be.
         granule: width of the event-time grid on which rows are counted. Unless given, an exact one for the operator, or
             a second where that is read from the plan: exact for windows of whole seconds, and an interval of the rows
             of a second for other keys.
         max_keys: distinct (partition, granule) pairs a batch may hold and still be counted exactly.
+        mode: the job's own mode, until the controller has one for the stream.
+        ceiling: the bound to fall back to in Live when nothing steers, and the longest that state and deduplication are
+            retained; without it the stream cannot run in Live. It is part of the plan: giving it to a job, or taking it
+            away, needs a new checkpoint.
+        idle_timeout: in Live, silence after which a partition no longer holds the watermark back; learned from the
+            partition's own gaps unless given. A source that does not report its backlog needs it, else its partitions
+            are never idle.
+        late: what becomes of late rows: ``side(...)`` keeps those that Spark drops; ``revise(...)`` puts windows out in
+            versions, so that the bound moves in each batch and rows that come later still count. Unless given they are
+            dropped and counted.
+        future_rows: in Live, what becomes of future-dated rows: ``clamp`` sets their event time back to it,
+            ``aside`` takes them out (``live.future_rows.future_rows`` returns them to a query of their own).
+        future_allowance: how far ahead a row may be dated and still be taken as it is; by the batch's clock up to a
+            granule more.
         job: name of the job; conf ``spark.tidemark.job``, else the application's name, unless given.
         controller_url: address of the controller; conf ``spark.tidemark.controller.url`` unless given.
         token_file: file with the bearer token; conf ``spark.tidemark.token.file`` unless given.
         sink: takes the reports instead of the controller, for tests and demonstrations.
-        late: what becomes of late rows: ``side(...)`` keeps those that Spark drops; ``revise(...)`` puts windows out in
-            versions, so that the bound moves in each batch and rows that come later still count. Unless given they are
-            dropped and counted.
 
     Raises:
         ValueError: when an argument or conf is wrong, a column is missing, the granule would make counts inexact, the
             ceiling is below the bound, or ``revise(...)`` is given with a ceiling, mode Live, or no windows.
         NotImplementedError: over Spark Connect with ``late``, or before PySpark 4.0.
     """
-    revised = late if isinstance(late, Revise) else None
-    if revised is not None:
-        revised.check(operator, ceiling, mode)
+    if isinstance(late, Revise):
+        late.check(operator, ceiling, mode)
     durations = durations_of(
         bound=bound,
         ceiling=ceiling,
@@ -152,27 +146,9 @@ def adaptive_watermark(
     def transform(df: DataFrame) -> DataFrame:
         spark = df.sparkSession
         kind = _kind_of(spark, late)
-        event = read_event_time(df, event_time, durations.bound)
+        event = _event_of(df, event_time, durations)
         if event is None:  # Spark leaves a watermark out, too
             return df
-        time, own_bound_ms = event
-        named_ceiling_ms = None
-        if durations.ceiling is not None and (fallback := read_event_time(df, event_time, durations.ceiling)):
-            named_ceiling_ms = fallback.delay_ms
-            check_ceiling(named_ceiling_ms, own_bound_ms)
-        arrival, arrival_type = _arrival(df, time, arrival_time)
-        # Kafka's source has the column by default; another name was meant, and must be there.
-        find = column_named if partition == _KAFKAS else column_of
-        tap = Tap(
-            time,
-            None if partition is None else find(df, partition),
-            durations.granule_us,
-            None if operator is None else operator.closed,
-            max_keys,
-            arrival_time=arrival,
-            arrival_type=arrival_type,
-            counter=key_counter(),
-        )
         settings = JobSettings.read(
             spark.conf.get,
             job=job,
@@ -181,107 +157,165 @@ def adaptive_watermark(
             token_file=token_file,
         )
         compiled = settings.tap_kind == "compiled"
-        classes = _classes(spark, kind, wanted=compiled or named_ceiling_ms is not None)
-        tap_classes = classes if compiled else None
-        if tap_classes is None or isinstance(late, Side):  # rows that are read again are observed
+        classes = None
+        if kind.has_java_classes and (compiled or event.ceiling_ms is not None):
+            classes = classes_for(spark)
+        tap = _tap_of(df, event, durations, operator, partition, arrival_time, max_keys)
+        if classes is None or not compiled or isinstance(late, Side):  # rows that are read again are observed
             tap = _observable(tap, df, settings.stream)
-        no_live = kind.no_live or (_NO_CONTROL if named_ceiling_ms is not None and classes is None else None)
-        ceiling_ms = None if no_live else named_ceiling_ms
-        client, sender = connection_to(settings)
-        cache = BoundCache(settings.cache_dir, settings.controller_url or "")
-        chosen = choose_bound_at_start(
-            settings.job,
-            settings.stream,
-            own_bound_ms,
-            client,
-            cache,
-            settings.timeout_s,
-            pin=settings.pin,
-            ceiling_ms=ceiling_ms,
-            restarts=revised is None,
+        no_live = kind.no_live or (_NO_CONTROL if event.ceiling_ms is not None and classes is None else None)
+        ceiling_ms = None if no_live else event.ceiling_ms
+        start = start_of(
+            settings, event.own_bound_ms, ceiling_ms, mode, restarts=not isinstance(late, Revise)
         )
-        make_watch = None if client is None else partial(_watch, client, settings, cache)
-        orders = Orders(chosen.answer, own_bound_ms, mode, settings.pin, make_watch)
-        mode_now = mode_of(chosen.answer, mode)
-        metric = f"{TAP_PREFIX}{settings.stream}:{next(_numbers)}"
-        listener = listener_of(spark)
-        binding = Binding(
-            job=settings.job,
-            stream=settings.stream,
-            tap=tap,
-            operator=operator,
-            bound_ms=chosen.bound_ms,
-            own_bound_ms=own_bound_ms,
-            source=chosen.source,
-            mode=mode_now,
-            generation=chosen.generation,
-            sink=sink or sender or NoSink(),
-            ceiling_ms=ceiling_ms,
-            names_granule=granule is not None,
-            own_time_confirmed=settings.own_time_confirmed,
+        announce(settings, start, None if no_live else ceiling)
+        plan = _Plan(
+            df=df,
+            metric=f"{TAP_PREFIX}{settings.stream}:{next(_numbers)}",
+            start=start,
+            binding=Binding(
+                job=settings.job,
+                stream=settings.stream,
+                tap=tap,
+                operator=operator,
+                bound_ms=start.chosen.bound_ms,
+                own_bound_ms=event.own_bound_ms,
+                source=start.chosen.source,
+                mode=start.mode,
+                generation=start.chosen.generation,
+                sink=sink or (NoSink() if start.connection is None else start.connection.sender),
+                ceiling_ms=ceiling_ms,
+                names_granule=granule is not None,
+                own_times_confirmed=settings.own_times_confirmed,
+                extensions=(_PLAN_CHECK,),
+            ),
+            listener=listener_of(spark, kind.listen),
+            classes=classes,
+            tap_classes=classes if compiled else None,
+            future=FutureRowRule(
+                event.column, durations.allowance_us, future_rows, tap.arrival_time, tap.arrival_type
+            ),
+            idle_timeout_us=durations.idle_timeout_us,
         )
-        _announce(settings, chosen, mode_now, None if no_live else ceiling)
-        if revised is not None:
-            versions = RevisedStream(revised, chosen, orders)
-            binding = replace(binding, orders=orders, revised=versions)
-            return _bound(df, metric, listener, binding, versions.delay_ms, classes=tap_classes)
-        future = FutureRowRule(time, durations.allowance_us, future_rows, arrival, arrival_type)
+        if isinstance(late, Revise):
+            return plan.with_versions(late)
         if isinstance(late, Side):
-            switch = late.follow(
-                df,
-                metric,
-                binding,
-                future=future if mode_now == "Live" and ceiling_ms is not None else None,
-                ledger=None
-                if client is None or sender is None
-                else RemoteLedger(client, sender, settings.job, settings.stream),
+            plan = plan.with_side(late)
+        if ceiling_ms is not None:
+            return plan.with_control_stream()
+        if start.mode == "Live":
+            _log.error(
+                "stream %s: mode is Live, but %s: the bound stays %d ms until the next start",
+                settings.stream,
+                no_live or "the call has no ceiling=",
+                start.chosen.bound_ms,
             )
-            binding = replace(binding, late=switch)
-        if ceiling_ms is None or classes is None:
-            if mode_now == "Live":
-                _log.error(
-                    "stream %s: mode is Live, but %s: the bound stays %d ms until the next start",
-                    settings.stream,
-                    no_live or "the call has no ceiling=",
-                    chosen.bound_ms,
-                )
-            return _bound(df, metric, listener, binding, chosen.bound_ms, classes=tap_classes)
-        live = LivePlan(
-            ceiling_ms,
-            durations.idle_timeout_us,
-            future,
-            orders,
-            classes,
-            tap_classes,
-            None if client is None else StreamHistory(client, settings.job, settings.stream),
-        )
-        return live.plan(df, metric, listener, binding)
+        return plan.with_watermark(start.chosen.bound_ms)
 
     return transform
 
 
-def _watch(client: ControllerClient, settings: JobSettings, cache: BoundCache) -> BoundWatch:
-    return BoundWatch(client, settings.job, settings.stream, cache, wait_s=settings.watch_s)
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """The event time of a frame, and the delays that the call names, as Spark reads them."""
+
+    column: str
+    own_bound_ms: int
+    ceiling_ms: int | None
 
 
-def _classes(spark: SparkSession, kind: SessionKind, *, wanted: bool) -> JavaClasses | None:
-    """Return the Java classes of a session, where it can have them and they are wanted."""
-    return classes_for(spark) if wanted and kind.has_java_classes else None
+def _event_of(df: DataFrame, event_time: str, durations: Durations) -> _Event | None:
+    """Return what the call's event time and durations are in a frame; None of one that does not stream."""
+    event = read_event_time(df, event_time, durations.bound)
+    if event is None:
+        return None
+    ceiling_ms = None
+    if durations.ceiling is not None and (fallback := read_event_time(df, event_time, durations.ceiling)):
+        ceiling_ms = fallback.delay_ms
+        check_ceiling(ceiling_ms, event.delay_ms)
+    return _Event(event.column, event.delay_ms, ceiling_ms)
 
 
-def _bound(
+def _tap_of(  # noqa: PLR0917 - what is counted
     df: DataFrame,
-    metric: str,
-    listener: TidemarkListener,
-    binding: Binding,
-    delay_ms: int,
-    *,
-    classes: JavaClasses | None,
-) -> DataFrame:
-    """Return ``df`` with tap and Spark's own watermark."""
-    tapped, counts = with_tap(df, binding.tap, metric, classes)
-    listener.bind(metric, replace(binding, stage_counts=counts))
-    return tapped.withWatermark(quoted(binding.tap.event_time), f"{delay_ms} milliseconds")
+    event: _Event,
+    durations: Durations,
+    operator: Operator | None,
+    partition: str | None,
+    arrival_time: str | None,
+    max_keys: int,
+) -> Tap:
+    arrival, arrival_type = _arrival(df, event.column, arrival_time)
+    # Kafka's source has the column by default; another name was meant, and must be there.
+    find = column_named if partition == _KAFKAS else column_of
+    return Tap(
+        event.column,
+        None if partition is None else find(df, partition),
+        durations.granule_us,
+        None if operator is None else operator.closed,
+        max_keys,
+        arrival_time=arrival,
+        arrival_type=arrival_type,
+        counter=key_counter(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """A stream whose plan is being made."""
+
+    df: DataFrame
+    metric: str
+    """Name of its tap."""
+    start: Start
+    binding: Binding
+    listener: TidemarkListener
+    classes: JavaClasses | None
+    """Those in Java, where the session can have them."""
+    tap_classes: JavaClasses | None
+    """The same; None where rows are observed."""
+    future: FutureRowRule
+    idle_timeout_us: int | None
+
+    def with_watermark(self, delay_ms: int) -> DataFrame:
+        """Return the rows with tap and Spark's own watermark."""
+        tapped, counts = with_tap(self.df, self.binding.tap, self.metric, self.tap_classes)
+        self.listener.bind(self.metric, replace(self.binding, stage_counts=counts))
+        return tapped.withWatermark(quoted(self.binding.tap.event_time), f"{delay_ms} milliseconds")
+
+    def with_versions(self, revise: Revise) -> DataFrame:
+        """Return the rows with a watermark that leaves windows open for their versions."""
+        versions = RevisedStream(revise, self.start.chosen, self.start.orders)
+        binding = replace(self.binding, moves=True, extensions=(*self.binding.extensions, versions))
+        return replace(self, binding=binding).with_watermark(versions.delay_ms)
+
+    def with_side(self, side: Side) -> _Plan:
+        """Let the rows that Spark drops be kept."""
+        binding, connection = self.binding, self.start.connection
+        ledger = None
+        if connection is not None:
+            ledger = RemoteLedger(connection.client, connection.sender, binding.job, binding.stream)
+        treats = binding.mode == "Live" and binding.ceiling_ms is not None
+        followed = side.follow(
+            self.df, self.metric, binding, future=self.future if treats else None, ledger=ledger
+        )
+        return replace(self, binding=replace(binding, extensions=(*binding.extensions, followed)))
+
+    def with_control_stream(self) -> DataFrame:
+        """Return the rows with a watermark that a control stream can move."""
+        binding, connection = self.binding, self.start.connection
+        assert binding.ceiling_ms is not None
+        assert self.classes is not None
+        live = LivePlan(
+            binding.ceiling_ms,
+            self.idle_timeout_us,
+            self.future,
+            self.start.orders,
+            self.classes,
+            self.tap_classes,
+            None if connection is None else StreamHistory(connection.client, binding.job, binding.stream),
+        )
+        return live.plan(self.df, self.metric, self.listener, binding)
 
 
 def _observable(tap: Tap, df: DataFrame, stream: str) -> Tap:
@@ -319,28 +353,3 @@ def _kind_of(spark: SparkSession, late: Side | Revise | None) -> SessionKind:
             f"{_ALLOW_MULTIPLE}=false changes Spark's late rule; unset it, the ledger would be wrong"
         )
     return kind
-
-
-def _announce(settings: JobSettings, chosen: ChosenBound, mode: Mode, ceiling: str | None) -> None:
-    """Say with which bound a stream runs and, with a controller, which command shows what the job still needs."""
-    _print_or_log(
-        f"tidemark: job={settings.job} stream={settings.stream} bound={format_duration(chosen.bound_ms * 1_000)} "
-        f"source={chosen.source} generation={chosen.generation} mode={mode} ceiling={ceiling} "
-        f"controller={settings.controller_url} ({shorten(chosen.reason, _REASON_LENGTH, placeholder=' ...')})"
-    )
-    if settings.controller_url is not None:
-        _say_next(settings.job, settings.controller_url)
-
-
-@cache
-def _say_next(job: str, url: str) -> None:
-    """Say it once in a process: a job has several streams, and may start its query again."""
-    _print_or_log(f"tidemark: next: tidemark doctor {quote(job)} --url {quote(url)}")
-
-
-def _print_or_log(line: str) -> None:
-    """Log one line so that it is in the driver's log even if nobody configured Python's logging."""
-    if _log.isEnabledFor(logging.INFO) and _log.hasHandlers():
-        _log.info(line)
-    else:
-        print(line, file=sys.stderr, flush=True)  # noqa: T201

@@ -42,7 +42,7 @@ WITH_SESSION = frozenset(
 
 OWN_SPARK = frozenset(
     f"tests/spark_jobs/{name}.py"
-    for name in ("test_connect", "test_restart_from_outside", "test_spark_submit")
+    for name in ("connect/test_connect", "restart/test_restart_from_outside", "test_spark_submit")
 )
 """Files among them whose tests have no session and start Spark in other processes: they need not wait for it."""
 
@@ -77,6 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("fast" if is_fast(config) else "shared cores")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(EarlyFailures(config))
+    os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and tables behind a pipe would be broken to it
     if "TMPDIR" in os.environ or config.option.basetemp is not None or hasattr(config, "workerinput"):
         return
     if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
@@ -171,8 +172,8 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """Return one real Spark session for the whole run, small enough for two cores."""
     from pyspark.sql import SparkSession
 
-    from tidemark.spark_jobs.java import ensure_java
-    from tidemark.spark_jobs.local_disk import LOCAL_DISK
+    from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
+    from tidemark.spark_jobs.spark.java import ensure_java
 
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable

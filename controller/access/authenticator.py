@@ -1,4 +1,4 @@
-"""Authenticates requests: by a token of the store, by an authenticating proxy, or, without either, as local.
+"""Authenticates requests, by a token of the store, by a proxy, or, without either, as local; and limits their rate.
 
 Every replica caches the valid tokens and reads the store again when the cache is ``CACHE_SECONDS`` old: a token made
 or revoked elsewhere takes effect within that time. An unknown token costs no query.

@@ -1,4 +1,4 @@
-"""Tokens in the store, as digests only."""
+"""Tokens in the store, as digests only: made, rotated and revoked; the first ones may come from files."""
 
 from __future__ import annotations
 
@@ -152,8 +152,10 @@ def get_token(session: Session, token_id: int) -> StoredToken:
     return _token(row)
 
 
-def list_tokens(session: Session, after: int, limit: int, name: str | None = None) -> Sequence[StoredToken]:
-    """Return up to ``limit`` tokens above number ``after``, ended ones too, of all names or of one."""
+def list_tokens(
+    session: Session, after: int, limit: int | None, name: str | None = None
+) -> Sequence[StoredToken]:
+    """Return up to ``limit`` tokens, None for all, above number ``after``, ended ones too, of all names or of one."""
     statement = select(TokenRow).where(TokenRow.id > after).order_by(TokenRow.id).limit(limit)
     if name is not None:
         statement = statement.where(TokenRow.name == name)
@@ -186,8 +188,7 @@ def note_uses(session: Session, used: Mapping[int, int]) -> None:
         session.execute(
             update(TokenRow)
             .where(
-                TokenRow.id == token_id,
-                or_(TokenRow.last_used_us.is_(None), TokenRow.last_used_us < used_us),
+                TokenRow.id == token_id, or_(TokenRow.last_used_us.is_(None), TokenRow.last_used_us < used_us)
             )
             .values(last_used_us=used_us)
         )
@@ -273,21 +274,14 @@ def revoke(database: Database, token_id: int, by: str, now_us: int) -> StoredTok
     return ended
 
 
+_RECORD = ("created_us", "created_by", "expires_us", "last_used_us", "revoked_us", "revoked_by")
+
+
 def fields(stored: StoredToken, now_us: int) -> dict[str, Any]:
     """Return a token's metadata by the API's field names; never the token."""
-    return {
-        "id": stored.id,
-        "name": stored.name,
-        "role": stored.grant.role,
-        "jobs": list(stored.grant.jobs),
-        "live": stored.is_live(now_us),
-        "created_us": stored.created_us,
-        "created_by": stored.created_by,
-        "expires_us": stored.expires_us,
-        "last_used_us": stored.last_used_us,
-        "revoked_us": stored.revoked_us,
-        "revoked_by": stored.revoked_by,
-    }
+    found: dict[str, Any] = {"id": stored.id, "name": stored.name, "role": stored.grant.role}
+    found |= {"jobs": list(stored.grant.jobs), "live": stored.is_live(now_us)}
+    return found | {name: getattr(stored, name) for name in _RECORD}
 
 
 _MAX_CHARACTERS = 1_000

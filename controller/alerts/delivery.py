@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event
-from typing import Literal
+from typing import Literal, cast
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -25,7 +25,6 @@ from tidemark.controller.db.tables import EventRow
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.runtime.alert_table import ALERTS, Alert
 from tidemark.controller.runtime.counters import NotifyCounters
-from tidemark.controller.runtime.operator_file import DEFAULT
 from tidemark.controller.streams.store import add_event, lock_by_id
 
 _log = logging.getLogger(__name__)
@@ -294,9 +293,8 @@ def notified_alerts(
     )
     newest: dict[tuple[int, tuple[tuple[str, str], ...]], NotifiedAlert | None] = {}
     for stream_id, kind, after, at_us, last_us in rows:
-        found = json.loads(after or "{}")
-        # Releases that knew one webhook alone did not write down its name.
-        if found.get("destination", DEFAULT) != destination:
+        found = json.loads(cast("str", after))
+        if found["destination"] != destination:
             continue
         labels = tuple(sorted(found["labels"].items()))
         newest[stream_id, labels] = (

@@ -1,4 +1,4 @@
-"""Messages in the form of Alertmanager's webhook, version 4: a receiver for that form takes ours too."""
+"""Messages in the form of Alertmanager's webhook, version 4, and how they are sent."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ from tidemark.controller.runtime.counters import NotifyCounters, measure
 from tidemark.controller.runtime.operator_file import DEFAULT, Destination, read_destinations, takers
 from tidemark.controller.settings import Settings
 from tidemark.controller.stream_state.load import load_states
-from tidemark.controller.stream_state.partition_summaries import load_partitions
-from tidemark.controller.stream_state.recent_rows import NO_RECENT_ROWS, load_recent_rows
+from tidemark.controller.stream_state.partition_rows import load_partitions
+from tidemark.controller.stream_state.recent_reports import NO_RECENT_ROWS, load_recent_rows
 
 _log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
-"""Which alerts hold for one stream now: the rules of Prometheus once more, as functions of the stream's state.
+"""Which alerts hold for one stream now, and when somebody is notified of them. Pure.
 
-Pure. How long a rule must hold before somebody is notified is up to ``lifecycle``.
+The rules are those of Prometheus once more, as functions of the stream's state.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from tidemark.controller.runtime.alert_table import (
     Burn,
 )
 from tidemark.controller.runtime.clock import utc_text
-from tidemark.controller.stream_state.partition_summaries import PartitionSummary
-from tidemark.controller.stream_state.recent_rows import JudgedRows, RecentRows
+from tidemark.controller.stream_state.partition_rows import PartitionSummary
+from tidemark.controller.stream_state.recent_reports import JudgedRows, RecentRows
 from tidemark.controller.stream_state.state import StreamState
 from tidemark.models.base.duration import format_about
 from tidemark.models.base.target import PPM

@@ -1,4 +1,4 @@
-"""Parses and validates bodies: strict, all or nothing, with a JSON pointer to each error."""
+"""Bodies that people send, beside SLOs, policies and joins."""
 
 from __future__ import annotations
 

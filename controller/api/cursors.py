@@ -1,4 +1,4 @@
-"""Opaque cursors: where a page ended, as a text that callers pass back unchanged."""
+"""Pages of lists: opaque cursors, and only what is in the caller's reach."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, TypeVar
 
 from fastapi import Depends, Query
 
-from tidemark.controller.errors import ErrorItem, InvalidParameterError
+from tidemark.controller.errors import InvalidParameterError
 from tidemark.controller.runtime.principal import Principal
 
 Row = TypeVar("Row")
@@ -129,7 +129,7 @@ def _can_be_stored(text: str) -> bool:
 
 def _not_ours() -> InvalidParameterError:
     reason = "this is not a cursor of this list; leave it out to begin at the first page"
-    return InvalidParameterError(f"cursor: {reason}", errors=(ErrorItem("cursor", reason),))
+    return InvalidParameterError.at("cursor", reason)
 
 
 Position = TypeVar("Position")

@@ -1,17 +1,20 @@
-"""The OpenAPI document: FastAPI's, with the schemas of bodies that handlers parse themselves."""
+"""The OpenAPI document: FastAPI's, with docstrings of fields, roles, and the bodies that handlers parse themselves."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
 from functools import cache
 from http import HTTPStatus
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request, Response
@@ -21,23 +24,21 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import DataclassSchema, ModelSchema
 
+from tidemark.controller.access.authorize import need_of
 from tidemark.controller.api import schemas
 from tidemark.controller.api.bodies import PinBody, ReasonBody, RotationBody, TokenBody
-from tidemark.controller.api.examples import EXAMPLES, KIND_EXAMPLES, PROBLEM_EXAMPLES
-from tidemark.controller.api.schemas.reports import ReportBodyPage
-from tidemark.controller.intake.report_body import ReportBody
-from tidemark.controller.runtime.principal import need_of
+from tidemark.controller.intake.sent_bodies import ReportBody
+from tidemark.controller.runtime.answer import Answer
 from tidemark.models.evidence.late_counts import LateCounts
 from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer
-from tidemark.models.spec_fields import spec_fields
-from tidemark.models.specs.shadow_slo import ShadowSlo
+from tidemark.models.specs.fields import spec_fields
 from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 API_VERSION = "1"
 """Version of the interface, not of the release: it grows when callers have to change."""
 
 COMMITTED = Path(__file__).parents[1] / "openapi.json"
-"""Where ``tidemark openapi`` has written the document."""
+"""Where ``make docs`` has written the document."""
 
 _DESCRIPTION = """\
 Jobs report, per partition, how late their rows are; Tidemark recommends the lateness bound that meets a completeness
@@ -50,61 +51,28 @@ may be sent with `Content-Encoding: gzip`."""
 _OF_THE_PAGE = frozenset({"getPreview", "getHistory", "getHeatmap", "getBudget"})
 """Operations whose answers have the shape of a part of the page."""
 
-_SCHEMAS: tuple[tuple[Any, Literal["validation", "serialization"]], ...] = (
-    (ReportBody, "validation"),
-    (Slo, "validation"),
-    (PinBody, "validation"),
-    (Policy, "validation"),
-    (Acknowledgement, "validation"),
-    (LateCounts, "validation"),
-    (BoundAnswer, "serialization"),
-    (schemas.Problem, "serialization"),
-    (schemas.SloAnswer, "serialization"),
-    (schemas.PolicyAnswer, "serialization"),
-    (schemas.SloSet, "serialization"),
-    (schemas.PolicySet, "serialization"),
-    (schemas.Receipt, "serialization"),
-    (schemas.StreamStatus, "serialization"),
-    (schemas.GateList, "serialization"),
-    (schemas.StreamDeleted, "serialization"),
-    (schemas.JobPage, "serialization"),
-    (schemas.JobStatus, "serialization"),
-    (schemas.ReportPage, "serialization"),
-    (ReportBodyPage, "validation"),
-    (schemas.MissingBatches, "serialization"),
-    (schemas.ReportDetail, "serialization"),
-    (schemas.AcknowledgementPage, "serialization"),
-    (schemas.BoundPage, "serialization"),
-    (schemas.FleetPage, "serialization"),
-    (schemas.CurveAnswer, "serialization"),
-    (schemas.PartitionCurve, "serialization"),
-    (schemas.Preview, "serialization"),
-    (JoinSlo, "validation"),
-    (schemas.JoinAnswer, "serialization"),
-    (schemas.JoinPage, "serialization"),
-    (ShadowSlo, "validation"),
-    (schemas.ShadowAnswer, "serialization"),
-    (schemas.LostAnswer, "serialization"),
-    (schemas.History, "serialization"),
-    (schemas.Heatmap, "serialization"),
-    (schemas.BudgetHistory, "serialization"),
-    (schemas.PartitionPage, "serialization"),
-    (schemas.PredictionPage, "serialization"),
-    (schemas.PinAnswer, "serialization"),
-    (schemas.PinPage, "serialization"),
-    (schemas.Caller, "serialization"),
-    (TokenBody, "validation"),
-    (RotationBody, "validation"),
-    (schemas.TokenAnswer, "serialization"),
-    (schemas.TokenMade, "serialization"),
-    (schemas.TokenPage, "serialization"),
-    (ReasonBody, "validation"),
-    (schemas.RolloutAnswer, "serialization"),
-    (schemas.RolloutDetail, "serialization"),
-    (schemas.RolloutPage, "serialization"),
-    (schemas.EventPage, "serialization"),
-    (schemas.Health, "serialization"),
+_BODIES = (
+    Acknowledgement,
+    JoinSlo,
+    LateCounts,
+    PinBody,
+    Policy,
+    ReasonBody,
+    ReportBody,
+    RotationBody,
+    Slo,
+    TokenBody,
 )
+"""What requests bring, and handlers parse themselves."""
+
+
+class ReportBodyPage(Answer):
+    """A page of reports as they were sent, those of the newest batches first."""
+
+    reports: list[ReportBody]
+    """The reports."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
 
 
 def install(app: FastAPI) -> None:
@@ -135,18 +103,29 @@ def _document(app: FastAPI) -> dict[str, Any]:
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         routes=app.routes,
     )
-    inputs: list[tuple[str, Literal["validation", "serialization"], TypeAdapter[Any]]] = [
-        (kind.__name__, mode, TypeAdapter(kind)) for kind, mode in _SCHEMAS
+    inputs: list[tuple[Any, Literal["validation", "serialization"]]] = [
+        (kind, "validation") for kind in (*_BODIES, ReportBodyPage)
     ]
+    inputs += [(kind, "serialization") for kind in (BoundAnswer, *_answers(document))]
     _, defined = TypeAdapter.json_schemas(
-        inputs, ref_template="#/components/schemas/{model}", schema_generator=DescribedFields
+        [(kind.__name__, mode, TypeAdapter(kind)) for kind, mode in inputs],
+        ref_template="#/components/schemas/{model}",
+        schema_generator=DescribedFields,
     )
     found = defined["$defs"]
     document["components"] = {"schemas": dict(sorted(found.items()))}
     document_access(document)
     _mark_unstable(document)
-    _restore_examples(document)
+    add_examples(document)
     return document
+
+
+def _answers(document: dict[str, Any]) -> list[Any]:
+    """Return the classes of the answers that operations name."""
+    modules = [import_module(f"{schemas.__name__}.{each.name}") for each in iter_modules(schemas.__path__)]
+    known = {name: kind for module in modules for name, kind in vars(module).items()}
+    named = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document["paths"])))
+    return [known[name] for name in sorted(named) if name in known]
 
 
 def _mark_unstable(document: dict[str, Any]) -> None:
@@ -159,16 +138,6 @@ def _mark_unstable(document: dict[str, Any]) -> None:
                 )
 
 
-def _restore_examples(part: Any) -> None:
-    """Put the examples back as they are: FastAPI leaves the nulls out of them."""
-    if isinstance(part, dict):
-        name = part.get("schema", {}).get("$ref", "").rpartition("/")[2] if "example" in part else ""
-        if name in EXAMPLES:
-            part["example"] = EXAMPLES[name]
-    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
-        _restore_examples(inner)
-
-
 _SCHEME = "bearer"
 """Name of the security scheme."""
 
@@ -177,14 +146,14 @@ _CHALLENGE = {
         "description": "How to authenticate.",
         "schema": {"type": "string"},
         "example": 'Bearer realm="tidemark"',
-    },
+    }
 }
 _RETRY = {
     "Retry-After": {
         "description": "Seconds to wait.",
         "schema": {"type": "string", "pattern": r"^\d+$"},
         "example": "1",
-    },
+    }
 }
 _ERRORS = {401: _CHALLENGE, 403: _CHALLENGE, 429: _RETRY}
 
@@ -264,6 +233,27 @@ def _fields(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
                 pass
 
 
+EXAMPLES_FILE = Path(__file__).with_name("examples.json")
+"""What a controller was asked and answered: by operation, and by kind of problem. ``make docs`` writes it."""
+
+_USUAL = {
+    400: "malformed-body",
+    401: "unauthenticated",
+    403: "forbidden",
+    404: "stream-not-found",
+    406: "not-acceptable",
+    408: "request-too-slow",
+    409: "report-conflict",
+    412: "precondition-failed",
+    413: "body-too-large",
+    415: "unsupported-media-type",
+    422: "invalid-body",
+    428: "precondition-required",
+    429: "too-many-requests",
+    503: "store-unavailable",
+}
+"""By status, the kind of problem that is shown where a route names no other."""
+
 _Described = dict[int | str, dict[str, Any]]
 """Answers by status, as FastAPI's ``responses`` takes them."""
 
@@ -272,21 +262,20 @@ _ETAG = {
         "description": "Version of the resource, opaque.",
         "schema": {"type": "string"},
         "example": '"3-5d41402abc4b2a76"',
-    },
+    }
 }
 _APPLIED = {
     "Preference-Applied": {
         "description": "The wait of Prefer that was applied, in seconds; missing when none was requested.",
         "schema": {"type": "string"},
         "example": "wait=30",
-    },
+    }
 }
 _HEADERS = {
     "SloAnswer": _ETAG,
     "PolicyAnswer": _ETAG,
     "SloSet": _ETAG,
     "PolicySet": _ETAG,
-    "ShadowAnswer": _ETAG,
     "JoinAnswer": _ETAG,
     "PinAnswer": _ETAG,
     "StreamStatus": _ETAG,
@@ -325,42 +314,45 @@ def answers(name: str, *statuses: int, kinds: Mapping[int, str] | None = None) -
     """
     described: _Described = {}
     for status in statuses if {200, 201} & set(statuses) else (200, *statuses):
+        if status >= HTTPStatus.BAD_REQUEST:
+            described |= problem(status, (kinds or {}).get(status))
+            continue
         described[status] = {"description": _DESCRIPTIONS[status]}
         if status < HTTPStatus.MULTIPLE_CHOICES:
-            described[status]["content"] = {
-                "application/json": {"schema": reference(name), "example": EXAMPLES[name]},
-            }
-        if status >= HTTPStatus.BAD_REQUEST:
-            described[status]["content"] = {
-                "application/problem+json": {
-                    "schema": reference("Problem"),
-                    "example": KIND_EXAMPLES[kinds[status]]
-                    if kinds and status in kinds
-                    else PROBLEM_EXAMPLES[status],
-                },
-            }
-        elif name in _HEADERS:
+            described[status]["content"] = {"application/json": {"schema": reference(name)}}
+        if name in _HEADERS:
             described[status]["headers"] = _HEADERS[name]
     if 200 in described and 201 in described:
         described[200]["description"] = "Received before; nothing was changed."
     return described
 
 
-def problem(status: int) -> _Described:
-    """Return the documented answer of a problem that several routes share."""
-    content = {"schema": reference("Problem"), "example": PROBLEM_EXAMPLES[status]}
-    return {
-        status: {
-            "description": _DESCRIPTIONS[status],
-            "content": {"application/problem+json": content},
-        }
-    }
+def problem(status: int, kind: str | None = None) -> _Described:
+    """Return the documented answer of a problem; ``kind`` is None for the usual one of its status."""
+    content = {"schema": reference("Problem"), "example": kind or _USUAL[status]}
+    return {status: {"description": _DESCRIPTIONS[status], "content": {"application/problem+json": content}}}
 
 
 def takes(name: str) -> dict[str, Any]:
     """Return the documented body of a route."""
-    content = {"application/json": {"schema": reference(name), "example": EXAMPLES[name]}}
-    return {"requestBody": {"required": True, "content": content}}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": reference(name)}}}}
+
+
+def add_examples(document: dict[str, Any]) -> None:
+    """Put what was asked and answered into ``document``; FastAPI would leave the nulls out."""
+    examples = json.loads(EXAMPLES_FILE.read_text(encoding="utf-8"))
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            shown = examples["operations"].get(operation["operationId"], {"answers": {}})
+            if "requestBody" in operation and "body" in shown:
+                operation["requestBody"]["content"]["application/json"]["example"] = shown["body"]
+            for status, answer in operation["responses"].items():
+                content = answer.get("content", {})
+                if "application/problem+json" in content:
+                    described = content["application/problem+json"]
+                    described["example"] = examples["problems"][described["example"]]
+                elif status in shown["answers"]:
+                    content["application/json"]["example"] = shown["answers"][status]
 
 
 def text_answer(description: str) -> _Described:

@@ -1,11 +1,11 @@
-"""Query parameters: one that a route does not have is rejected, because a misspelt ``dryRun`` would write."""
+"""What paths, queries and headers of requests may hold; a query parameter that a route does not have is rejected."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Header, HTTPException, Path, Query, Request, status
 from fastapi.dependencies.models import Dependant
@@ -14,7 +14,7 @@ from pydantic import WithJsonSchema
 
 from tidemark.controller.errors import ErrorItem, InvalidParameterError, NotAcceptableError
 from tidemark.controller.service import Service
-from tidemark.models.names import ACTIONS, MAX_LENGTH, name_problem
+from tidemark.models.base.names import ACTIONS, MAX_LENGTH, name_problem
 
 
 async def reject_unknown(request: Request) -> None:
@@ -31,9 +31,7 @@ async def reject_unknown(request: Request) -> None:
     known = _known(route.dependant)
     for name in request.query_params:
         if name not in known:
-            raise InvalidParameterError(
-                f"{name}: {_advice(name, known)}", errors=(ErrorItem(name, _advice(name, known)),)
-            )
+            raise InvalidParameterError.at(name, _advice(name, known))
 
 
 KnownParameters = Depends(reject_unknown)
@@ -80,33 +78,18 @@ class JoinPath:
     """Name of the join."""
 
 
-# The document states the length; name_problem checks it once the path is known.
-_JobName = Annotated[
-    str,
-    Path(
-        description="Name of the job, percent-encoded; no slash.",
-        examples=["orders"],
+def _name_of(what: str, example: str) -> Any:
+    return Path(
+        description=f"Name of the {what}, percent-encoded; no slash.",
+        examples=[example],
+        # The document states the length; name_problem checks it once the path is known.
         json_schema_extra={"maxLength": MAX_LENGTH},
-    ),
-]
-_StreamName = Annotated[
-    str,
-    Path(
-        description="Name of the stream, percent-encoded; no slash.",
-        examples=["clicks"],
-        json_schema_extra={"maxLength": MAX_LENGTH},
-    ),
-]
+    )
 
 
-_JoinName = Annotated[
-    str,
-    Path(
-        description="Name of the join, percent-encoded; no slash.",
-        examples=["attribution"],
-        json_schema_extra={"maxLength": MAX_LENGTH},
-    ),
-]
+_JobName = Annotated[str, _name_of("job", "orders")]
+_StreamName = Annotated[str, _name_of("stream", "clicks")]
+_JoinName = Annotated[str, _name_of("join", "attribution")]
 
 
 def check_names(**names: str) -> None:
@@ -235,8 +218,7 @@ async def _dry_run(
     dry_run: Annotated[
         Literal["All"] | None,
         Query(
-            alias="dryRun",
-            description="All: check everything and answer like the write, but change nothing.",
+            alias="dryRun", description="All: check everything and answer like the write, but change nothing."
         ),
     ] = None,
 ) -> bool:
@@ -259,8 +241,7 @@ async def _reason(
 ) -> str:
     found = (reason or "").strip()
     if not found.isprintable():
-        problem = "a reason is one line of printable characters"
-        raise InvalidParameterError(f"reason: {problem}", errors=(ErrorItem("reason", problem),))
+        raise InvalidParameterError.at("reason", "a reason is one line of printable characters")
     return found or NO_REASON
 
 
@@ -279,8 +260,7 @@ async def _needed_reason(
     ],
 ) -> str:
     if not reason.strip():
-        problem = "it must not be blank"
-        raise InvalidParameterError(f"reason: {problem}", errors=(ErrorItem("reason", problem),))
+        raise InvalidParameterError.at("reason", "it must not be blank")
     return await _reason(reason)
 
 

@@ -1,4 +1,4 @@
-"""Published and acknowledged bounds as the API answers them."""
+"""What the store holds, as the API answers it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import cast
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api.schemas.bounds import Applied, Published, TransitionAnswer
+from tidemark.controller.api.schemas.bounds import (
+    Applied,
+    Published,
+    RecommendationAnswer,
+    StepAnswer,
+    TransitionAnswer,
+)
 from tidemark.controller.api.schemas.pins import PinInForce
 from tidemark.controller.api.schemas.rollouts import (
     Approved,
@@ -22,7 +28,6 @@ from tidemark.controller.api.schemas.rollouts import (
 from tidemark.controller.api.schemas.specs import SloAnswer
 from tidemark.controller.api.schemas.streams import (
     AppendDelaySeen,
-    Budget,
     Completeness,
     Evidence,
     LateStatus,
@@ -30,30 +35,28 @@ from tidemark.controller.api.schemas.streams import (
     MissingRange,
     Notified,
     QueryCoverage,
-    RecommendationAnswer,
-    StepAnswer,
     StreamStatus,
 )
-from tidemark.controller.bounds.publication import NO_REPORT, OFF, answer_of, last_published
+from tidemark.controller.bounds.publication import NO_REPORT, OFF, answer_of, envelope_of, last_published
+from tidemark.controller.bounds.recommendations import steps_of
 from tidemark.controller.db.tables import (
     AcknowledgementRow,
     EventRow,
     PublishedRow,
     RecommendationRow,
-    ReportRow,
     RolloutRow,
     StreamRow,
 )
 from tidemark.controller.decide.load import is_current
-from tidemark.controller.decide.stored_steps import steps_of
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
-from tidemark.controller.evidence.horizon import Horizon, open_keys
-from tidemark.controller.rollout.store import envelope_of, gate_answers_of
+from tidemark.controller.evidence.horizon import open_keys
+from tidemark.controller.evidence.live import NewestState
+from tidemark.controller.rollout.store import gate_answers_of
 from tidemark.controller.runtime.answer import milliseconds, share_ppm
 from tidemark.controller.runtime.operator_file import Destination, destinations_of
 from tidemark.controller.specs.pins import StoredPin, pin_in_force
+from tidemark.controller.stream_state.budget import read_budget
 from tidemark.controller.stream_state.conditions import conditions_of
-from tidemark.controller.stream_state.live import NewestState
 from tidemark.controller.stream_state.load import load_horizon, load_state
 from tidemark.controller.stream_state.state import HorizonState, StreamState
 from tidemark.controller.stream_state.summary import summary_of
@@ -65,7 +68,6 @@ from tidemark.models.protocol.messages import AppendDelay, BoundAnswer
 from tidemark.models.recommend.steps import DecisionStep, because, deciding_step
 from tidemark.models.rollout.machine import allowed
 from tidemark.models.rollout.states import State
-from tidemark.models.specs.slo import Slo
 
 
 def bound_answer(session: Session, job: str, stream: str, row: StreamRow | None) -> BoundAnswer:
@@ -163,9 +165,6 @@ def transition_answer(row: RecommendationRow | None) -> TransitionAnswer | None:
     if row is None or row.transition is None:
         return None
     found = json.loads(row.transition)
-    if "latency_unknown" not in found:
-        # An earlier release did not separate what was measured from what was not.
-        found |= {"latency_wall_us": None, "latency_at_least_us": None, "latency_unknown": "NoWindows"}
     for name in ("from_bound", "bound", "stands_still", "latency_base", "latency_wall", "latency_at_least"):
         found[f"{name}_ms"] = milliseconds(found.pop(f"{name}_us"))
     return TransitionAnswer.model_validate(found, extra="ignore")
@@ -228,7 +227,7 @@ def stream_status(
     provisional = newest is None or open_keys(session, newest.report)
     budget = None
     if slo is not None and newest is not None:
-        budget = budget_of(session, newest.report, slo.value, kept, provisional=provisional)
+        budget = read_budget(session, newest.report, slo.value, kept, provisional=provisional)
     conditions = conditions_of(state, found, now_us)
     return StreamStatus(
         job=row.job,
@@ -255,7 +254,6 @@ def stream_status(
         budget=budget,
         rollout=None if state.rollout is None else rollout_answer(state.rollout, row),
         notified=_notified(state, destinations),
-        shadow_since_us=state.shadow_since_us,
         conditions=conditions,
     )
 
@@ -332,30 +330,5 @@ def _completeness(horizon: HorizonState | None, *, provisional: bool) -> Complet
         found,
         min_ppm=share_ppm(found.rows - found.late_max, every),
         max_ppm=share_ppm(every - found.late_min, every),
-        provisional=provisional,
-    )
-
-
-def budget_of(
-    session: Session, newest: ReportRow, slo: Slo, kept: EvidenceCache, *, provisional: bool
-) -> Budget:
-    """Return the budget of a stream.
-
-    Args:
-        session: the session.
-        newest: its newest batch.
-        slo: its SLO.
-        kept: the evidence on streams.
-        provisional: whether rows of its windows can still come.
-    """
-    horizon = Horizon(newest.stream_id, slo.window_ms, newest)
-    known = kept.facts(session, horizon)
-    spent = spent_in(session, horizon, slo)
-    return Budget.of(
-        spent,
-        objective=slo.objective,
-        window_ms=slo.window_ms,
-        from_us=known.from_us,
-        missing_batches=known.missing_batches,
         provisional=provisional,
     )

@@ -30,10 +30,21 @@ from tidemark.models.live.policy import NO_BASE_US, Setup
 
 def record_of(trial: Trial, outcome: PolicyResult) -> dict[str, Any]:
     """Return the figures of one policy on one trace: integers with their unit in the name, None where unknown."""
-    setup, score, yardstick = trial.setup, outcome.score, trial.yardstick
+    yardstick = trial.yardstick
     return {
         "trace": str(trial.path),
         "policy": outcome.policy,
+        **figures_of(trial.setup, outcome),
+        "fixed_hindsight_bound_us": _whole(yardstick.fixed_bound_us),
+        "fixed_hindsight_latency_us": _whole(yardstick.fixed_score.latency_mean_us),
+        "clairvoyant_latency_us": _whole(yardstick.clairvoyant_us),
+    }
+
+
+def figures_of(setup: Setup, outcome: PolicyResult) -> dict[str, Any]:
+    """Return what a replay was asked and what came of it, without the yardsticks."""
+    score = outcome.score
+    return {
         "target_ppm": setup.target_ppm,
         "rows": score.pairs,
         "late": score.late,
@@ -46,9 +57,6 @@ def record_of(trial: Trial, outcome: PolicyResult) -> dict[str, Any]:
         "latency_p95_us": _whole(score.latency_p95_us),
         "bound_mean_us": _whole(score.bound_mean_us),
         "bound_changes": score.bound_changes,
-        "fixed_hindsight_bound_us": _whole(yardstick.fixed_bound_us),
-        "fixed_hindsight_latency_us": _whole(yardstick.fixed_score.latency_mean_us),
-        "clairvoyant_latency_us": _whole(yardstick.clairvoyant_us),
         "objective": setup.objective,
         "engine": setup.engine,
         "scope": setup.scope,

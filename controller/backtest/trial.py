@@ -140,22 +140,30 @@ def judge(
     for name in policies:
         policy = Fixed(bound_us) if name == FIXED_HINDSIGHT else policy_for(name, arrivals, setup)
         try:
-            on_slot = _throttled(name, arrivals.slots, on_progress)
-            outcomes.append(_result(name, arrivals, setup, policy, on_slot))
+            outcomes.append(replay(name, arrivals, setup, policy, on_progress))
         except ValueError as error:
             raise ValueError(f"policy {name}: {error}") from None
     live = None
     if setup.mode == "restart" and TIDEMARK in policies:
         asked = replace(setup, mode="live")
-        on_slot = _throttled(f"{TIDEMARK}, live", arrivals.slots, on_progress)
-        live = _result(TIDEMARK, arrivals, asked, policy_for(TIDEMARK, arrivals, asked), on_slot)
+        policy = policy_for(TIDEMARK, arrivals, asked)
+        live = replay(f"{TIDEMARK}, live", arrivals, asked, policy, on_progress)
     return Trial(path, arrivals, setup, yardstick, tuple(outcomes), live)
 
 
-def _result(
-    name: str, arrivals: Arrivals, setup: Setup, policy: BoundPolicy, on_slot: Callable[[int], None]
+def replay(
+    name: str,
+    arrivals: Arrivals,
+    setup: Setup,
+    policy: BoundPolicy,
+    on_progress: Callable[[str, int], object],
 ) -> PolicyResult:
-    ran = run(arrivals, setup, policy, on_slot=on_slot)
+    """Return what a policy does with ``arrivals``; ``name`` is what progress and result call it.
+
+    Raises:
+        ValueError: when the policy requires what the engine cannot do.
+    """
+    ran = run(arrivals, setup, policy, on_slot=_throttled(name, arrivals.slots, on_progress))
     scored = score(arrivals, setup, ran)
     reasons = tuple(step.reason for step in policy.explain()) if isinstance(policy, Explains) else ()
     return PolicyResult(name, ran, scored, meets(setup, scored), reasons)

@@ -1,1 +1,1 @@
-"""Published bounds and what jobs acknowledged."""
+"""Bounds as they are recommended, published and acknowledged, generation by generation."""

@@ -1,4 +1,7 @@
-"""Acknowledgements: which bounds runs of a job applied."""
+"""Acknowledgements: which bound a run of a job applied, what that decides downstream, and what becomes of late rows.
+
+What the newest one says of the last two is kept in the stream's row: every decision reads that anyway.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from functools import lru_cache
 from sqlalchemy import ScalarSelect, bindparam, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.bounds.chains import late_json
 from tidemark.controller.db.tables import AcknowledgementRow, ReportRow, StreamRow
-from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
+from tidemark.controller.intake.stored_bodies import canonical_json, fingerprint
 from tidemark.controller.intake.take_reports import StoredReceipt
 from tidemark.models.base.read_json import read_object
 from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.protocol.late_policy import LateTreatment
 from tidemark.models.protocol.messages import Acknowledgement
 
 
@@ -38,10 +41,7 @@ def take_acknowledgement(
     last = last_acknowledgement(session, stream_id)
     if last is None or last.applied_us <= applied_us:
         stream = session.get_one(StreamRow, stream_id)
-        stream.downstream, stream.late = (
-            downstream_json(acknowledgement.downstream),
-            late_json(acknowledgement.late),
-        )
+        stream.downstream, stream.late = _json(acknowledgement.downstream), _json(acknowledgement.late)
     values = asdict(acknowledgement) | {"applied_us": applied_us}
     del values["downstream"], values["late"]
     session.add(AcknowledgementRow(stream_id=stream_id, received_us=now_us, fingerprint=digest, **values))
@@ -72,10 +72,7 @@ def list_acknowledgements(
     """Return up to ``limit`` acknowledgements, the last applied first.
 
     Args:
-        session: the session.
-        stream_id: the stream.
         before: (``applied_us``, ``id``) of the last one on the previous page; None for the first page.
-        limit: how many.
     """
     table = AcknowledgementRow
     query = select(table).where(table.stream_id == stream_id)
@@ -106,17 +103,16 @@ _OWN_REPORTED = (
 )
 
 
-def downstream_json(downstream: Downstream | None) -> str | None:
-    """Return what is stored of it."""
-    return None if downstream is None else json.dumps(asdict(downstream))
-
-
-def downstream_of(session: Session, stream_id: int) -> Downstream | None:
-    """Return what a stream's bound decides downstream; None when nothing, or when that is not known."""
-    text = session.get_one(StreamRow, stream_id).downstream
-    return None if text is None else _read(text)
+def read_downstream(session: Session, stream_id: int) -> Downstream | None:
+    """Return what a stream's bound decides behind its own operator; None when nothing, or when that is not known."""
+    return downstream_in(session.get_one(StreamRow, stream_id).downstream)
 
 
 @lru_cache(maxsize=4_096)
-def _read(text: str) -> Downstream:
-    return read_object(Downstream, json.loads(text))
+def downstream_in(text: str | None) -> Downstream | None:
+    """Return what ``StreamRow.downstream`` holds."""
+    return None if text is None else read_object(Downstream, json.loads(text))
+
+
+def _json(said: Downstream | LateTreatment | None) -> str | None:
+    return None if said is None else json.dumps(asdict(said))

@@ -24,7 +24,7 @@ from tidemark.controller.db.epoch import epoch_of, version_in
 from tidemark.controller.db.tables import PublishedRow, StreamRow
 from tidemark.controller.errors import TooManyPollsError
 from tidemark.controller.specs.pins import StoredPin, pins_in_force
-from tidemark.controller.streams.names import named_streams, names_given
+from tidemark.controller.streams.store import named_streams, names_given
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +83,6 @@ class Watch:
     """All requests of this process that wait for a new answer.
 
     Args:
-        database: the store.
         max_waiting: how many requests may wait at once; half of them, rounded up, of one caller.
         poll_seconds: time between two reads while a request waits, in seconds.
     """

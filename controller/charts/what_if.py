@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.acknowledgements import downstream_of
+from tidemark.controller.bounds.acknowledgements import read_downstream
 from tidemark.controller.decide.decider import Decider
-from tidemark.controller.decide.load import HorizonEvidence, progress_in, situation_in
+from tidemark.controller.decide.load import HorizonEvidence, read_progress, read_situation
 from tidemark.controller.evidence.horizon import horizon_of, newest_report_id
 from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_HORIZON_MS, get_slo
 from tidemark.models.base.target import PPM
@@ -111,9 +111,9 @@ class WhatIfCache:
         if basis is None or horizon is None:
             return WhatIf(slo, horizon_ms, None, None)
         confidence_ppm = DEFAULT_CONFIDENCE_PPM if slo is None else slo.confidence_ppm
-        progress = progress_in(session, horizon, now_us, self._decider.kept)
-        situation = situation_in(session, horizon, basis.curve, progress, confidence_ppm)
-        return WhatIf(slo, horizon_ms, basis, situation, downstream_of(session, stream_id))
+        progress = read_progress(session, horizon, now_us, self._decider.kept)
+        situation = read_situation(session, horizon, basis.curve, progress, confidence_ppm)
+        return WhatIf(slo, horizon_ms, basis, situation, read_downstream(session, stream_id))
 
 
 def outcome_at(what_if: WhatIf, bound_us: int) -> BoundOutcome | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
 import typer
@@ -24,8 +23,6 @@ app = typer.Typer(
 
 def _show_version(given: bool) -> None:
     if given:
-        pass
-
         typer.echo(f"tidemark {distribution_version()}")
         raise typer.Exit
 
@@ -48,6 +45,8 @@ def main() -> None:
 
 def distribution_version() -> str:
     """Return the version of the installed distribution; ``"unknown"`` when run from a folder not installed."""
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - --help starts fast without it
+
     try:
         return version("tidemark")
     except PackageNotFoundError:

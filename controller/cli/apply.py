@@ -113,23 +113,36 @@ def register(app: typer.Typer) -> None:
         job: SomeJobArgument = None,
         stream: SomeStreamArgument = None,
         *,
+        openslo: Annotated[
+            bool,
+            typer.Option("--openslo", help="Only SLOs: documents of OpenSLO v1, which other tools read too."),
+        ] = False,
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
-        """Print SLOs, policies and joins as documents that `tidemark apply` reads."""
+        """Print SLOs, policies and joins as documents that `tidemark apply` reads.
+
+        An SLO is a document of OpenSLO, which refers to the metrics that Prometheus scrapes from the controller.
+        """
         with open_client(url, token_file) as tidemark:
             jobs = sorted({row.job for row in streams_by_name(tidemark, job)})
-            found = [document for each in jobs for document in _documents(tidemark, each, stream)]
+            found = [
+                document for each in jobs for document in _documents(tidemark, each, stream, openslo=openslo)
+            ]
         if not found:
-            fail_request("no such stream has an SLO or a policy")
+            fail_request("no such stream has an SLO" if openslo else "no such stream has an SLO or a policy")
         typer.echo(documents_text(found), nl=False)
 
 
-def _documents(tidemark: Client, job: str, stream: str | None) -> Iterator[Mapping[str, Any]]:
-    """Yield the documents of a job, or of one of its streams."""
+def _documents(
+    tidemark: Client, job: str, stream: str | None, *, openslo: bool
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the documents of a job, or of one of its streams; with ``openslo`` only those of OpenSLO."""
     found = [one for one in in_force(tidemark, job) if stream is None or stream == one[1] != "Join"]
     slos = [(job, name, slo) for kind, name, _ in found if kind == "SLO" and (slo := tidemark.slo(job, name))]
     yield from openslo_documents(slos)
+    if openslo:
+        return
     for kind, name, fields in found:
         # Whether a stream is paused is nobody's intention for good.
         given = {field: value for field, value in without_defaults(kind, fields).items() if field != "paused"}

@@ -10,14 +10,16 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import TaskID
 
 from tidemark.controller.backtest.record import as_json, record_of, write_json, write_timeline
 from tidemark.controller.backtest.table import LEGEND, short_trace_warning, show, verdict
 from tidemark.controller.backtest.trial import Trial, choose_policies, judge, read
 from tidemark.controller.cli.options import duration_of, operator_of
-from tidemark.controller.cli.progress import progress_bar
+from tidemark.controller.cli.progress import progress_bar, slots_bar
+from tidemark.controller.cli.remote import TokenFileOption, UrlOption
 from tidemark.controller.cli.show import input_errors_in_one_line
+from tidemark.controller.cli.trace import DEFAULT_SINCE
+from tidemark.controller.client.address import DEFAULT_URL
 from tidemark.controller.runtime.clock import system_clock
 from tidemark.controller.traces.format import OpenTrace, PlausibleRows, open_trace
 from tidemark.models.backtest.catalogue import policy_forms
@@ -29,6 +31,11 @@ from tidemark.models.specs.slo import Objective
 _STDOUT = Path("-")
 """The file name that stands for standard output."""
 
+_OF_STREAM = frozenset(
+    {"traces", "target", "latency_cap", "restart_cost", "json_to", "since", "url", "token_file"}
+)
+"""Parameters that the replay of a stream takes."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
@@ -36,9 +43,21 @@ def register(app: typer.Typer) -> None:
 
 
 def backtest(
-    traces: Annotated[list[Path], typer.Argument(metavar="TRACE", help="Traces made by `tidemark trace`.")],
+    context: typer.Context,
+    traces: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="TRACE...|JOB STREAM",
+            help="Traces made by `tidemark trace`; or the names of a job and a stream of a running controller.",
+        ),
+    ],
     *,
-    target: Annotated[str, typer.Option(help="Completeness target, a decimal share such as 0.99.")] = "0.99",
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Completeness target, a decimal share such as 0.99. Default: 0.99, or for a stream that of its SLO."
+        ),
+    ] = None,
     objective: Annotated[
         Objective,
         typer.Option(
@@ -77,7 +96,8 @@ def backtest(
     latency_cap: Annotated[
         str | None,
         typer.Option(
-            help="With the policy tidemark and --mode live: no window waits longer, even if the target is missed."
+            help="With the policy tidemark and --mode live: no window waits longer, even if the target is missed. "
+            "For a stream: the cap to try, or none."
         ),
     ] = None,
     policy: Annotated[
@@ -105,18 +125,34 @@ def backtest(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.png", help="Draw the bounds and the frontier; for one trace.")
     ] = None,
+    since: Annotated[
+        str, typer.Option(help="For a stream: how far back from its newest report to begin.")
+    ] = DEFAULT_SINCE,
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenFileOption = None,
 ) -> None:
-    """Replay traces under policies and compare the policies.
+    """Replay traces under policies and compare the policies, or try a target on a stream.
 
     It shows completeness and latency of each policy, and of the best fixed bound and the best that is possible at all.
+    With JOB STREAM it asks a running controller for what the job has reported, and replays it under the SLO in force
+    and under the target and the cap that are tried; nothing changes for the job.
     """
     with input_errors_in_one_line():
+        if _is_of_stream(context, traces):
+            from tidemark.controller.cli.stream_backtest import Tried, backtest_stream  # noqa: PLC0415 - needs httpx
+
+            tried = Tried(
+                target=target, latency_cap=latency_cap, restart_cost_us=duration_of(restart_cost), since=since
+            )
+            job, stream = map(str, traces)
+            backtest_stream(job, stream, tried, json_to=json_to, url=url, token_file=token_file)
+            return
         if mode == "restart" and engine == "per-row":
             raise ValueError("--mode restart needs --engine spark: it replays the restart of a Spark job")
         setup = Setup(
             operator=operator_of(window, slide),
             trigger_us=duration_of(trigger),
-            target_ppm=parse_target(target),
+            target_ppm=parse_target(target or "0.99"),
             objective=objective,
             engine=engine,
             scope=scope,
@@ -152,6 +188,25 @@ def backtest(
                 write_json(json_to, records)
 
 
+def _is_of_stream(context: typer.Context, traces: Sequence[Path]) -> bool:
+    """Return whether the arguments are the names of a job and a stream, and not files.
+
+    Raises:
+        ValueError: when an option is given that does not go with what they are.
+    """
+    of_stream = len(traces) == 2 and not any(path.suffix == ".parquet" or path.is_file() for path in traces)
+    wrong = [
+        f"--{name.replace('_', '-')}"
+        for name in context.params
+        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+        and (name not in _OF_STREAM if of_stream else name == "since")
+    ]
+    if wrong:
+        what = "a stream is replayed as it runs" if of_stream else "a trace is replayed whole"
+        raise ValueError(f"{what}, so it does not take {', '.join(wrong)}")
+    return of_stream
+
+
 def _open(traces: Sequence[Path]) -> list[OpenTrace]:
     """Open all traces, so that a wrong one is found before the first is replayed."""
     opened = [open_trace(path) for path in traces]
@@ -165,14 +220,7 @@ def _judge(opened: OpenTrace, setup: Setup, policies: Sequence[str], plausible: 
     with progress_bar() as progress:
         task = progress.add_task(f"reading {opened.path.name}", total=opened.rows)
         arrivals = read(opened, setup, plausible, lambda rows: progress.advance(task, rows))
-    with progress_bar("slots") as progress:
-        tasks: dict[str, TaskID] = {}
-
-        def progressed(what: str, done: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=arrivals.slots)
-            progress.update(tasks[what], completed=done)
-
+    with slots_bar(arrivals.slots) as progressed:
         return judge(opened.path, arrivals, setup, policies, progressed)
 
 

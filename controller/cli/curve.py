@@ -93,8 +93,6 @@ def curve(
     if plot and as_json:
         fail_usage("--plot goes without --json: it draws for people")
     if stream is not None:
-        pass
-
         options = (window, slide, session_gap, latency_cap, grace)
         show_stream_curve(
             str(trace), stream, bounds, options, json=as_json, plot=plot, url=url, token_file=token_file

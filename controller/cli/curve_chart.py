@@ -1,4 +1,4 @@
-"""A curve as a chart of characters: the share of late rows by bound, in the dots of the Braille patterns.
+"""A curve as a chart of characters: a bar for the share of late rows under each of some bounds.
 
 Plain Python, since the command that draws the curve of a stream starts without numpy.
 """
@@ -14,14 +14,11 @@ from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.target import PPM, format_share
 from tidemark.models.base.text import format_number, plural
 
-_COLUMNS, _LINES = 72, 14
-_DOTS_ACROSS, _DOTS_DOWN = 2, 4
-_DOT = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
-"""Bit of each dot of a Braille pattern, by column and row."""
-_BRAILLE = 0x2800
+_BARS, _COLUMNS = 16, 60
 _FAR_APART = 20
-"""Ratio of the widest bound to the chosen one from which the axis is logarithmic, as one straggler would flatten it."""
-_TARGET, _CHOSEN = "┄", "┊"
+"""Ratio of the widest bound to the chosen one from which bounds are drawn in equal ratios and not at equal distances,
+as one straggler would leave no bar for the others."""
+_BAR, _TARGET = "█", "┊"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,28 +33,8 @@ class Marks:
     """What it is, such as "chosen"."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Scale:
-    """Values to places from 0 to 1."""
-
-    low: float
-    high: float
-    logarithmic: bool
-
-    def place(self, value: float) -> float:
-        inside = min(max(value, self.low), self.high)
-        if self.logarithmic:
-            return math.log(inside / self.low) / math.log(self.high / self.low)
-        return (inside - self.low) / (self.high - self.low)
-
-    def value(self, place: float) -> float:
-        if self.logarithmic:
-            return self.low * math.pow(self.high / self.low, place)
-        return self.low + (self.high - self.low) * place
-
-
 def chart(points: Sequence[tuple[int, int]], rows: int, marks: Marks) -> list[str]:
-    """Return the lines of a chart.
+    """Return the lines of a chart; the bars are as long as the logarithm of the share.
 
     Args:
         points: bounds in microseconds, ascending and distinct, and how many rows are late under each.
@@ -69,94 +46,45 @@ def chart(points: Sequence[tuple[int, int]], rows: int, marks: Marks) -> list[st
         return [
             f"a chart needs at least two bounds and a row: {plural(len(points), 'bound')}, {plural(rows, 'row')}"
         ]
-    losses = [late / rows for _, late in points]
-    across, up = _bounds_scale(bounds, marks.bound_us), _loss_scale(losses, marks.target_ppm)
-    allowed = None if marks.target_ppm is None else 1 - marks.target_ppm / PPM
-    cells = [[" "] * _COLUMNS for _ in range(_LINES)]
-    target_line = None if allowed is None else _line(up, allowed)
-    if target_line is not None:
-        cells[target_line] = [_TARGET] * _COLUMNS
-    if marks.bound_us is not None and across.low <= marks.bound_us <= across.high:
-        column = min(int(across.place(marks.bound_us) * _COLUMNS), _COLUMNS - 1)
-        for line in cells:
-            line[column] = _CHOSEN
-    _draw(cells, [_at(bounds, losses, across.value(place)) for place in _places()], up)
-    named = _names(up, losses, target_line, marks.target_ppm)
-    width = max(map(len, named.values()))
-    drawn = [
-        f"{named.get(number, ''):>{width}} ┤{''.join(line).rstrip()}" for number, line in enumerate(cells)
-    ]
-    low, high = format_about(across.low), format_about(across.high)
-    middle = format_about(across.value(0.5))
-    gap = _COLUMNS - len(low) - len(middle) - len(high)
-    axis = f"{low}{' ' * (gap // 2)}{middle}{' ' * (gap - gap // 2)}{high}"
-    return [*drawn, f"{'':{width}} └{'─' * _COLUMNS}", f"{'':{width}}  {axis}", _legend(marks)]
+    # The greatest point at or below a bound says its loss, which is a maximum between two.
+    losses = {
+        bound: points[max(bisect_right(bounds, bound) - 1, 0)][1] / rows
+        for bound in _drawn(bounds, marks.bound_us)
+    }
+    allowed = 0.0 if marks.target_ppm is None else 1 - marks.target_ppm / PPM
+    shown = [loss for loss in (*losses.values(), allowed) if loss] or [1.0]
+    low, high = min(shown) / 3, max(shown)
+    target_column = _length(allowed, low, high)
+    names = {bound: format_about(bound) for bound in losses}
+    width = max(map(len, names.values()))
+    lines = []
+    for bound, loss in losses.items():
+        bar = f"{_BAR * _length(loss, low, high):<{_COLUMNS}}"
+        if target_column:
+            bar = f"{bar[:target_column]}{_TARGET}{bar[target_column:]}"
+        said = f"{format_number(100 * loss, 3)} %" if loss else "none"
+        mark = f"  <- {marks.bound_name}" if bound == marks.bound_us else ""
+        lines.append(f"{names[bound]:>{width}} {bar} {said}{mark}")
+    return [*lines, _legend(marks)]
 
 
-def _bounds_scale(bounds: Sequence[int], marked_us: int | None) -> _Scale:
+def _drawn(bounds: Sequence[int], marked_us: int | None) -> list[int]:
+    """Return the bounds that have a bar."""
     positive = [bound for bound in bounds if bound > 0]
-    middle = marked_us if marked_us is not None and marked_us > 0 else positive[len(positive) // 2]
-    if bounds[-1] > _FAR_APART * middle:
-        return _Scale(float(min(positive[0], middle)), float(bounds[-1]), logarithmic=True)
-    return _Scale(float(bounds[0]), float(bounds[-1]), logarithmic=False)
+    middle = marked_us or positive[len(positive) // 2]
+    low, high = float(bounds[0]), bounds[-1]
+    steps = [step / (_BARS - 1) for step in range(_BARS)]
+    if high > _FAR_APART * middle:
+        low = max(middle / _FAR_APART, 1)
+        found = {round(low * (high / low) ** step) for step in steps}
+    else:
+        found = {round(low + (high - low) * step) for step in steps}
+    inside = marked_us is not None and bounds[0] <= marked_us <= high
+    return sorted(found | ({marked_us} if inside and marked_us is not None else set()))
 
 
-def _loss_scale(losses: Sequence[float], target_ppm: int | None) -> _Scale:
-    """Return a scale that ends below the lowest loss: its end stands for none."""
-    shown = [loss for loss in losses if loss] or [1.0]
-    if target_ppm is not None:
-        shown.append(1 - target_ppm / PPM)
-    low, high = min(shown), max(shown)
-    return _Scale(low / 3, high * 1.2 if high > low else 3 * high, logarithmic=True)
-
-
-def _places() -> list[float]:
-    dots = _COLUMNS * _DOTS_ACROSS
-    return [dot / (dots - 1) for dot in range(dots)]
-
-
-def _at(bounds: Sequence[int], losses: Sequence[float], bound: float) -> float:
-    """Return the loss of a bound: that of the greatest point at or below it, which is a maximum between two."""
-    return losses[max(bisect_right(bounds, bound) - 1, 0)]
-
-
-def _dot(up: _Scale, loss: float) -> int:
-    """Return how many dots from the top a loss is."""
-    dots = _LINES * _DOTS_DOWN
-    return min(int((1 - (up.place(loss) if loss else 0.0)) * dots), dots - 1)
-
-
-def _line(up: _Scale, loss: float) -> int:
-    return _dot(up, loss) // _DOTS_DOWN
-
-
-def _draw(cells: list[list[str]], losses: Sequence[float], up: _Scale) -> None:
-    """Draw losses, one for each column of dots, joined by vertical lines where they fall."""
-    bits: dict[tuple[int, int], int] = {}
-    before = None
-    for across, loss in enumerate(losses):
-        down = _dot(up, loss)
-        for dot in range(down if before is None else min(before + 1, down), down + 1):
-            cell = dot // _DOTS_DOWN, across // _DOTS_ACROSS
-            bits[cell] = bits.get(cell, 0) | _DOT[across % _DOTS_ACROSS][dot % _DOTS_DOWN]
-        before = down
-    for (line, column), pattern in bits.items():
-        cells[line][column] = chr(_BRAILLE + pattern)
-
-
-def _names(
-    up: _Scale, losses: Sequence[float], target_line: int | None, target_ppm: int | None
-) -> dict[int, str]:
-    """Return what stands left of the lines: powers of ten, the loss that the target allows, and none."""
-    named = {}
-    for power in range(-6, 1):
-        if up.low * 1.5 < 10.0**power <= up.high:
-            named[_line(up, 10.0**power)] = f"{format_number(100 * 10.0**power)} %"
-    if target_line is not None and target_ppm is not None:
-        named[target_line] = format_share(PPM - target_ppm)
-    if not losses[-1]:
-        named[_LINES - 1] = "none"
-    return named or {_line(up, losses[0]): f"{format_number(100 * losses[0], 3)} %"}
+def _length(loss: float, low: float, high: float) -> int:
+    return round(_COLUMNS * math.log(loss / low) / math.log(high / low)) if loss else 0
 
 
 def _legend(marks: Marks) -> str:
@@ -164,5 +92,5 @@ def _legend(marks: Marks) -> str:
     if marks.target_ppm is not None:
         said.append(f"{_TARGET} what the target of {format_share(marks.target_ppm)} allows")
     if marks.bound_us is not None:
-        said.append(f"{_CHOSEN} the bound {marks.bound_name}, {format_duration(marks.bound_us)}")
+        said.append(f"the bound {marks.bound_name}, {format_duration(marks.bound_us)}")
     return "; ".join(said)

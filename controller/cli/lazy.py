@@ -42,15 +42,10 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
             "streams",
             "Show which values of a dimension, such as the region, lose rows, and who loses far more.",
         ),
-        "recommendations": Entry("recommendations", "Show what is recommended for each stream, and why."),
         "events": Entry("streams", "Show what changed, why and by whom, the newest first."),
     },
     "Set": {
-        "slo": Entry("specs", "Set, show, delete, list and export SLOs."),
-        "shadow": Entry(
-            "shadow",
-            "Try another target beside the SLO in force, show what it would do, promote or remove it.",
-        ),
+        "slo": Entry("specs", "Set, show, delete and list SLOs."),
         "policy": Entry("specs", "Set, show and delete what the controller may do to a stream."),
         "join": Entry("specs", "Set, list, show and delete the SLO on the joined output of several streams."),
         "apply": Entry(
@@ -61,7 +56,8 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
     },
     "Roll out and hold": {
         "rollouts": Entry(
-            "rollouts", "List rollouts, the newest first: open ones, those in some states, or all."
+            "rollouts",
+            "List rollouts, the newest first; for a stream also what is recommended, and why.",
         ),
         "approve": Entry("rollouts", "Approve a rollout; it is published as soon as no gate holds it."),
         "discard": Entry("rollouts", "Discard a rollout that is not published yet."),
@@ -80,13 +76,20 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
     "Analyse": {
         "trace": Entry("trace", "Make a trace, a Parquet file of recorded arrivals.", "trace"),
         "curve": Entry("curve", "Show completeness and latency by bound, for a trace or a stream.", "trace"),
-        "backtest": Entry("backtest", "Replay traces under policies and compare the policies.", "trace"),
+        "backtest": Entry(
+            "backtest",
+            "Replay traces under policies and compare the policies, or try a target on a stream.",
+            "trace",
+        ),
         "lint": Entry(
-            "spark_programs", "Check the joins and stateful operators of a job's streams before it starts."
+            "spark_programs",
+            "Check the joins and stateful operators of a job's streams before it starts.",
+            "spark",
         ),
         "demo": Entry(
             "spark_programs",
             "Run the whole loop on a real Spark stream: guessed bound, recommendation, restart.",
+            "demo",
         ),
     },
     "Operate": {
@@ -99,9 +102,10 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
         ),
         "restored": Entry("store", "Renew the epoch of a store that was restored from a backup or copied."),
         "forget": Entry("streams", "Delete a stream with all of its data; it cannot be undone."),
-        "side": Entry("spark_programs", "Keep the rows that Spark dropped as late."),
-        "reconcile": Entry("spark_programs", "Put late rows into the finished windows that they belong to."),
-        "openapi": Entry("openapi", "Print the OpenAPI document of the REST API."),
+        "late": Entry("spark_programs", "Keep the rows that Spark dropped as late.", "spark"),
+        "reconcile": Entry(
+            "spark_programs", "Put late rows into the finished windows that they belong to.", "spark"
+        ),
     },
 }
 """The commands by name under the title of their task, in the order in which the help lists them."""
@@ -137,12 +141,15 @@ class LazyGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
-            entry = COMMANDS.get(ctx.invoked_subcommand or "")
-            if entry is None or entry.extra is None or (error.name or "").startswith("tidemark."):
-                raise
-            fail_usage(
-                f"`tidemark {ctx.invoked_subcommand}` needs {error.name}: pip install 'tidemark[{entry.extra}]'"
-            )
+            _name_extra(ctx.invoked_subcommand or "", error)
+            raise
+
+
+def _name_extra(name: str, error: ModuleNotFoundError) -> None:
+    """End a command with the extra to install, if one brings the module that is missing."""
+    entry, package = COMMANDS.get(name), (error.name or "").partition(".")[0]
+    if entry is not None and entry.extra is not None and package != "tidemark":
+        fail_usage(f"`tidemark {name}` needs {package}: pip install 'tidemark[{entry.extra}]'")
 
 
 class _Commands(MutableMapping[str, "Command"]):
@@ -154,7 +161,11 @@ class _Commands(MutableMapping[str, "Command"]):
     def __getitem__(self, name: str) -> Command:
         if name not in self._loaded:
             app = typer.Typer(rich_markup_mode=None)
-            import_module(f"tidemark.controller.cli.{COMMANDS[name].module}").register(app)
+            try:
+                import_module(f"tidemark.controller.cli.{COMMANDS[name].module}").register(app)
+            except ModuleNotFoundError as error:
+                _name_extra(name, error)
+                raise
             self._loaded |= get_group(app).commands
         return self._loaded[name]
 

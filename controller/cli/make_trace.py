@@ -1,4 +1,4 @@
-"""``tidemark trace --from controller``: makes a trace from what a stream's job has reported."""
+"""Makes traces of files, of a Kafka topic and of what a job has reported, and shows what they hold."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from shlex import join
-from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
@@ -15,18 +14,17 @@ from rich.table import Table
 from tidemark.controller.cli.options import duration_of
 from tidemark.controller.cli.progress import progress_bar
 from tidemark.controller.cli.remote import open_client
+from tidemark.controller.client.client import Client
 from tidemark.controller.runtime.clock import system_clock
-from tidemark.controller.traces.format import write_trace
+from tidemark.controller.traces.format import PlausibleRows, Trace, write_trace
+from tidemark.controller.traces.from_files import Columns, Format, find_files, trace_of_files
 from tidemark.controller.traces.from_reports import StreamTrace, trace_of_reports
-from tidemark.controller.traces.messages import TimeSources, TopicTraceBuilder
+from tidemark.controller.traces.messages import TimeSources, TopicTrace, TopicTraceBuilder
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.operators import Int64s, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.base.target import format_target
 from tidemark.models.base.text import plural
 from tidemark.models.protocol.messages import Report
-
-if TYPE_CHECKING:
-    from tidemark.controller.traces.messages import TopicTrace
 
 
 def make_stream_trace(
@@ -48,22 +46,32 @@ def make_stream_trace(
         raise ValueError(
             "--from controller takes the names of a job and of a stream: tidemark trace JOB STREAM"
         )
+    job, stream = names
+    with open_client(url, token_file) as tidemark:
+        made = stream_trace(tidemark, job, stream, since)
+        slo = tidemark.slo(job, stream)
+    write_trace(output, made.trace)
+    _show(made, output, None if slo is None else slo.target_ppm)
+
+
+def stream_trace(tidemark: Client, job: str, stream: str, since: str) -> StreamTrace:
+    """Return the trace of what was reported of a stream.
+
+    Raises:
+        ValueError: when there is nothing to make a trace from.
+    """
     span_us = duration_of(since)
     if span_us <= 0:
         raise ValueError(f"--since must be above 0, not {since!r}")
-    job, stream = names
-    with open_client(url, token_file) as tidemark, progress_bar("reports") as progress:
+    reports: list[Report] = []
+    with progress_bar("reports") as progress:
         task = progress.add_task("reading", total=None)
-        reports: list[Report] = []
         for report in _newest(tidemark.report_bodies(job, stream), span_us):
             reports.append(report)
             progress.advance(task, 1)
-        slo = tidemark.slo(job, stream)
     if not reports:
         raise ValueError(f"no report of {job}/{stream} is kept as it was sent")
-    made = trace_of_reports(reports[::-1])
-    write_trace(output, made.trace)
-    _show(made, output, None if slo is None else slo.target_ppm)
+    return trace_of_reports(reports[::-1])
 
 
 def _newest(reports: Iterable[Report], span_us: int) -> Iterable[Report]:
@@ -77,7 +85,7 @@ def _newest(reports: Iterable[Report], span_us: int) -> Iterable[Report]:
 
 
 def _show(made: StreamTrace, output: Path, target_ppm: int | None) -> None:
-    say = show_trace(made.trace, output)
+    say = _show_trace(made.trace, output)
     trigger, granule = format_duration(made.trigger_us), format_duration(made.granule_us)
     say(
         f"{plural(made.batches, 'batch', 'batches')}, one every {trigger}; rows arrive one trigger before their batch, "
@@ -87,7 +95,7 @@ def _show(made: StreamTrace, output: Path, target_ppm: int | None) -> None:
         say(f"left out: {plural(made.other_batches, 'batch', 'batches')} of another operator")
     if made.uncounted_rows:
         say(f"left out: {plural(made.uncounted_rows, 'row')} that were not counted by event time")
-    note_misdated_rows(say, made.trace)
+    _note_misdated_rows(say, made.trace)
     target = [] if target_ppm is None else ["--target", format_target(target_ppm)]
     options = ["--trigger", _option(made.trigger_us), *target]
     operator = made.operator
@@ -167,11 +175,11 @@ def make_kafka_trace(
     if not len(made.trace):
         raise ValueError(f"topic {topic!r} has no rows to make a trace from{_left_out(made, '; left out: ')}")
     write_trace(output, made.trace)
-    _show_of_kafka_trace(made, times, output)
+    _show_topic(made, times, output)
 
 
-def _show_of_kafka_trace(made: TopicTrace, times: TimeSources, output: Path) -> None:
-    say = show_trace(made.trace, output)
+def _show_topic(made: TopicTrace, times: TimeSources, output: Path) -> None:
+    say = _show_trace(made.trace, output)
     if times.arrival is not None:
         say(f"arrival: field {times.arrival!r} of the value")
     else:
@@ -185,8 +193,8 @@ def _show_of_kafka_trace(made: TopicTrace, times: TimeSources, output: Path) -> 
             f"note: {made.held_back:,} rows have an earlier time than a row in front of them in their partition; they "
             f"count as arriving with it, at most {format_duration(made.held_back_max_us)} later than their own time"
         )
-    note_early_rows(say, made.trace, _MILLISECOND_US if times.arrival is None else 1)
-    note_misdated_rows(say, made.trace)
+    _note_early_rows(say, made.trace, _MILLISECOND_US if times.arrival is None else 1)
+    _note_misdated_rows(say, made.trace)
     for name in made.without_zone:
         say(f"note: {name!r} has times without a zone; they were taken as UTC")
 
@@ -199,12 +207,14 @@ def _left_out(made: TopicTrace, introduction: str) -> str:
     return f"{introduction}{plural(sum(made.unreadable.values()), 'message')} ({reasons})"
 
 
-def _trace_files(
+def make_file_trace(
     sources: Sequence[Path], columns: Columns, file_format: Format | None, output: Path, *, skip_nulls: bool
 ) -> None:
-    from tidemark.controller.traces.format import write_trace  # noqa: PLC0415 - pyarrow only where it is needed
-    from tidemark.controller.traces.from_files import find_files, trace_of_files  # noqa: PLC0415
+    """Write a trace of the rows of files, and print a summary.
 
+    Raises:
+        ValueError: when they cannot be read or hold no row.
+    """
     if not sources:
         raise ValueError("name the files or folders to read, or a topic with --from kafka")
     files = find_files(sources, file_format)
@@ -221,16 +231,16 @@ def _trace_files(
     if not len(made.trace):
         raise ValueError("there are no rows to make a trace from")
     write_trace(output, made.trace)
-    say = show_trace(made.trace, output)
+    say = _show_trace(made.trace, output)
     if made.null_rows:
         say(f"left out: {plural(made.null_rows, 'row')} with a null")
-    note_early_rows(say, made.trace)
-    note_misdated_rows(say, made.trace)
+    _note_early_rows(say, made.trace)
+    _note_misdated_rows(say, made.trace)
     for column in made.without_zone:
         say(f"note: column {column!r} has times without a zone; they were taken as UTC")
 
 
-def show_trace(trace: Trace, output: Path) -> Callable[[str], None]:
+def _show_trace(trace: Trace, output: Path) -> Callable[[str], None]:
     """Print a summary of a trace as a table; return a function that prints a line under it."""
     table = Table(title=str(output), title_justify="left", show_header=False)
     table.add_column()
@@ -242,7 +252,7 @@ def show_trace(trace: Trace, output: Path) -> Callable[[str], None]:
     return lambda line: console.print(line, soft_wrap=True)
 
 
-def note_early_rows(say: Callable[[str], None], trace: Trace, resolution_us: int = 1) -> None:
+def _note_early_rows(say: Callable[[str], None], trace: Trace, resolution_us: int = 1) -> None:
     """Print how many rows arrived before their event time, if any did.
 
     Args:
@@ -255,10 +265,8 @@ def note_early_rows(say: Callable[[str], None], trace: Trace, resolution_us: int
         say(f"note: {plural(early, 'row')} arrived before the event: two clocks disagree")
 
 
-def note_misdated_rows(say: Callable[[str], None], trace: Trace) -> None:
+def _note_misdated_rows(say: Callable[[str], None], trace: Trace) -> None:
     """Print how many rows have event times that no delay explains, if any have; they stay in the trace."""
-    from tidemark.controller.traces.format import PlausibleRows
-
     plausible = PlausibleRows(system_clock())
     plausible.of(trace)
     for note in plausible.notes("note"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -84,3 +85,17 @@ def progress_bar(unit: str = "rows") -> Progress | Lines:
         console=console,
         transient=True,
     )
+
+
+@contextmanager
+def slots_bar(slots: int) -> Iterator[Callable[[str, int], None]]:
+    """Show how far replays of ``slots`` slots are; yields a function that takes the name of one and its slots done."""
+    with progress_bar("slots") as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def progressed(what: str, done: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=slots)
+            progress.update(tasks[what], completed=done)
+
+        yield progressed

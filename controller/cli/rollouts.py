@@ -17,13 +17,14 @@ from tidemark.controller.cli.remote import (
     StreamArgument,
     calls_controller,
 )
-from tidemark.controller.cli.show import as_json, bound, fail_request, moment, say, table
+from tidemark.controller.cli.show import approval_command, as_json, bound, fail_request, moment, say, table
 from tidemark.models.rollout.states import CANDIDATE, OPEN, State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidemark.controller.api.schemas.rollouts import RolloutAnswer
+    from tidemark.controller.api.schemas.streams import StreamStatus
     from tidemark.controller.client.client import Client
 
 _IdArgument = Annotated[
@@ -71,12 +72,20 @@ def _register_list(app: typer.Typer) -> None:
         limit: Annotated[int, typer.Option(min=1, help="Maximum number of rollouts.")] = 100,
         call: Call,
     ) -> None:
-        """List rollouts, the newest first: open ones, those in some states, or all."""
+        """List rollouts, the newest first; for a stream also what is recommended, and why.
+
+        A rollout begins with its recommendation. Those that are open are listed, those in some states, or all. For one
+        stream it shows each step of the decision, and its expected effect.
+        """
         with call.open() as tidemark:
             states = _states(state) if state else () if every or vetoed else tuple(sorted(OPEN))
             found = list(islice(tidemark.rollouts(job, stream, states=states, vetoed=vetoed), limit))
+            status = None if job is None or stream is None else tidemark.status(job, stream)
         if call.json:
-            return as_json(found, "rollouts")
+            recommended = {} if status is None else {"recommended": status.recommended}
+            return as_json({**recommended, "rollouts": found})
+        if status is not None:
+            _show_recommended(status)
         rows = [
             (
                 str(row.id),
@@ -84,7 +93,9 @@ def _register_list(app: typer.Typer) -> None:
                 row.state,
                 _change(row),
                 moment(row.changed_us),
-                row.reason,
+                f"{row.reason}; {approval_command(row.id)}"
+                if row.state == "AwaitingApproval"
+                else row.reason,
             )
             for row in found
         ]
@@ -92,6 +103,19 @@ def _register_list(app: typer.Typer) -> None:
         return table(
             columns, rows, "there are no such rollouts" if state or every or vetoed else "no rollout is open"
         )
+
+
+def _show_recommended(status: StreamStatus) -> None:
+    say(f"{status.job}/{status.stream}: {bound(status.in_use_bound_ms)} in use; {status.summary}")
+    if status.slo is None:
+        say(f"  next: tidemark slo set {quote(status.job)} {quote(status.stream)} --target 0.99")
+    if status.recommended is None:
+        return
+    say(f"  decided at {moment(status.recommended.decided_us)}:")
+    for step in status.recommended.steps:
+        say(f"  {step.name}: {bound(step.bound_ms)}; {step.reason}")
+    if status.transition is not None:
+        say(f"  expected effect: {status.transition.text}")
 
 
 def _register_act(app: typer.Typer, act: Literal["approve", "discard", "lift"], done: str, text: str) -> None:

@@ -67,7 +67,7 @@ def register(app: typer.Typer) -> None:
 def _serve(settings: Settings) -> None:
     import uvicorn  # noqa: PLC0415 - --help starts fast without it
 
-    from tidemark.controller.access.token_store import FirstTokensError, take_first_tokens
+    from tidemark.controller.access.token_store import FirstTokensError, take_first_tokens  # noqa: PLC0415
     from tidemark.controller.app import create_app  # noqa: PLC0415
     from tidemark.controller.errors import StoreUnusableError, TokenConflictError  # noqa: PLC0415
     from tidemark.controller.runtime.logs import configure_logs  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""What commands print: JSON as in the API, and tables for people."""
+"""What commands print: JSON as in the API, tables for people, and one line on standard error when they fail."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from tidemark.controller.runtime.clock import utc_text
 from tidemark.models.base.duration import format_about, format_duration
@@ -63,6 +61,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> 
 
     Its rows are broken to the width of a terminal, or of ``COLUMNS``; a program behind a pipe gets each in one line.
     """
+    from rich.console import Console  # noqa: PLC0415 - the other commands start fast without it
+    from rich.table import Table  # noqa: PLC0415
 
     found = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
@@ -175,12 +175,6 @@ def fail_request(message: str) -> NoReturn:
     _end([message], _REQUEST_FAILED)
 
 
-def _end(messages: Iterable[str], code: int) -> NoReturn:
-    for message in messages:
-        typer.echo(plain(f"tidemark: {message}"), err=True)
-    raise typer.Exit(code)
-
-
 @contextmanager
 def input_errors_in_one_line() -> Iterator[None]:
     """End the command with one line when its input cannot be used."""
@@ -188,3 +182,9 @@ def input_errors_in_one_line() -> Iterator[None]:
         yield
     except (ValueError, OSError) as error:
         fail_usage(" ".join(str(error).split()))
+
+
+def _end(messages: Iterable[str], code: int) -> NoReturn:
+    for message in messages:
+        typer.echo(plain(f"tidemark: {message}"), err=True)
+    raise typer.Exit(code)

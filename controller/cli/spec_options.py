@@ -15,7 +15,7 @@ import typer
 from tidemark.controller.cli.options import NONE, milliseconds_of, number_of, share_of
 from tidemark.controller.cli.show import duration, share
 from tidemark.models.base.target import parse_target
-from tidemark.models.spec_fields import SpecField, spec_fields
+from tidemark.models.specs.fields import SpecField, spec_fields
 from tidemark.models.specs.slo import MINUTES_OF_DAY, Day
 
 _REPEATED = f"; may be repeated; replaces all that were set; {NONE} for none"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from inspect import Parameter, signature
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,13 +15,8 @@ from tidemark.controller.cli.remote import (
     DryRunOption,
     JobArgument,
     ReasonOption,
-    SomeJobArgument,
-    SomeStreamArgument,
     StreamArgument,
-    TokenFileOption,
-    UrlOption,
     calls_controller,
-    open_client,
     streams_by_name,
 )
 from tidemark.controller.cli.show import (
@@ -38,7 +33,6 @@ from tidemark.controller.cli.show import (
     table,
 )
 from tidemark.controller.cli.spec_options import changes_of, format_freeze, options_of
-from tidemark.controller.client.address import DEFAULT_URL
 from tidemark.models.base.text import plural
 from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
@@ -232,32 +226,6 @@ def _add_slo_lists(group: typer.Typer) -> None:
             for row in found
         ]
         return table(("stream", "target", "mode", "recommended", "applied"), rows, "there are no streams yet")
-
-    @group.command("export")
-    def export(
-        job: SomeJobArgument = None,
-        stream: SomeStreamArgument = None,
-        *,
-        form: Annotated[
-            Literal["openslo"], typer.Option("--format", help="openslo: YAML, OpenSLO v1.")
-        ] = "openslo",
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
-    ) -> None:
-        """Print SLOs for other tools.
-
-        They refer to the metrics that Prometheus scrapes from the controller.
-        """
-        from tidemark.controller.specs.openslo import openslo_text  # noqa: PLC0415 - needs PyYAML
-
-        assert form == "openslo"
-        with open_client(url, token_file) as tidemark:
-            rows = streams_by_name(tidemark, job)
-            named = [(row.job, row.stream) for row in rows if stream in {None, row.stream}]
-            found = [(*name, set_) for name in named if (set_ := tidemark.slo(*name)) is not None]
-        if not found:
-            fail_request("no such stream has an SLO; `tidemark slo set JOB STREAM --target 0.99` sets one")
-        typer.echo(openslo_text(found), nl=False)
 
 
 # -- policies --------------------------------------------------------------------------------------------------------

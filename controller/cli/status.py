@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tidemark.controller.api.schemas.fleet import FleetStream, JobStatus, JobSummary
-    from tidemark.controller.api.schemas.streams import Budget, Completeness, Evidence, Live, StreamStatus
+    from tidemark.controller.api.schemas.streams import Completeness, Evidence, Live, StreamStatus
+    from tidemark.controller.stream_state.answers import Budget
 
 
 def register(app: typer.Typer) -> None:

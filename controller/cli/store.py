@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.controller.cli.show import fail_usage, say
-from tidemark.controller.cli.store import ConfigOption, settings_in_force
+from tidemark.controller.cli.show import fail_usage, say, table
 
 if TYPE_CHECKING:
     from tidemark.controller.settings import Configuration
@@ -37,7 +36,7 @@ def settings(config: ConfigOption = None) -> None:
 
 def settings_in_force(given: Mapping[str, str | int], config: Path | None) -> Configuration:
     """Return the settings; end the command with one line when they are not valid."""
-    from tidemark.controller.settings import ConfigurationError, load_settings
+    from tidemark.controller.settings import ConfigurationError, load_settings  # noqa: PLC0415
 
     try:
         return load_settings(given, config)
@@ -47,10 +46,7 @@ def settings_in_force(given: Mapping[str, str | int], config: Path | None) -> Co
 
 def show_settings(found: Configuration) -> None:
     """Print the settings as a table."""
-    rows = [("setting", "value", "from"), *found.shown()]
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    for name, value, source in rows:
-        typer.echo(f"{name:<{widths[0]}}  {value:<{widths[1]}}  {source}")
+    table(("setting", "value", "from"), found.shown(), "")
 
 
 def restored(

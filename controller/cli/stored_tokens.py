@@ -11,15 +11,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from tidemark.controller.access import token_store as manage_tokens
+from tidemark.controller.access import token_store
 from tidemark.controller.access.token_store import MadeToken, fields, list_tokens
 from tidemark.controller.api.bodies import TokenBody
 from tidemark.controller.db.database import Database
 from tidemark.controller.runtime.clock import system_clock
 from tidemark.controller.runtime.parse_body import parse_body
-
-_PAGE = 1_000
-"""Tokens read at a time."""
 
 _TOKEN = TypeAdapter(TokenBody)
 
@@ -36,25 +33,20 @@ class StoredTokens:
     def create(self, body: dict[str, Any]) -> dict[str, Any]:
         """Create a token."""
         new = parse_body(_TOKEN, json.dumps(body).encode()).to_new()
-        return _made(manage_tokens.make(self.database, new, self.by, system_clock()))
+        return _made(token_store.make(self.database, new, self.by, system_clock()))
 
     def find(self, name: str | None) -> list[dict[str, Any]]:
         """Return all tokens, or those of one name, by number."""
-        found: list[dict[str, Any]] = []
-        while True:
-            with self.database.read() as session:
-                page = list_tokens(session, found[-1]["id"] if found else 0, _PAGE, name)
-            found += [fields(row, system_clock()) for row in page]
-            if len(page) < _PAGE:
-                return found
+        with self.database.read() as session:
+            return [fields(row, system_clock()) for row in list_tokens(session, 0, None, name)]
 
     def rotate(self, token_id: int) -> dict[str, Any]:
         """Create the successor of a token."""
-        return _made(manage_tokens.rotate(self.database, token_id, self.by, system_clock()))
+        return _made(token_store.rotate(self.database, token_id, self.by, system_clock()))
 
     def revoke(self, token_id: int) -> dict[str, Any]:
         """Revoke a token."""
-        return fields(manage_tokens.revoke(self.database, token_id, self.by, system_clock()), system_clock())
+        return fields(token_store.revoke(self.database, token_id, self.by, system_clock()), system_clock())
 
 
 @contextmanager

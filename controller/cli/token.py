@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,10 +32,8 @@ from tidemark.controller.runtime.principal import Role
 from tidemark.controller.runtime.token_format import SECRET_BYTES, make_token
 
 if TYPE_CHECKING:
+    from tidemark.controller.cli.stored_tokens import StoredTokens
     from tidemark.controller.client.client import Client
-
-_PAGE = 1_000
-"""Tokens requested at a time."""
 
 _DatabaseOption = Annotated[
     str | None,
@@ -51,25 +49,9 @@ _IdOption = Annotated[
 ]
 
 
-class _Tokens(Protocol):
-    """Where tokens are managed; every answer has the fields of the API."""
-
-    def create(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Create a token."""
-
-    def find(self, name: str | None) -> list[dict[str, Any]]:
-        """Return all tokens, or those of one name, by number."""
-
-    def rotate(self, token_id: int) -> dict[str, Any]:
-        """Create the successor of a token."""
-
-    def revoke(self, token_id: int) -> dict[str, Any]:
-        """Revoke a token."""
-
-
 @dataclass(frozen=True, slots=True)
-class _RemoteTokens:
-    """The tokens of a running controller."""
+class RemoteTokens:
+    """The tokens of a running controller; every answer has the fields of the API."""
 
     client: Client
 
@@ -79,14 +61,7 @@ class _RemoteTokens:
 
     def find(self, name: str | None) -> list[dict[str, Any]]:
         """Return all tokens, or those of one name, by number."""
-        params: dict[str, str | int] = {"limit": _PAGE} | ({} if name is None else {"name": name})
-        found: list[dict[str, Any]] = []
-        while True:
-            page = self.client.request("GET", "/v1/tokens", params=params)
-            found += page["tokens"]
-            if page["next_cursor"] is None:
-                return found
-            params["cursor"] = page["next_cursor"]
+        return list(self.client.list_unchecked("/v1/tokens", "tokens", {"name": name}))
 
     def rotate(self, token_id: int) -> dict[str, Any]:
         """Create the successor of a token."""
@@ -115,8 +90,7 @@ def register(app: typer.Typer) -> None:
 
 def _create(
     name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="Name of the holder. Default: the name of the role."),
+        str | None, typer.Argument(metavar="NAME", help="Name of the holder. Default: the name of the role.")
     ] = None,
     *,
     role: Annotated[Role, typer.Option(help="What the holder may do.")],
@@ -145,10 +119,7 @@ def _create(
         _show_made(tokens.create(body), as_json=as_json)
 
 
-def _mint(
-    *,
-    role: Annotated[Role, typer.Option(help="What the holder may do.")],
-) -> None:
+def _mint(*, role: Annotated[Role, typer.Option(help="What the holder may do.")]) -> None:
     """Print a new token that no store knows yet.
 
     It is for a file of the folder TIDEMARK_FIRST_TOKENS, whose tokens a new store begins with.
@@ -223,14 +194,16 @@ def _revoke(
 
 
 @contextmanager
-def _open_tokens(url: str, token_file: Path | None, database_url: str | None) -> Iterator[_Tokens]:
+def _open_tokens(
+    url: str, token_file: Path | None, database_url: str | None
+) -> Iterator[RemoteTokens | StoredTokens]:
     """Open the tokens of the controller or of the store; a failure ends the command with one line."""
     named = url != DEFAULT_URL or token_file is not None or os.environ.get(TOKEN_VARIABLE)
     if database_url is None and not named:
         database_url = _named_store()
     if database_url is None:
         with open_client(url, token_file) as remote:
-            yield _RemoteTokens(remote)
+            yield RemoteTokens(remote)
         return
     # A controller's tokens need no store here.
     from tidemark.controller.cli.stored_tokens import open_store  # noqa: PLC0415
@@ -247,7 +220,7 @@ def _named_store() -> str | None:
     """Return the URL of the store that the surroundings name, as they do where the controller runs."""
     if not {"TIDEMARK_DATABASE_URL", "TIDEMARK_CONFIG"} & os.environ.keys():
         return None  # without loading what reads settings
-    from tidemark.controller.settings import ConfigurationError, named_store
+    from tidemark.controller.settings import ConfigurationError, named_store  # noqa: PLC0415
 
     try:
         return named_store()
@@ -255,7 +228,7 @@ def _named_store() -> str | None:
         fail_usage(str(error))
 
 
-def _live(tokens: _Tokens, name: str) -> list[dict[str, Any]]:
+def _live(tokens: RemoteTokens | StoredTokens, name: str) -> list[dict[str, Any]]:
     live = [found for found in tokens.find(name) if found["live"]]
     if not live:
         raise ValueError(f"there is no valid token of {name!r}; see tidemark token list")

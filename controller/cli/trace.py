@@ -1,23 +1,18 @@
-"""``tidemark trace``: makes a trace of files, a Kafka topic or a running stream, and shows what it holds."""
+"""``tidemark trace``: makes a trace of files, a Kafka topic or a running stream."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from tidemark.controller.cli.make_trace import _trace_files
 from tidemark.controller.cli.remote import TokenFileOption, UrlOption
 from tidemark.controller.cli.show import input_errors_in_one_line
 from tidemark.controller.client.address import DEFAULT_URL
 
-if TYPE_CHECKING:
-    pass
-
-
-_SINCE = "6h"
+DEFAULT_SINCE = "6h"
 """How far back reports are read unless that is said: 21,600 of a trigger of a second."""
 
 
@@ -105,14 +100,17 @@ def trace(
         "--format": file_format,
         "--skip-nulls": skip_nulls,
     }
+    # Without them --help starts fast.
+    from tidemark.controller.cli.make_trace import make_file_trace, make_kafka_trace, make_stream_trace  # noqa: PLC0415
+    from tidemark.controller.traces.from_files import Columns  # noqa: PLC0415
+    from tidemark.controller.traces.messages import TimeSources  # noqa: PLC0415
+
     with input_errors_in_one_line():
         if source_kind == "controller":
             columns_of = {"--event-time": event_time != "event_time", "--arrival": arrival, "--unit": unit}
             _reject_given("--from controller does not take", {**of_files, **of_kafka, **columns_of})
-            from tidemark.controller.cli.make_trace import make_stream_trace
-
             names = [str(source) for source in sources or []]
-            make_stream_trace(names, output, since=since or _SINCE, url=url, token_file=token_file)
+            make_stream_trace(names, output, since=since or DEFAULT_SINCE, url=url, token_file=token_file)
             return
         if source_kind == "files":
             _reject_given("only --from kafka takes", {**of_kafka, "--since": since})
@@ -120,17 +118,12 @@ def trace(
                 raise ValueError(
                     "say where the arrival comes from: either --arrival COLUMN or --arrival-from-file-time"
                 )
-            from tidemark.controller.traces.from_files import Columns  # noqa: PLC0415 - pyarrow only where it is needed
-
             columns = Columns(event_time=event_time, arrival=arrival, partition=partition, unit=unit)
-            _trace_files(sources or [], columns, file_format, output, skip_nulls=skip_nulls)
+            make_file_trace(sources or [], columns, file_format, output, skip_nulls=skip_nulls)
             return
         _reject_given("--from kafka does not take", {"files": sources, **of_files})
         if bootstrap_servers is None or topic is None:
             raise ValueError("--from kafka needs --bootstrap-servers and --topic")
-        from tidemark.controller.cli.make_trace import make_kafka_trace
-        from tidemark.controller.traces.messages import TimeSources  # noqa: PLC0415 - as above
-
         make_kafka_trace(
             bootstrap_servers,
             topic,

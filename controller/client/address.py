@@ -1,4 +1,4 @@
-"""Where a controller is, and where its token comes from, unless a caller says otherwise."""
+"""Where a controller is, where its token comes from, and the paths of its interface."""
 
 from __future__ import annotations
 

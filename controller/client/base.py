@@ -63,14 +63,19 @@ class BaseClient(Transport):
     def _items(
         self, path: str, name: str, kind: type[T], params: Mapping[str, Any] | None = None
     ) -> Iterator[T]:
+        return (checked(kind, item) for item in self.list_unchecked(path, name, params))
+
+    def list_unchecked(
+        self, path: str, name: str, params: Mapping[str, Any] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the items of any list, which has them under ``name``, page after page."""
         cursor: str | None = None
         while True:
             query = {**(params or {}), "limit": _PAGE, "cursor": cursor}
             page = self._send("GET", path, params=query).json()
             if not isinstance(page.get(name), list):
                 raise ControllerUnusableError(f"{self.url} does not list {name} as a controller does")
-            for item in page[name]:
-                yield checked(kind, item)
+            yield from page[name]
             cursor = page.get("next_cursor")
             if cursor is None:
                 return

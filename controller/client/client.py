@@ -170,45 +170,45 @@ class Client(SpecificationsClient):
 
     def rollout(self, job: str, stream: str, rollout_id: int) -> RolloutDetail:
         """Return a rollout with its events."""
-        return self._get(stream_path(job, stream, f"/rollouts/{rollout_id}"), RolloutDetail)
+        return self._get(_rollout(job, stream, rollout_id), RolloutDetail)
 
     def approve(
         self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
     ) -> RolloutAnswer:
         """Approve a rollout; it is published once no gate holds it. With ``dry_run`` nothing changes."""
-        where = stream_path(job, stream, f"/rollouts/{rollout_id}:approve")
-        return self._act(where, reason, RolloutAnswer, dry_run=dry_run)
+        return self._act(
+            _rollout(job, stream, rollout_id, ":approve"), reason, RolloutAnswer, dry_run=dry_run
+        )
 
     def discard(
         self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
     ) -> RolloutAnswer:
         """Discard a rollout that is not published yet. With ``dry_run`` nothing changes."""
-        where = stream_path(job, stream, f"/rollouts/{rollout_id}:discard")
-        return self._act(where, reason, RolloutAnswer, dry_run=dry_run)
+        return self._act(
+            _rollout(job, stream, rollout_id, ":discard"), reason, RolloutAnswer, dry_run=dry_run
+        )
 
     def roll_back(
         self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
     ) -> RolloutAnswer:
         """Publish again what was published before a rollout. With ``dry_run`` nothing changes."""
-        where = stream_path(job, stream, f"/rollouts/{rollout_id}:rollback")
-        return self._act(where, reason, RolloutAnswer, dry_run=dry_run)
+        return self._act(
+            _rollout(job, stream, rollout_id, ":rollback"), reason, RolloutAnswer, dry_run=dry_run
+        )
 
     def lift(
         self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
     ) -> RolloutAnswer:
         """Lift the veto on a rollout that a person discarded or rolled back. With ``dry_run`` nothing changes."""
-        where = stream_path(job, stream, f"/rollouts/{rollout_id}:lift")
-        return self._act(where, reason, RolloutAnswer, dry_run=dry_run)
+        return self._act(_rollout(job, stream, rollout_id, ":lift"), reason, RolloutAnswer, dry_run=dry_run)
 
     def pause(self, job: str, stream: str, reason: str, *, dry_run: bool = False) -> PolicyAnswer:
         """Start no new rollout; the one under way is still watched. With ``dry_run`` nothing changes."""
-        where = stream_path(job, stream, ":pause")
-        return self._act(where, reason, PolicyAnswer, dry_run=dry_run)
+        return self._act(stream_path(job, stream, ":pause"), reason, PolicyAnswer, dry_run=dry_run)
 
     def resume(self, job: str, stream: str, reason: str, *, dry_run: bool = False) -> PolicyAnswer:
         """End a pause. With ``dry_run`` nothing changes."""
-        where = stream_path(job, stream, ":resume")
-        return self._act(where, reason, PolicyAnswer, dry_run=dry_run)
+        return self._act(stream_path(job, stream, ":resume"), reason, PolicyAnswer, dry_run=dry_run)
 
     def events(
         self, job: str | None = None, stream: str | None = None, *, kind: str | None = None
@@ -314,6 +314,10 @@ class Client(SpecificationsClient):
                 yield checked(BoundAnswer, answer.content)
             if etag is None or (headers and "preference-applied" not in answer.headers):
                 self._sleep(_POLL_SECONDS)
+
+
+def _rollout(job: str, stream: str, rollout_id: int, act: str = "") -> str:
+    return stream_path(job, stream, f"/rollouts/{rollout_id}{act}")
 
 
 def _within(job: str | None, stream: str | None, what: str) -> str:

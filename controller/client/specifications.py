@@ -1,4 +1,4 @@
-"""The part of the client that reads and changes specifications: SLOs, of streams and of joins, shadows and policies.
+"""The part of the client that reads and changes specifications: SLOs, of streams and of joins, and policies.
 
 A change takes fields as the API names them, with shares in parts per million; the other fields stay. With ``dry_run``
 nothing changes, and the answer says what would. The reason is recorded in the event. When somebody else changed the
@@ -8,18 +8,12 @@ specification at the same time, ``ChangedError`` is raised, and nothing is writt
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from typing import Any
 
 from tidemark.controller.api.schemas.joins import JoinAnswer, NamedJoin
-from tidemark.controller.api.schemas.shadow import ShadowAnswer
 from tidemark.controller.api.schemas.specs import PolicyAnswer, PolicySet, SloAnswer, SloSet
 from tidemark.controller.client.address import join_path, stream_path
-from tidemark.controller.client.base import BaseClient, checked, dry_run_params
-from tidemark.models.specs.shadow_slo import ShadowSlo
-
-_TRIED = tuple(field.name for field in fields(ShadowSlo))
-"""The fields of a shadow that can be written."""
+from tidemark.controller.client.base import BaseClient, checked
 
 
 class SpecificationsClient(BaseClient):
@@ -109,68 +103,3 @@ class SpecificationsClient(BaseClient):
     ) -> JoinAnswer:
         """Delete the SLO on the output of a join; the answer has it as it was."""
         return self._delete(join_path(job, join), JoinAnswer, reason=reason, dry_run=dry_run)
-
-    def shadow(self, job: str, stream: str) -> ShadowAnswer | None:
-        """Return what is tried beside the SLO of a stream; None when nothing is."""
-        found = self._read_or_none(stream_path(job, stream, "/shadow"))
-        return None if found is None else checked(ShadowAnswer, found.content)
-
-    def change_shadow(
-        self,
-        job: str,
-        stream: str,
-        changes: Mapping[str, Any],
-        *,
-        reason: str | None = None,
-        dry_run: bool = False,
-    ) -> ShadowAnswer:
-        """Try something beside the SLO of a stream; what is counted begins anew.
-
-            >>> tidemark.change_shadow("shop", "clicks", {"target_ppm": 999_000}, reason="what would 99.9 % cost?")
-
-        Args:
-            job: name of the job.
-            stream: name of the stream.
-            changes: fields as the API names them; the others stay as in the shadow, or without one as in the SLO.
-            reason: why, recorded in the event.
-            dry_run: change nothing, only answer what would be recommended now.
-
-        Raises:
-            ChangedError: when somebody else changed it at the same time; then nothing is written.
-        """
-        where = stream_path(job, stream, "/shadow")
-        held = self.read_specification(where)
-        base = held or self.read_specification(stream_path(job, stream, "/slo"))
-        before = {} if base is None else {name: base[0][name] for name in _TRIED}
-        version = None if held is None else held[1]
-        found = self.write_specification(
-            where, {**before, **changes}, version, reason=reason, dry_run=dry_run
-        )
-        return checked(ShadowAnswer, found)
-
-    def delete_shadow(
-        self, job: str, stream: str, *, reason: str | None = None, dry_run: bool = False
-    ) -> ShadowAnswer:
-        """Remove the shadow of a stream; the answer has it as it was.
-
-        Raises:
-            ChangedError: when somebody else changed it at the same time; then nothing is deleted.
-        """
-        where = stream_path(job, stream, "/shadow")
-        return self._delete(where, ShadowAnswer, reason=reason, dry_run=dry_run)
-
-    def promote_shadow(
-        self, job: str, stream: str, *, reason: str | None = None, dry_run: bool = False
-    ) -> SloSet:
-        """Make the target and caps of the shadow those of the SLO in force; the answer has the consequences.
-
-        Raises:
-            ChangedError: when somebody else changed the shadow or the SLO at the same time; then nothing is written.
-        """
-        where = stream_path(job, stream, "/shadow")
-        headers = {"If-Match": self._send("GET", where).headers.get("etag", "*")}
-        params = {"reason": reason, **dry_run_params(dry_run)}
-        return checked(
-            SloSet,
-            self._send("POST", f"{where}:promote", params=params, headers=headers).content,
-        )

@@ -21,18 +21,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import (
-    Connection,
-    Engine,
-    column,
-    create_engine,
-    event,
-    inspect,
-    select,
-    table,
-    text,
-    update,
-)
+from sqlalchemy import Connection, Engine, column, create_engine, event, inspect, select, table, text, update
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
@@ -42,10 +31,7 @@ from tidemark.controller.db.checkpoints import MAX_PAGES, Checkpoints
 from tidemark.controller.db.room import found_no_room, prove_room
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.db.url import shown_url, url_of
-from tidemark.controller.errors import (
-    StoreUnavailableError,
-    StoreUnusableError,
-)
+from tidemark.controller.errors import StoreUnavailableError, StoreUnusableError
 from tidemark.controller.intake.report_counts import ReportCountsCache
 
 
@@ -69,6 +55,8 @@ _BUSY_TIMEOUT_MS = 10_000
 
 _PROOF_SECONDS = 5.0
 """How long a write that succeeded proves that the store takes writes."""
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
 
 _MIGRATION_LOCK = 0x7469_6465
 """Key of the PostgreSQL advisory lock under which migrations run, so that two starting processes do not race."""
@@ -355,7 +343,7 @@ def _release_version() -> str | None:
 def _migrations(connection: Connection | None = None) -> Config:
     config = Config()
     # A percent sign in the path would be read as an interpolation.
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     return config

@@ -1,4 +1,7 @@
-"""Leases in the store: which process decides which streams, and under which fencing number it may write.
+"""Leases: which process decides which streams, and under which fencing number it may write.
+
+Each process writes heartbeats to the store. A process that sees no new heartbeat of another for the length of a lease,
+by its own steady clock, may take over the other's leases. Clocks are never compared, so a wrong one does no harm.
 
 Streams are spread over a fixed number of shards, so that thousands of streams need one heartbeat, and a new stream is
 decided at once. A shard's *fencing number* grows with each new holder. A decision is written only in a transaction that
@@ -18,7 +21,6 @@ from uuid import uuid4
 from sqlalchemy import bindparam, delete, select, update
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db import leases as store
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.statements import insert_into
 from tidemark.controller.db.tables import LeaseRow, RecommendationRow, ReplicaRow
@@ -28,7 +30,7 @@ from tidemark.controller.runtime.background import TickingThread
 SHARDS = 64
 """Number of shards: several for each of more replicas than one store can serve."""
 
-_IN_ORDER = select(LeaseRow.shard, LeaseRow.holder, LeaseRow.fencing).order_by(LeaseRow.shard)
+_IN_ORDER = select(LeaseRow.shard.label("number"), LeaseRow.holder, LeaseRow.fencing).order_by(LeaseRow.shard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,6 @@ class Lease:
     """The right to decide the streams of one shard, until another process takes it."""
 
     shard: int
-    """The shard."""
     fencing: int
     """The fencing number that it was taken under."""
 
@@ -46,7 +47,6 @@ class Shard:
     """A shard as it is stored."""
 
     number: int
-    """Its number."""
     holder: str | None
     """Who holds it; None when nobody does."""
     fencing: int
@@ -69,7 +69,7 @@ def make_shards(session: Session) -> None:
 
 def shards(session: Session) -> list[Shard]:
     """Return all shards in their order."""
-    return [Shard(*row) for row in session.execute(_IN_ORDER)]
+    return [Shard(**row) for row in session.execute(_IN_ORDER).mappings()]
 
 
 def beat(session: Session, holder: str, count: int) -> None:
@@ -123,7 +123,8 @@ def _locked(session: Session, numbers: Collection[int]) -> list[Shard]:
     """Return shards and lock them until this transaction ends."""
     # Locked in their order, so that two processes that want the same ones cannot deadlock.
     these = _IN_ORDER.where(LeaseRow.shard.in_(list(numbers)))
-    return [Shard(*row) for row in session.execute(these.with_for_update(key_share=True))]
+    rows = session.execute(these.with_for_update(key_share=True))
+    return [Shard(**row) for row in rows.mappings()]
 
 
 def confirm(session: Session, stream_id: int, lease: Lease) -> None:
@@ -200,9 +201,7 @@ class LeaseKeeper:
     """Keeps this process's leases. Safe to call from several threads.
 
     Args:
-        database: the store.
         lease_seconds: time without a heartbeat after which another process's leases are taken over, in seconds.
-        steady: a clock that never jumps, in seconds.
         holder: name of this process; by default a new one at each start.
     """
 
@@ -234,9 +233,9 @@ class LeaseKeeper:
     def lease_of(self, stream_id: int) -> Lease | None:
         """Return the lease under which this process may decide a stream; None without one.
 
-        It may be lost by now: ``lease_store.confirm`` checks that in the transaction that writes.
+        It may be lost by now: ``confirm`` checks that in the transaction that writes.
         """
-        return self._held.get(store.shard_of(stream_id))
+        return self._held.get(shard_of(stream_id))
 
     def keep(self, *, now: bool = False) -> None:
         """Write a heartbeat, take shards that nobody holds, and give back shards beyond this process's share.
@@ -265,8 +264,8 @@ class LeaseKeeper:
         with self._lock:
             try:
                 with self._database.write() as session:
-                    store.give_back(session, self._held, self.holder)
-                    store.forget_replica(session, self.holder)
+                    give_back(session, self._held, self.holder)
+                    forget_replica(session, self.holder)
             except Exception:  # noqa: BLE001 - they expire
                 _log.exception("leases could not be given back; they will expire")
             self._held = {}
@@ -275,15 +274,15 @@ class LeaseKeeper:
         with self._database.write() as session:
             # Counted here, so that a process whose row was deleted does not start over at an old count.
             self._beats += 1
-            store.beat(session, self.holder, self._beats)
-            store.make_shards(session)
-            heartbeats = store.beats(session)
+            beat(session, self.holder, self._beats)
+            make_shards(session)
+            heartbeats = beats(session)
             live = self._live(heartbeats)
-            found = store.shards(session)
+            found = shards(session)
             moves = share_out(found, live, self.holder)
             if moves.give:
-                store.give_back(session, moves.give, self.holder)
-            taken = store.take(session, moves.take, self.holder) if moves.take else []
+                give_back(session, moves.give, self.holder)
+            taken = take(session, moves.take, self.holder) if moves.take else []
         kept = [
             Lease(shard.number, shard.fencing)
             for shard in found
@@ -294,7 +293,7 @@ class LeaseKeeper:
         # One transaction each: two processes that take each other for dead could deadlock otherwise.
         for holder in sorted(set(heartbeats) - live):
             with self._database.write() as session:
-                store.forget_replica(session, holder)
+                forget_replica(session, holder)
 
     def _live(self, heartbeats: dict[str, int]) -> set[str]:
         now = self._steady()

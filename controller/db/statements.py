@@ -1,4 +1,4 @@
-"""``INSERT ... ON CONFLICT`` on both databases: the dialects share the syntax but not the classes."""
+"""Statements for both databases: ``INSERT ... ON CONFLICT``, and rows that are given as parameters."""
 
 from __future__ import annotations
 

@@ -9,9 +9,8 @@ import numpy as np
 from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.bounds.acknowledgements import downstream_of
-from tidemark.controller.bounds.chains import policy_in_force
-from tidemark.controller.bounds.publication import last_published
+from tidemark.controller.bounds.publication import SteeredStream, last_published
+from tidemark.controller.bounds.recommendations import recent_bounds_ms
 from tidemark.controller.db.tables import (
     LedgerKeyRow,
     PartitionRow,
@@ -23,13 +22,12 @@ from tidemark.controller.db.tables import (
     StreamRow,
 )
 from tidemark.controller.decide.join_sides import side_of
-from tidemark.controller.decide.recent_bounds import recent_bounds_ms
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
-from tidemark.controller.evidence.horizon import Horizon, horizon_of
+from tidemark.controller.evidence.horizon import Horizon
+from tidemark.controller.evidence.live import newest_state
 from tidemark.controller.evidence.windows import windows_in
 from tidemark.controller.intake.stored_bodies import stored_report
 from tidemark.controller.specs.store import get_specs
-from tidemark.controller.stream_state.live import newest_state
 from tidemark.models.base.defaults import SAMPLED_BATCHES
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Int64s, TimeWindow
@@ -46,9 +44,7 @@ class HorizonEvidence:
     """The evidence on a stream over a horizon."""
 
     horizon: Horizon
-    """The batches that count."""
     facts: HorizonFacts
-    """Their sums."""
     curve: Curve
     """Their completeness and latency by bound."""
 
@@ -67,73 +63,46 @@ class Loaded:
     """All that a decision is made from."""
 
     version: Version
-    """The versions of it."""
     horizon: Horizon
-    """The batches that count."""
     inputs: Inputs
-    """The evidence, the SLO and the policy."""
     situation: Situation
     """The stream after its newest batch."""
 
 
-def load(
-    session: Session, stream_id: int, version: Version, now_us: int, cache: EvidenceCache
-) -> Loaded | None:
-    """Return all that a decision is made from; None without an SLO or without reports.
-
-    Args:
-        session: the session.
-        stream_id: the stream.
-        version: its versions now.
-        now_us: the wall time in microseconds.
-        cache: the evidence on streams.
-    """
-    slo, policy = get_specs(session, stream_id)
-    if slo is None:
+def load(stream: SteeredStream, version: Version, cache: EvidenceCache) -> Loaded | None:
+    """Return all that a decision is made from; None without an SLO or without reports."""
+    session, newest = stream.session, stream.newest
+    slo, policy = get_specs(session, stream.id)
+    if slo is None or newest is None:
         return None
-    horizon = horizon_of(session, stream_id, slo.value.horizon_ms)
-    if horizon is None:
-        return None
+    horizon = Horizon(stream.id, slo.value.horizon_ms, newest)
     facts, curve, pace = cache.everything(session, horizon)
-    progress = progress_from(pace, _times(session, horizon), horizon, now_us)
-    situation = situation_in(session, horizon, curve, progress, slo.value.confidence_ppm)
-    join = side_of(session, slo.join_id, stream_id, cache.joins)
-    if join is not None:
-        situation = replace(situation, join=join)
-    # Held, so that the session does not read it again for the policy.
-    _held = session.get_one(StreamRow, stream_id)
-    held = bound_held(session, horizon)
+    progress = progress_from(pace, _read_times(session, horizon), horizon, stream.now_us)
+    join = side_of(session, slo.join_id, stream.id, cache.joins)
+    situation = read_situation(session, horizon, curve, progress, slo.value.confidence_ppm)
+    situation = replace(situation, join=join)
+    replaced = read_replaced_bound(session, horizon)
     inputs = Inputs(
         curve=curve,
         slo=slo.value,
-        policy=policy_in_force(session, stream_id, policy.value),
+        policy=stream.policy_in_force(policy.value),
         evidence=facts.evidence(curve.needs),
-        in_use_bound_ms=held.bound_ms,
-        bound_is_published=held.is_published,
+        in_use_bound_ms=replaced.bound_ms,
+        bound_is_published=replaced.is_published,
         progress=progress,
-        recent_bounds_ms=recent_bounds_ms(session, stream_id, slo.generation, horizon.newest.seen_us),
+        recent_bounds_ms=recent_bounds_ms(session, stream.id, slo.generation, newest.seen_us),
         situation=situation,
         windows=windows_in(session, horizon, slo.value),
-        downstream=downstream_of(session, stream_id),
+        downstream=stream.downstream,
         join=join,
     )
     return Loaded(version, horizon, inputs, situation)
 
 
-def evidence_over(
-    session: Session, stream_id: int, horizon_ms: int, cache: EvidenceCache
-) -> HorizonEvidence | None:
-    """Return the evidence on a stream over ``horizon_ms``; None without reports."""
-    horizon = horizon_of(session, stream_id, horizon_ms)
-    if horizon is None:
-        return None
-    return HorizonEvidence(horizon, *cache.facts_and_curve(session, horizon))
-
-
-def version_of(session: Session, stream_id: int) -> Version:
+def read_version(session: Session, stream_id: int) -> Version:
     """Return what a recommendation for a stream depends on now."""
-    found = session.execute(_VERSION, {"stream": stream_id}).one()
-    return Version(*(number or 0 for number in found))
+    found = session.execute(_VERSION, {"stream": stream_id}).mappings().one()
+    return Version(**{name: number or 0 for name, number in found.items()})
 
 
 # Built once: that takes longer than running it.
@@ -142,9 +111,10 @@ _VERSION = (
         select(func.max(ReportRow.id))
         .where(ReportRow.stream_id == StreamRow.id)
         .correlate(StreamRow)
-        .scalar_subquery(),
-        SloRow.generation,
-        PolicyRow.generation,
+        .scalar_subquery()
+        .label("newest_report_id"),
+        SloRow.generation.label("slo_generation"),
+        PolicyRow.generation.label("policy_generation"),
     )
     .select_from(StreamRow)
     .outerjoin(SloRow, SloRow.stream_id == StreamRow.id)
@@ -155,13 +125,13 @@ _VERSION = (
 
 def is_current(session: Session, row: RecommendationRow) -> bool:
     """Return whether a stored recommendation rests on the newest report, SLO and policy."""
-    return Version(row.newest_report_id, row.slo_generation, row.policy_generation) == version_of(
+    return Version(row.newest_report_id, row.slo_generation, row.policy_generation) == read_version(
         session, row.stream_id
     )
 
 
 @dataclass(frozen=True, slots=True)
-class BoundHeld:
+class ReplacedBound:
     """The bound that another one would replace."""
 
     bound_ms: int
@@ -170,21 +140,21 @@ class BoundHeld:
     """Whether it is the published bound, as in Live, where the plan has the ceiling; else it is the bound in use."""
 
 
-def bound_held(session: Session, horizon: Horizon) -> BoundHeld:
+def read_replaced_bound(session: Session, horizon: Horizon) -> ReplacedBound:
     """Return the bound that another one would replace."""
     newest = horizon.newest
     live = newest_state(session, newest).live
     if live is None or newest.bound_ms < live.ceiling_ms:
-        return BoundHeld(newest.bound_ms, is_published=False)
+        return ReplacedBound(newest.bound_ms, is_published=False)
     published = last_published(session, horizon.stream_id, pinned=False)
     if published is None or published.bound_ms is None:
-        return BoundHeld(newest.bound_ms, is_published=False)
-    return BoundHeld(published.bound_ms, is_published=True)
+        return ReplacedBound(newest.bound_ms, is_published=False)
+    return ReplacedBound(published.bound_ms, is_published=True)
 
 
-def progress_in(session: Session, horizon: Horizon, now_us: int, cache: EvidenceCache) -> Progress:
+def read_progress(session: Session, horizon: Horizon, now_us: int, cache: EvidenceCache) -> Progress:
     """Return the stream's progress, from the newest batches of its newest query."""
-    return progress_from(cache.pace(session, horizon), _times(session, horizon), horizon, now_us)
+    return progress_from(cache.pace(session, horizon), _read_times(session, horizon), horizon, now_us)
 
 
 def progress_from(
@@ -194,9 +164,6 @@ def progress_from(
 
     Args:
         pace: ``PACE_COLUMNS`` of the newest batches of its newest query.
-        partitions: the partitions with a row within the horizon.
-        horizon: the batches that count.
-        now_us: the wall time in microseconds.
     """
     # By the controller's clock: a driver's may be wrong.
     return progress_of_table(pace, partitions, silent_us=now_us - horizon.newest.received_us)
@@ -208,13 +175,13 @@ _PARTITIONS = select(PartitionRow.first_seen_us, PartitionRow.last_seen_us, Part
 )
 
 
-def _times(session: Session, horizon: Horizon) -> list[PartitionTimes]:
+def _read_times(session: Session, horizon: Horizon) -> list[PartitionTimes]:
     """Return when each partition with a row within the horizon was seen."""
     read = {"stream": horizon.stream_id, "from": horizon.from_us}
-    return [PartitionTimes(*row) for row in session.connection().execute(_PARTITIONS, read)]
+    return [PartitionTimes(**row) for row in session.connection().execute(_PARTITIONS, read).mappings()]
 
 
-def situation_in(
+def read_situation(
     session: Session, horizon: Horizon, curve: Curve, progress: Progress, confidence_ppm: int
 ) -> Situation:
     """Return what a change of the stream's bound depends on, as of its newest batch."""
@@ -255,7 +222,7 @@ _OPEN = (
 )
 
 
-def share_below(session: Session, horizon: Horizon, cut: CutBucket, bound_us: int) -> float | None:
+def read_share_below(session: Session, horizon: Horizon, cut: CutBucket, bound_us: int) -> float | None:
     """Return the share of a bucket's pairs that a bound admits, from the newest reports; None without pairs."""
     stored = session.execute(
         select(ReportRow.need_base_ms, ReportBodyRow.body)

@@ -44,7 +44,6 @@ class StreamVersion:
     reports: tuple[int, int, int]
     """The newest report's id, 0 without any, the pairs judged so far, and how many of them may have been late."""
     target_ppm: int
-    """Target of its SLO."""
     timed: bool
     """Whether time alone may change something."""
     written: tuple[object, ...]
@@ -56,15 +55,19 @@ class StreamVersion:
         return late * PPM > (PPM - self.target_ppm) * pairs
 
 
-def versions_of(session: Session) -> Sequence[StreamVersion]:
+def read_versions(session: Session) -> Sequence[StreamVersion]:
     """Return the versions of all streams that have an SLO, in the order of their ids."""
     return [
         StreamVersion(
-            stream_id, job, stream, (report_id or 0, pairs, late), target_ppm, bool(timed), tuple(rest)
+            stream_id=row.id,
+            job=row.job,
+            stream=row.stream,
+            reports=(row.report_id or 0, row.pairs, row.late_max),
+            target_ppm=row.target_ppm,
+            timed=bool(row.timed),
+            written=tuple(row[-len(_WRITTEN) :]),
         )
-        for stream_id, job, stream, report_id, pairs, late, target_ppm, timed, *rest in session.connection().execute(
-            _VERSIONS
-        )
+        for row in session.connection().execute(_VERSIONS)
     ]
 
 
@@ -74,26 +77,29 @@ def _newest(table: type[ReportRow | AcknowledgementRow]) -> ScalarSelect[int | N
 
 
 _ROLLOUT = aliased(RolloutRow)
+_WRITTEN = (
+    SloRow.generation,
+    PolicyRow.generation,
+    newest_generation_query(),
+    _newest(AcknowledgementRow),
+    _ROLLOUT.id,
+    _ROLLOUT.state,
+    _ROLLOUT.approved_us,
+    _ROLLOUT.vetoed,
+)
 _VERSIONS = (
     select(
         StreamRow.id,
         StreamRow.job,
         StreamRow.stream,
-        _newest(ReportRow),
+        _newest(ReportRow).label("report_id"),
         StreamRow.pairs,
         StreamRow.late_max,
         SloRow.target_ppm,
         case(
             (_ROLLOUT.state.in_(sorted(OPEN)), 1), (func.coalesce(PolicyRow.mode, "Off") != "Off", 1), else_=0
-        ),
-        SloRow.generation,
-        PolicyRow.generation,
-        newest_generation_query(),
-        _newest(AcknowledgementRow),
-        _ROLLOUT.id,
-        _ROLLOUT.state,
-        _ROLLOUT.approved_us,
-        _ROLLOUT.vetoed,
+        ).label("timed"),
+        *_WRITTEN,
     )
     .join(SloRow, SloRow.stream_id == StreamRow.id)
     .outerjoin(PolicyRow, PolicyRow.stream_id == StreamRow.id)
@@ -103,11 +109,7 @@ _VERSIONS = (
 
 
 class Pace:
-    """Remembers when each stream was decided, and by which version of it. For one thread.
-
-    Args:
-        steady: a clock that never jumps, in seconds.
-    """
+    """Remembers when each stream was decided, and by which version of it. For one thread."""
 
     def __init__(self, steady: SteadyClock) -> None:
         self._steady = steady

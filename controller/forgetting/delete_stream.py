@@ -29,11 +29,10 @@ from tidemark.controller.db.tables import (
     ReportBodyRow,
     ReportRow,
     RolloutRow,
-    ShadowRow,
     SloRow,
     StreamRow,
 )
-from tidemark.controller.decide.load import progress_in
+from tidemark.controller.decide.load import read_progress
 from tidemark.controller.errors import StreamReportsError
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import horizon_of
@@ -57,9 +56,8 @@ _TABLES: tuple[Table, ...] = tuple(
 )
 """All tables with rows of a stream, in an order in which they can be emptied."""
 
-_AT_ONCE: tuple[type[SloRow | ShadowRow | PolicyRow | RecommendationRow | RolloutRow], ...] = (
+_AT_ONCE: tuple[type[SloRow | PolicyRow | RecommendationRow | RolloutRow], ...] = (
     SloRow,
-    ShadowRow,
     PolicyRow,
     RecommendationRow,
     RolloutRow,
@@ -119,7 +117,7 @@ def check_quiet(session: Session, stream: StreamRow, now_us: int, cache: Evidenc
         quarantined_us,
     ]
     silent_us = now_us - max((at_us for at_us in seen_us if at_us is not None), default=0)
-    progress = None if horizon is None else progress_in(session, horizon, now_us, cache)
+    progress = None if horizon is None else read_progress(session, horizon, now_us, cache)
     due = progress is not None and progress.batch_gap_us is not None and not progress.fell_silent
     if silent_us < QUIET_US or due:
         raise StreamReportsError(

@@ -25,7 +25,6 @@ from tidemark.controller.db.tables import (
     ReportRow,
     RolloutRow,
     RollupRow,
-    ShadowDayRow,
     StreamRow,
 )
 from tidemark.controller.forgetting.bounded import MAX_ROWS, delete_some
@@ -67,8 +66,8 @@ def _forget_bounds(session: Session, rollup: RollupRow, now_us: int, retention: 
 def _forget_rollouts(session: Session, rollup: RollupRow, now_us: int, retention: Retention) -> bool:
     """Delete rollouts that ended long ago and that no later decision follows from."""
     stream_id = rollup.stream_id
-    in_force = rollout_in_force(session, stream_id)
     unpinned = last_published(session, stream_id, pinned=False)
+    in_force = rollout_in_force(session, unpinned)
     decided = (RolloutRow.stream_id == stream_id, RolloutRow.cause == "Decision")
     kept = {
         _newest(session, RolloutRow.stream_id == stream_id),
@@ -181,13 +180,6 @@ def _forget_lost(session: Session, rollup: RollupRow, now_us: int, retention: Re
     ) or delete_some(session, _table(slot), slot.stream_id == stream_id, slot.slot_us < until_us)
 
 
-def _forget_shadow_days(session: Session, rollup: RollupRow, now_us: int, retention: Retention) -> bool:
-    """Delete the oldest days of what was counted of a shadow."""
-    day = ShadowDayRow
-    until_us = now_us - retention.history_us
-    return delete_some(session, _table(day), day.stream_id == rollup.stream_id, day.day_us < until_us)
-
-
 HISTORY_STEPS = (
     _forget_bounds,
     _forget_rollouts,
@@ -196,7 +188,6 @@ HISTORY_STEPS = (
     _forget_queries,
     _forget_partitions,
     _forget_lost,
-    _forget_shadow_days,
 )
 """The steps; they are given ``RollupRow.aged_us``."""
 

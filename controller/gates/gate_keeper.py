@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from time import perf_counter
@@ -18,7 +18,6 @@ from typing import Any
 from sqlalchemy import and_, or_, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.api.views import rollout_answer
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.leases import confirm
 from tidemark.controller.db.tables import RolloutRow, StreamRow
@@ -33,8 +32,8 @@ from tidemark.controller.runtime.operator_file import Gate, PrometheusGate, Webh
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import EventBasis, add_event, lock_by_id
 from tidemark.models.base.text import format_number
-from tidemark.models.rollout.gate import answered, due, phase_of
-from tidemark.models.rollout.states import Phase, Verdict
+from tidemark.models.rollout.gate import counted_after, due, phase_of
+from tidemark.models.rollout.states import GateAnswer, Phase, Verdict
 
 _log = logging.getLogger(__name__)
 
@@ -44,108 +43,9 @@ _AT_ONCE = 4
 _STOP_TIMEOUT_SECONDS = 15.0
 """How long a shutdown waits for the questions that are being asked."""
 
-_NOT_SET_UP = Reply("unknown", "this controller has no gate of that name (TIDEMARK_GATES_FILE)")
 
-
-class GateKeeper:
-    """Asks the gates and stores what they answer.
-
-    Args:
-        database: the store.
-        decider: decides a stream once a gate has answered; its leases say which streams are this process's.
-        gates: the gates by name.
-        counters: counts answers.
-        clock: the wall time in microseconds.
-        every_seconds: time between two looks at the rollouts, in seconds.
-    """
-
-    def __init__(
-        self,
-        database: Database,
-        decider: Decider,
-        gates: Mapping[str, Gate],
-        *,
-        counters: GateCounters,
-        clock: Clock,
-        every_seconds: float,
-    ) -> None:
-        self.gates = gates
-        """The gates by name."""
-        self._database = database
-        self._decider = decider
-        self._counters = counters
-        self._clock = clock
-        self._pools = {
-            name: ThreadPoolExecutor(_AT_ONCE, thread_name_prefix=f"tidemark-gate-{name}") for name in gates
-        }
-        self._asking: dict[tuple[int, str], Future[None]] = {}
-        self._thread = TickingThread("gates", self.tick, every_seconds, stop_seconds=_STOP_TIMEOUT_SECONDS)
-
-    def start(self) -> None:
-        """Begin to ask."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Let the questions that are being asked end, and ask no more."""
-        self._thread.stop()
-        for pool in self._pools.values():
-            pool.shutdown(cancel_futures=True)
-
-    def tick(self) -> list[Future[None]]:
-        """Begin to ask what is to be asked now, and return the questions under way.
-
-        Raises:
-            sqlalchemy.exc.SQLAlchemyError: when the store does not answer; then nobody is asked.
-        """
-        self._asking = {key: future for key, future in self._asking.items() if not future.done()}
-        with self._database.read() as session:
-            found = [
-                one
-                for one in open_questions(session, self._clock())
-                if self._decider.leases.lease_of(one.stream_id) is not None
-            ]
-        for one in found:
-            key = (one.rollout_id, one.question.gate)
-            if key in self._asking or self._thread.stopping.is_set():
-                continue
-            pool = self._pools.get(one.question.gate)
-            if pool is None:
-                self._settle(one, _NOT_SET_UP)
-            else:
-                self._asking[key] = pool.submit(self._ask, one)
-        return list(self._asking.values())
-
-    def _ask(self, one: OpenQuestion) -> None:
-        name = one.question.gate
-        begun = perf_counter()
-        try:
-            reply = ask(self.gates[name], one.question)
-        except Exception:  # noqa: BLE001 - the next tick asks again
-            _log.exception("the outside gate %s could not be asked", name)
-            reply = Reply("unknown", "it could not be asked; the controller's log has the reason")
-        self._counters.seconds.labels(name).observe(perf_counter() - begun)
-        self._counters.answers.labels(name, reply.verdict).inc()
-        if not self._thread.stopping.is_set():
-            self._settle(one, reply)
-
-    def _settle(self, one: OpenQuestion, reply: Reply) -> None:
-        """Store an answer, and decide at once what follows from it."""
-        lease = self._decider.leases.lease_of(one.stream_id)
-        if lease is None:
-            return
-        try:
-            with self._database.write() as session:
-                kept = keep_reply(session, one, reply, self._clock())
-                confirm(session, one.stream_id, lease)
-            if kept:
-                self._decider.decide(one.stream_id, self._clock())
-        except LeaseLostError as error:
-            _log.warning("%s", error.detail)
-        except Exception:  # noqa: BLE001 - the next tick asks again, and the loop decides
-            _log.exception("what follows from the outside gate %s could not be stored", one.question.gate)
-
-
-_WHEN = {"publish": "before it is published", "verify": "while it is verified"}
+Shown = Callable[[RolloutRow, StreamRow], dict[str, Any]]
+"""Returns a rollout as gates are told of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +62,8 @@ class OpenQuestion:
     """The question."""
 
 
-def open_questions(session: Session, now_us: int) -> Iterator[OpenQuestion]:
-    """Return the questions that are to be asked now, of all streams."""
+def open_questions(session: Session, now_us: int, shown: Shown) -> Iterator[OpenQuestion]:
+    """Return the questions that are to be asked now, of all streams, each with its rollout as it is shown."""
     for row, stream in session.execute(_OPEN):
         rollout = model_of(row)
         gates = get_policy(session, row.stream_id).value.gates
@@ -171,9 +71,9 @@ def open_questions(session: Session, now_us: int) -> Iterator[OpenQuestion]:
         phase = phase_of(rollout.state)
         if not asked or phase is None or rollout.to_bound_ms is None:
             continue
-        shown = rollout_answer(row, stream).model_dump(mode="json")
+        seen = shown(row, stream)
         for gate in asked:
-            yield OpenQuestion(row.stream_id, row.id, rollout.to_bound_ms, GateQuestion(gate, phase, shown))
+            yield OpenQuestion(row.stream_id, row.id, rollout.to_bound_ms, GateQuestion(gate, phase, seen))
 
 
 # A candidate is held by an outside gate once nothing else holds it. Under a pin nobody is asked.
@@ -208,8 +108,7 @@ def keep_reply(session: Session, asked: OpenQuestion, reply: Reply, now_us: int)
         return False
     known = {answer.gate: answer for answer in gate_answers_of(row.gate_answers)}
     before = known.get(question.gate)
-    known[question.gate] = after = answered(
-        before,
+    said = GateAnswer(
         gate=question.gate,
         phase=question.phase,
         bound_ms=asked.bound_ms,
@@ -217,6 +116,7 @@ def keep_reply(session: Session, asked: OpenQuestion, reply: Reply, now_us: int)
         said=reply.said,
         at_us=now_us,
     )
+    known[question.gate] = after = counted_after(before, said)
     row.gate_answers = gate_answers_json(known.values())
     if before is None or (before.phase, before.verdict) != (after.phase, after.verdict):
         answer = "gives no answer" if after.verdict == "unknown" else f"says {after.verdict}"
@@ -345,3 +245,110 @@ def _shown(text: str) -> str:
     """Return the beginning of a text as one line."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return line if len(line) <= _MAX_SHOWN else f"{line[: _MAX_SHOWN - 1]}…"
+
+
+_NOT_SET_UP = Reply("unknown", "this controller has no gate of that name (TIDEMARK_GATES_FILE)")
+
+
+class GateKeeper:
+    """Asks the gates and stores what they answer.
+
+    Args:
+        database: the store.
+        decider: decides a stream once a gate has answered; its leases say which streams are this process's.
+        gates: the gates by name.
+        shown: returns a rollout as gates are told of it.
+        counters: counts answers.
+        clock: the wall time in microseconds.
+        every_seconds: time between two looks at the rollouts, in seconds.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        decider: Decider,
+        gates: Mapping[str, Gate],
+        shown: Shown,
+        *,
+        counters: GateCounters,
+        clock: Clock,
+        every_seconds: float,
+    ) -> None:
+        self.gates = gates
+        """The gates by name."""
+        self._database = database
+        self._decider = decider
+        self._shown = shown
+        self._counters = counters
+        self._clock = clock
+        self._pools = {
+            name: ThreadPoolExecutor(_AT_ONCE, thread_name_prefix=f"tidemark-gate-{name}") for name in gates
+        }
+        self._asking: dict[tuple[int, str], Future[None]] = {}
+        self._thread = TickingThread("gates", self.tick, every_seconds, stop_seconds=_STOP_TIMEOUT_SECONDS)
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the questions that are being asked end, and ask no more."""
+        self._thread.stop()
+        for pool in self._pools.values():
+            pool.shutdown(cancel_futures=True)
+
+    def tick(self) -> list[Future[None]]:
+        """Begin to ask what is to be asked now, and return the questions under way.
+
+        Raises:
+            sqlalchemy.exc.SQLAlchemyError: when the store does not answer; then nobody is asked.
+        """
+        self._asking = {key: future for key, future in self._asking.items() if not future.done()}
+        with self._database.read() as session:
+            found = [
+                one
+                for one in open_questions(session, self._clock(), self._shown)
+                if self._decider.leases.lease_of(one.stream_id) is not None
+            ]
+        for one in found:
+            key = (one.rollout_id, one.question.gate)
+            if key in self._asking or self._thread.stopping.is_set():
+                continue
+            pool = self._pools.get(one.question.gate)
+            if pool is None:
+                self._settle(one, _NOT_SET_UP)
+            else:
+                self._asking[key] = pool.submit(self._ask, one)
+        return list(self._asking.values())
+
+    def _ask(self, one: OpenQuestion) -> None:
+        name = one.question.gate
+        begun = perf_counter()
+        try:
+            reply = ask(self.gates[name], one.question)
+        except Exception:  # noqa: BLE001 - the next tick asks again
+            _log.exception("the outside gate %s could not be asked", name)
+            reply = Reply("unknown", "it could not be asked; the controller's log has the reason")
+        self._counters.seconds.labels(name).observe(perf_counter() - begun)
+        self._counters.answers.labels(name, reply.verdict).inc()
+        if not self._thread.stopping.is_set():
+            self._settle(one, reply)
+
+    def _settle(self, one: OpenQuestion, reply: Reply) -> None:
+        """Store an answer, and decide at once what follows from it."""
+        lease = self._decider.leases.lease_of(one.stream_id)
+        if lease is None:
+            return
+        try:
+            with self._database.write() as session:
+                kept = keep_reply(session, one, reply, self._clock())
+                confirm(session, one.stream_id, lease)
+            if kept:
+                self._decider.decide(one.stream_id, self._clock())
+        except LeaseLostError as error:
+            _log.warning("%s", error.detail)
+        except Exception:  # noqa: BLE001 - the next tick asks again, and the loop decides
+            _log.exception("what follows from the outside gate %s could not be stored", one.question.gate)
+
+
+_WHEN = {"publish": "before it is published", "verify": "while it is verified"}

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.db.tables import QuarantinedRow, ReportRow, StreamRow
 from tidemark.controller.errors import ReportConflictError
 from tidemark.controller.intake.limits import check_room_for_pairs
-from tidemark.controller.intake.stored_bodies import digest_of, packed
+from tidemark.controller.intake.stored_bodies import is_stored, packed
 from tidemark.models.evidence.ledger import judge
 from tidemark.models.evidence.misdated import (
     AGREED_US,
@@ -71,7 +71,7 @@ def quarantine(
         )
     ).one_or_none()
     if before is not None:
-        if digest not in {before.fingerprint, digest_of(before.body)}:
+        if digest != before.fingerprint and not is_stored(before.body, content):
             raise ReportConflictError(
                 f"batch {report.batch_id} of query {report.query_id} was reported before with other content, and is "
                 "in quarantine; the first report stays"

@@ -15,6 +15,7 @@ from tidemark.controller.db.tables import QueryRow, ReportBodyRow, ReportRow, St
 from tidemark.controller.errors import TidemarkError
 from tidemark.controller.evidence.hourly_sums import add_to_hours
 from tidemark.controller.evidence.ledger import NewKeys, add_to_ledger
+from tidemark.controller.evidence.live import keep_live
 from tidemark.controller.evidence.needs import BatchSlot, add_needs
 from tidemark.controller.intake.limits import check_room_for_pairs, make_room_for_partitions
 from tidemark.controller.intake.raise_bases import raise_later_bases
@@ -29,7 +30,6 @@ from tidemark.controller.partitions.store import (
     forget_partitions,
 )
 from tidemark.controller.specs.store import horizon_ms_of
-from tidemark.controller.stream_state.live import keep_live
 from tidemark.models.evidence.horizon import ReportFacts, horizon_from_us, report_facts
 from tidemark.models.evidence.key_counts import cells_of, key_counts
 from tidemark.models.evidence.ledger import Judgement, judge

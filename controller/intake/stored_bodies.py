@@ -1,41 +1,57 @@
-"""Bodies of reports as stored: compressed canonical JSON."""
+"""What jobs send as it is stored: reports as compressed JSON, and fingerprints of it."""
 
 from __future__ import annotations
 
+import hashlib
 import zlib
+from typing import Any
 
 from pydantic import TypeAdapter
+from pydantic_core import from_json
 
-from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
-from tidemark.controller.intake.report_v1 import REPORT_V1
-from tidemark.models.protocol.messages import Report
+from tidemark.models.protocol.messages import Acknowledgement, Report
 
-_REPORT = TypeAdapter(Report)
-
-_VERSION_1 = b'"schema_version":1,'
-"""What the canonical JSON of version 1 has, and no other: within a text the quotes would be escaped."""
+_REPORT, _ACKNOWLEDGEMENT = TypeAdapter(Report), TypeAdapter(Acknowledgement)
 
 _COMPRESSION = 1
 """Level of zlib: the highest makes bodies a tenth smaller and takes three times as long."""
 
 
+def canonical_json(value: Report | Acknowledgement) -> bytes:
+    """Return JSON that is the same for equal values in one release: no spaces, the fields in their order."""
+    return _REPORT.dump_json(value) if isinstance(value, Report) else _ACKNOWLEDGEMENT.dump_json(value)
+
+
+def fingerprint(content: bytes) -> str:
+    """Return a digest that is equal for equal contents, 64 characters."""
+    return hashlib.sha256(content).hexdigest()
+
+
 def packed(content: bytes) -> bytes:
-    """Compress canonical JSON for the store."""
+    """Compress JSON for the store."""
     return zlib.compress(content, _COMPRESSION)
 
 
-def digest_of(body: bytes) -> str:
-    """Return the fingerprint that the report whose stored body is ``body`` has in this release."""
-    return fingerprint(canonical_json(stored_report(body)))
-
-
 def stored_json(body: bytes) -> bytes:
-    """Return the report whose stored body is ``body`` as the JSON that this release sends."""
-    content = zlib.decompress(body)
-    return canonical_json(REPORT_V1.validate_json(content)) if _VERSION_1 in content else content
+    """Return the JSON of the report whose stored body is ``body``."""
+    return zlib.decompress(body)
 
 
 def stored_report(body: bytes) -> Report:
     """Return the report whose stored body is ``body``."""
-    content = zlib.decompress(body)
-    return (REPORT_V1 if _VERSION_1 in content else _REPORT).validate_json(content)
+    return _REPORT.validate_json(stored_json(body))
+
+
+def is_stored(body: bytes, content: bytes) -> bool:
+    """Return whether a report with the JSON ``content`` is the one whose stored body is ``body``.
+
+    Its fingerprint may differ: an earlier release stores a report without the fields that it does not know.
+    """
+    return _is_part(from_json(stored_json(body)), from_json(content))
+
+
+def _is_part(stored: Any, sent: Any) -> bool:
+    """Return whether JSON is the same but for fields that ``sent`` has besides."""
+    if isinstance(stored, dict) and isinstance(sent, dict):
+        return all(name in sent and _is_part(each, sent[name]) for name, each in stored.items())
+    return bool(stored == sent)

@@ -16,22 +16,19 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, cast
 
-from pydantic_core import from_json
 from sqlalchemy import Select, Table, bindparam, delete, select, update
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.database import NO_LIMITS, Limits
 from tidemark.controller.db.tables import ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.errors import ReportConflictError, ReportTooOldError, TidemarkError
-from tidemark.controller.intake.canonical_json import canonical_json, fingerprint
 from tidemark.controller.intake.quarantine import quarantine
 from tidemark.controller.intake.ran_again import in_its_life, is_ran_again
 from tidemark.controller.intake.report_counts import ReportCounts
 from tidemark.controller.intake.store_reports import NewReport, Stored, store_reports
-from tidemark.controller.intake.stored_bodies import digest_of, stored_json, stored_report
+from tidemark.controller.intake.stored_bodies import canonical_json, fingerprint, is_stored, stored_report
 from tidemark.controller.intake.stored_facts import StoredFacts, stored_facts
-from tidemark.controller.streams.names import named_streams, names_given
-from tidemark.controller.streams.store import add_event, lock_or_make
+from tidemark.controller.streams.store import add_event, lock_or_make, named_streams, names_given
 from tidemark.models.protocol.messages import Report
 
 
@@ -230,7 +227,6 @@ def _known(
     return StoredReceipt(held.received_us, duplicate=held.duplicate, first=first)
 
 
-# A report of schema version 1 has its own fingerprint, so the one that an older release stored is computed anew.
 _STORED = (
     select(ReportBodyRow.body)
     .join(ReportRow, ReportRow.id == ReportBodyRow.report_id)
@@ -257,14 +253,7 @@ def _contradicts(session: Session, new: NewReport) -> bool:
         return False
     which = {"which": new.stream_id, "query": report.query_id, "batch": report.batch_id}
     body = session.connection().scalar(_STORED, which)
-    if body is None:
-        return True
-    # An earlier release stored it without the fields that it did not know.
-    return not (
-        stored_report(body).reread
-        or digest_of(body) == new.digest
-        or _is_part(from_json(stored_json(body)), from_json(new.content))
-    )
+    return body is None or not (stored_report(body).reread or is_stored(body, new.content))
 
 
 def _duplicate(session: Session, new: NewReport) -> StoredReceipt:
@@ -284,13 +273,6 @@ def _note_new_life(session: Session, new: NewReport, now_us: int) -> None:
         )
         add_event(session, new.stream_id, now_us, kind="BatchesRanAgain", reason=reason)
         session.flush()
-
-
-def _is_part(stored: Any, sent: Any) -> bool:
-    """Return whether JSON is the same but for fields that ``sent`` has besides."""
-    if isinstance(stored, dict) and isinstance(sent, dict):
-        return all(name in sent and _is_part(each, sent[name]) for name, each in stored.items())
-    return bool(stored == sent)
 
 
 def _receipt(

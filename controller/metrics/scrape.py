@@ -20,7 +20,7 @@ from tidemark.controller.lost.store import LostSummary
 from tidemark.controller.rollout.store import rollouts_by_state
 from tidemark.controller.runtime.counters import HELP, LABELS, OF_STREAMS, PARTITION, scrape_seconds
 from tidemark.controller.stream_state.load import load_states
-from tidemark.controller.stream_state.partition_summaries import PartitionSummary, load_partitions
+from tidemark.controller.stream_state.partition_rows import PartitionSummary, load_partitions
 from tidemark.controller.stream_state.state import NewestBatch, StreamState
 from tidemark.models.base.target import PPM
 from tidemark.models.evidence.sketch import Sketch
@@ -54,11 +54,7 @@ class Scrape:
     """
 
     def __init__(
-        self,
-        database: Database,
-        registry: CollectorRegistry,
-        max_partitions: int,
-        label_names: Sequence[str],
+        self, database: Database, registry: CollectorRegistry, max_partitions: int, label_names: Sequence[str]
     ) -> None:
         self._database = database
         self._registry = registry
@@ -259,7 +255,6 @@ def _values(state: StreamState) -> dict[str, float | None]:
         "tidemark_constraints_conflict": None if recommended is None else recommended.conflict,
         "tidemark_bound_required_seconds": _seconds(state.required_ms),
         "tidemark_bound_recommended_seconds": None if recommended is None else _seconds(recommended.bound_ms),
-        "tidemark_bound_shadow_seconds": _seconds(state.shadow_bound_ms),
         "tidemark_bound_applied_seconds": None if applied is None else _seconds(applied.bound_ms),
         "tidemark_bound_max_seconds": _seconds(policy.max_bound_ms),
         "tidemark_bound_ceiling_seconds": None if applied is None else _seconds(applied.ceiling_ms),

@@ -98,10 +98,10 @@ def arrived_in(report: Report, cells: ReportCells, base_ms: int | None) -> Arriv
 
 def _misdated_in(report: Report, cells: ReportCells, base_ms: int | None) -> dict[int, tuple[int, int]]:
     """Return by position of a partition its misdated rows and their newest event time."""
-    split = separate_misdated(report, base_ms, cells)
-    if split is None:
+    found = separate_misdated(report, base_ms, cells)
+    if found is None:
         return {}
-    _, wrong = split
+    _, wrong = found
     starts = run_starts(wrong.parts)
     ends = np.append(starts[1:], len(wrong.parts)) - 1
     return dict(

@@ -66,7 +66,7 @@ def list_reports(
 def list_bodies(
     session: Session, stream_id: int, before: tuple[int, int] | None, limit: int, max_bytes: int
 ) -> tuple[list[bytes], tuple[int, int] | None]:
-    """Return reports as they were sent, as JSON of this release, and where the page ended; None when it was the last.
+    """Return reports as JSON, and where the page ended; None when it was the last.
 
     Args:
         session: the session.

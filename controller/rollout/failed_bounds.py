@@ -9,7 +9,6 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import FailedBoundRow, RolloutRow
-from tidemark.controller.rollout.store import list_rollouts
 from tidemark.models.base.defaults import FAILED_LONGEST_MS, FAILED_MS
 from tidemark.models.rollout.states import Failure, FailureKind
 from tidemark.models.specs.slo import Direction
@@ -63,7 +62,7 @@ def keep_failure(
     )
 
 
-def failures_of(
+def read_failures(
     session: Session, stream_id: int, slo_generation: int, policy_generation: int, now_us: int
 ) -> tuple[Failure, ...]:
     """Return the bounds that are vetoed, then those that still count as failed under an SLO and a policy."""
@@ -111,7 +110,9 @@ def carry_failures(session: Session, stream_id: int, before: int, after: int) ->
 
 
 def _vetoed(session: Session, stream_id: int) -> Sequence[RolloutRow]:
-    return list_rollouts(session, limit=_VETOES, stream_id=stream_id, vetoed=True)
+    row = RolloutRow
+    wanted = select(row).where(row.stream_id == stream_id, row.vetoed).order_by(row.id.desc()).limit(_VETOES)
+    return session.scalars(wanted).all()
 
 
 def _in_force(

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session, aliased
 
+from tidemark.controller.bounds.publication import SteeredStream
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import KNOWN, PublishedRow, StreamRow
+from tidemark.controller.rollout.actions import republish
 from tidemark.controller.rollout.publish import republish_under
-from tidemark.controller.rollout.republish import republish
 from tidemark.controller.specs.pins import pins_in_force
 from tidemark.controller.specs.store import get_policy, get_specs
 from tidemark.controller.streams.store import lock_by_id
@@ -22,7 +23,8 @@ def publish_pinned(session: Session, streams: Sequence[StreamRow], now_us: int) 
     for row in streams:
         slo, policy = get_specs(session, row.id)
         pin = pins.get((row.job, row.stream))
-        republish_under(session, row.id, policy.value, slo, pin, now_us=now_us)
+        stream = SteeredStream(session, row, now_us, locked=True)
+        republish_under(stream, policy.value, slo, pin)
 
 
 def publish_missing_pins(database: Database, now_us: int) -> int:

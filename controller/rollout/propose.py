@@ -2,79 +2,66 @@
 
 from __future__ import annotations
 
-from sqlalchemy.orm import Session
-
 from tidemark.controller.bounds.acknowledgements import own_bound_ms
-from tidemark.controller.bounds.publication import PublishedAnswer, within_limits
+from tidemark.controller.bounds.publication import PublishedAnswer, SteeredStream
 from tidemark.controller.db.tables import RolloutRow
-from tidemark.controller.rollout.facts import facts_of
-from tidemark.controller.rollout.publish import current_answer
-from tidemark.controller.rollout.record import (
+from tidemark.controller.rollout.facts import read_facts
+from tidemark.controller.rollout.publish import current_answer, within_limits
+from tidemark.controller.rollout.store import (
     Proposal,
     RolloutChange,
+    RolloutRules,
     end_rollout,
+    model_of,
     new_rollout,
     open_rollout_row,
 )
-from tidemark.controller.rollout.rules import RolloutRules
-from tidemark.controller.rollout.store import model_of, open_rollout
 from tidemark.models.rollout.gate import at_gate, at_outside_gate, needs_approval
 from tidemark.models.rollout.machine import direction_of, revise
 from tidemark.models.rollout.states import CANDIDATE
 from tidemark.models.specs.slo import Policy
 
 
-def propose(
-    session: Session, stream_id: int, rules: RolloutRules, proposal: Proposal | None, now_us: int
-) -> bool:
+def propose(stream: SteeredStream, rules: RolloutRules, proposal: Proposal | None) -> bool:
     """Open, revise or withdraw the rollout of a proposed bound; return whether one changed. The stream is locked.
 
     Args:
-        session: the session.
-        stream_id: the stream.
-        rules: its rules.
         proposal: the bound proposed; None to keep what is published.
-        now_us: the wall time in microseconds.
     """
-    policy = rules.policy.value
+    policy, row = rules.policy.value, stream.open_rollout
     if policy.mode == "Off":
         return False
-    row = open_rollout(session, stream_id)
-    current = current_answer(session, stream_id, policy, rules.slo, now_us)
+    current = current_answer(stream, policy, rules.slo)
     # Just after a rollback to its own bound, the job still runs with the one that failed.
-    own_ms = own_bound_ms(session, stream_id)
+    own_ms = own_bound_ms(stream.session, stream.id)
     if proposal is not None and own_ms is None:
         own_ms = proposal.in_use_bound_ms
     if proposal is None or _limited(policy, proposal) in _unchanged(current, proposal, own_ms):
         if row is None or row.state not in CANDIDATE:
             return False
         what = "nothing" if proposal is None else "no change"
-        end_rollout(session, row, "Superseded", f"{what} is recommended any more", now_us)
+        reason = f"{what} is recommended any more"
+        end_rollout(stream.session, row, "Superseded", reason, stream.now_us)
         return True
-    change = _change(rules, proposal, current, row, own_ms=own_ms)
-    candidate = new_rollout(session, stream_id, rules, proposal, change=change, now_us=now_us)
+    candidate = new_rollout(stream, rules, proposal, _change(rules, proposal, current, row, own_ms=own_ms))
     if row is None:
-        open_rollout_row(session, candidate, now_us)
-    elif row.state in CANDIDATE:
-        return _revise(session, row, candidate, now_us)
-    elif _overtakes(session, row, candidate, rules, now_us):
-        end_rollout(session, row, "Superseded", "a newer recommendation took its place", now_us)
-        open_rollout_row(session, candidate, now_us)
-    else:
-        return False
-    return True
+        open_rollout_row(stream, candidate)
+        return True
+    if row.state in CANDIDATE:
+        return _revise(stream, row, candidate)
+    overtakes = not _only_held(row, proposal) and _overtakes(stream, row, candidate, rules)
+    if overtakes:
+        _replace(stream, row, candidate, "a newer recommendation took its place")
+    return overtakes
 
 
-def changes_published(
-    session: Session, stream_id: int, rules: RolloutRules, proposal: Proposal, now_us: int
-) -> bool:
+def changes_published(stream: SteeredStream, rules: RolloutRules, proposal: Proposal) -> bool:
     """Return whether a proposal is neither published nor what an open rollout leads to."""
-    row = open_rollout(session, stream_id)
-    policy = rules.policy.value
+    row, policy = stream.open_rollout, rules.policy.value
     to_ms = _limited(policy, proposal)
     if row is not None and row.cause == proposal.cause and row.to_bound_ms == to_ms:
         return False
-    return current_answer(session, stream_id, policy, rules.slo, now_us).bound_ms != to_ms
+    return current_answer(stream, policy, rules.slo).bound_ms != to_ms
 
 
 def _unchanged(current: PublishedAnswer, proposal: Proposal, own_ms: int | None) -> set[int | None]:
@@ -136,23 +123,35 @@ _REVISED = (
 """What a rollout that nobody was asked to approve takes over from the newest recommendation."""
 
 
-def _revise(session: Session, row: RolloutRow, candidate: RolloutRow, now_us: int) -> bool:
+def _revise(stream: SteeredStream, row: RolloutRow, candidate: RolloutRow) -> bool:
     match revise(model_of(row), candidate.to_bound_ms, model_of(candidate).direction):
         case "update":
             for name in _REVISED:
                 setattr(row, name, getattr(candidate, name))
             return True
         case "replace":
-            end_rollout(session, row, "Superseded", "another bound is recommended now", now_us)
-            open_rollout_row(session, candidate, now_us)
+            _replace(stream, row, candidate, "another bound is recommended now")
             return True
         case "keep":
             return False
 
 
-def _overtakes(
-    session: Session, row: RolloutRow, candidate: RolloutRow, rules: RolloutRules, now_us: int
-) -> bool:
+def _replace(stream: SteeredStream, row: RolloutRow, candidate: RolloutRow, reason: str) -> None:
+    end_rollout(stream.session, row, "Superseded", reason, stream.now_us)
+    open_rollout_row(stream, candidate)
+
+
+def _only_held(row: RolloutRow, proposal: Proposal) -> bool:
+    """Return whether a proposal says nothing against a bound that waits for its job to start.
+
+    While the job is stopped, the bound in use is held for want of reports. What was published before, perhaps after
+    somebody had approved it, still admits all that the rows require.
+    """
+    held_ms, to_ms = proposal.held_from_ms, row.to_bound_ms
+    return row.state == "Published" and held_ms is not None and to_ms is not None and held_ms <= to_ms
+
+
+def _overtakes(stream: SteeredStream, row: RolloutRow, candidate: RolloutRow, rules: RolloutRules) -> bool:
     """Return whether a candidate takes the place of a rollout under way.
 
     It does before any job took that one up, and when it widens further at once. While a narrowing is being verified,
@@ -166,9 +165,8 @@ def _overtakes(
         waits = row.direction == "Narrow" and direction_of(candidate.to_bound_ms, before_ms) == "Widen"
         if candidate.direction == "Narrow" or (waits and candidate.cause != "NoData"):
             return False
-    facts = facts_of(session, candidate, rules, now_us, lock=True)
-    model = model_of(candidate)
-    if at_gate(model, facts, now_us) is not None or needs_approval(model, facts):
+    facts, model = read_facts(stream, candidate, rules), model_of(candidate)
+    if at_gate(model, facts, stream.now_us) is not None or needs_approval(model, facts):
         return False
     # No gate has been asked about it yet: while one is to be, the rollout under way goes on.
-    return at_outside_gate(model, facts, now_us) is None
+    return at_outside_gate(model, facts, stream.now_us) is None

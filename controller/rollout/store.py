@@ -1,39 +1,31 @@
-"""The table of rollouts, and queries for the facts that decide about them."""
+"""Rollouts as rows: what they keep to, how each is made, opened and ended, and queries for what decides about them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict
-from typing import cast
+from dataclasses import asdict, dataclass, replace
+from typing import Any, cast
 
-from sqlalchemy import ColumnElement, ScalarSelect, and_, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, ScalarSelect, and_, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.bounds.publication import last_published
-from tidemark.controller.db.locked_reads import read_once
+from tidemark.controller.bounds.publication import SteeredStream, envelope_json, newest_rollout
 from tidemark.controller.db.tables import PolicyRow, PublishedRow, RolloutRow, StreamRow
+from tidemark.controller.specs.joins import join_of
+from tidemark.controller.specs.pins import StoredPin, pin_in_force
+from tidemark.controller.specs.store import Spec, get_specs
+from tidemark.controller.streams.store import EventBasis, add_event
 from tidemark.models.base.read_json import read_object
 from tidemark.models.protocol.messages import Envelope, Mode
 from tidemark.models.recommend.transition import Transition
+from tidemark.models.rollout.restarts import FleetLimits
 from tidemark.models.rollout.states import OPEN, UNDER_WAY, Cause, GateAnswer, Rollout, State
-from tidemark.models.specs.slo import Direction
-
-NEWEST_ROLLOUT = "rollout"
-"""Name of what is read once of a locked stream."""
+from tidemark.models.rollout.verification import needed_rows
+from tidemark.models.specs.slo import Direction, Policy, Slo
 
 _FLEET_LOCK = 0x7469_6466
 """Key of the PostgreSQL advisory lock under which the limits of the fleet are counted and used."""
-
-
-def envelope_json(envelope: Envelope | None) -> str | None:
-    """Return an envelope as it is stored; None for None."""
-    return None if envelope is None else json.dumps(asdict(envelope))
-
-
-def envelope_of(text: str | None) -> Envelope | None:
-    """Return the envelope that is stored as ``text``; None for None."""
-    return None if text is None else read_object(Envelope, json.loads(text))
 
 
 def gate_answers_json(answers: Iterable[GateAnswer]) -> str:
@@ -79,28 +71,8 @@ def open_rollout(session: Session, stream_id: int) -> RolloutRow | None:
     return newest if newest is not None and newest.state in OPEN else None
 
 
-def newest_rollout(session: Session, stream_id: int) -> RolloutRow | None:
-    """Return the stream's newest rollout; None without any."""
-    return read_once(
-        session,
-        stream_id,
-        NEWEST_ROLLOUT,
-        lambda: session.scalars(_NEWEST, {"stream": stream_id}).one_or_none(),
-    )
-
-
-# Built once: building it takes longer than running it.
-_NEWEST = (
-    select(RolloutRow)
-    .where(RolloutRow.stream_id == bindparam("stream"))
-    .order_by(RolloutRow.id.desc())
-    .limit(1)
-)
-
-
-def rollout_in_force(session: Session, stream_id: int) -> RolloutRow | None:
+def rollout_in_force(session: Session, found: PublishedRow | None) -> RolloutRow | None:
     """Return the verified rollout whose bound is published, whether or not a pin overrides it; None without one."""
-    found = last_published(session, stream_id, pinned=False)
     row = None if found is None or found.rollout_id is None else session.get(RolloutRow, found.rollout_id)
     return row if row is not None and row.state == "Verified" else None
 
@@ -113,11 +85,7 @@ def newest_rollout_query() -> ScalarSelect[int | None]:
 
 
 def missed_rollout_query(published: type[PublishedRow]) -> ScalarSelect[int | None]:
-    """Return the query for the id of the rollout that missed its target after it was verified, if any.
-
-    Args:
-        published: what is published but for a pin, in the statement that the query becomes a part of.
-    """
+    """Return the query for the id of the rollout behind ``published`` that missed its target after it was verified."""
     row = aliased(RolloutRow)
     stands = and_(row.state == "Verified", row.id == published.rollout_id)
     undone = and_(row.state == "RolledBack", row.id == published.rolled_back_id)
@@ -167,12 +135,7 @@ def list_rollouts(
     """Return up to ``limit`` rollouts, the newest first.
 
     Args:
-        session: the session.
-        limit: how many.
-        stream_id: only those of this stream; None for all.
         states: only those in one of these states; empty for all.
-        vetoed: only those whose veto holds.
-        before_id: only those with a lower id; None for all.
     """
     found = select(RolloutRow).order_by(RolloutRow.id.desc()).limit(limit)
     if stream_id is not None:
@@ -215,8 +178,6 @@ def unanswered_us(session: Session, stream_id: int, answered_us: int) -> int | N
     """Return since when the job has not answered a rollout that it should act on; None when it has answered all.
 
     Args:
-        session: the session.
-        stream_id: the stream.
         answered_us: when the job last acknowledged, or in Live last reached the controller; 0 for never.
     """
     return session.scalars(
@@ -236,25 +197,175 @@ def lock_fleet(session: Session) -> None:
         session.execute(select(func.pg_advisory_xact_lock(_FLEET_LOCK)))
 
 
-def fleet_share(session: Session, stream_id: int, share_ppm: int, *, lock: bool) -> tuple[int, int]:
+def read_fleet_share(stream: SteeredStream, share_ppm: int) -> tuple[int, int]:
     """Return how many other streams are being narrowed, and how many may be at once.
 
     Args:
-        session: the session.
-        stream_id: the stream, which is not counted.
+        stream: the stream, which is not counted. Where it is locked, no other transaction counts meanwhile.
         share_ppm: share of the controlled streams that may be, in parts per million; one always may.
-        lock: whether this transaction uses the share, so that no other may count meanwhile.
     """
-    if lock:
-        lock_fleet(session)
-    controlled = session.scalars(
+    if stream.locked:
+        lock_fleet(stream.session)
+    controlled = stream.session.scalars(
         select(func.count()).select_from(PolicyRow).where(PolicyRow.mode != "Off")
     ).one()
-    under_way = session.scalars(
+    under_way = stream.session.scalars(
         select(func.count(RolloutRow.stream_id.distinct())).where(
             RolloutRow.state.in_(UNDER_WAY),
             RolloutRow.direction == "Narrow",
-            RolloutRow.stream_id != stream_id,
+            RolloutRow.stream_id != stream.id,
         )
     ).one()
     return under_way, max(controlled * share_ppm // 1_000_000, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A bound that should be published, and why."""
+
+    bound_ms: int | None
+    """The bound in milliseconds; None: the job keeps its own."""
+    cause: Cause
+    reason: str
+    in_use_bound_ms: int | None
+    """The bound in the plan of the newest batch, in milliseconds; None when it is not known."""
+    report_id: int = 0
+    """The newest report that it rests on; 0 for none."""
+    predicted: Transition | None = None
+    """What it will do; None when that is not known."""
+    held_from_ms: int | None = None
+    """The bound that the rows require, where the one in use is only held because no report comes; None otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutChange:
+    """What a rollout changes. Bounds are in milliseconds; None: the job keeps its own."""
+
+    direction: Direction
+    from_bound_ms: int | None
+    """The bound published before it."""
+    to_bound_ms: int | None
+    """The bound that it publishes."""
+    from_envelope: Envelope | None
+    """In Live: the envelope published before it."""
+    to_envelope: Envelope | None
+    """In Live: the envelope that it publishes."""
+    first: bool = False
+    """Whether no bound was published before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRules:
+    """What a rollout of a stream must keep to."""
+
+    slo: Spec[Slo]
+    """The SLO; of a side of a join with at least the target of the join, since its late rows lose pairs."""
+    policy: Spec[Policy]
+    """The policy, with what the stream's query forbids."""
+    pin: StoredPin | None
+    """The pin in force; None without one."""
+    fleet: FleetLimits | None
+    """What limits how many jobs are changed at once; None where that does not apply."""
+
+
+def read_rules(stream: SteeredStream, fleet: FleetLimits | None) -> RolloutRules | None:
+    """Return a stream's rules; None without an SLO, when nothing is rolled out."""
+    slo, policy = get_specs(stream.session, stream.id)
+    if slo is None:
+        return None
+    if slo.join_id is not None:
+        target_ppm = max(slo.value.target_ppm, join_of(stream.session, slo.join_id).slo.target_ppm)
+        slo = replace(slo, value=replace(slo.value, target_ppm=target_ppm))
+    pin = pin_in_force(stream.session, stream.row.job, stream.row.stream)
+    in_force = replace(policy, value=stream.policy_in_force(policy.value))
+    return RolloutRules(slo, in_force, pin, fleet)
+
+
+def new_rollout(
+    stream: SteeredStream, rules: RolloutRules, proposal: Proposal, change: RolloutChange
+) -> RolloutRow:
+    """Return a rollout of a proposal that is not opened yet."""
+    row = RolloutRow(
+        stream_id=stream.id,
+        state="Recommended",
+        reason=proposal.reason,
+        cause=proposal.cause,
+        direction=change.direction,
+        first=change.first,
+        mode=rules.policy.value.mode,
+        from_bound_ms=change.from_bound_ms,
+        to_bound_ms=change.to_bound_ms,
+        from_envelope=envelope_json(change.from_envelope),
+        to_envelope=envelope_json(change.to_envelope),
+        in_use_bound_ms=proposal.in_use_bound_ms,
+        slo_generation=rules.slo.generation,
+        policy_generation=rules.policy.generation,
+        report_id=proposal.report_id,
+        rows=0,
+        late=0,
+        needed_rows=needed_rows(rules.slo.value.target_ppm, stream.row.pairs // max(stream.row.reports, 1)),
+        needed_event_ms=0,
+        created_us=stream.now_us,
+        changed_us=stream.now_us,
+    )
+    if proposal.predicted is not None:
+        set_predicted(row, proposal.predicted)
+    return row
+
+
+def open_rollout_row(stream: SteeredStream, row: RolloutRow) -> None:
+    """Store a new rollout."""
+    stream.session.add(row)
+    stream.session.flush()
+    stream.newest_rollout = row
+    add_rollout_event(stream.session, row, None, stream.now_us)
+
+
+def end_rollout(session: Session, row: RolloutRow, state: State, reason: str, now_us: int) -> None:
+    """End a rollout in ``state``."""
+    before = row.state
+    row.state, row.reason, row.held_by = state, reason, None
+    row.changed_us = row.ended_us = now_us
+    add_rollout_event(session, row, before, now_us)
+    session.flush()
+
+
+def add_rollout_event(
+    session: Session,
+    row: RolloutRow,
+    before: str | None,
+    now_us: int,
+    *,
+    kind: str | None = None,
+    reason_class: str | None = None,
+) -> None:
+    """Add an event about a rollout.
+
+    Args:
+        row: the rollout, changed already.
+        before: its state before; None when it is new.
+        kind: kind of the event; by default it names the new state.
+        reason_class: class of the reason; None when only equal wording is the same reason.
+    """
+    add_event(
+        session,
+        row.stream_id,
+        now_us,
+        kind=kind or f"Rollout{row.state}",
+        reason=row.reason,
+        before=None if before is None else json.dumps(_summary(row, before)),
+        after=json.dumps(_summary(row, row.state)),
+        reason_class=reason_class,
+        evidence=EventBasis(
+            rollout_id=row.id, rows=row.judged_rows or row.rows, report_id=row.report_id or None
+        ),
+    )
+
+
+def _summary(row: RolloutRow, state: str) -> dict[str, Any]:
+    return {
+        "rollout": row.id,
+        "state": state,
+        "from_bound_ms": row.from_bound_ms,
+        "to_bound_ms": row.to_bound_ms,
+    }

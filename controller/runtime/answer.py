@@ -1,4 +1,4 @@
-"""What every answer is: an object that is made with the fields it has, and no others."""
+"""What every answer is: an object with the fields it has, and no others; shares and times in the units of the API."""
 
 from __future__ import annotations
 
@@ -20,11 +20,23 @@ class Answer(BaseModel):
         return cls(**{name: getattr(source, name) for name in cls.model_fields if name not in given}, **given)
 
 
+class OfStream(Answer):
+    """Base of answers about one stream."""
+
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+
+
 def share_ppm(part: int, whole: int) -> int | None:
     """Return ``part / whole`` in parts per million, rounded down so that 1,000,000 means all; None of nothing."""
     return part * PPM // whole if whole else None
 
 
-def milliseconds(time_us: int | None) -> int | None:
+def milliseconds(time_us: float | None) -> int | None:
     """Return a time in whole milliseconds, None of the unknown."""
     return None if time_us is None else round(time_us / 1_000)
+
+
+__all__ = ["Answer"]

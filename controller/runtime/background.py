@@ -1,4 +1,6 @@
-"""Runs work about streams, one piece at a time, each for a limited time: a slow stream does not hold up all others.
+"""Work in the background: ticking threads, whether a loop makes progress, and work about streams for a limited time.
+
+Work about streams runs one piece at a time, so that a slow stream does not hold up all others.
 
 Python cannot end a thread. Work that takes too long is given up: it goes on aside, and ends at the next of its steps,
 before it writes. What is bounded is how long the loop waits, not how long a step takes that never ends; after

@@ -1,4 +1,4 @@
-"""The clock, injected wherever time matters, so that tests control it."""
+"""The clock, injected wherever time matters, so that tests control it; and moments as people read them."""
 
 from __future__ import annotations
 

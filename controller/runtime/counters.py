@@ -1,4 +1,4 @@
-"""Every metric by name, with its help text and labels: one table for code, rules, dashboards and the reference.
+"""Every metric by name, with help text and labels, for code, rules, dashboards and the reference; and own counters.
 
 The label of a Spark job is ``spark_job``: Prometheus keeps ``job`` for what it scrapes, and would rename ours.
 """
@@ -68,7 +68,6 @@ _STREAMS: dict[str, str] = {
     "tidemark_constraints_conflict": "Whether completeness and a cap cannot both be met: 1 or 0.",
     "tidemark_bound_required_seconds": "Bound that the rows require, before any guard rail, cap or limit.",
     "tidemark_bound_recommended_seconds": "Bound recommended; missing when the one in use is to be kept.",
-    "tidemark_bound_shadow_seconds": "Bound that the stream's shadow would have in use; missing without one.",
     "tidemark_bound_published_seconds": "Bound published to the job; missing when there is none.",
     "tidemark_bound_applied_seconds": "Bound last acknowledged by the job.",
     "tidemark_bound_in_use_seconds": "Bound in the plan of the newest batch; in Live, the ceiling.",
@@ -179,7 +178,7 @@ def _durations(name: str, registry: CollectorRegistry) -> Histogram:
 
 
 class IntakeCounters:
-    """Counts what requests do.
+    """Counts what requests do; ``HELP`` says what each of these classes counts.
 
     Args:
         registry: where the metrics are exposed.
@@ -187,13 +186,9 @@ class IntakeCounters:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.rejected = _counter("tidemark_reports_rejected_total", registry)
-        """Rejected reports, by ``type``, the problem type."""
         self.uncounted = _counter("tidemark_rows_uncounted_total", registry)
-        """Rows that reports could not count, by stream. The store limits how many streams there are."""
         self.seconds = _durations("tidemark_report_duration_seconds", registry)
-        """Times from taking a report to its commit."""
         self.commit_seconds = _durations("tidemark_commit_duration_seconds", registry)
-        """Durations of commits."""
 
 
 class LoopCounters:
@@ -205,19 +200,12 @@ class LoopCounters:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.decisions = _counter("tidemark_decisions_total", registry)
-        """Decisions made."""
         self.failures = _counter("tidemark_decision_failures_total", registry)
-        """Decisions or ticks that failed."""
         self.given_up = _counter("tidemark_decisions_given_up_total", registry)
-        """Decisions and snapshots that took too long."""
         self.refused = _counter("tidemark_decisions_refused_total", registry)
-        """Decisions that were not written because another process had taken over the stream."""
         self.seconds = _durations("tidemark_decision_duration_seconds", registry)
-        """Durations of decisions."""
         self.tick_duration_seconds = _durations("tidemark_tick_duration_seconds", registry)
-        """Durations of ticks."""
         self.upkeep_seconds = _durations("tidemark_upkeep_duration_seconds", registry)
-        """Durations of upkeep."""
 
 
 class NotifyCounters:
@@ -230,9 +218,7 @@ class NotifyCounters:
 
     def __init__(self, registry: CollectorRegistry, destinations: Iterable[str]) -> None:
         self.sent = _counter("tidemark_notifications_total", registry)
-        """Messages delivered, by ``destination``."""
         self.failed = _counter("tidemark_notification_failures_total", registry)
-        """Messages not delivered, by ``destination``."""
         for name in destinations:
             self.sent.labels(name)
             self.failed.labels(name)
@@ -248,9 +234,7 @@ class GateCounters:
 
     def __init__(self, registry: CollectorRegistry, gates: Iterable[str]) -> None:
         self.answers = _counter("tidemark_gate_answers_total", registry)
-        """Answers, by ``gate`` and ``verdict``."""
         self.seconds = _durations("tidemark_gate_duration_seconds", registry)
-        """Times from asking to the answer, by ``gate``."""
         for gate in gates:
             self.seconds.labels(gate)
             for verdict in get_args(Verdict):

@@ -1,4 +1,4 @@
-"""One HTTP request with one deadline for all of it, whatever the other side does."""
+"""Requests to others: each with one deadline for all of it, and with a token from a file."""
 
 from __future__ import annotations
 

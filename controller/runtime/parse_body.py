@@ -8,12 +8,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, from_json
 
-from tidemark.controller.errors import (
-    MAX_ERRORS,
-    ErrorItem,
-    InvalidBodyError,
-    MalformedBodyError,
-)
+from tidemark.controller.errors import MAX_ERRORS, ErrorItem, InvalidBodyError, MalformedBodyError
 
 T = TypeVar("T")
 

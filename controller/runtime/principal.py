@@ -1,4 +1,4 @@
-"""The table of permissions: the right that each operation requires, and the rights of each role."""
+"""Who calls and what that allows: roles and their rights, patterns of job names, and users of a proxy."""
 
 from __future__ import annotations
 
@@ -52,94 +52,6 @@ class Need:
     def roles(self) -> tuple[Role, ...]:
         """The roles that have the right."""
         return tuple(role for role in ROLES if self.right in RIGHTS[role])
-
-
-_READ, _LIST, _READ_FLEET = Need("Read"), Need("Read", "list"), Need("Read", "fleet")
-_OPERATE = Need("Operate")
-_TOKENS = Need("Administer", "fleet")
-
-OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
-    {
-        "getLiveness": None,
-        "getReadiness": None,
-        # Metrics cover every job.
-        "getMetrics": _READ_FLEET,
-        # Every role may know what it may do.
-        "getCaller": Need("Ask", without_job="list"),
-        "listJobs": _LIST,
-        "getJob": _READ,
-        "listFleet": _LIST,
-        "getStream": _READ,
-        # It cannot be undone.
-        "deleteStream": Need("Administer"),
-        "getSlo": _READ,
-        "putSlo": _OPERATE,
-        "deleteSlo": _OPERATE,
-        "getPolicy": _READ,
-        "putPolicy": _OPERATE,
-        "deletePolicy": _OPERATE,
-        "listGates": _LIST,
-        "getShadow": _READ,
-        "putShadow": _OPERATE,
-        "deleteShadow": _OPERATE,
-        "promoteShadow": _OPERATE,
-        "listJoins": _READ,
-        "getJoin": _READ,
-        "putJoin": _OPERATE,
-        "deleteJoin": _OPERATE,
-        "postReport": Need("Report"),
-        "postAcknowledgement": Need("Report"),
-        "postLateRows": Need("Report"),
-        "listMissingBatches": Need("Ask"),
-        # Pages of megabytes: these requests count like those of people.
-        "listReportBodies": Need("Recall"),
-        "listReports": _READ,
-        "getReport": _READ,
-        "listAcknowledgements": _READ,
-        "listBounds": _READ,
-        "getBound": Need("Ask"),
-        "listRollouts": _LIST,
-        "listStreamRollouts": _READ,
-        "getRollout": _READ,
-        "approveRollout": _OPERATE,
-        "discardRollout": _OPERATE,
-        "rollBackRollout": _OPERATE,
-        "liftVeto": _OPERATE,
-        "pauseStream": _OPERATE,
-        "resumeStream": _OPERATE,
-        "listEvents": _LIST,
-        "listStreamEvents": _READ,
-        "getCurve": _READ,
-        "getPreview": _READ,
-        "getLost": _READ,
-        "getHistory": _READ,
-        "getHeatmap": _READ,
-        "getPartitionCurve": _READ,
-        "getBudget": _READ,
-        "listPartitions": _READ,
-        "listPredictions": _READ,
-        "listPins": _LIST,
-        "getPin": Need("Read", without_job="list"),
-        "putPin": Need("Operate", without_job="fleet"),
-        "deletePin": Need("Operate", without_job="fleet"),
-        "listTokens": _TOKENS,
-        "postToken": _TOKENS,
-        "getToken": _TOKENS,
-        "rotateToken": _TOKENS,
-        "deleteToken": _TOKENS,
-    }
-)
-"""By operation id, what it requires; None: open to everybody."""
-
-OPEN_PATHS = frozenset({"/openapi.json", "/", "/page/{version}/{name:path}", "/runbooks/{name}"})
-"""Paths without an operation id, open to everybody: the document is public, and page and runbooks hold no data."""
-
-_UNDECLARED = Need("Administer", "fleet")
-
-
-def need_of(operation: str | None) -> Need | None:
-    """Return what an operation requires; one that is not in the table is for unscoped admins only."""
-    return _UNDECLARED if operation is None else OPERATIONS.get(operation, _UNDECLARED)
 
 
 EVERY_JOB = "*"

@@ -24,10 +24,10 @@ from tidemark.controller.spec_api.routes import Operation, SpecRequest, SpecRout
 from tidemark.controller.specs.joins import StoredJoin, delete_join, get_join, list_joins, put_join
 from tidemark.controller.specs.kinds import Write
 from tidemark.controller.streams.store import streams_of_job
+from tidemark.models.base.names import name_problem
 from tidemark.models.base.target import PPM
-from tidemark.models.names import name_problem
 from tidemark.models.recommend.joint_bounds import lost_ppm
-from tidemark.models.spec_fields import values_of
+from tidemark.models.specs.fields import values_of
 from tidemark.models.specs.slo import JoinSlo
 
 _PATH = "/v1/jobs/{job}/joins"

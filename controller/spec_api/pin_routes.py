@@ -31,7 +31,7 @@ from tidemark.controller.specs.pins import (
     set_pin,
     streams_in,
 )
-from tidemark.models.names import MAX_LENGTH
+from tidemark.models.base.names import MAX_LENGTH
 
 COST_SECONDS = 5.0
 """How long an answer may take to compute what a pin costs: figures must not delay a kill switch."""

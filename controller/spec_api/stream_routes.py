@@ -12,15 +12,12 @@ from sqlalchemy import delete
 
 from tidemark.controller.api.parameters import StreamPath, WhichStream
 from tidemark.controller.api.schemas.specs import PolicyAnswer, PolicySet, SloAnswer, SloSet
-from tidemark.controller.bounds.acknowledgements import downstream_of
+from tidemark.controller.bounds.acknowledgements import read_downstream
 from tidemark.controller.db.tables import RecommendationRow, StreamRow
-from tidemark.controller.decide.ceiling import NO_CEILING
 from tidemark.controller.errors import ErrorItem, InvalidBodyError, LiveRefusedError, SloNotSetError
+from tidemark.controller.rollout.actions import republish
 from tidemark.controller.rollout.failed_bounds import carry_failures
-from tidemark.controller.rollout.record import end_rollout
-from tidemark.controller.rollout.republish import republish
-from tidemark.controller.rollout.store import open_rollout
-from tidemark.controller.shadow.store import end_shadow
+from tidemark.controller.rollout.store import end_rollout, open_rollout
 from tidemark.controller.spec_api.consequences import consequences
 from tidemark.controller.spec_api.routes import Operation, SpecRequest, SpecRoutes, routes_of
 from tidemark.controller.specs.kinds import Write
@@ -36,10 +33,11 @@ from tidemark.controller.specs.store import (
     version_of,
 )
 from tidemark.controller.stream_state.load import load_room, load_state
+from tidemark.controller.stream_state.state import NO_CEILING
 from tidemark.controller.streams.store import get_stream, lock_known_stream, lock_stream
 from tidemark.models.base.duration import format_duration
 from tidemark.models.protocol.downstream import UNSAFE
-from tidemark.models.spec_fields import values_of
+from tidemark.models.specs.fields import values_of
 from tidemark.models.specs.findings import CONFIRMED_KEY
 from tidemark.models.specs.slo import Policy, Slo
 
@@ -107,7 +105,6 @@ def _end_decisions(request: SpecRequest, stream: StreamRow) -> None:
     """End what an SLO that was deleted had led to."""
     session, now_us = request.session, request.now_us
     session.execute(delete(RecommendationRow).where(RecommendationRow.stream_id == stream.id))
-    end_shadow(session, stream.id, now_us, kind="ShadowRemoved", reason="the SLO was deleted")
     row = open_rollout(session, stream.id)
     if row is not None:
         end_rollout(session, row, "Superseded", "the SLO was deleted", now_us)
@@ -132,10 +129,10 @@ def _check_gates(request: SpecRequest, stream: StreamRow, policy: Policy) -> Non
 def _check_live(request: SpecRequest, stream_id: int) -> None:
     """Reject mode Live for a side of a join, a chain that it may end, and a ceiling that is missing or too low."""
     session = request.session
-    slo, downstream = get_slo(session, stream_id), downstream_of(session, stream_id)
+    slo, chain = get_slo(session, stream_id), read_downstream(session, stream_id)
     if slo is not None and slo.join_id is not None:
         raise _refused("the stream is a side of a join, whose SLO does not steer Live; delete the join first")
-    if downstream is not None and downstream.unsafe:
+    if chain is not None and chain.unsafe:
         raise _refused(
             f"{UNSAFE}; if its rows stay ahead of any watermark, set {CONFIRMED_KEY}=true for the job"
         )
@@ -191,8 +188,7 @@ _add(
     Operation(
         "Delete the SLO",
         "Delete the stream's SLO and return it as it was. Nothing is recommended from then on.\n\n"
-        "An open rollout is superseded and a shadow removed. The published bound stays until mode Off or a pin "
-        "withdraws it.",
+        "An open rollout is superseded. The published bound stays until mode Off or a pin withdraws it.",
         {404: "slo-not-set", 409: "stream-joined"},
     ),
 )

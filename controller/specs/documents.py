@@ -19,8 +19,8 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from tidemark.controller.specs.openslo import read_slo
-from tidemark.models.names import name_problem
-from tidemark.models.spec_fields import defaults_of
+from tidemark.models.base.names import name_problem
+from tidemark.models.specs.fields import defaults_of
 from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 OWN_VERSION = "tidemark/v1"

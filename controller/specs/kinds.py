@@ -12,7 +12,6 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import StreamRow
 from tidemark.controller.streams.store import add_event
-from tidemark.models.specs.shadow_slo import ShadowSlo
 from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 T = TypeVar("T")
@@ -65,7 +64,7 @@ class Write(Generic[S]):
     """What was stored before; None when nothing was."""
 
 
-def stored_specification(value: Slo | Policy | JoinSlo | ShadowSlo) -> str:
+def stored_specification(value: Slo | Policy | JoinSlo) -> str:
     """Return a specification as it is stored."""
     return json.dumps({"schema_version": _SCHEMA_VERSION, **asdict(value)})
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from tidemark.models.base.target import PPM
-from tidemark.models.spec_fields import defaults_of
+from tidemark.models.specs.fields import defaults_of
 from tidemark.models.specs.slo import Slo
 
 PREFIX = "tidemark/"
@@ -67,11 +67,6 @@ def documents_text(documents: Iterable[Mapping[str, Any]]) -> str:
     """Return documents as one YAML text."""
     # Off is quoted: readers of YAML 1.1 take it for a boolean.
     return str(yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True, allow_unicode=True))
-
-
-def openslo_text(slos: Iterable[tuple[str, str, Slo]]) -> str:
-    """Return the same documents as one YAML text."""
-    return documents_text(openslo_documents(slos))
 
 
 def _document(kind: str, name: str, shown: str, spec: dict[str, Any]) -> dict[str, Any]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import Final
 
 from sqlalchemy.orm import Session
 
+from tidemark.controller.db.tables import ReportRow
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.series import series_sums
 from tidemark.controller.evidence.windows import closed_windows
+from tidemark.controller.stream_state.answers import Budget
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.target import PPM
 from tidemark.models.specs.slo import Slo
@@ -48,7 +53,7 @@ class Spent:
         return (self.allowed - self.bad_max) * PPM // self.allowed if self.allowed else None
 
 
-def spent_in(session: Session, horizon: Horizon, slo: Slo) -> Spent:
+def read_spent(session: Session, horizon: Horizon, slo: Slo) -> Spent:
     """Return what counts for the budget over the SLO's window, which ``horizon`` is."""
     if slo.objective == "timeslices":
         until_us = horizon.newest.watermark_ms * SPARK_TICK_US
@@ -63,3 +68,71 @@ def spent_in(session: Session, horizon: Horizon, slo: Slo) -> Spent:
     if sums is None:
         return Spent(0, 0, 0, slo.target_ppm)
     return Spent(sums.counted, sums.late_min, sums.late_max + sums.unjudged, slo.target_ppm)
+
+
+def read_budget(
+    session: Session, newest: ReportRow, slo: Slo, kept: EvidenceCache, *, provisional: bool
+) -> Budget:
+    """Return the budget of a stream.
+
+    Args:
+        provisional: whether rows of its windows can still come.
+    """
+    horizon = Horizon(newest.stream_id, slo.window_ms, newest)
+    known = kept.facts(session, horizon)
+    spent = read_spent(session, horizon, slo)
+    return Budget.of(
+        spent,
+        objective=slo.objective,
+        window_ms=slo.window_ms,
+        from_us=known.from_us,
+        missing_batches=known.missing_batches,
+        provisional=provisional,
+    )
+
+
+PARTS: Final = 24
+"""Parts of the window that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetCourse:
+    """What was left of the budget in each part of the window. Nulls are parts without a snapshot that knew it.
+
+    Each snapshot adds what it finds to what the one before kept, so that a list of many streams reads no history.
+    """
+
+    generation: int
+    """Generation of the SLO that the figures are of."""
+    part: int
+    """The newest part, counted from the epoch in parts of this window."""
+    left_ppm: tuple[int | None, ...]
+    """The newest figure of each part, in parts per million, the oldest first: at most ``PARTS``."""
+
+    def to_json(self) -> str:
+        """Return it as it is stored."""
+        return json.dumps([self.generation, self.part, self.left_ppm], separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> BudgetCourse:
+        """Return what ``to_json`` was called on."""
+        generation, part, left_ppm = json.loads(text)
+        return cls(generation, part, tuple(left_ppm))
+
+
+def next_course(
+    before: BudgetCourse | None, generation: int, window_ms: int, now_us: int, left_ppm: int | None
+) -> BudgetCourse:
+    """Return the course after a snapshot.
+
+    Args:
+        before: the course so far; None before the first snapshot. One of another SLO is dropped.
+        left_ppm: what is left of the budget; None when unknown.
+    """
+    part = now_us * PARTS // (window_ms * 1_000)
+    if before is None or before.generation != generation or before.part > part:
+        return BudgetCourse(generation, part, (left_ppm,))
+    passed = min(part - before.part, PARTS)
+    kept = before.left_ppm if passed else before.left_ppm[:-1]
+    unseen = (None,) * (passed - 1)
+    return BudgetCourse(generation, part, (*kept, *unseen, left_ppm)[-PARTS:])

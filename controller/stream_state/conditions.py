@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 from tidemark.controller.db.tables import RolloutRow
-from tidemark.controller.decide.ceiling import NO_CEILING
 from tidemark.controller.intake.quarantine import Quarantine
 from tidemark.controller.intake.ran_again import is_ran_again
 from tidemark.controller.partitions.store import FutureRows, MisdatedRows
-from tidemark.controller.stream_state.condition_types import Condition, condition, place_of
-from tidemark.controller.stream_state.recent_queries import RecentQuery, at_once
-from tidemark.controller.stream_state.state import HorizonState, SkewCost, StreamState
+from tidemark.controller.stream_state.answers import Condition, condition, place_of
+from tidemark.controller.stream_state.recent_reports import RecentQuery, at_once
+from tidemark.controller.stream_state.state import NO_CEILING, HorizonState, SkewCost, StreamState
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.target import PPM
 from tidemark.models.base.text import plural
@@ -36,9 +35,7 @@ def conditions_of(state: StreamState, found: HorizonState | None, now_us: int) -
     """Return the conditions that hold for a stream, the worst first.
 
     Args:
-        state: the stream.
         found: what its reports add up to over the horizon; None without reports.
-        now_us: the wall time in microseconds.
     """
     progress = UNKNOWN_PROGRESS if found is None else found.progress
     conditions = [
@@ -103,10 +100,9 @@ def _dated(held: Quarantine) -> str:
 def _recommended(state: StreamState) -> Iterator[Condition]:
     if state.recommendation is None:
         return
-    if state.recommendation.conflict:
-        # The first releases did not store which step found the conflict.
-        found = [step for step in state.steps if step.conflict is not None] or state.steps
-        yield condition("ConstraintsConflict", found[-1].reason)
+    conflicts = [step for step in state.steps if step.conflict is not None]
+    if conflicts:
+        yield condition("ConstraintsConflict", conflicts[-1].reason)
     elif state.recommendation.bound_ms is None:
         yield condition("NotEnoughEvidence", state.steps[-1].reason)
 

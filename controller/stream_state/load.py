@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Double, ScalarSelect, Select, and_, bindparam, cast, func, select
+from sqlalchemy import Double, Row, ScalarSelect, Select, and_, bindparam, cast, func, select
 from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.bounds.acknowledgements import newest_acknowledgement_query
 from tidemark.controller.bounds.publication import newest_generation_query
+from tidemark.controller.bounds.recommendations import steps_of
 from tidemark.controller.db.tables import (
     KNOWN,
     AcknowledgementRow,
@@ -24,79 +24,43 @@ from tidemark.controller.db.tables import (
     RecommendationRow,
     ReportRow,
     RolloutRow,
-    ShadowRow,
     SloRow,
     StreamRow,
 )
-from tidemark.controller.decide.ceiling import Room
 from tidemark.controller.decide.join_sides import miss_of
 from tidemark.controller.decide.load import progress_from
-from tidemark.controller.decide.stored_steps import steps_of
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import with_gone
+from tidemark.controller.evidence.live import state_in
 from tidemark.controller.intake.quarantine import Quarantine, quarantines
 from tidemark.controller.lost.store import LostSummary
 from tidemark.controller.reports.store import newest_report_query
 from tidemark.controller.rollout.store import missed_rollout_query, newest_rollout_query
 from tidemark.controller.specs.pins import StoredPin, pins_in_force
 from tidemark.controller.specs.store import policy_of, slo_of
-from tidemark.controller.stream_state.live import state_in
 from tidemark.controller.stream_state.partition_rows import (
     PartitionFacts,
     future_rows_among,
     misdated_rows_among,
-    partitions_of,
+    present_in,
+    read_partitions,
     skew_among,
-    times_in,
 )
-from tidemark.controller.stream_state.recent_queries import recent_queries
-from tidemark.controller.stream_state.state import HorizonState, NewestBatch, SkewCost, StreamState
+from tidemark.controller.stream_state.recent_reports import read_recent_queries
+from tidemark.controller.stream_state.state import HorizonState, NewestBatch, Room, SkewCost, StreamState
 from tidemark.models.base.defaults import RECENT_BATCHES
 from tidemark.models.evidence.needs import late_base_ms
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One row of the statement."""
-
-    stream: StreamRow
-    slo: SloRow | None
-    policy: PolicyRow | None
-    recommendation: RecommendationRow | None
-    overview: OverviewRow | None
-    published: PublishedRow | None
-    previous_bound_ms: int | None
-    unpinned: PublishedRow | None
-    applied: AcknowledgementRow | None
-    rollout: RolloutRow | None
-    missed: RolloutRow | None
-    prediction: PredictionRow | None
-    report: ReportRow | None
-    live: LiveRow | None
-    query: QueryRow | None
-    stored_base_us: int | None
-    recent_us: int | None
-    first_us: int | None
-    missing_batches: int | None
-    future_rows: int | None
-    misdated_rows: int | None
-    shadow_since_us: int | None
-    shadow_bound_ms: int | None
-
-
 def load_states(session: Session, stream_ids: Collection[int] | None = None) -> list[StreamState]:
-    """Return the states of streams in the order of (job, stream).
-
-    Args:
-        session: the session.
-        stream_ids: which streams; None for all.
-    """
+    """Return the states of some streams, by default of all, in the order of (job, stream)."""
     wanted, given = (_STATES, {}) if stream_ids is None else (_SOME_STATES, {"ids": [*stream_ids]})
-    rows = [_Row(*row) for row in session.execute(wanted, given)]
-    pins = pins_in_force(session, [(row.stream.job, row.stream.stream) for row in rows])
+    rows = session.execute(wanted, given).all()
+    pins = pins_in_force(session, [(row.StreamRow.job, row.StreamRow.stream) for row in rows])
     held = quarantines(session, stream_ids)
     return [
-        _state(row, pins.get((row.stream.job, row.stream.stream)), held.get(row.stream.id)) for row in rows
+        _state(row, pins.get((row.StreamRow.job, row.StreamRow.stream)), held.get(row.StreamRow.id))
+        for row in rows
     ]
 
 
@@ -116,18 +80,14 @@ def load_horizon(
     """Return what a stream's reports add up to over its horizon; None without reports.
 
     Args:
-        session: the session.
-        state: the stream.
-        now_us: the wall time, in microseconds.
-        kept: the evidence on streams.
         skewed: the partitions that are skewed now; None for those of the newest snapshot.
     """
     horizon = state.horizon
     if horizon is None:
         return None
     facts, pace = kept.facts_and_pace(session, horizon)
-    partitions = partitions_of(session, state.id)
-    progress = progress_from(pace, times_in(partitions, horizon), horizon, now_us)
+    partitions = read_partitions(session, state.id)
+    progress = progress_from(pace, present_in(partitions, horizon), horizon, now_us)
     return HorizonState(
         horizon=horizon,
         facts=facts,
@@ -137,7 +97,7 @@ def load_horizon(
         misdated=misdated_rows_among(partitions, horizon, facts.misdated_rows),
         partitions=partitions,
         skewed=_skewed(partitions) if skewed is None else skewed,
-        queries=recent_queries(session, state.id, horizon.newest.seen_us),
+        queries=read_recent_queries(session, state.id, horizon.newest.seen_us),
         join_miss=miss_of(session, state.join_id),
     )
 
@@ -147,9 +107,9 @@ def load_room(session: Session, state: StreamState, now_us: int, kept: EvidenceC
     horizon = state.horizon
     if horizon is None:
         return state.room(None)
-    partitions = partitions_of(session, state.id)
+    partitions = read_partitions(session, state.id)
     pace = kept.pace(session, horizon)
-    batch_gap_us = progress_from(pace, times_in(partitions, horizon), horizon, now_us).batch_gap_us
+    batch_gap_us = progress_from(pace, present_in(partitions, horizon), horizon, now_us).batch_gap_us
     return state.room(skew_among(partitions, horizon, batch_gap_us))
 
 
@@ -163,61 +123,53 @@ def _skewed(partitions: Sequence[PartitionFacts]) -> list[SkewCost]:
     return sorted(found, key=lambda each: -each.costs_ms)
 
 
-def _state(row: _Row, pin: StoredPin | None, held: Quarantine | None) -> StreamState:
+def _state(row: Row[Any], pin: StoredPin | None, held: Quarantine | None) -> StreamState:
+    stream, slo, policy, recommended = row.StreamRow, row.SloRow, row.PolicyRow, row.RecommendationRow
+    overview: OverviewRow | None = row.OverviewRow
     return StreamState(
-        row=row.stream,
-        slo=None if row.slo is None else slo_of(row.slo),
-        join_id=None if row.slo is None else row.slo.join_id,
-        policy=policy_of(row.policy),
-        paused_why=None if row.policy is None else row.policy.paused_why,
+        row=stream,
+        slo=None if slo is None else slo_of(slo),
+        join_id=None if slo is None else slo.join_id,
+        policy=policy_of(policy),
+        paused_why=None if policy is None else policy.paused_why,
         # PostgreSQL sums to an exact decimal.
-        future_rows=row.stream.gone_future_rows + int(row.future_rows or 0),
-        misdated_rows=row.stream.gone_misdated_rows + int(row.misdated_rows or 0),
+        future_rows=stream.gone_future_rows + int(row.future_rows or 0),
+        misdated_rows=stream.gone_misdated_rows + int(row.misdated_rows or 0),
         missing_batches=None
-        if row.report is None
-        else row.stream.gone_missing_batches + int(row.missing_batches or 0),
-        newest=None if row.report is None else _newest(row, row.report),
+        if row.ReportRow is None
+        else stream.gone_missing_batches + int(row.missing_batches or 0),
+        newest=None if row.ReportRow is None else _newest(row),
         quarantine=held,
-        recommendation=row.recommendation,
-        steps=() if row.recommendation is None else steps_of(row.recommendation),
-        published=row.published,
+        recommendation=recommended,
+        steps=() if recommended is None else steps_of(recommended),
+        published=row.PublishedRow,
         previous_bound_ms=row.previous_bound_ms,
         unpinned=row.unpinned,
         pin=pin,
-        applied=row.applied,
-        rollout=row.rollout,
+        applied=row.AcknowledgementRow,
+        rollout=row.RolloutRow,
         missed=row.missed,
-        prediction=row.prediction,
-        overview=row.overview,
-        lost=None
-        if row.overview is None or row.overview.lost is None
-        else LostSummary.from_json(row.overview.lost),
-        shadow_since_us=row.shadow_since_us,
-        shadow_bound_ms=row.shadow_bound_ms,
+        prediction=row.PredictionRow,
+        overview=overview,
+        lost=None if overview is None or overview.lost is None else LostSummary.from_json(overview.lost),
     )
 
 
-def _newest(row: _Row, report: ReportRow) -> NewestBatch:
-    base_us = row.stored_base_us
-    if row.query is not None:
+def _newest(row: Row[Any]) -> NewestBatch:
+    report, query, base_us = row.ReportRow, row.QueryRow, row.stored_base_us
+    if query is not None:
         last_batch = report.batch_id - 1
-        base_us = with_gone(base_us, row.query.gone_batch, row.query.gone_max_event_time_us, last_batch)
+        base_us = with_gone(base_us, query.gone_batch, query.gone_max_event_time_us, last_batch)
+    # The mean time between the newest batches, ``RECENT_BATCHES`` of them or all there are.
+    since_us, gaps = row.recent_us, RECENT_BATCHES
+    if since_us is None:
+        since_us, gaps = row.first_us, row.StreamRow.reports - 1
     return NewestBatch(
         report=report,
         base_ms=late_base_ms(report.late_base_ms, base_us),
-        gap_us=_mean_gap_us(row, report.seen_us),
-        driver=state_in(row.live),
+        gap_us=None if since_us is None or gaps < 1 else (report.seen_us - since_us) // gaps or None,
+        driver=state_in(row.LiveRow),
     )
-
-
-def _mean_gap_us(row: _Row, seen_us: int) -> int | None:
-    """Return the mean time between the newest batches, ``RECENT_BATCHES`` of them or all there are."""
-    since_us, gaps = row.recent_us, RECENT_BATCHES
-    if since_us is None:
-        since_us, gaps = row.first_us, row.stream.reports - 1
-    if since_us is None or gaps < 1:
-        return None
-    return (seen_us - since_us) // gaps or None
 
 
 def _stored_base_us() -> ScalarSelect[int | None]:
@@ -251,12 +203,8 @@ def _seen_us(batch: int) -> ScalarSelect[int | None]:
 def _statement() -> Select[*tuple[Any, ...]]:
     """Return the statement for all states. Each newest row is found at the end of an index, stream by stream."""
     of_stream = StreamRow.id
-    previous, unpinned, missed, query = (
-        aliased(PublishedRow),
-        aliased(PublishedRow),
-        aliased(RolloutRow),
-        aliased(QueryRow),
-    )
+    previous, query = aliased(PublishedRow), aliased(QueryRow)
+    unpinned, missed = aliased(PublishedRow, name="unpinned"), aliased(RolloutRow, name="missed")
     other_prediction = aliased(PredictionRow)
     predicted = select(func.max(other_prediction.generation)).where(other_prediction.stream_id == of_stream)
     # As floating point: SQLite fails where a sum of integers overflows, as that over many queries may.
@@ -274,7 +222,7 @@ def _statement() -> Select[*tuple[Any, ...]]:
             RecommendationRow,
             OverviewRow,
             PublishedRow,
-            previous.bound_ms,
+            previous.bound_ms.label("previous_bound_ms"),
             unpinned,
             AcknowledgementRow,
             RolloutRow,
@@ -283,19 +231,16 @@ def _statement() -> Select[*tuple[Any, ...]]:
             ReportRow,
             LiveRow,
             QueryRow,
-            _stored_base_us(),
-            _seen_us(RECENT_BATCHES),
-            _seen_us(-1),
-            missing.correlate(StreamRow).scalar_subquery(),
-            future.correlate(StreamRow).scalar_subquery(),
-            misdated.correlate(StreamRow).scalar_subquery(),
-            ShadowRow.since_us,
-            ShadowRow.bound_ms,
+            _stored_base_us().label("stored_base_us"),
+            _seen_us(RECENT_BATCHES).label("recent_us"),
+            _seen_us(-1).label("first_us"),
+            missing.correlate(StreamRow).scalar_subquery().label("missing_batches"),
+            future.correlate(StreamRow).scalar_subquery().label("future_rows"),
+            misdated.correlate(StreamRow).scalar_subquery().label("misdated_rows"),
         )
         .outerjoin(SloRow, SloRow.stream_id == of_stream)
         .outerjoin(PolicyRow, PolicyRow.stream_id == of_stream)
         .outerjoin(RecommendationRow, RecommendationRow.stream_id == of_stream)
-        .outerjoin(ShadowRow, ShadowRow.stream_id == of_stream)
         .outerjoin(OverviewRow, OverviewRow.stream_id == of_stream)
         .outerjoin(
             PublishedRow,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import Any
@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.leases import Lease, LeaseKeeper, confirm
-from tidemark.controller.db.tables import OverviewRow, RollupRow
+from tidemark.controller.db.tables import OverviewRow
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon, open_keys
@@ -29,19 +29,19 @@ from tidemark.controller.runtime.background import GivenUpError, GoOn, LimitedRu
 from tidemark.controller.runtime.clock import SteadyClock
 from tidemark.controller.runtime.counters import LoopCounters
 from tidemark.controller.specs.store import DEFAULT_WINDOW_MS
-from tidemark.controller.stream_state.budget import spent_in
-from tidemark.controller.stream_state.budget_course import BudgetCourse, next_course
-from tidemark.controller.stream_state.condition_types import Condition
+from tidemark.controller.stream_state.answers import Condition
+from tidemark.controller.stream_state.budget import BudgetCourse, next_course, read_spent
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.load import load_horizon, load_states
-from tidemark.controller.stream_state.overview_store import (
-    newest_completeness,
-    versions_of,
+from tidemark.controller.stream_state.snapshots import (
+    StreamSnapshot,
+    read_completeness_now,
+    read_versions,
+    take_snapshot,
     write_overview,
     write_snapshots,
 )
-from tidemark.controller.stream_state.snapshots import StreamSnapshot, take_snapshot
-from tidemark.controller.stream_state.state import SkewCost, StreamState
+from tidemark.controller.stream_state.state import StreamState
 from tidemark.controller.streams.store import lock_by_id
 from tidemark.models.evidence.skew import SkewRule
 from tidemark.models.evidence.slots import Retention
@@ -55,26 +55,8 @@ QUIET_US = 60_000_000
 """Time between two snapshots of a stream with nothing new, in microseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Snapshot:
-    overview: dict[str, Any]
-    partitions: StreamSnapshot | None
-
-
 class Overviews:
-    """Takes snapshots of the streams whose leases this process holds.
-
-    Args:
-        database: the store.
-        leases: which streams are this process's.
-        kept: the evidence on streams.
-        retention: how long data are kept.
-        rule: when a partition is skewed.
-        steady: a clock that never jumps, in seconds.
-        give_way: called before each piece of work.
-        runs: limits how long a tick waits for each snapshot.
-        counters: counts those that took too long.
-    """
+    """Takes snapshots of the streams whose leases this process holds."""
 
     def __init__(
         self,
@@ -105,7 +87,6 @@ class Overviews:
         """Take a snapshot of every stream that is due, first of those that waited longest; return how many were taken.
 
         Args:
-            now_us: the wall time in microseconds.
             max_seconds: after how long no other snapshot is begun; what is left over comes first the next time.
 
         Raises:
@@ -113,7 +94,7 @@ class Overviews:
         """
         began = self._steady()
         with self._database.read() as session:
-            versions = versions_of(session)
+            versions = read_versions(session)
         due = []
         for stream_id, version in versions.items():
             if self._leases.lease_of(stream_id) is None:
@@ -160,15 +141,15 @@ class Overviews:
             states = load_states(session, [stream_id])
             if not states:
                 return
-            snapshot = self._snapshot(session, states[0], now_us)
+            overview, partitions = self._snapshot(session, states[0], now_us)
         go_on()
         self._give_way()
         with self._database.write() as session:
             if lock_by_id(session, stream_id) is None:
                 return
-            if snapshot.partitions is not None:
-                write_snapshots(session, stream_id, snapshot.partitions, now_us)
-            write_overview(session, snapshot.overview)
+            if partitions is not None:
+                write_snapshots(session, stream_id, partitions, now_us)
+            write_overview(session, overview)
             session.flush()
             confirm(session, stream_id, lease)
             go_on()
@@ -187,15 +168,16 @@ class Overviews:
                 if not waiting:
                     move_horizon(session, rollup, newest_us, self._retention)
 
-    def _snapshot(self, session: Session, state: StreamState, now_us: int) -> _Snapshot:
+    def _snapshot(
+        self, session: Session, state: StreamState, now_us: int
+    ) -> tuple[dict[str, Any], StreamSnapshot | None]:
+        """Return a snapshot by column, and its partitions; None before the first report."""
         stream_id = state.id
-        # Held, so that the session does not read it again for each part of the snapshot.
-        _held = session.get(RollupRow, stream_id)
         slo = None if state.slo is None else state.slo.value
         lost = lost_summary(session, stream_id, DEFAULT_WINDOW_MS if slo is None else slo.window_ms)
         state = replace(state, lost=lost)
         if state.horizon is None or state.newest is None:
-            return _Snapshot(_overview(state, now_us, conditions_of(state, None, now_us)), None)
+            return _overview(state, now_us, conditions_of(state, None, now_us)), None
         horizon, newest = state.horizon, state.newest
         found = load_horizon(session, state, now_us, self._kept, ())
         assert found is not None, "there is a newest batch"
@@ -208,13 +190,13 @@ class Overviews:
             batch_gap_us=found.progress.batch_gap_us,
             rule=self.rule,
         )
-        found = replace(found, skewed=_skewed(snapshot))
-        recent = newest_completeness(session, horizon)
-        worst = snapshot.worst
+        found = replace(found, skewed=snapshot.skewed)
+        now_min_ppm, now_max_ppm = read_completeness_now(session, horizon)
+        worst = next(iter(snapshot.skewed), None)
         present = [partition for partition in snapshot.partitions.values() if partition.state != "Gone"]
         spent = course = None
         if state.slo is not None and slo is not None:
-            spent = spent_in(session, Horizon(stream_id, slo.window_ms, newest.report), slo)
+            spent = read_spent(session, Horizon(stream_id, slo.window_ms, newest.report), slo)
             stored = None if state.overview is None else state.overview.budget_course
             course = next_course(
                 None if stored is None else BudgetCourse.from_json(stored),
@@ -232,8 +214,8 @@ class Overviews:
             in_use_bound_ms=newest.report.bound_ms,
             effective_bound_ms=newest.effective_bound_ms,
             bound_ms=snapshot.bound_ms,
-            now_min_ppm=recent.min_ppm,
-            now_max_ppm=recent.max_ppm,
+            now_min_ppm=now_min_ppm,
+            now_max_ppm=now_max_ppm,
             window_min_ppm=None if spent is None else spent.min_ppm,
             window_max_ppm=None if spent is None else spent.max_ppm,
             remaining_ppm=None if spent is None else spent.remaining_ppm,
@@ -244,20 +226,11 @@ class Overviews:
             behind=snapshot.count("Behind"),
             skewed=sum(partition.skewed for partition in present),
             future=sum(partition.future for partition in present),
-            skewed_partition=None if worst is None else worst[0],
-            skewed_without_ms=None if worst is None else worst[1].without_ms,
-            skewed_costs_ms=None if worst is None else worst[1].costs_ms,
+            skewed_partition=None if worst is None else worst.partition,
+            skewed_without_ms=None if worst is None else worst.without_ms,
+            skewed_costs_ms=None if worst is None else worst.costs_ms,
         )
-        return _Snapshot(overview, snapshot)
-
-
-def _skewed(snapshot: StreamSnapshot) -> list[SkewCost]:
-    found = [
-        SkewCost(name, partition.effect.costs_ms or 0, partition.effect.without_ms or 0)
-        for name, partition in snapshot.partitions.items()
-        if partition.skewed and partition.effect is not None
-    ]
-    return sorted(found, key=lambda skewed: (-skewed.costs_ms, skewed.partition))
+        return overview, snapshot
 
 
 def _overview(state: StreamState, now_us: int, conditions: list[Condition], **known: Any) -> dict[str, Any]:

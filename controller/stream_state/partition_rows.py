@@ -1,11 +1,12 @@
-"""The partitions of one stream, read once for all that follows from them."""
+"""Partitions as they are stored: of one stream, read once for all that follows, or of all streams, for alerts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, or_, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import PartitionRow
@@ -15,14 +16,11 @@ from tidemark.models.evidence.misdated import explained
 from tidemark.models.evidence.progress import PartitionTimes
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionFacts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts(PartitionTimes):
     """What is stored of one partition. Times are in microseconds."""
 
     partition: str
-    """Its name."""
-    times: PartitionTimes
-    """When it was seen."""
     behind_us: int | None
     """How far behind the stream's maximum event time it was when it was last seen; None when unknown."""
     last_future_us: int | None
@@ -59,17 +57,15 @@ _PARTITIONS = (
 )
 
 
-def partitions_of(session: Session, stream_id: int) -> list[PartitionFacts]:
+def read_partitions(session: Session, stream_id: int) -> list[PartitionFacts]:
     """Return all partitions of a stream by name."""
-    return [
-        PartitionFacts(row[0], PartitionTimes(*row[1:4]), *row[4:])
-        for row in session.connection().execute(_PARTITIONS, {"stream": stream_id})
-    ]
+    rows = session.connection().execute(_PARTITIONS, {"stream": stream_id})
+    return [PartitionFacts(**row) for row in rows.mappings()]
 
 
-def times_in(partitions: Sequence[PartitionFacts], horizon: Horizon) -> list[PartitionTimes]:
-    """Return when each partition with a row within the horizon was seen."""
-    return [each.times for each in partitions if each.times.last_seen_us >= horizon.from_us]
+def present_in(partitions: Sequence[PartitionFacts], horizon: Horizon) -> list[PartitionFacts]:
+    """Return the partitions with a row within the horizon."""
+    return [each for each in partitions if each.last_seen_us >= horizon.from_us]
 
 
 def skew_among(
@@ -80,19 +76,17 @@ def skew_among(
     Each counts with its distance when it was last seen, which does not grow while it is idle.
 
     Args:
-        partitions: all partitions of the stream, by name.
-        horizon: the batches that count.
         batch_gap_us: the stream's typical gap between batches, in microseconds; None when it is not known, and then
             every partition in the horizon counts.
     """
     furthest: Skew | None = None
     for each in partitions:
-        behind_us, times = each.behind_us, each.times
-        if behind_us is None or times.last_seen_us < horizon.from_us:
+        behind_us = each.behind_us
+        if behind_us is None or each.last_seen_us < horizon.from_us:
             continue
         if furthest is not None and behind_us <= furthest.behind_us:
             continue
-        if batch_gap_us is None or not times.silent_at(horizon.newest.seen_us, batch_gap_us):
+        if batch_gap_us is None or not each.silent_at(horizon.newest.seen_us, batch_gap_us):
             furthest = Skew(each.partition, behind_us)
     return furthest
 
@@ -122,3 +116,51 @@ def misdated_rows_among(partitions: Sequence[PartitionFacts], horizon: Horizon, 
         and each.last_misdated_us >= horizon.from_us
     }
     return MisdatedRows(rows, tuple(found), tuple(dict.fromkeys(found.values())))
+
+
+_GONE = "Gone"
+"""``PartitionRow.state`` of a partition without a row within the horizon."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSummary:
+    """One partition as of the newest snapshot of its stream. None is unknown."""
+
+    partition: str
+    state: str | None
+    """Active, Idle or Behind."""
+    skewed: bool
+    """Whether without it the bound would be far narrower."""
+    costs_ms: int | None
+    """By how much."""
+    future_rows: int
+    misdated_rows: int
+    """Rows of it whose event time no delay explains."""
+
+    @property
+    def notable(self) -> tuple[bool, bool, bool, int, str]:
+        """Sorts first what somebody would look for first: skewed, idle, behind, then by cost."""
+        idle, behind = self.state == "Idle", self.state == "Behind"
+        return not self.skewed, not idle, not behind, -(self.costs_ms or 0), self.partition
+
+
+def load_partitions(session: Session) -> Mapping[int, list[PartitionSummary]]:
+    """Return by stream its partitions in order of their names; those that are gone are left out."""
+    found: defaultdict[int, list[PartitionSummary]] = defaultdict(list)
+    rows = session.execute(
+        select(
+            PartitionRow.stream_id,
+            PartitionRow.partition,
+            PartitionRow.state,
+            PartitionRow.skewed,
+            PartitionRow.costs_ms,
+            PartitionRow.future_rows,
+            PartitionRow.misdated_rows,
+        )
+        .where(or_(PartitionRow.state.is_(None), PartitionRow.state != _GONE))
+        .order_by(PartitionRow.stream_id, PartitionRow.partition)
+    )
+    for row in rows.mappings():
+        known = dict(row)
+        found[known.pop("stream_id")].append(PartitionSummary(**known))
+    return found

@@ -1,21 +1,43 @@
-"""Snapshots of a stream's partitions: the state of each, and its effect on the bound."""
+"""Snapshots: the state of each partition of a stream and its effect on the bound, and how they are stored."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from sqlalchemy.orm import Session
+from sqlalchemy import Row, bindparam, func, select, update
+from sqlalchemy.orm import Session, aliased
 
+from tidemark.controller.bounds.acknowledgements import newest_acknowledgement_query
+from tidemark.controller.db.statements import upsert_many
+from tidemark.controller.db.tables import (
+    KNOWN,
+    OverviewRow,
+    PartitionRow,
+    PolicyRow,
+    ReportRow,
+    RolloutRow,
+    SloRow,
+    StreamRow,
+)
 from tidemark.controller.evidence.horizon import Horizon
+from tidemark.controller.evidence.live import KeptLive
 from tidemark.controller.evidence.needs import partition_needs
+from tidemark.controller.rollout.store import newest_rollout_query
 from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_SHARE_PPM
-from tidemark.controller.stream_state.live import KeptLive
 from tidemark.controller.stream_state.partition_rows import PartitionFacts
-from tidemark.models.evidence.skew import Effect, SkewRule, effects_of, is_skewed
+from tidemark.controller.stream_state.state import SkewCost
+from tidemark.controller.streams.store import add_event
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.skew import Effect, SkewRule, effects_of, is_skewed, skew_text
 from tidemark.models.protocol.messages import PartitionState
 from tidemark.models.specs.slo import Slo
+
+NOW_US = 600_000_000
+"""How far back from the newest batch "now" reaches, in microseconds: ten minutes, or one batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +45,6 @@ class PartitionSnapshot:
     """One partition. None is unknown."""
 
     state: PartitionState
-    """Its state."""
     future: bool
     """Whether future-dated rows of it came within the horizon."""
     misdated: bool
@@ -35,7 +56,6 @@ class PartitionSnapshot:
     effect: Effect | None
     """Its effect on the bound; None without any pair."""
     skewed: bool
-    """Whether it is skewed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +69,20 @@ class StreamSnapshot:
     bound_ms: int | None
     """The bound that all partitions need together, in milliseconds; None without enough evidence."""
     partitions: Mapping[str, PartitionSnapshot]
-    """By name."""
 
     def count(self, state: PartitionState) -> int:
         """Return how many partitions are in a state."""
         return sum(snapshot.state == state for snapshot in self.partitions.values())
 
     @property
-    def worst(self) -> tuple[str, Effect] | None:
-        """The name of the skewed partition that costs most, with its effect; None without any."""
-        skewed = [
-            (-(snapshot.effect.costs_ms or 0), name, snapshot.effect)
-            for name, snapshot in self.partitions.items()
-            if snapshot.skewed and snapshot.effect is not None
+    def skewed(self) -> list[SkewCost]:
+        """The skewed partitions, the most costly first."""
+        found = [
+            SkewCost(name, one.effect.costs_ms or 0, one.effect.without_ms or 0)
+            for name, one in self.partitions.items()
+            if one.skewed and one.effect is not None
         ]
-        return None if not skewed else min(skewed, key=lambda each: each[:2])[1:]
+        return sorted(found, key=lambda one: (-one.costs_ms, one.partition))
 
 
 def take_snapshot(
@@ -79,13 +98,9 @@ def take_snapshot(
     """Return a snapshot of the partitions.
 
     Args:
-        session: the session.
-        horizon: the stream's horizon.
         slo: its SLO; None for the defaults.
-        partitions: all its partitions.
         live: what the fast policy did in the newest batch; None unless it ran in Live.
         batch_gap_us: typical time between batches; None when it is not known.
-        rule: when a partition is skewed.
     """
     share_ppm = DEFAULT_SHARE_PPM if slo is None else slo.target_ppm
     confidence_ppm = DEFAULT_CONFIDENCE_PPM if slo is None else slo.confidence_ppm
@@ -117,14 +132,131 @@ def state_of(
     row: PartitionFacts, horizon: Horizon, live: KeptLive | None, batch_gap_us: int | None
 ) -> PartitionState:
     """Return the state of a partition."""
-    if row.times.last_seen_us < horizon.from_us:
+    if row.last_seen_us < horizon.from_us:
         return "Gone"
     if live is not None and row.partition in live.behind:
         return "Behind"
     if live is not None and row.partition in live.idle:
         return "Idle"
-    if batch_gap_us is not None and row.times.silent_at(horizon.newest.seen_us, batch_gap_us):
+    if batch_gap_us is not None and row.silent_at(horizon.newest.seen_us, batch_gap_us):
         return "Idle"
     # In Live the plan holds the ceiling, and the driver itself says what is behind.
     trails = row.behind_us is not None and row.behind_us > horizon.newest.bound_ms * 1_000
     return "Behind" if live is None and trails else "Active"
+
+
+def read_completeness_now(session: Session, horizon: Horizon) -> tuple[int | None, int | None]:
+    """Return the minimum and maximum share admitted in the newest batches, in parts per million; None without rows."""
+    read = {"stream": horizon.stream_id, "from": horizon.newest.seen_us - NOW_US}
+    # PostgreSQL sums to an exact decimal.
+    pairs, late_min, late_max, unjudged = (
+        int(number or 0) for number in session.connection().execute(_NEWEST, read).one()
+    )
+    every = pairs + unjudged
+    return ((pairs - late_max) * PPM // every, (every - late_min) * PPM // every) if every else (None, None)
+
+
+# Built once: building it takes longer than running it.
+_NEWEST = select(
+    func.sum(ReportRow.pairs),
+    func.sum(ReportRow.late_min),
+    func.sum(ReportRow.late_max),
+    func.sum(ReportRow.unjudged_rows * ReportRow.keys_per_row),
+).where(ReportRow.stream_id == bindparam("stream"), ReportRow.seen_us > bindparam("from"))
+
+
+def read_versions(session: Session) -> Mapping[int, tuple[object, ...]]:
+    """Return by stream what a snapshot depends on beside the time: while it stays the same, so does the snapshot."""
+    return {row[0]: tuple(row[1:]) for row in session.connection().execute(_VERSIONS)}
+
+
+# Built once: building it takes longer than running it for a few streams.
+_ROLLOUT = aliased(RolloutRow)
+_VERSIONS = (
+    select(
+        StreamRow.id,
+        StreamRow.reports,
+        SloRow.generation,
+        PolicyRow.generation,
+        newest_acknowledgement_query(),
+        _ROLLOUT.id,
+        _ROLLOUT.state,
+        _ROLLOUT.reason,
+    )
+    .outerjoin(SloRow, SloRow.stream_id == StreamRow.id)
+    .outerjoin(PolicyRow, PolicyRow.stream_id == StreamRow.id)
+    .outerjoin(_ROLLOUT, _ROLLOUT.id == newest_rollout_query())
+    .where(KNOWN)
+)
+
+
+def write_snapshots(session: Session, stream_id: int, snapshot: StreamSnapshot, now_us: int) -> None:
+    """Write down the partitions of a locked stream as of a snapshot, with an event for each change of skew."""
+    connection = session.connection()
+    changed = []
+    for row in connection.execute(_STORED, {"stream": stream_id}).all():
+        found = snapshot.partitions.get(row.partition)
+        if found is None:
+            continue
+        _add_skew_event(session, stream_id, row, found, now_us)
+        effect = found.effect
+        result = {
+            "state": found.state,
+            "skewed": found.skewed,
+            "skewed_us": (row.skewed_us or now_us) if found.skewed else None,
+            "pairs": found.pairs,
+            "need_ms": found.need_ms,
+            "without_bound_ms": None if effect is None else effect.without_ms,
+            "costs_ms": None if effect is None else effect.costs_ms,
+        }
+        # A row that stays the same is not written.
+        if any(getattr(row, name) != value for name, value in result.items()):
+            changed.append({"of_stream": stream_id, "of_partition": row.partition, **result})
+    if changed:
+        connection.execute(_WRITE, changed)
+
+
+def write_overview(session: Session, values: Mapping[str, Any]) -> None:
+    """Write a snapshot of a locked stream, by column; it replaces an earlier one whole. It bypasses the session."""
+    replaced = tuple(name for name in values if name != "stream_id")
+    columns = {name: [values[name]] for name in replaced}
+    upsert_many(session, OverviewRow, columns, same={"stream_id": values["stream_id"]}, replaced=replaced)
+
+
+# Built once: building them takes longer than running them.
+_RESULT = ("state", "skewed", "skewed_us", "pairs", "need_ms", "without_bound_ms", "costs_ms")
+_STORED = (
+    select(PartitionRow.partition, *(getattr(PartitionRow, name) for name in _RESULT))
+    .where(PartitionRow.stream_id == bindparam("stream"))
+    .order_by(PartitionRow.partition)
+)
+_TABLE = PartitionRow.__table__
+_WRITE = (
+    update(PartitionRow)
+    .where(
+        _TABLE.c.stream_id == bindparam("of_stream"),
+        _TABLE.c.partition == bindparam("of_partition"),
+    )
+    .values({name: bindparam(name) for name in _RESULT})
+)
+
+
+def _add_skew_event(
+    session: Session, stream_id: int, row: Row[Any], found: PartitionSnapshot, now_us: int
+) -> None:
+    if found.skewed == row.skewed:
+        return
+    effect = found.effect
+    if found.skewed and effect is not None:
+        reason = skew_text(row.partition, effect.costs_ms or 0, effect.without_ms or 0)
+    else:
+        reason = f"partition {row.partition!r} is not skewed any more: it costs too little"
+    add_event(
+        session,
+        stream_id,
+        now_us,
+        kind="PartitionSkewed" if found.skewed else "PartitionHealed",
+        reason=reason,
+        before=json.dumps(row.costs_ms),
+        after=json.dumps(None if effect is None else effect.costs_ms),
+    )

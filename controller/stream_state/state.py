@@ -20,17 +20,17 @@ from tidemark.controller.db.tables import (
     RolloutRow,
     StreamRow,
 )
-from tidemark.controller.decide.ceiling import Room
 from tidemark.controller.decide.join_sides import JoinMiss
 from tidemark.controller.evidence.horizon import Horizon
+from tidemark.controller.evidence.live import KeptLive, NewestState
 from tidemark.controller.intake.quarantine import Quarantine
 from tidemark.controller.lost.store import LostSummary
 from tidemark.controller.partitions.store import FutureRows, MisdatedRows, Skew
 from tidemark.controller.specs.pins import StoredPin
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, Spec
-from tidemark.controller.stream_state.live import KeptLive, NewestState
 from tidemark.controller.stream_state.partition_rows import PartitionFacts
-from tidemark.controller.stream_state.recent_queries import RecentQuery
+from tidemark.controller.stream_state.recent_reports import RecentQuery
+from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.evidence.horizon import HorizonFacts
 from tidemark.models.evidence.needs import effective_bound_ms
 from tidemark.models.evidence.progress import Progress
@@ -48,7 +48,6 @@ class NewestBatch:
     """The newest batch of a stream."""
 
     report: ReportRow
-    """Its report."""
     base_ms: int | None
     """The maximum event time that the watermark after it could know."""
     gap_us: int | None
@@ -77,13 +76,10 @@ class StreamState:
     """The state of one stream, as far as it can be read for all streams at once."""
 
     row: StreamRow
-    """The stream and its totals."""
     slo: Spec[Slo] | None
-    """Its SLO."""
     join_id: int | None
     """The join whose output decides about its bound; None without one."""
     policy: Spec[Policy]
-    """Its policy."""
     paused_why: str | None
     """Why it is paused; None when it is not, or when the policy was set so."""
     future_rows: int
@@ -93,37 +89,25 @@ class StreamState:
     missing_batches: int | None
     """Batches never reported; None before the first report."""
     newest: NewestBatch | None
-    """The newest batch."""
     quarantine: Quarantine | None
     """Its reports in quarantine; None without any."""
     recommendation: RecommendationRow | None
-    """The newest recommendation."""
     steps: Sequence[DecisionStep]
     """Its steps; empty without one."""
     published: PublishedRow | None
     """What is published to the job; None before the first generation."""
     previous_bound_ms: int | None
-    """The bound of the generation before."""
     unpinned: PublishedRow | None
-    """What was published last without a pin."""
     pin: StoredPin | None
-    """The pin in force."""
     applied: AcknowledgementRow | None
-    """The newest acknowledgement."""
     rollout: RolloutRow | None
-    """The newest rollout."""
     missed: RolloutRow | None
     """The rollout that missed its target after it was verified, while its bound is the published one."""
     prediction: PredictionRow | None
     """The newest prediction of a published bound."""
     overview: OverviewRow | None
-    """The newest snapshot."""
     lost: LostSummary | None
     """Who is lost, as of that; None without a dimension."""
-    shadow_since_us: int | None
-    """Since when something is tried beside the SLO; None without a shadow."""
-    shadow_bound_ms: int | None
-    """The bound that the shadow would have in use; None before its first recommendation."""
 
     @property
     def id(self) -> int:
@@ -137,7 +121,7 @@ class StreamState:
 
     @property
     def late(self) -> LateTreatment | None:
-        """What its job does with late rows; None when it does not say."""
+        """What its job does with late rows; None before it acknowledged."""
         return late_in(self.row.late)
 
     @property
@@ -237,7 +221,6 @@ class SkewCost:
     """What a skewed partition costs."""
 
     partition: str
-    """Its name."""
     costs_ms: int
     """By how much the bound would fall without it, in milliseconds."""
     without_ms: int
@@ -254,15 +237,12 @@ class HorizonState:
     """What a stream's reports add up to over its horizon: too costly to read for all streams at once."""
 
     horizon: Horizon
-    """The batches that count."""
     facts: HorizonFacts
-    """The sums over them."""
     progress: Progress
     """Its pace, gaps and silences."""
     skew: Skew | None
     """How far apart its partitions are."""
     future: FutureRows
-    """Future-dated rows."""
     misdated: MisdatedRows
     """Rows whose event time no delay explains."""
     partitions: Sequence[PartitionFacts]
@@ -273,3 +253,52 @@ class HorizonState:
     """The queries that reported it of late, in the order in which they began."""
     join_miss: JoinMiss | None
     """By what the output of its join misses the target for sure; None without a join, or when it may meet it."""
+
+
+NO_CEILING = "the job's call has no ceiling="
+"""Why a job cannot run in Live."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A ceiling and what it has to leave room for. Times are in milliseconds.
+
+    In Live, Spark always takes the greater of the watermark by the ceiling and the one by live control. When the
+    controller or the control stream is gone, only the ceiling holds the watermark back. So it has to be at least the
+    bound plus how far the slowest partition is behind: a lower one closes windows that live control would hold open.
+    """
+
+    ceiling_ms: int | None
+    """The ceiling that the job last acknowledged; None when its call sets none."""
+    bound_ms: int = 0
+    """The bound in use; 0 when none is known."""
+    skew_ms: int = 0
+    """How far the slowest partition is behind the stream's maximum event time; 0 when it is not known."""
+    partition: str | None = None
+    """Name of the slowest partition; None when it is not known."""
+
+    @property
+    def needed_ms(self) -> int:
+        """The minimum ceiling."""
+        return self.bound_ms + self.skew_ms
+
+    @property
+    def too_low(self) -> bool:
+        """Whether there is a ceiling and it is too low."""
+        return self.ceiling_ms is not None and self.ceiling_ms < self.needed_ms
+
+    @property
+    def needed(self) -> str:
+        """How the minimum ceiling is made up, in words."""
+        reason = f"{_about(self.bound_ms)} of bound"
+        if self.partition is None:
+            return reason
+        behind = f"{_about(self.skew_ms)} by which partition {self.partition!r} is behind"
+        return f"{_about(self.needed_ms)}: {reason} and {behind}"
+
+
+def _about(duration_ms: int) -> str:
+    # Short ones to the millisecond, since people copy a ceiling from here.
+    return (
+        format_duration(duration_ms * 1_000) if duration_ms < 120_000 else format_about(duration_ms * 1_000)
+    )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidemark.controller.db.tables import RolloutRow
-from tidemark.controller.stream_state.condition_types import Condition, ConditionType
+from tidemark.controller.stream_state.answers import Condition, ConditionType
 from tidemark.controller.stream_state.state import StreamState
 from tidemark.models.base.duration import format_duration
 from tidemark.models.recommend.steps import StepKind, because, deciding_step
@@ -30,12 +30,7 @@ _REQUIRED = frozenset({StepKind.QUANTILE, StepKind.JOIN})
 
 
 def summary_of(state: StreamState, conditions: Sequence[Condition]) -> str:
-    """Return the sentence about a stream.
-
-    Args:
-        state: the stream.
-        conditions: those that hold for it, the worst first.
-    """
+    """Return the sentence about a stream."""
     holding = {condition.type: condition for condition in conditions}
     for kind in _NOTHING_GOES_ON:
         if kind in holding:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import Select, String, and_, bindparam, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.database import NO_LIMITS, Limits
-from tidemark.controller.db.locked_reads import remember_reads
-from tidemark.controller.db.statements import insert_into
+from tidemark.controller.db.statements import given, given_rows, insert_into
 from tidemark.controller.db.tables import KNOWN, EventRow, StreamRow
 from tidemark.controller.errors import JobNotFoundError, StreamNotFoundError
 from tidemark.controller.intake.limits import check_room_for_stream
@@ -27,7 +26,6 @@ class EventBasis:
     rows: int | None = None
     """(Row, key) pairs; None without any."""
     report_id: int | None = None
-    """The newest report; None without any."""
 
 
 def find_stream(session: Session, job: str, stream: str) -> StreamRow | None:
@@ -128,10 +126,7 @@ def lock_by_id(session: Session, stream_id: int) -> StreamRow | None:
     Its name may be another stream's then. Others wait for the commit.
     """
     row = session.scalars(_LOCKED_ID, {"stream": stream_id}).one_or_none()
-    if row is None or row.deleted_us is not None:
-        return None
-    remember_reads(session, stream_id)
-    return row
+    return None if row is None or row.deleted_us is not None else row
 
 
 def add_event(
@@ -151,15 +146,9 @@ def add_event(
     The same change for the same reason, directly after the one before, only adds to its count.
 
     Args:
-        session: the session.
         stream_id: the stream, locked.
         at_us: when, in microseconds.
-        kind: what happened.
-        reason: why, in words.
-        before: the value before, as JSON.
-        after: the value after, as JSON.
         reason_class: what the reason is an instance of; None when only the same words are the same reason.
-        evidence: what it rests on; None without any.
     """
     by = current_actor()
     last = session.scalars(
@@ -191,6 +180,26 @@ def add_event(
             report_id=None if evidence is None else evidence.report_id,
         )
     )
+
+
+def named_streams(dialect: str, *columns: Any) -> Select[Any]:
+    """Return a query for the rows of named streams.
+
+    SQLite uses no index for a list of pairs (``(job, stream) IN (VALUES ...)``), so the names are joined.
+
+    Args:
+        dialect: the database's, sqlite or postgresql.
+    """
+    named = given_rows(dialect, {"job": String(), "stream": String()})
+    return select(*columns).join(
+        named, and_(StreamRow.job == named.c.job, StreamRow.stream == named.c.stream)
+    )
+
+
+def names_given(dialect: str, names: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """Return the parameters for the names of streams, each of job and stream."""
+    pairs = list(names)
+    return given(dialect, {"job": [job for job, _ in pairs], "stream": [stream for _, stream in pairs]})
 
 
 def list_events(

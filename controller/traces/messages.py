@@ -123,9 +123,7 @@ class TopicTraceBuilder:
         self._count_no_times(arrival_known | ~event_known, self._sources.arrival)
         known = event_known & arrival_known
         partition, offset = np.array(taken, np.int64).T
-        self._parts.append(
-            tuple(column[known] for column in (event_us, arrival_us, partition, offset)),
-        )
+        self._parts.append(tuple(column[known] for column in (event_us, arrival_us, partition, offset)))
 
     def build(self) -> TopicTrace:
         """Return the trace of all messages so far."""

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 
 from tidemark.spark_jobs.demo.generator import generate
-from tidemark.spark_jobs.demo.kafka_replayer import ReplayError, replay_into_topic
+from tidemark.spark_jobs.demo.kafka_feed import ReplayError, replay_into_topic
 from tidemark.spark_jobs.demo.plan import write_trace
 
 

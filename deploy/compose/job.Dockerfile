@@ -22,7 +22,7 @@ RUN pip wheel --no-deps --no-build-isolation --wheel-dir /dist . \
     && pip install --no-deps /dist/tidemark-*.whl \
     && DEFAULT_ARTIFACT_REPOSITORY=$DEFAULT_ARTIFACT_REPOSITORY python -m tidemark.spark_jobs.demo.kafka_jars
 RUN useradd --system --uid 10001 --home-dir /state --create-home tidemark \
-    && mkdir /opt/job && cp spark_jobs/examples/kafka_counts.py /opt/job/
+    && mkdir /opt/job && cp spark_jobs/demo/examples/kafka_counts.py /opt/job/
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /state
 VOLUME /state

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.models.base.operators import Int64s, Operator, SessionWindow, TimeWindow
+from tidemark.models.base.operators import Int64s, TimeWindow
 from tidemark.models.live.policy import NO_BASE_US, Setup
 
 Int32s = NDArray[np.int32]
@@ -27,16 +27,13 @@ MINUTE_US = 60_000_000
 """Rows are also judged by the minute of their event time."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArrivalRows:
+class ArrivalRows(NamedTuple):
     """The rows themselves in order of arrival, arrays of shape (rows,); empty when the engine works in batches."""
 
     event_time_us: Int64s
-    """Event times in UTC microseconds."""
     arrival_time_us: Int64s
     """Arrival times in UTC microseconds, non-decreasing."""
     partition: Int32s
-    """Index of each row's partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +43,7 @@ class Maxima:
     occupied: Int64s
     """Index in ``Arrivals.occupied``."""
     partition: Int32s
-    """Index of the partition."""
     event_time_us: Int64s
-    """The maximum event time there, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +67,9 @@ class Arrivals:
     minute_index: Int32s
     """Index in ``minutes`` of each count, shape (counts,)."""
     keys_us: Int64s
-    """The distinct keys, ascending, shape (keys,)."""
     pairs_by_key: Int64s
-    """Pairs of each key, shape (keys,)."""
     minutes: Int64s
-    """The distinct minutes, ascending, shape (minutes,)."""
     pairs_by_minute: Int64s
-    """Pairs of each minute, shape (minutes,)."""
     occupied: Int64s
     """The slots with arrivals, ascending, shape (occupied,)."""
     occupied_rows: Int64s
@@ -90,15 +81,11 @@ class Arrivals:
     first_us: int
     """The first arrival, where slot 0 begins."""
     last_us: int
-    """The last arrival."""
     slots: int
     """Slots from the first arrival to the last, including those without arrivals."""
     partitions: int
-    """Number of partitions."""
     rows: int
-    """Number of rows."""
     pairs: int
-    """Number of (row, key) pairs."""
     scored_until_us: int
     """The 98th percentile of the event times (linear between two rows, rounded down): windows ending later are not
     scored. Exact up to 50 million rows, beyond that at most one trigger too late."""
@@ -109,15 +96,11 @@ class ShownCounts:
     """Counts as a tap would report them, ascending by slot, partition, granule and key; arrays of shape (shown,)."""
 
     slot: Int64s
-    """Slot of each count."""
     partition: Int64s
-    """Index of the partition of each."""
     event_us: Int64s
     """Start of the granule of each: its first whole microsecond."""
     key_us: Int64s
-    """Key of each."""
     count: Int64s
-    """Pairs behind each."""
 
     def joined(self, low: int, high: int) -> Self:
         """Return the counts from ``low`` to before ``high`` as those of one batch: added up over its slots."""
@@ -138,7 +121,7 @@ def tap_counts(arrivals: Arrivals, setup: Setup) -> ShownCounts:
     event = arrivals.event_us
     key = arrivals.key_us
     if not isinstance(setup.operator, TimeWindow):
-        key = event + gap_us(setup.operator)
+        key = event + setup.operator.span_us
     changed = np.zeros(len(key), bool)
     changed[0] = True
     for column in (arrivals.slot, arrivals.partition, event, key):
@@ -151,11 +134,6 @@ def tap_counts(arrivals: Arrivals, setup: Setup) -> ShownCounts:
         key[start],
         np.add.reduceat(arrivals.count, start),
     )
-
-
-def gap_us(operator: Operator) -> int:
-    """Return the distance from an event time to its key, of operators without windows, in microseconds."""
-    return operator.gap_us if isinstance(operator, SessionWindow) else 0
 
 
 def sums(index: NDArray[np.integer], count: Int64s, size: int) -> Int64s:
@@ -173,9 +151,9 @@ def numbered(values: Int64s, step: int) -> tuple[Int64s, Int64s]:
         distinct, index = np.unique(values, return_inverse=True)
         return distinct, index
     place = (values - lowest) // step
-    held = np.zeros(cells, bool)
-    held[place] = True
-    return np.flatnonzero(held) * step + lowest, (np.cumsum(held) - 1)[place]
+    there = np.zeros(cells, bool)
+    there[place] = True
+    return np.flatnonzero(there) * step + lowest, (np.cumsum(there) - 1)[place]
 
 
 def count_distinct(*columns: Int64s) -> tuple[list[Int64s], Int64s]:

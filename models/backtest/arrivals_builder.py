@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,6 @@ from tidemark.models.backtest.arrivals import (
     Int32s,
     Maxima,
     count_distinct,
-    gap_us,
     numbered,
     sum_distinct,
     sums,
@@ -27,37 +25,21 @@ from tidemark.models.live.policy import NO_BASE_US, Setup
 _SCORED_PERCENT = 98
 """Windows that end after this percentile of the event times are not scored: the trace ends before they are complete."""
 
-_MAX_HELD = 1_000_000
-"""Highest event times held one by one: the 98th percentile is exact up to 50 times as many rows."""
+_MAX_STORED = 1_000_000
+"""Highest event times stored one by one: the 98th percentile is exact up to 50 times as many rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Counts:
+class _Counts(NamedTuple):
     slot: Int64s
     partition: Int32s
     event_us: Int64s
     key_us: Int64s
     minute: Int64s
-    count: Int64s
-
-    @classmethod
-    def join(cls, parts: list[_Counts]) -> Self:
-        return cls(
-            np.concatenate([part.slot for part in parts]),
-            np.concatenate([part.partition for part in parts]),
-            np.concatenate([part.event_us for part in parts]),
-            np.concatenate([part.key_us for part in parts]),
-            np.concatenate([part.minute for part in parts]),
-            np.concatenate([part.count for part in parts]),
-        )
+    pairs: Int64s
 
 
 class ArrivalsBuilder:
-    """Counts a trace part by part, so that its rows need not fit into memory at once.
-
-    Args:
-        setup: gives the operator's keys, the trigger, and whether the engine needs the rows themselves.
-    """
+    """Counts a trace part by part, so that its rows need not fit into memory at once."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
@@ -74,12 +56,6 @@ class ArrivalsBuilder:
         self, event_time_us: Int64s, arrival_time_us: Int64s, partition: NDArray[np.integer], partitions: int
     ) -> None:
         """Count rows that arrived after those before.
-
-        Args:
-            event_time_us: event times, shape (rows,).
-            arrival_time_us: arrival times, non-decreasing, shape (rows,).
-            partition: index of each row's partition, shape (rows,).
-            partitions: how many partitions are known so far.
 
         Raises:
             ValueError: when arrivals are not in order of their time.
@@ -123,13 +99,13 @@ class ArrivalsBuilder:
             event_us=counts.event_us,
             key_us=counts.key_us,
             minute=counts.minute,
-            count=counts.count,
+            count=counts.pairs,
             key_index=key_index.astype(np.int32),
             minute_index=minute_index.astype(np.int32),
             keys_us=keys,
-            pairs_by_key=sums(key_index, counts.count, len(keys)),
+            pairs_by_key=sums(key_index, counts.pairs, len(keys)),
             minutes=minutes,
-            pairs_by_minute=sums(minute_index, counts.count, len(minutes)),
+            pairs_by_minute=sums(minute_index, counts.pairs, len(minutes)),
             occupied=occupied,
             occupied_rows=rows,
             maxima=self._joined_maxima(occupied),
@@ -139,7 +115,7 @@ class ArrivalsBuilder:
             slots=int(occupied[-1]) + 1,
             partitions=self._partitions,
             rows=int(rows.sum()),
-            pairs=int(counts.count.sum()),
+            pairs=int(counts.pairs.sum()),
             scored_until_us=self._percentile.value_us(),
         )
 
@@ -149,15 +125,15 @@ class ArrivalsBuilder:
         cell = where * self._partitions + partition
         cells = len(slots) * self._partitions
         if cells > 4 * len(cell) + 1_000_000:
-            held, cell = np.unique(cell, return_inverse=True)
-            maxima = np.full(len(held), NO_BASE_US, np.int64)
+            found, cell = np.unique(cell, return_inverse=True)
+            maxima = np.full(len(found), NO_BASE_US, np.int64)
             np.maximum.at(maxima, cell, event_time_us)
         else:
             dense = np.full(cells, NO_BASE_US, np.int64)
             np.maximum.at(dense, cell, event_time_us)
-            held = np.flatnonzero(dense > NO_BASE_US)
-            maxima = dense[held]
-        index, part = np.divmod(held, self._partitions)
+            found = np.flatnonzero(dense > NO_BASE_US)
+            maxima = dense[found]
+        index, part = np.divmod(found, self._partitions)
         self._maxima.append((slots[index], part.astype(np.int32), maxima))
 
     def _add_counts(
@@ -187,13 +163,13 @@ class ArrivalsBuilder:
             event = granule_first_us(
                 granule_index(time, granule_us, operator.closed), granule_us, operator.closed
             )
-            key, minute = time + gap_us(operator), time // MINUTE_US
+            key, minute = time + operator.span_us, time // MINUTE_US
         index, part = np.divmod(cell, self._partitions)
         self._counts.append(_Counts(slots[index], part.astype(np.int32), event, key, minute, count))
 
     def _joined_counts(self) -> _Counts:
         """Join the parts; a slot that spans several of them is counted again over those."""
-        joined = _Counts.join(self._counts)
+        joined = _Counts(*map(np.concatenate, zip(*self._counts, strict=True)))
         shared = [
             after[0][0]
             for before, after in zip(self._slot_rows, self._slot_rows[1:], strict=False)
@@ -201,28 +177,14 @@ class ArrivalsBuilder:
         ]
         if not shared:
             return joined
-        again = np.isin(joined.slot, shared)
-        columns, count = sum_distinct(
-            (
-                joined.slot[again],
-                joined.partition[again],
-                joined.event_us[again],
-                joined.key_us[again],
-                joined.minute[again],
-            ),
-            joined.count[again],
-        )
-        rest = ~again
-        slot = np.concatenate([joined.slot[rest], columns[0]])
-        order = np.argsort(slot, kind="stable")
-        return _Counts(
-            slot[order],
-            np.concatenate([joined.partition[rest], columns[1].astype(np.int32)])[order],
-            np.concatenate([joined.event_us[rest], columns[2]])[order],
-            np.concatenate([joined.key_us[rest], columns[3]])[order],
-            np.concatenate([joined.minute[rest], columns[4]])[order],
-            np.concatenate([joined.count[rest], count])[order],
-        )
+        again, every = np.isin(joined.slot, shared), list[NDArray[Any]](joined)
+        columns, count = sum_distinct(tuple(column[again] for column in every[:-1]), joined.pairs[again])
+        whole = [
+            np.concatenate([column[~again], summed.astype(column.dtype)])
+            for column, summed in zip(every, (*columns, count), strict=True)
+        ]
+        order = np.argsort(whole[0], kind="stable")
+        return _Counts(*(column[order] for column in whole))
 
     def _joined_slots(self) -> tuple[Int64s, Int64s]:
         (slots,), rows = sum_distinct(
@@ -246,11 +208,7 @@ class ArrivalsBuilder:
         if not self._rows:
             nothing = np.empty(0, np.int64)
             return ArrivalRows(nothing, nothing, np.empty(0, np.int32))
-        return ArrivalRows(
-            np.concatenate([part.event_time_us for part in self._rows]),
-            np.concatenate([part.arrival_time_us for part in self._rows]),
-            np.concatenate([part.partition for part in self._rows]),
-        )
+        return ArrivalRows(*map(np.concatenate, zip(*self._rows, strict=True)))
 
 
 class _Percentile:
@@ -260,28 +218,28 @@ class _Percentile:
     while there are at most 50 million rows; beyond that, it is the end of its trigger.
     """
 
-    def __init__(self, grid_us: int, max_stored: int = _MAX_HELD) -> None:
+    def __init__(self, grid_us: int, max_stored: int = _MAX_STORED) -> None:
         self._grid_us = grid_us
-        self._max_held = max_stored
+        self._max_stored = max_stored
         self._rows = 0
         self._highest: list[Int64s] = []
-        self._held = 0
+        self._stored = 0
         self._cells: list[tuple[Int64s, Int64s]] = []
 
     def add(self, values: Int64s) -> None:
         self._rows += len(values)
         self._highest.append(values)
-        self._held += len(values)
-        if self._held > 2 * self._max_held:
-            highest = np.partition(np.concatenate(self._highest), -self._max_held)[-self._max_held :]
-            self._highest, self._held = [highest], len(highest)
+        self._stored += len(values)
+        if self._stored > 2 * self._max_stored:
+            highest = np.partition(np.concatenate(self._highest), -self._max_stored)[-self._max_stored :]
+            self._highest, self._stored = [highest], len(highest)
         self._cells.append(np.unique(values // self._grid_us, return_counts=True))
 
     def value_us(self) -> int:
         below, parts = divmod(_SCORED_PERCENT * (self._rows - 1), 100)
         highest = np.sort(np.concatenate(self._highest))
         if len(highest) < self._rows:
-            highest = highest[-self._max_held :]  # values that were dropped may be higher than the rest
+            highest = highest[-self._max_stored :]  # values that were dropped may be higher than the rest
         at = below - (self._rows - len(highest))
         if at >= 0:
             value = int(highest[at])

@@ -85,7 +85,8 @@ class Fixed:
         ValueError: when the bound is negative.
     """
 
-    __slots__ = ("_decision",)
+    native = True
+    """It is in the plan, so it is in force without the delay of a control stream."""
 
     def __init__(self, bound_us: int) -> None:
         if bound_us < 0:
@@ -93,11 +94,6 @@ class Fixed:
                 f"a fixed bound must be at least 0, not {format_duration(bound_us)}: no engine takes it"
             )
         self._decision = Decision(bound_us=bound_us)
-
-    @property
-    def native(self) -> bool:
-        """Yes: it is in the plan, so it is in force without the delay of a control stream."""
-        return True
 
     def observe(self, seen: Observation) -> None:
         """Learn nothing."""
@@ -122,7 +118,7 @@ class MaxNeed:
         ValueError: when the span is not above 0.
     """
 
-    __slots__ = ("_recent", "_scope", "_span_us")
+    native = False
 
     def __init__(self, span_us: int = DEFAULT_SPAN_US, *, scope: Scope = "global") -> None:
         if span_us <= 0:
@@ -131,11 +127,6 @@ class MaxNeed:
         self._scope = scope
         self._recent: list[deque[tuple[int, int]]] = []
         """By base: (wall time, maximum need) of the batches that no later batch exceeds; needs strictly fall."""
-
-    @property
-    def native(self) -> bool:
-        """No: the bound moves."""
-        return False
 
     def observe(self, seen: Observation) -> None:
         """Add the maximum need of a batch, in amortised constant time for each base."""

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.bounds import Fixed, MaxNeed
-from tidemark.models.backtest.conformal import AdaptiveConformal
 from tidemark.models.backtest.flink import Flink
 from tidemark.models.backtest.recommended import RecommendedPolicy
 from tidemark.models.backtest.ring import Ring
-from tidemark.models.backtest.trackers import (
-    DynamicallyTuned,
-    ScaleFreeGradient,
-    StronglyAdaptive,
-    TrackerPolicy,
-)
 from tidemark.models.backtest.tracking import Tracking
 from tidemark.models.backtest.yardstick import fixed_hindsight, flink_hindsight, flink_quarter
 from tidemark.models.base.duration import parse_duration
@@ -33,13 +24,6 @@ FLINK_QUARTER = "flink-quarter"
 FROM_THE_TRACE = (FIXED_HINDSIGHT, FLINK_HINDSIGHT, FLINK_QUARTER)
 """Policies that are made from the trace itself; ``backtest.named`` makes them."""
 
-_CONFORMAL: dict[str, Callable[[Setup], BoundPolicy]] = {
-    "aci": lambda setup: AdaptiveConformal(setup.target_ppm, scope=setup.scope),
-    "sfogd": lambda setup: TrackerPolicy(ScaleFreeGradient, setup.target_ppm, scope=setup.scope),
-    "saocp": lambda setup: TrackerPolicy(StronglyAdaptive, setup.target_ppm, scope=setup.scope),
-    "dtaci": lambda setup: TrackerPolicy(DynamicallyTuned, setup.target_ppm, scope=setup.scope),
-}
-
 
 def policy_names() -> tuple[str, ...]:
     """Return the policies behind ``all``, in the order in which results are shown."""
@@ -51,7 +35,6 @@ def policy_names() -> tuple[str, ...]:
         "ring:0.95",
         "ring:target",
         "ring:certified",
-        *_CONFORMAL,
     )
 
 
@@ -65,7 +48,7 @@ def make_policy(name: str, setup: Setup) -> BoundPolicy:
 
     Args:
         name: ``fixed:5s`` (a duration), ``max60``, ``ring:0.95`` (a share), ``ring:target``, ``ring:certified``,
-            ``aci``, ``sfogd``, ``saocp``, ``dtaci``, ``flink``, ``flink:5s:30s`` or ``tidemark``.
+            ``flink``, ``flink:5s:30s`` or ``tidemark``.
         setup: gives the target and the scope.
 
     Raises:
@@ -81,8 +64,6 @@ def make_policy(name: str, setup: Setup) -> BoundPolicy:
             return _ring(parameter, setup)
         case "max60", "":
             return MaxNeed(scope=setup.scope)
-        case _, "" if kind in _CONFORMAL:
-            return _CONFORMAL[kind](setup)
         case "flink", _ if colon or not parameter:
             return _flink(parameter if colon else "0")
         case _, "" if kind in FROM_THE_TRACE:

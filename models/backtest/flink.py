@@ -10,6 +10,7 @@ Flink's idleness timer does, from the first tick without rows. While all are idl
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -68,11 +69,7 @@ def longest_silence(arrivals: Arrivals) -> int:
 
 
 def flink_ticks(arrivals: Arrivals, setup: Setup, flink: Flink) -> FlinkTicks:
-    """Return the ticks under the idle timeout and the tick of ``flink``, whatever its bound.
-
-    Raises:
-        ValueError: when a tick is not a whole number of triggers.
-    """
+    """Return the ticks under the idle timeout and the tick of ``flink``, whatever its bound."""
     stride = slots_a_tick(setup, flink)
     occupied = arrivals.occupied // stride
     seen = occupied[arrivals.maxima.occupied]
@@ -89,11 +86,7 @@ def flink_ticks(arrivals: Arrivals, setup: Setup, flink: Flink) -> FlinkTicks:
 
 
 def flink_batches(arrivals: Arrivals, setup: Setup, flink: Flink) -> Batches:
-    """Return the ticks of Flink as the batches of a run: each emits by its own watermark.
-
-    Raises:
-        ValueError: when a tick is not a whole number of triggers.
-    """
+    """Return the ticks of Flink as the batches of a run: each emits by its own watermark."""
     ticks = flink_ticks(arrivals, setup, flink)
     watermark = np.where(ticks.base_us > NO_BASE_US, ticks.base_us - flink.bound_us, NO_BASE_US)
     base = np.full(len(ticks.slot), NO_BASE_US, np.int64)
@@ -147,6 +140,7 @@ class Flink:
         ValueError: when a setting is out of range.
     """
 
+    native: ClassVar[bool] = True
     bound_us: int = 0
     """Bound of each split, at least 0."""
     idle_us: int | None = None
@@ -161,11 +155,6 @@ class Flink:
         for name, value in (("idle timeout", self.idle_us), ("tick", self.tick_us)):
             if value is not None and value <= 0:
                 raise ValueError(f"the {name} of Flink must be above 0, not {format_duration(value)}")
-
-    @property
-    def native(self) -> bool:
-        """Yes: the engine follows it by itself."""
-        return True
 
     def observe(self, seen: Observation) -> None:
         """Learn nothing."""

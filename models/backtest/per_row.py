@@ -34,7 +34,6 @@ class Ticks:
     base_us: Int64s
     """Maximum event time of the stream after each of those, shape (occupied,)."""
     bound_changes: int
-    """How often the bound changed."""
 
     def before_us(self, first_row: Int64s) -> Int64s:
         """Return the watermark that each row meets, shape (rows,); ``first_row`` is that of each tick."""

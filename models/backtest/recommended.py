@@ -1,7 +1,7 @@
 """The controller's own recommendation as a policy: ``recommend`` over the needs of a horizon, at each batch.
 
-It is for jobs that take a new bound by a restart. The sketches of needs, their time slots, the inputs and the chain of
-steps are those of the controller, so that the backtest of this policy is a backtest of the controller.
+It is for jobs that take a new bound by a restart. The sketches of needs, their time slots, the inputs and the steps
+are those of the controller, so that the backtest of this policy is a backtest of the controller.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 
 from tidemark.models.base.defaults import NARROW_STABILISATION_MS, PACE_BATCHES
 from tidemark.models.evidence.curve import Curve
-from tidemark.models.evidence.horizon import EvidenceCounts, horizon_from_us
-from tidemark.models.evidence.progress import PartitionTimes, progress_of
+from tidemark.models.evidence.horizon import UNKNOWN, EvidenceCounts, horizon_from_us
+from tidemark.models.evidence.progress import PartitionTimes, progress_of_table
 from tidemark.models.evidence.slots import SlidingNeeds, slot_of_us
 from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
 from tidemark.models.recommend.inputs import Inputs
@@ -35,16 +35,6 @@ class _Slot:
     batches: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """When a batch ran, and the maximum event time of its rows."""
-
-    started_us: int
-    max_event_time_us: int | None
-    duration_ms: int = 0
-    late_base_ms: int | None = None
-
-
 class RecommendedPolicy:
     """Decides what the controller would recommend to a job that runs with what was decided before.
 
@@ -57,19 +47,7 @@ class RecommendedPolicy:
         own_bound_us: the job's own bound, which is the decision while there is no evidence.
     """
 
-    __slots__ = (
-        "_batches",
-        "_in_use_ms",
-        "_needs",
-        "_own_bound_ms",
-        "_partitions",
-        "_policy",
-        "_recent",
-        "_recommendation",
-        "_scope",
-        "_slo",
-        "_slots",
-    )
+    native = False
 
     def __init__(
         self,
@@ -85,15 +63,11 @@ class RecommendedPolicy:
         self._in_use_ms: int | None = None
         self._needs = SlidingNeeds()
         self._slots: deque[_Slot] = deque()
-        self._batches: deque[_Batch] = deque(maxlen=PACE_BATCHES)
+        self._batches: deque[tuple[int, int, int, int]] = deque(maxlen=PACE_BATCHES)
+        """``PACE_COLUMNS`` of the newest batches."""
         self._partitions: dict[int, PartitionTimes] = {}
         self._recent = RecentBounds()
         self._recommendation: Recommendation | None = None
-
-    @property
-    def native(self) -> bool:
-        """No: the bound moves."""
-        return False
 
     @property
     def recommendation(self) -> Recommendation | None:
@@ -106,8 +80,8 @@ class RecommendedPolicy:
         if not self._slots or self._slots[-1].start_us < slot_us:
             self._slots.append(_Slot(slot_us, seen.now_us))
         self._slots[-1].batches += 1
-        newest_us = int(seen.base_us.max()) if len(seen.partition) else None
-        self._batches.append(_Batch(seen.now_us, newest_us))
+        newest_us = int(seen.base_us.max()) if len(seen.partition) else UNKNOWN
+        self._batches.append((seen.now_us, 0, UNKNOWN, newest_us))
         need_us = seen.need_us if self._scope == "global" else seen.own_need_us
         known = need_us > _KNOWN_ABOVE_US
         if known.any():
@@ -132,11 +106,11 @@ class RecommendedPolicy:
     def _recommend(self, now_us: int) -> int | None:
         if not self._batches:
             return None
-        newest_us = self._batches[-1].started_us
+        newest_us = self._batches[-1][0]
         from_us = horizon_from_us(newest_us, self._slo.horizon_ms)
         needs = self._needs.merged()
         present = [times for times in self._partitions.values() if times.last_seen_us >= from_us]
-        batches = [batch for batch in self._batches if batch.started_us >= from_us]
+        batches = [batch for batch in self._batches if batch[0] >= from_us]
         evidence = EvidenceCounts(
             rows=round(needs.weight),
             unknown_rows=0,
@@ -153,7 +127,9 @@ class RecommendedPolicy:
                 policy=self._policy,
                 evidence=evidence,
                 in_use_bound_ms=self._in_use_ms,
-                progress=progress_of(batches, present, silent_us=now_us - newest_us),
+                progress=progress_of_table(
+                    np.array(batches, np.int64), present, silent_us=now_us - newest_us
+                ),
                 recent_bounds_ms=self._recent.before(newest_us),
             )
         )
@@ -169,8 +145,6 @@ class RecentBounds:
 
     A decision on the same newest batch is not an earlier one, so that deciding again gives the same result.
     """
-
-    __slots__ = ("_required",)
 
     def __init__(self) -> None:
         self._required: dict[int, int] = {}

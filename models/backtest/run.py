@@ -35,7 +35,6 @@ class BacktestRun:
     wall_us: Int64s
     """Wall time at which each runs, shape (batches,)."""
     rows: Int64s
-    """Rows in each, shape (batches,)."""
     bound_us: Int64s
     """Bound behind each one's watermark, ``NO_BOUND_US`` where there is none, shape (batches,)."""
     watermark_us: Int64s
@@ -47,15 +46,10 @@ class BacktestRun:
     bound_changes: int
     """How often a bound was changed (with restarts: their number); 0 when the policy moves the watermark."""
     late: int
-    """Late pairs."""
     late_by_minute: Int64s
-    """Late pairs by ``Arrivals.minutes``, shape (minutes,)."""
     rows_by_minute: Int64s
-    """Pairs by ``Arrivals.minutes``, shape (minutes,)."""
     late_by_key: Int64s
-    """Late pairs by ``Arrivals.keys_us``, shape (keys,)."""
     rows_by_key: Int64s
-    """Pairs by ``Arrivals.keys_us``, shape (keys,)."""
     emit_wall_us: Int64s
     """When each key was closed, the end of the replay when it was not, shape (keys,)."""
 
@@ -64,12 +58,6 @@ def run(
     arrivals: Arrivals, setup: Setup, policy: BoundPolicy, on_slot: Callable[[int], object] = lambda _: None
 ) -> BacktestRun:
     """Return what the engine does with ``arrivals`` under ``policy``.
-
-    Args:
-        arrivals: what arrived, counted for this ``setup``.
-        setup: the operator, the engine and how a decision reaches the job.
-        policy: observes each batch after it ran, then decides.
-        on_slot: called with the slot of each batch as it runs.
 
     Raises:
         ValueError: when the policy decides something that the engine cannot do.
@@ -192,7 +180,6 @@ class BacktestScore:
     pairs: int
     """(Row, key) pairs that arrived."""
     late: int
-    """Late pairs."""
     completeness: float
     """Share of the pairs admitted."""
     windows: int
@@ -214,7 +201,6 @@ class BacktestScore:
     bound_mean_us: float | None
     """Mean over the batches that had a bound; None when none had."""
     bound_changes: int
-    """How often the bound changed."""
     median_lag_us: float | None
     """Median over the batches of the stream's base less the watermark; None when it was never known."""
 

@@ -50,7 +50,6 @@ class Batches:
     slot: Int64s
     """Slot of each batch, ascending."""
     bound_us: Int64s
-    """Bound in force, ``NO_BOUND_US`` where none."""
     watermark_us: Int64s
     """W(n)."""
     next_watermark_us: Int64s
@@ -60,7 +59,6 @@ class Batches:
     of_occupied: Int64s
     """Index of the batch that holds the rows of each occupied slot, shape (occupied,)."""
     bound_changes: int
-    """How often the bound changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,28 +260,28 @@ def live_batches(
     newest = DecisionInForce()
     mark, bound = NO_BASE_US, NO_BOUND_US  # in force in the next batch
     control, control_bound = NO_BASE_US, NO_BOUND_US
-    slot, held, moved, due = 0, 0, False, False
+    slot, done, moved, due = 0, 0, False, False
     while True:
         now = arrivals.first_us + (slot + 1) * trigger
-        after = held + (held < len(occupied) and occupied[held] == slot)
-        executed = after > held or moved or due
+        after = done + (done < len(occupied) and occupied[done] == slot)
+        executed = after > done or moved or due
         moved = False
         if executed:
-            seen = observer.batch(held, after, now)
+            seen = observer.batch(done, after, now)
             read = control if due else mark
-            log.add(slice(held, after), slot, bound, mark, read, observer.base_us)
+            log.add(slice(done, after), slot, bound, mark, read, observer.base_us)
             moved = read > mark
-            mark, bound, held = read, control_bound if due else bound, after
+            mark, bound, done = read, control_bound if due else bound, after
             on_slot(slot)
             policy.observe(seen)
-        is_open = waiting.max_us[held - 1] > control
+        is_open = waiting.max_us[done - 1] > control
         if slot < arrivals.slots and (executed or is_open):
             newest.take(policy.decide(now, now + 2 * trigger))
             required = newest.watermark_us(observer.maxima_us, setup.scope)
             control = max(control, required // SPARK_TICK_US * SPARK_TICK_US)
             control_bound = newest.bound_us
-            is_open = waiting.max_us[held - 1] > control
-        following = occupied[held] if held < len(occupied) else None
+            is_open = waiting.max_us[done - 1] > control
+        following = occupied[done] if done < len(occupied) else None
         due = control > mark and waiting.between(mark, control, slot + 1)
         if following is not None:
             slot = slot + 1 if moved or due or is_open else following
@@ -308,12 +306,12 @@ def restart_batches(
     bound = _plan_bound(policy.decide(first, first), None)
     mark, restarts = NO_BASE_US, 0
     own = np.full(arrivals.partitions, NO_BASE_US, np.int64)  # maxima of this run of the query
-    slot, held = 0, 0
+    slot, done = 0, 0
     while True:
         now = first + (slot + 1) * trigger
-        after = bisect_right(occupied, slot, held)
-        seen = observer.batch(held, after, now)
-        own = np.maximum(own, _maxima_of(arrivals, held, after))
+        after = bisect_right(occupied, slot, done)
+        seen = observer.batch(done, after, now)
+        own = np.maximum(own, _maxima_of(arrivals, done, after))
         base = min_seen(own) if setup.scope == "partition" else int(own.max())
         read = mark
         if bound is not None and base > NO_BASE_US:
@@ -325,9 +323,9 @@ def restart_batches(
             decided = _plan_bound(policy.decide(now, now + setup.restart_cost_us), bound)
         restarted = decided != bound
         in_force = NO_BOUND_US if bound is None else bound
-        log.add(slice(held, after), slot, in_force, mark, read, observer.base_us)
+        log.add(slice(done, after), slot, in_force, mark, read, observer.base_us)
         # The checkpoint restores the move (measured), but not the no-data batch that would have followed it.
-        moved, mark, held, bound = read > mark and not restarted, read, after, decided
+        moved, mark, done, bound = read > mark and not restarted, read, after, decided
         ready = slot + 1
         if restarted:
             restarts += 1
@@ -335,8 +333,8 @@ def restart_batches(
             own = np.full(arrivals.partitions, NO_BASE_US, np.int64)
         if moved:
             slot = ready
-        elif held < len(occupied):
-            slot = max(occupied[held], ready)
+        elif done < len(occupied):
+            slot = max(occupied[done], ready)
         else:
             return log.batches(restarts)
 

@@ -111,11 +111,7 @@ def _quantile(counts: NDArray[np.float32], share: _Float64s | float) -> _Float64
 
 
 class Tracking:
-    """The live policy where rows are judged by their own time.
-
-    Args:
-        setup: the trigger, the target and the scope.
-    """
+    """The live policy where rows are judged by their own time."""
 
     native = False
 

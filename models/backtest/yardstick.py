@@ -55,15 +55,7 @@ def fixed_hindsight(arrivals: Arrivals, setup: Setup) -> tuple[int, BacktestScor
 
 
 def least_bound_us(setup: Setup, need_us: Int64s, key: Int64s, count: Int64s, windows: int) -> int:
-    """Return the smallest bound, at least 0, that meets the target.
-
-    Args:
-        setup: gives the target and the objective.
-        need_us: the need of each count, shape (counts,).
-        key: the index of the key of each, shape (counts,).
-        count: the pairs behind each, shape (counts,).
-        windows: scored windows: keys with a lower index.
-    """
+    """Return the smallest bound, at least 0, that meets the target."""
     if setup.objective == "timeslices":
         return max(_bound_of_good_windows(setup, need_us, key, count, windows), 0)
     order = np.argsort(need_us, kind="stable")

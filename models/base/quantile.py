@@ -14,7 +14,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 
 from tidemark.models.base.target import PPM
 
@@ -112,14 +111,11 @@ def _check(share: float, confidence: float) -> None:
 def interval_ppm(late: int, rows: int, confidence_ppm: int) -> tuple[int | None, int | None]:
     """Return both ends of the interval of the share of ``rows`` that was admitted, in parts per million; None without
     rows.
-
-    Args:
-        late: rows that were late.
-        rows: rows in all.
-        confidence_ppm: confidence of the interval in parts per million, both ends together.
     """
     if not rows:
         return None, None
+    from scipy.special import betaincinv  # noqa: PLC0415 - a process that decides nothing need not load it
+
     tail = (1 - confidence_ppm / PPM) / 2
     admitted = rows - late
     lowest = float(betaincinv(admitted, late + 1, tail)) if admitted else 0.0

@@ -20,11 +20,5 @@ def format_number(number: float, digits: int = 6) -> str:
 
 
 def plural(number: int, noun: str, nouns: str | None = None) -> str:
-    """Return ``"1 row"`` or ``"1,452 rows"``.
-
-    Args:
-        number: how many.
-        noun: what one of them is called.
-        nouns: what several are called; ``noun`` with an s unless given.
-    """
+    """Return ``"1 row"`` or ``"1,452 rows"``."""
     return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"

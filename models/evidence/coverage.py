@@ -44,18 +44,18 @@ def coverage_of_ranges(ranges: Iterable[Range]) -> Coverage | None:
     return Coverage(merged[0][0], merged[-1][1], gaps)
 
 
-def without_ranges(ranges: Iterable[Range], gone: Iterable[Range]) -> list[Range]:
-    """Return the batches of ``ranges`` that are in none of ``gone``; both are ascending and disjoint."""
+def without_ranges(ranges: Iterable[Range], removed: Iterable[Range]) -> list[Range]:
+    """Return the batches of ``ranges`` that are in none of ``removed``; both are ascending and disjoint."""
     left: list[Range] = []
-    waiting = [*gone][::-1]
+    waiting = [*removed][::-1]
     for first, last in ranges:
         start = first
         while waiting and waiting[-1][0] <= last:
-            gone_first, gone_last = waiting[-1]
-            if start < gone_first:
-                left.append((start, gone_first - 1))
-            start = max(start, gone_last + 1)
-            if gone_last > last:
+            cut_first, cut_last = waiting[-1]
+            if start < cut_first:
+                left.append((start, cut_first - 1))
+            start = max(start, cut_last + 1)
+            if cut_last > last:
                 break
             waiting.pop()
         if start <= last:

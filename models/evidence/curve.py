@@ -45,12 +45,7 @@ class NeedDistribution(Protocol):
 
 
 class ExactNeeds:
-    """Needs held one by one, so that every answer is exact.
-
-    Args:
-        need_us: needs in microseconds, shape (n,).
-        count: pairs behind each, shape (n,).
-    """
+    """Needs held one by one, so that every answer is exact."""
 
     def __init__(self, need_us: Int64s, count: Int64s) -> None:
         order = np.argsort(need_us, kind="stable")
@@ -112,7 +107,6 @@ class Emissions:
     emit_base_us: Int64s
     """Base by which each step emits, non-decreasing, shape (steps,)."""
     wall_us: Int64s
-    """Wall time of each step, shape (steps,)."""
 
     def latency(self, bound_us: int) -> tuple[float | None, MeanLatency | None, int]:
         """Return the mean base latency in microseconds, the mean wall latency and the windows emitted under a bound."""
@@ -141,9 +135,7 @@ class CurvePoint:
     """What one bound would have done."""
 
     bound_us: int
-    """The bound in microseconds."""
     rows: int
-    """(Row, key) pairs that arrived."""
     late: int
     """Pairs that would have been late (from a sketch: at most this many)."""
     latency_base_us: float | None
@@ -151,7 +143,6 @@ class CurvePoint:
     latency_wall: MeanLatency | None
     """Mean over windows of the wall time of emission minus the window's end; None without windows."""
     windows_emitted: int
-    """Windows that were emitted."""
 
     @property
     def latency_unknown(self) -> LatencyUnknown | None:
@@ -167,12 +158,7 @@ class CurvePoint:
 
 
 class Curve:
-    """Completeness and latency as functions of the bound.
-
-    Args:
-        needs: how many pairs need what.
-        emissions: when windows would be emitted; None for operators that have no windows.
-    """
+    """Completeness and latency as functions of the bound."""
 
     def __init__(self, needs: NeedDistribution, emissions: Emissions | None) -> None:
         self.needs = needs
@@ -214,7 +200,6 @@ class Replay:
     emit_base_us: Int64s
     """Base by which each step emits, non-decreasing, shape (steps,)."""
     wall_us: Int64s
-    """Wall time at which each step runs, shape (steps,)."""
     tick_us: int
     """Bounds are multiples of this."""
 
@@ -288,11 +273,6 @@ def latency_of(wall: MeanLatency | None, downstream: Downstream | None, bound_ms
     """Return the mean wall latency of a query's last windows under a bound; None when it is not known.
 
     Where the stream's own operator has no windows, it is at least what passes in event time until they close.
-
-    Args:
-        wall: the latency of the windows of the stream's own operator; None without any.
-        downstream: what the bound decides behind that operator; None when nothing.
-        bound_ms: the bound, in milliseconds.
     """
     closes_ms = None if downstream is None else downstream.closes_ms(bound_ms)
     if downstream is None or downstream.retention_ms is None or closes_ms is None:

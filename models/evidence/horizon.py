@@ -60,29 +60,19 @@ class ReportFacts:
     first_key_us: int | None
     """Lowest key of its judged pairs; None without any."""
     rows: int
-    """Rows that arrived."""
     uncounted_rows: int
-    """Rows that were not counted by granule."""
     pairs: int
-    """(Row, key) pairs that were judged."""
     late_min: int
-    """Pairs that were certainly late."""
     late_max: int
-    """Pairs that may have been late."""
     corrected_min: int
     """Late pairs that certainly counted in a later version of their window."""
     corrected_max: int
-    """Late pairs that may have."""
     unjudged_rows: int
-    """Rows whose fate is unknown."""
     need_pairs: int
-    """Pairs with a known need."""
     need_unknown_rows: int
-    """Rows whose need is not known."""
     early_rows: int
     """Rows that arrived before the filter had a watermark: admitted under any bound, so without a need."""
     future_rows: int
-    """Future-dated rows."""
     misdated_rows: int
     """Rows whose event time no delay explains."""
     misdated_late: int
@@ -159,29 +149,19 @@ class HorizonFacts:
     """Sums over a horizon."""
 
     batches: int
-    """Batches reported."""
     from_us: int
     """Trigger time of the first batch, in microseconds."""
     to_us: int
     """Trigger time of the newest batch, in microseconds."""
     rows: int
-    """Rows that arrived."""
     need_pairs: int
-    """(Row, key) pairs with a known need."""
     unknown_rows: int
-    """Rows whose need is not known."""
     early_rows: int
-    """Rows admitted under any bound, because the filter had no watermark yet."""
     uncounted_rows: int
-    """Rows that were not counted by granule."""
     future_rows: int
-    """Future-dated rows."""
     misdated_rows: int
-    """Rows whose event time no delay explains."""
     misdated_late: int
-    """(Row, key) pairs of them that were certainly late."""
     partitions: int
-    """Partitions seen."""
     completeness: LedgerCompleteness
     """What the ledger counted of the pairs that arrived."""
     coverage: dict[str, Coverage]
@@ -215,17 +195,7 @@ def facts_of(
     partitions: int,
     batches_of: Mapping[str, Iterable[Range]],
 ) -> HorizonFacts:
-    """Return the facts of a horizon.
-
-    Args:
-        sums: the sum of each of ``SUMMED``.
-        batches: number of batches, at least 1.
-        from_us: lowest of their ``seen_us``.
-        to_us: highest of their ``seen_us``.
-        keys_per_row: highest of theirs.
-        partitions: partitions that had a row in the horizon.
-        batches_of: ranges of the batches' ids by query id.
-    """
+    """Return the facts of a horizon."""
     found = {query: coverage_of_ranges(ranges) for query, ranges in sorted(batches_of.items())}
     coverage = {query: known for query, known in found.items() if known is not None}
     return HorizonFacts(

@@ -35,7 +35,6 @@ class JointNeeds:
 
     def __init__(self, sides: Sequence[str], needs_ms: Int64s, rows: Int64s) -> None:
         self.sides = tuple(sides)
-        """Names of the sides."""
         self.needs_ms = needs_ms
         """Needs in milliseconds, at most the sketch's relative accuracy too large, shape (cells, sides)."""
         self.rows = rows
@@ -68,10 +67,6 @@ class JointNeeds:
         Without the base of every side the watermark has not begun, and no bound could make a row late: then there are
         none. Rows whose needs are not known, and misdated ones, are left out.
 
-        Args:
-            reports: the reports of the batch, one for each side.
-            bases_ms: the base of each side's late filter, in milliseconds; None while there is none.
-
         Raises:
             ValueError: when the reports are of different batches.
         """
@@ -82,8 +77,8 @@ class JointNeeds:
         for number, report in enumerate(reports):
             known_ms = [base_ms for base_ms in bases_ms if base_ms is not None]
             if report.contradiction is None and len(known_ms) == len(bases_ms):
-                split = separate_misdated(report, known_ms[number])
-                pairs = key_counts(report, None if split is None else split[0])
+                separated = separate_misdated(report, known_ms[number])
+                pairs = key_counts(report, None if separated is None else separated[0])
                 against = [
                     needs_us(pairs.first_us, base_ms * SPARK_TICK_US, SPARK_TICK_US) for base_ms in known_ms
                 ]

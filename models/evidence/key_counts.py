@@ -26,9 +26,7 @@ class KeyCounts:
     """The (row, key) pairs of a report, by partition after partition. Arrays are int64, shape (n,)."""
 
     partitions: tuple[str, ...]
-    """Names of the report's partitions."""
     parts: Int64s
-    """Position of each one's partition in ``partitions``."""
     first_us: Int64s
     """Lowest key of its rows in microseconds; for windows their end."""
     last_us: Int64s
@@ -50,8 +48,8 @@ def key_counts(report: Report, cells: ReportCells | None = None) -> KeyCounts:
         first_us, last_us = operator.keys(first_us)[1], operator.keys(last_us)[1]
     else:
         first, last = window_numbers(operator, first_us)
-        split = _by_table if operator.max_keys > 1 else _by_neighbours
-        parts, numbers, counts = split(cells, first, last)
+        count_by = _by_table if operator.max_keys > 1 else _by_neighbours
+        parts, numbers, counts = count_by(cells, first, last)
         first_us = last_us = operator.start_us + operator.size_us + numbers * operator.slide_us
     return KeyCounts(cells.partitions, parts, first_us, last_us, counts, cells.uncounted_rows)
 
@@ -132,11 +130,8 @@ class ReportCells:
     """The counted granules of all partitions, partition after partition. Arrays are int64, shape (cells,)."""
 
     partitions: tuple[str, ...]
-    """Names of the report's partitions."""
     granules: Int64s
-    """Indices of granules."""
     counts: Int64s
-    """Rows in each."""
     parts: Int64s
     """Position of each one's partition in ``partitions``."""
     uncounted_rows: int
@@ -163,11 +158,7 @@ def cells_of(report: Report) -> ReportCells:
 
 
 def run_starts(*columns: Int64s) -> Int64s:
-    """Return where the runs of equal neighbours begin, ascending; ``columns`` have the same shape (n,).
-
-    Args:
-        columns: at least one; neighbours are equal when all of them have equal values there.
-    """
+    """Return where the runs of equal neighbours begin, ascending; ``columns`` have the same shape (n,)."""
     size = len(columns[0])
     begins = np.zeros(size, bool)
     begins[:1] = True

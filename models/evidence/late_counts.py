@@ -12,7 +12,6 @@ from itertools import zip_longest
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from annotated_types import Ge, Le, MaxLen, MinLen
-from scipy.special import betaincinv
 
 from tidemark.models.base.ranges import MAX_ROWS, WIRE, Count, TimeUs
 from tidemark.models.base.target import PPM
@@ -308,6 +307,8 @@ def _enough(counts: LossCounts, total: LossCounts) -> bool:
 
 def _limit(counts: LossCounts, total: LossCounts, tail: float) -> float:
     """Return the lower limit of the ratio of the value's rate to that of all other rows."""
+    from scipy.special import betaincinv  # noqa: PLC0415 - a driver only counts, and need not load it
+
     lost, rest = counts.lost, total.lost - counts.lost
     # Below 1 even when the rest lost none: then it is tail ** (1 / lost).
     share = float(betaincinv(lost, rest + 1, tail))

@@ -24,7 +24,6 @@ class Tally:
     """Counts of (row, key) pairs."""
 
     rows: int = 0
-    """Pairs that arrived."""
     late_min: int = 0
     """Pairs that were certainly late."""
     late_max: int = 0
@@ -48,7 +47,6 @@ class Judgement:
     corrected_min: int = 0
     """Late pairs that certainly counted in a later version of their window (``late=revise``)."""
     corrected_max: int = 0
-    """Late pairs that may have."""
 
     @property
     def total(self) -> Tally:
@@ -102,11 +100,8 @@ class LedgerCompleteness:
     """The share of pairs that were admitted, as far as it is known."""
 
     rows: int
-    """Pairs that arrived and were judged."""
     late_min: int
-    """Pairs that were certainly late."""
     late_max: int
-    """Pairs that may have been late."""
     unjudged_rows: int
     """Rows that arrived but whose fate is unknown."""
     missing_batches: int
@@ -116,7 +111,6 @@ class LedgerCompleteness:
     corrected_min: int = 0
     """Late pairs that certainly counted in a later version of their window."""
     corrected_max: int = 0
-    """Late pairs that may have."""
 
     @property
     def lower(self) -> float | None:

@@ -8,7 +8,7 @@ would be 20,000 days, so they are no evidence for it, nor against the bound in u
 * it lies as far behind its arrival, and times 1,000 or 1,000,000 it lies near it. This holds without a base, and where
   every row is a factor off. An age behind the arrival is not enough: a replay of old data is no fault.
 
-Rows far in the future are kept away before they count: see ``quarantine``, and ``future_rows`` in the driver.
+Rows far in the future are filtered out before they count: see ``limit_us``, and ``future_rows`` in the driver.
 """
 
 from __future__ import annotations
@@ -69,13 +69,7 @@ def misdated(
 def separate_misdated(
     report: Report, base_ms: int | None, cells: ReportCells | None = None
 ) -> tuple[ReportCells, ReportCells] | None:
-    """Return a report's counts of plausible rows and of misdated ones; None when there are no misdated ones.
-
-    Args:
-        report: the report.
-        base_ms: the base of its late filter, in milliseconds; None when it is not known.
-        cells: its counts if the caller has them.
-    """
+    """Return a report's counts of plausible rows and of misdated ones; None when there are no misdated ones."""
     base_us = None if base_ms is None else base_ms * SPARK_TICK_US
     newest_us = report.started_us if base_us is None else max(base_us, report.started_us)
     # Nearly every report ends here.
@@ -94,12 +88,7 @@ def _some(cells: ReportCells, which: NDArray[np.bool_]) -> ReportCells:
 
 
 def explained(event_time_us: int, arrival_us: int) -> str:
-    """Return how a misdated row is dated and what explains that: ``dated 1970-01-21: seconds read as milliseconds?``.
-
-    Args:
-        event_time_us: its event time, in microseconds.
-        arrival_us: when it arrived, in microseconds.
-    """
+    """Return the date of a misdated row and what explains it: ``dated 1970-01-21: seconds read as milliseconds?``."""
     dated = f"dated {_day(event_time_us)}"
     for factor, mistake in _TOO_SMALL.items():
         if abs(event_time_us * factor - arrival_us) <= LONGEST_DELAY_US:
@@ -157,11 +146,6 @@ def reached_us(max_event_time_us: int | None, late_base_ms: int | None, watermar
 
 
 def limit_us(last: Reached | None, now_us: int) -> int:
-    """Return the greatest event time that is believed at ``now_us``, in microseconds.
-
-    Args:
-        last: the batch counted last; None before the first.
-        now_us: the store's clock, in microseconds.
-    """
+    """Return the greatest event time that is plausible at ``now_us``, in microseconds."""
     by_clock_us = now_us + MAX_AHEAD_US
     return by_clock_us if last is None else max(by_clock_us, last.limit_us(now_us))

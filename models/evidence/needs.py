@@ -1,8 +1,8 @@
 """The base that a batch's late filter used, and what its rows' needs are against it.
 
 The filter of batch n uses the watermark W(n-1), which covers the rows of batches up to n-2 of the query, over restarts
-(``tidemark.models.evidence.needs``). A driver knows only the batches of its own run; earlier reports tell of those before it. So
-the base is the maximum of what the report and earlier reports say. There are three outcomes:
+(see ``BaseTracker``). A driver knows only the batches of its own run; earlier reports tell of those before it. So the
+base is the maximum of what the report and earlier reports say. There are three outcomes:
 
 * it is known: the rows have needs;
 * it is unknown because there was none yet: the filter of a query's first batches has no watermark, so their
@@ -42,11 +42,9 @@ class Needs:
     need_us: Int64s = field(default_factory=_nothing)
     """Needs in microseconds, by partition after partition, shape (n,)."""
     counts: Int64s = field(default_factory=_nothing)
-    """(Row, key) pairs that have it, shape (n,)."""
     parts: Int64s = field(default_factory=_nothing)
     """Position of each one's partition in ``partitions``, shape (n,)."""
     partitions: tuple[str, ...] = ()
-    """Names of the report's partitions."""
     unknown_rows: int = 0
     """Rows whose need is unknown: not counted by granule, or filtered against an unknown base."""
     early_rows: int = 0
@@ -94,19 +92,14 @@ def needs_against(report: Report, base_ms: int | None, pairs: KeyCounts | None =
 
     Where a granule's rows have different keys (row-level, sessions) the lowest one is taken, so that no need is too
     small.
-
-    Args:
-        report: the report.
-        base_ms: the base in milliseconds; None when it is not known.
-        pairs: the report's (row, key) pairs if the caller has them.
     """
     timed_rows = report.rows - report.null_rows
     if report.contradiction is not None:
         return Needs(None, unknown_rows=timed_rows)  # the keys of another operator would be wrong
-    split = separate_misdated(report, base_ms)
-    if split is None:
+    found = separate_misdated(report, base_ms)
+    if found is None:
         return _plausible_needs(report, base_ms, pairs, timed_rows)
-    plausible, wrong = split
+    plausible, wrong = found
     misdated_rows = int(wrong.counts.sum())
     needs = _plausible_needs(report, base_ms, key_counts(report, plausible), timed_rows - misdated_rows)
     late = judge(report, key_counts(report, wrong)).total.late_min

@@ -12,11 +12,7 @@ _Differences = NDArray[np.int32] | NDArray[np.int64]
 
 
 class PackedTimes:
-    """Times in microseconds, in the order given, held as differences: 4 bytes each while all differ by little.
-
-    Args:
-        times_us: the times, shape (n,).
-    """
+    """Times in microseconds, in the order given, held as differences: 4 bytes each while all differ by little."""
 
     __slots__ = ("_differences", "_first_us", "_last_us")
 

@@ -7,9 +7,8 @@ long a change takes (``transition``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -26,31 +25,7 @@ from tidemark.models.base.target import PPM
 from tidemark.models.evidence.horizon import UNKNOWN
 
 PACE_COLUMNS = ("started_us", "duration_ms", "late_base_ms", "max_event_time_us")
-"""The columns of a batch that progress follows from, in this order; see ``BatchTimes``."""
-
-
-class BatchTimes(Protocol):
-    """The times of one batch; reports and the store's rows have them."""
-
-    @property
-    def started_us(self) -> int:
-        """Wall time of its trigger, in microseconds."""
-        ...
-
-    @property
-    def duration_ms(self) -> int:
-        """How long it took, in milliseconds."""
-        ...
-
-    @property
-    def late_base_ms(self) -> int | None:
-        """The base that its late filter knew according to its report, in milliseconds; None when it gives none."""
-        ...
-
-    @property
-    def max_event_time_us(self) -> int | None:
-        """Maximum event time of its rows, in microseconds; None without rows."""
-        ...
+"""The columns of a batch that progress follows from: trigger, duration, base of the late filter, newest event time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +37,6 @@ class PartitionTimes:
     last_seen_us: int
     """Trigger time of the newest such batch, in microseconds."""
     batches: int
-    """How many batches held a row of it."""
 
     def seen_at(self, seen_us: int) -> PartitionTimes:
         """Return the times after one more batch with a row of it, triggered at ``seen_us``."""
@@ -117,35 +91,16 @@ UNKNOWN_PROGRESS = Progress(
 """The progress of a stream of which nothing is known."""
 
 
-def progress_of(
-    batches: Sequence[BatchTimes],
-    partitions: Iterable[PartitionTimes],
-    *,
-    silent_us: int | None = None,
+def progress_of_table(
+    batches: Int64s, partitions: Iterable[PartitionTimes], *, silent_us: int | None = None
 ) -> Progress:
     """Return the progress of a stream.
 
     Args:
-        batches: the newest batches of one query, at most ``PACE_BATCHES``, in order.
+        batches: ``PACE_COLUMNS`` of the newest batches of one query in order, at most ``PACE_BATCHES``, ``UNKNOWN``
+            where something is not known, shape (batches, 4).
         partitions: all partitions that count.
         silent_us: time since the newest report was received, in microseconds; None without reports.
-    """
-    rows = [
-        [UNKNOWN if value is None else value for value in (getattr(batch, name) for name in PACE_COLUMNS)]
-        for batch in batches
-    ]
-    return progress_of_table(np.array(rows, np.int64).reshape(-1, 4), partitions, silent_us=silent_us)
-
-
-def progress_of_table(
-    batches: Int64s, partitions: Iterable[PartitionTimes], *, silent_us: int | None = None
-) -> Progress:
-    """Return what ``progress_of`` returns.
-
-    Args:
-        batches: ``PACE_COLUMNS`` of the batches, ``UNKNOWN`` where something is not known, shape (batches, 4).
-        partitions: as there.
-        silent_us: as there.
     """
     known = len(batches) >= MIN_BATCHES_OF_A_PACE
     started = batches[:, 0]

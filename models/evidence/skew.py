@@ -63,9 +63,7 @@ class SkewRule:
     """The thresholds from which a partition counts as skewed."""
 
     share_ppm: int = SKEW_SHARE_PPM
-    """Share of the bound that it costs, in parts per million."""
     amount_ms: int = SKEW_AMOUNT_MS
-    """Milliseconds that it costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,6 @@ class Effect:
     """The effect of one partition on the bound of its stream. None: unknown, for lack of evidence."""
 
     partition: str
-    """Its name."""
     pairs: int
     """(Row, key) pairs of it with a known need."""
     beyond: int
@@ -90,13 +87,7 @@ class Effect:
 
 
 def effects_of(needs: PartitionNeeds, target_ppm: int, confidence_ppm: int) -> list[Effect]:
-    """Return the effect of each partition on the bound, in the order of ``needs.names``.
-
-    Args:
-        needs: the needs of all partitions over the same horizon.
-        target_ppm: the completeness target, in parts per million.
-        confidence_ppm: confidence with which it is certified, in parts per million.
-    """
+    """Return the effect of each partition on the bound, in the order of ``needs.names``."""
     share, confidence = target_ppm / PPM, confidence_ppm / PPM
     edges, counts = needs.table()
     pairs = needs.pairs

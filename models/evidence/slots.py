@@ -16,10 +16,8 @@ SLOT_US = 60_000_000
 """Width of the narrowest time slot in microseconds."""
 
 HOUR_US = 60 * SLOT_US
-"""Width of an hour in microseconds."""
 
 DAY_US = 24 * HOUR_US
-"""Width of a day in microseconds."""
 
 
 def edge_us(time_us: int, width_us: int) -> int:
@@ -117,11 +115,8 @@ class Slots:
     """Slots of one width that cover a span."""
 
     width_us: int
-    """Their width, in microseconds."""
     from_us: int
-    """Start of the first, in microseconds."""
     until_us: int
-    """End of the last, in microseconds."""
 
     @property
     def starts_us(self) -> range:
@@ -139,13 +134,6 @@ def slots_of(
     """Return the narrowest slots that cover a span and are not narrower than the stored ones.
 
     When even the widest are more than ``max_slots``, the oldest are left out.
-
-    Args:
-        from_us: start of the span.
-        until_us: its end, after its start.
-        max_slots: how many slots there may be.
-        levels: how far the stored slots have been rolled up.
-        widths_us: the widths to choose from, ascending.
     """
     stored_us = levels.width_us(from_us)
     fitting = [
@@ -178,7 +166,6 @@ class Retention:
     reports_days: int = 35
     """Facts of each report: they say whether a report came before, and how late windows were emitted."""
     bodies_days: int = 3
-    """Reports as sent."""
     ledger_days: int = 35
     """Admitted and late rows, by key and partition."""
     events_days: int = 400

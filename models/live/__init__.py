@@ -1,1 +1,4 @@
-"""The fast part of Live: what the driver decides at every batch. Pure: no clock, no I/O, no Spark."""
+"""What a driver decides at every batch: the policy ``tidemark``, and what it observes and remembers of a stream.
+
+It uses all folders before it but ``rollout``.
+"""

@@ -85,12 +85,7 @@ class Stragglers:
         self._late = None
 
     def add(self, age: Float64s, rows: Float64s) -> None:
-        """Count rows.
-
-        Args:
-            age: ages in triggers, shape (counts,).
-            rows: rows of each age by kind, shape (kinds, counts).
-        """
+        """Count rows by their age in triggers, shape (counts,), and by kind, shape (kinds, counts)."""
         if not len(age):
             return
         bucket = bucket_of(age)
@@ -106,11 +101,7 @@ class Stragglers:
         return {"rows": self._rows, "keys": self._keys}
 
     def resume(self, learned: Arrays) -> None:
-        """Go on with counts.
-
-        Raises:
-            ValueError: when they are not of this form.
-        """
+        """Go on with counts."""
         checked(learned, {"rows": self._rows.shape, "keys": self._keys.shape})
         self._rows, self._keys = learned["rows"].astype(np.float32), learned["keys"].astype(np.float32)
         counted = np.flatnonzero(self._rows.any(axis=(0, 1)))

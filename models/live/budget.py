@@ -60,9 +60,7 @@ class RuleChoice:
     """The rule to follow, and why."""
 
     rule: int
-    """Index of the rule."""
     spent: float
-    """Share of the budget that is spent."""
     within_budget: bool
     """Whether the budget allows the rule; else it is the one that loses the fewest rows."""
 
@@ -72,10 +70,6 @@ def keys_until_trusted(share: float, mass_a_key: float) -> int:
 
     It is the smallest K with ``budget - BUDGET_DEVIATIONS * sqrt(budget) >= REPAY_SHARE * what a rule of the dearest
     price is assumed to spend in FAMILIARITY_KEYS``, where the budget is that of K keys (``RuleChooser``).
-
-    Args:
-        share: share of the mass that may be lost.
-        mass_a_key: mean mass of a key, above 0.
     """
     assumed = FAMILIARITY_KEYS * PRICES[-1] * REPAY_SHARE
     deviation = BUDGET_DEVIATIONS / math.sqrt(share * mass_a_key)
@@ -84,13 +78,7 @@ def keys_until_trusted(share: float, mass_a_key: float) -> int:
 
 
 class RuleChooser:
-    """Chooses the rule of one stream within its error budget.
-
-    Args:
-        share: share of the pairs (or windows) that may be lost.
-        span_us: the stream's own unit of time in microseconds.
-        span_triggers: the same in triggers.
-    """
+    """Chooses the rule of one stream within its error budget."""
 
     def __init__(self, share: float, span_us: int, span_triggers: float) -> None:
         rules = FAMILIES * len(PRICES)
@@ -112,13 +100,7 @@ class RuleChooser:
         self._turn: int | None = None
 
     def choose(self, now_us: int, account: Account, waited: Float64s) -> RuleChoice:
-        """Return the rule to follow.
-
-        Args:
-            now_us: wall time in microseconds.
-            account: what was lost so far.
-            waited: each rule's latencies so far in triggers, summed over keys, shape (rules,).
-        """
+        """Return the rule to follow, by each rule's latencies so far in triggers, summed over keys."""
         self._remember(now_us, account)
         # From here on, what is at stake is what is expected to come of it.
         to_come = self._at_stake.share_to_come(account.mass_a_key) * account.at_stake_by_rule
@@ -152,11 +134,7 @@ class RuleChooser:
         return own | joined({"at_stake": self._at_stake.learned()})
 
     def resume(self, learned: Arrays) -> None:
-        """Go on with what an earlier run learned.
-
-        Raises:
-            ValueError: when it is not of this form.
-        """
+        """Go on with what an earlier run learned."""
         rules = self._seen.shape
         shapes = {"seen": rules, "mass": (), "recent_lost": rules, "recent_mass": (), "clump": rules}
         checked(learned, shapes)
@@ -286,7 +264,7 @@ class AtStake:
     def __init__(self, rules: int) -> None:
         self._rows = np.zeros(rules)
         self._came = 0.0
-        self._gone = 0.0
+        self._dropped = 0.0
 
     def add(self, rows: Float64s, lost: Float64s) -> None:
         """Add what is at stake now, and what was lost since the last call, shape (rules,) each.
@@ -296,27 +274,19 @@ class AtStake:
         settled = np.maximum(self._rows - rows, 0)
         came = np.minimum(settled, lost)
         self._came += float(came.mean())
-        self._gone += float((settled - came).mean())
+        self._dropped += float((settled - came).mean())
         self._rows = rows
 
     def share_to_come(self, mass_a_key: float) -> float:
-        """Return the share of the rows at stake that is expected to come: one half before anything is known.
-
-        Args:
-            mass_a_key: mean mass of a key, above 0.
-        """
+        """Return the share of the rows at stake that is expected to come: one half before anything is known."""
         prior = AT_STAKE_PRIOR_KEYS * mass_a_key
-        return (self._came + prior / 2) / (self._came + self._gone + prior)
+        return (self._came + prior / 2) / (self._came + self._dropped + prior)
 
     def learned(self) -> Arrays:
         """Return how many came, and how many did not."""
-        return {"came": np.array(self._came), "gone": np.array(self._gone)}
+        return {"came": np.array(self._came), "dropped": np.array(self._dropped)}
 
     def resume(self, learned: Arrays) -> None:
-        """Go on with what an earlier run learned.
-
-        Raises:
-            ValueError: when it is not of this form.
-        """
-        checked(learned, {"came": (), "gone": ()})
-        self._came, self._gone = float(learned["came"]), float(learned["gone"])
+        """Go on with what an earlier run learned."""
+        checked(learned, {"came": (), "dropped": ()})
+        self._came, self._dropped = float(learned["came"]), float(learned["dropped"])

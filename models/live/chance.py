@@ -52,23 +52,12 @@ class Unevenness:
         self._update()
 
     def add(self, counts: NDArray[np.int64], expected: Float64s, known: NDArray[np.bool_]) -> None:
-        """Learn from counts and what was expected.
-
-        Args:
-            counts: counts of each column, shape (counts, columns).
-            expected: what was expected of each, shape (columns,).
-            known: the columns to learn from, shape (columns,).
-        """
+        """Learn from counts, shape (counts, columns), and what was expected of each column that is ``known``."""
         squared = (counts - expected) ** 2 / np.maximum(expected, 1)
         self._add(squared, np.broadcast_to(known, squared.shape))
 
     def add_neighbours(self, counts: NDArray[np.int64], known: NDArray[np.bool_]) -> None:
-        """Learn from how much counts differ from the ones before them; where both are 0 nothing shows.
-
-        Args:
-            counts: counts of each column in order, shape (counts, columns).
-            known: the columns to learn from, shape (columns,).
-        """
+        """Learn from how much counts differ from the ones before them; where both are 0 nothing shows."""
         both = counts[1:] + counts[:-1]
         self._add(np.diff(counts, axis=0) ** 2 / np.maximum(both, 1), (both > 0) & known)
 
@@ -77,11 +66,7 @@ class Unevenness:
         return {"deviation": self._deviation, "counts": self._counts}
 
     def resume(self, learned: Arrays) -> None:
-        """Go on with sums.
-
-        Raises:
-            ValueError: when they are not of this form.
-        """
+        """Go on with sums."""
         columns = len(checked(learned, {"deviation": (None,)})["deviation"])
         checked(learned, {"counts": (columns,)})
         if not (learned["counts"] > 0).all():
@@ -105,12 +90,7 @@ _ALL = np.ones(1, bool)
 
 
 class SpanTotals:
-    """Finds spans of which the stream is short.
-
-    Args:
-        granule_us: width of a cohort in microseconds.
-        cohorts: cohorts in a span.
-    """
+    """Finds spans of which the stream is short."""
 
     def __init__(self, granule_us: int, cohorts: int) -> None:
         self._span_us = granule_us * cohorts
@@ -127,11 +107,7 @@ class SpanTotals:
         return self._unevenness.learned()
 
     def resume(self, learned: Arrays) -> None:
-        """Go on with what an earlier run learned.
-
-        Raises:
-            ValueError: when it is not of this form.
-        """
+        """Go on with what an earlier run learned."""
         self._unevenness.resume(learned)
 
     def raise_missing(self, missing: Float64s, start_us: Int64s, totals: Int64s, expected: Float64s) -> None:
@@ -156,13 +132,7 @@ class SpanTotals:
         np.maximum(missing, part * np.repeat(scale, np.diff(first, append=len(span))), out=missing)
 
     def close(self, start_us: Int64s, totals: Int64s, expected: float) -> None:
-        """Learn from cohorts that are closed, and seen whole, how uneven spans are.
-
-        Args:
-            start_us: starts of the cohorts, ascending, later than those closed before, shape (cohorts,).
-            totals: rows of each, shape (cohorts,).
-            expected: rows that were expected of each.
-        """
+        """Learn from cohorts that are closed, and seen whole, how uneven spans are."""
         for span, rows in zip((start_us // self._span_us).tolist(), totals.tolist(), strict=True):
             if span != self._span:
                 if self._closed == self._cohorts:

@@ -28,10 +28,6 @@ class OpenCohorts:
 
     Cohorts are added at the end and forgotten at the beginning, mostly one at a time, so the counts stand in a larger
     array, which is copied only when its end is reached.
-
-    Args:
-        granule_us: width of a cohort in microseconds.
-        max_cohorts: how many are open at most; the oldest are forgotten for newer ones.
     """
 
     def __init__(self, granule_us: int, max_cohorts: int) -> None:
@@ -105,19 +101,28 @@ class OpenCohorts:
     def _move(self, at: int, used: int, cohorts: int) -> None:
         """Move the ``used`` rows to place ``at`` of new room for ``cohorts``, and for an eighth more of them."""
         rows = cohorts + cohorts // 8 + _SPARE_ROWS
-        kept = slice(self._first, self._first + used)
+        used_rows = slice(self._first, self._first + used)
         room, totals = np.zeros((rows, self._room.shape[1]), self._room.dtype), np.zeros(rows, np.int64)
-        room[at : at + used], totals[at : at + used] = self._room[kept], self._totals[kept]
+        room[at : at + used], totals[at : at + used] = self._room[used_rows], self._totals[used_rows]
         self._room, self._totals, self._first = room, totals, 0
 
 
-class ShortCohorts:
-    """Follows cohorts that were found short, for some time and also when they are closed meanwhile.
+_FOLLOWED = np.dtype(
+    [
+        ("start_us", "i8"),
+        ("since_us", "i8"),
+        ("rows", "f8"),
+        ("delivered", "f8"),
+        ("short", "f8"),
+        ("came", "f8"),
+    ]
+)
+"""A cohort that is followed: since when, its rows and the share of them usually delivered when it was found short, by
+how many it was, and how many have come since."""
 
-    Args:
-        granule_us: width of a cohort in microseconds.
-        cohorts: cohorts in a span.
-    """
+
+class ShortCohorts:
+    """Follows cohorts that were found short, for some time and also when they are closed meanwhile."""
 
     def __init__(self, granule_us: int, cohorts: int) -> None:
         span_us = cohorts * granule_us
@@ -129,25 +134,22 @@ class ShortCohorts:
         self.share_to_come = 1.0
         """The share of what a cohort is short of that is expected to come."""
         self._newest_us = -(2**62)
-        self.start_us: Int64s = np.empty(0, np.int64)
+        self._followed: NDArray[Any] = np.empty(0, _FOLLOWED)
+
+    @property
+    def start_us(self) -> Int64s:
         """Starts of the cohorts that are followed, ascending, shape (followed,)."""
-        self._since_us: Int64s = np.empty(0, np.int64)
-        """Since when each is followed, shape (followed,)."""
-        self._rows: Float64s = np.empty(0)
-        """Rows of each when it was found short, shape (followed,); below also."""
-        self._delivered: Float64s = np.empty(0)
-        """Share of its rows that a cohort of that age has usually delivered."""
-        self._short: Float64s = np.empty(0)
-        self._came: Float64s = np.empty(0)
-        """Rows that have come since."""
+        starts: Int64s = self._followed["start_us"]
+        return starts
 
     def add(self, start_us: Int64s, count: Int64s) -> None:
         """Count rows by the start of their cohort, shape (counts,) each."""
-        if not len(self.start_us):
+        known = self.start_us
+        if not len(known):
             return
-        at = np.minimum(np.searchsorted(self.start_us, start_us), len(self.start_us) - 1)
-        followed = self.start_us[at] == start_us
-        self._came += np.bincount(at[followed], count[followed], len(self._came))
+        at = np.minimum(np.searchsorted(known, start_us), len(known) - 1)
+        followed = known[at] == start_us
+        self._followed["came"] += np.bincount(at[followed], count[followed], len(known))
 
     def follow(
         self, now_us: int, start_us: Int64s, rows: Int64s, delivered: Float64s, short: Float64s
@@ -164,49 +166,46 @@ class ShortCohorts:
         new = start_us > self._newest_us
         if not new.any():
             return
-        start_us = start_us[new]
-        self._newest_us = int(start_us[-1])
-        self.start_us = np.append(self.start_us, start_us)
-        self._since_us = np.append(self._since_us, np.full(len(start_us), now_us))
-        self._rows = np.append(self._rows, rows[new])
-        self._delivered = np.append(self._delivered, delivered[new])
-        self._short = np.append(self._short, short[new])
-        self._came = np.append(self._came, np.zeros(len(start_us)))
+        found = np.zeros(int(new.sum()), _FOLLOWED)
+        found["since_us"] = now_us
+        for name, values in (
+            ("start_us", start_us),
+            ("rows", rows),
+            ("delivered", delivered),
+            ("short", short),
+        ):
+            found[name] = values[new]
+        self._newest_us = int(found["start_us"][-1])
+        self._followed = np.concatenate([self._followed, found])
 
-    def judge(self, now_us: int, delivered: Float64s, withheld_us: Int64s) -> None:
+    def judge(self, now_us: int, delivered: Float64s, outstanding_us: Int64s) -> None:
         """Learn what has come of the cohorts that have been followed for some time.
 
         Args:
             now_us: wall time in microseconds.
             delivered: share of its rows that each followed cohort has usually delivered by now, shape (followed,).
-            withheld_us: starts of cohorts that are no longer followed: silent partitions withhold rows of them.
+            outstanding_us: starts of cohorts that are no longer followed: rows of silent partitions are outstanding.
         """
-        followed_us = now_us - self._since_us
-        counts = (followed_us >= self._counts_after_us) & ~np.isin(self.start_us, withheld_us)
-        fewer = self._rows * (delivered / np.maximum(self._delivered, 1e-9) - 1)
-        share = np.clip((self._came - fewer) / self._short, 0, 1)
+        cohorts = self._followed
+        followed_us = now_us - cohorts["since_us"]
+        dropped = np.isin(cohorts["start_us"], outstanding_us)
+        counts = (followed_us >= self._counts_after_us) & ~dropped
+        fewer = cohorts["rows"] * (delivered / np.maximum(cohorts["delivered"], 1e-9) - 1)
+        share = np.clip((cohorts["came"] - fewer) / cohorts["short"], 0, 1)
         done = counts & (followed_us >= self._followed_us)
         decay = self._decay ** int(done.sum())
         self._share = self._share * decay + float(share[done].sum())
         self._cohorts = self._cohorts * decay + int(done.sum())
         counts &= ~done
         self.share_to_come = (self._share + float(share[counts].sum())) / (self._cohorts + int(counts.sum()))
-        left = ~done & ~np.isin(self.start_us, withheld_us)
-        if not left.all():
-            self.start_us, self._since_us = self.start_us[left], self._since_us[left]
-            self._rows, self._delivered = self._rows[left], self._delivered[left]
-            self._short, self._came = self._short[left], self._came[left]
+        self._followed = cohorts[~(done | dropped)]
 
     def learned(self) -> Arrays:
         """Return the sums."""
         return {"share": np.array(self._share), "cohorts": np.array(self._cohorts)}
 
     def resume(self, learned: Arrays) -> None:
-        """Go on with sums.
-
-        Raises:
-            ValueError: when they are not of this form.
-        """
+        """Go on with sums."""
         checked(learned, {"share": (), "cohorts": ()})
         share, cohorts = float(learned["share"]), float(learned["cohorts"])
         if not 0 <= share <= cohorts or not cohorts:

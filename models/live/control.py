@@ -1,8 +1,8 @@
 """The control of one query: the watermark that its streams require together, offered when it closes something.
 
 A new offer costs a batch when no rows are waiting, and a no-data batch after it. So the control moves when a key that
-has arrived closes. Beyond the last key something may still wait downstream (a wider window of a chain, the time range
-of a join, a timer): for that it moves in steps that double, up to the ceiling, and then stops.
+has arrived closes. Beyond the last key something may still wait downstream (a wider window, the time range of a
+join, a timer): for that it moves in steps that double, up to the ceiling, and then stops.
 """
 
 from __future__ import annotations
@@ -27,17 +27,10 @@ class StreamTarget:
     watermark_us: int | None
     """The watermark that its fast policy requires; None holds the whole query."""
     keys: OpenKeys
-    """Its open keys."""
 
 
 class Control:
-    """The control of one query.
-
-    Args:
-        step_us: minimum step beyond the last key, in microseconds.
-        ceiling_us: how far beyond the last key the control goes at most, in microseconds.
-        policy: returns how Spark combines the watermarks of the inputs; the control does the same.
-    """
+    """The control of one query."""
 
     def __init__(
         self, step_us: int, ceiling_us: int, policy: Callable[[], WatermarkPolicy] = lambda: "min"

@@ -64,7 +64,7 @@ that are silent together need as many, and more the more ways there are to pick 
 """
 
 SILENT_SHARE = 0.01
-"""Minimum share of a cohort that a silence must withhold to count. Less is the far end of its usual stragglers."""
+"""Minimum share of a cohort that is outstanding in a silence to count. Less is the far end of its usual stragglers."""
 
 MISSED_FROM_AGE = -1.5
 """Age in triggers from which a key that misses rows is marked: its stragglers no longer count as usual.

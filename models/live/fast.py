@@ -41,7 +41,6 @@ class Order:
     """The settings of the fast policy: the controller's envelope, or the job's own."""
 
     follow: Follow = "partitions"
-    """What the watermark follows."""
     bound_us: int
     """The bound, in microseconds: of each partition where no SLO decides, or of the stream."""
     target_ppm: int | None = None
@@ -63,9 +62,7 @@ class WatermarkTarget:
     watermark_us: int | None
     """The watermark in microseconds, whole milliseconds; None: do not move it."""
     reason: str
-    """Why, in one sentence."""
     activity: Activity
-    """Which partitions hold it back."""
     details: str = ""
     """The figures that lead to it, for the log; empty where the sentence has them all."""
 
@@ -82,31 +79,17 @@ class FastPolicy:
     def __init__(self, operator: Operator, ceiling_us: int, idle_timeout_us: int | None = None) -> None:
         self._operator = operator
         self._ceiling_us = ceiling_us
-        self._partitions = Partitions(idle_timeout_us)
-        self._keys = OpenKeys()
+        self.partitions = Partitions(idle_timeout_us)
+        """The stream's partitions."""
+        self.keys = OpenKeys()
+        """The keys that have arrived and are not closed yet."""
         self._own = ResumablePolicy(operator)
         self._granule_us = SPARK_TICK_US
         self._last_us = 0
 
-    @property
-    def partitions(self) -> Partitions:
-        """The stream's partitions."""
-        return self._partitions
-
-    @property
-    def keys(self) -> OpenKeys:
-        """The keys that have arrived and are not closed yet."""
-        return self._keys
-
     def restore(self, bases_us: Mapping[str, int], offered_us: int | None, now_us: int) -> None:
-        """Restore the partitions of an earlier run; any key up to their bases may be open.
-
-        Args:
-            bases_us: how far each partition had come, in microseconds.
-            offered_us: the newest watermark that was offered, in microseconds; None before the first.
-            now_us: wall time in microseconds.
-        """
-        self._partitions.restore(bases_us, now_us)
+        """Restore the partitions of an earlier run; any key up to their bases may be open."""
+        self.partitions.restore(bases_us, now_us)
         if not bases_us:
             return
         newest_us = max(bases_us.values())
@@ -119,7 +102,7 @@ class FastPolicy:
         first_us -= (first_us - offset_us) % step_us
         if oldest_us <= newest_us:
             _, keys = self._operator.keys(np.arange(first_us, newest_us + step_us, step_us, dtype=np.int64))
-            self._keys.add(keys[keys <= self._max_key_us(newest_us)], oldest_us)
+            self.keys.add(keys[keys <= self._max_key_us(newest_us)], oldest_us)
 
     def learned(self) -> Learned | None:
         """Return what the policy has learned, for ``resume`` in a later run; None before there was any target."""
@@ -131,7 +114,7 @@ class FastPolicy:
         Raises:
             ValueError: when it does not fit. Then nothing is changed.
         """
-        self._own.resume(learned, self._last_us, self._partitions.bases_us)
+        self._own.resume(learned, self._last_us, self.partitions.bases_us)
 
     @property
     def begun_anew(self) -> Setup | None:
@@ -172,14 +155,14 @@ class FastPolicy:
         self._granule_us = report.granule_us
         self._last_us = report.started_us if due_us is None else due_us
         bases_us = self._passed_misdated(self._bases_us(report, newest_granules), report.started_us)
-        self._partitions.observe(report.started_us, trigger_us, bases_us, backlog)
+        self.partitions.observe(report.started_us, trigger_us, bases_us, backlog)
         if report.uncounted_rows:
-            self._partitions.observe_uncounted(report.started_us)
+            self.partitions.observe_uncounted(report.started_us)
         if report.max_event_time_us is not None:
             base_us = min(report.max_event_time_us, report.started_us)
-            self._partitions.stream_base_us = max(self._partitions.stream_base_us, base_us)
-        self._keys.add(_keys_of(report), report.watermark_ms * SPARK_TICK_US)
-        self._keys.close(report.watermark_ms * SPARK_TICK_US)
+            self.partitions.stream_base_us = max(self.partitions.stream_base_us, base_us)
+        self.keys.add(_keys_of(report), report.watermark_ms * SPARK_TICK_US)
+        self.keys.close(report.watermark_ms * SPARK_TICK_US)
         self._own.solve(order.target_ppm, order.latency_cap_us, trigger_us)
         behind = any(rows > 0 for rows in (backlog or {}).values())
         self._own.observe(report, bases_us, self._last_us, representative=representative and not behind)
@@ -198,7 +181,7 @@ class FastPolicy:
             given, as
                 where no trigger determines the time of the batch after the next one.
         """
-        activity = self._partitions.activity(now_us if checked_us is None else checked_us)
+        activity = self.partitions.activity(now_us if checked_us is None else checked_us)
 
         def answer(watermark_us: int | None, reason: str) -> WatermarkTarget:
             details = "" if self._own.policy is None else explained(self._own.policy.explain())
@@ -206,7 +189,7 @@ class FastPolicy:
                 watermark_us=watermark_us, reason=reason, activity=activity, details=details
             )
 
-        stream_us = self._partitions.stream_base_us
+        stream_us = self.partitions.stream_base_us
         if order.follow == "ceiling":
             return answer(None, "the control stream does not move: the ceiling holds")
         if stream_us == NO_BASE_US:
@@ -244,9 +227,9 @@ class FastPolicy:
         A partition with such rows alone would hold the watermark where they are dated, and no bound is meant for them.
         """
         names, found_us = list(bases_us), np.array(list(bases_us.values()), np.int64)
-        known_us = max(self._partitions.stream_base_us, int(found_us.max(initial=NO_BASE_US)))
+        known_us = max(self.partitions.stream_base_us, int(found_us.max(initial=NO_BASE_US)))
         wrong = misdated(found_us, known_us, started_us)
-        stream_us = max(self._partitions.stream_base_us, int(found_us[~wrong].max(initial=NO_BASE_US)))
+        stream_us = max(self.partitions.stream_base_us, int(found_us[~wrong].max(initial=NO_BASE_US)))
         passed = zip(names, np.where(wrong, stream_us, found_us).tolist(), strict=True)
         return {name: base_us for name, base_us in passed if base_us != NO_BASE_US}
 
@@ -263,7 +246,7 @@ class FastPolicy:
         if self._own.catching_up:
             behind = plural(len(self._own.catching_up), "partition")
             return by_bound_us, f"{by_bound[1]}: {behind} catching up after a restart"
-        lag_us = self._partitions.last_us - self._partitions.stream_base_us
+        lag_us = self.partitions.last_us - self.partitions.stream_base_us
         if lag_us > self._ceiling_us:
             reason = f"{by_bound[1]}: rows come {format_about(lag_us)} after their time, so this is a replay"
             return by_bound_us, reason

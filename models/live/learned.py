@@ -1,7 +1,7 @@
 """What a policy has learned of a stream, in a form that outlives the driver.
 
-Kept are distributions, forecasts and the account; not what is open: after a restart the rows of open keys may have been
-read or not, and time in which the job was down shows nothing.
+Stored are distributions, forecasts and the account, not what is open: after a restart the rows of open keys may have
+been read or not, and time in which the job was down shows nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Learned:
     operator: str
     """The operator, in words; of another one nothing of this is true."""
     target_ppm: int
-    """The completeness target in parts per million; the account is kept for one target."""
+    """The completeness target in parts per million; the account is for one target."""
     trigger_us: int
     """The trigger in microseconds; ages are counted in triggers."""
     partitions: tuple[str, ...]

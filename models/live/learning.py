@@ -39,13 +39,7 @@ class Learning:
 
 
 def learning_of(setup: Setup, pairs: int, span_us: int) -> Learning | None:
-    """Return whether ``tidemark`` can learn from a stream; None where it keeps no such rule.
-
-    Args:
-        setup: the problem.
-        pairs: (row, key) pairs of the stream, at least 1.
-        span_us: time from its first arrival to its last, in microseconds.
-    """
+    """Return whether ``tidemark`` can learn from a stream; None where it keeps no such rule."""
     key_us = setup.key_spacing_us
     keys = max(span_us / key_us, 1.0)
     if setup.mode == "restart":
@@ -67,12 +61,7 @@ _MAX_WINDOWS = 512
 
 
 class GoodWindows:
-    """Counts windows that miss the target.
-
-    Args:
-        rules: number of rules.
-        budget_share: share of a window's pairs that may be late.
-    """
+    """Counts windows that miss the target."""
 
     def __init__(self, rules: int, budget_share: float) -> None:
         self._share = budget_share
@@ -83,13 +72,7 @@ class GoodWindows:
         self._windows = 0
 
     def add(self, key_us: Int64s, count: Int64s, watermark_us: Int64s) -> None:
-        """Count the pairs of a batch.
-
-        Args:
-            key_us: distinct window ends, ascending, shape (keys,).
-            count: pairs of each, shape (keys,).
-            watermark_us: watermark that judges them, of each rule and, last, of the policy, shape (rules + 1,).
-        """
+        """Count the pairs of a batch by window end, under the watermarks of all rules and, last, the policy."""
         first = self._key_us[0] if len(self._key_us) == _MAX_WINDOWS else None
         if first is not None:
             counted = key_us >= first

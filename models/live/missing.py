@@ -43,13 +43,7 @@ _DENSE = 0.25
 
 
 class Missing:
-    """Forecasts and counts of cohorts that are still open.
-
-    Args:
-        granule_us: width of a cohort in microseconds.
-        trigger_us: the trigger in microseconds.
-        span_triggers: the stream's own unit of time, in triggers.
-    """
+    """Forecasts and counts of cohorts that are still open."""
 
     def __init__(self, granule_us: int, trigger_us: int, span_triggers: float) -> None:
         self._granule_us = granule_us
@@ -74,9 +68,8 @@ class Missing:
         self._learned_from_us = np.full(1, -_NEVER_US)
         """Start of the first cohort that shows each partition's pace, after it stopped, shape (partitions + 1,)."""
         self.stopped = False
-        """Whether a partition has ever stopped."""
         self._open = OpenCohorts(granule_us, MAX_COHORTS)
-        self._withheld = Outstanding(granule_us, trigger_us)
+        self._outstanding = Outstanding(granule_us, trigger_us)
         self._done_us = -_NEVER_US
         self._whole_from_us: int | None = None
 
@@ -102,11 +95,7 @@ class Missing:
         )
 
     def resume(self, learned: Arrays) -> None:
-        """Go on with what an earlier run learned; silence counts from the first batch on.
-
-        Raises:
-            ValueError: when it is not of this form.
-        """
+        """Go on with what an earlier run learned; silence counts from the first batch on."""
         columns = len(checked(learned, {"rows": (None,), "cohorts": (), "stopped": ()})["rows"])
         shapes = {
             "unevenness.counts": (columns,),
@@ -134,14 +123,7 @@ class Missing:
         self._cohorts = self._cohorts * decay + (1 - decay) / (1 - self._decay) * self._cohorts_per_trigger
 
     def add(self, now_us: int, partition: Int64s, start_us: Int64s, count: Int64s) -> None:
-        """Count rows, each once.
-
-        Args:
-            now_us: wall time of their batch.
-            partition: partition of each count, shape (counts,).
-            start_us: start of the cohort of each count, shape (counts,).
-            count: rows, shape (counts,).
-        """
+        """Count rows, each once."""
         self._know_partitions(int(partition.max()) + 1)
         if self._whole_from_us is None:
             self._last_us[:] = now_us  # the partitions of an earlier run have not been silent before it
@@ -178,10 +160,6 @@ class Missing:
 
         Cohorts without any row are open too, up to the wall clock: when all partitions are silent, their rows are
         missing.
-
-        Args:
-            now_us: wall time in microseconds.
-            longest: silence in triggers after which a partition has stopped.
         """
         if not len(self.start_us):
             return np.empty(0)
@@ -193,25 +171,25 @@ class Missing:
         # A stall of one partition shows in that partition first, a burst over all of them in the sum.
         cohort, column, short = self._short_of_partitions(bucket, forecast)
         missing = np.bincount(cohort, short, len(bucket)).astype(np.float64)
-        # What a partition withholds that is silent, or that has sent no row of the cohort yet.
-        withholds = (self._open.counts[cohort, column - 1] == 0) | np.isin(column, silent)
-        withheld = np.bincount(cohort[withholds], short[withholds], len(bucket)).astype(np.float64)
+        # What is outstanding from a partition that is silent, or that has sent no row of the cohort yet.
+        unsent = (self._open.counts[cohort, column - 1] == 0) | np.isin(column, silent)
+        outstanding = np.bincount(cohort[unsent], short[unsent], len(bucket)).astype(np.float64)
         if len(silent):
-            first, unsent = self._unsent(silent, bucket, forecast, cohort=cohort, column=column, short=short)
-            missing[first : first + len(unsent)] += unsent
-            withheld[first : first + len(unsent)] += unsent
+            first, also = self._unsent(silent, bucket, forecast, cohort=cohort, column=column, short=short)
+            missing[first : first + len(also)] += also
+            outstanding[first : first + len(also)] += also
         else:
-            self._withheld.forget()
+            self._outstanding.forget()
         expected = self._delivered_of_stream(bucket) * forecast[_STREAM]
         stream_short = expected - self._open.totals
         beyond = stream_short > self._chance(expected, _STREAM)
         missing[beyond] = np.maximum(missing[beyond], stream_short[beyond])
         self._span_totals.raise_missing(missing, self.start_us, self._open.totals, expected)
         missing[self.start_us < (self._whole_from_us or 0)] = 0
-        withheld = np.minimum(withheld, missing)
-        short_of = missing - withheld
-        self._follow(now_us, bucket, withheld, short_of)
-        return withheld + self._short_cohorts.share_to_come * short_of
+        outstanding = np.minimum(outstanding, missing)
+        short_of = missing - outstanding
+        self._follow(now_us, bucket, outstanding, short_of)
+        return outstanding + self._short_cohorts.share_to_come * short_of
 
     def _unsent(
         self,
@@ -223,8 +201,8 @@ class Missing:
         column: NDArray[np.intp],
         short: Float64s,
     ) -> tuple[int, Float64s]:
-        """Return from which cohort on silent partitions withhold rows, and how many besides what they are short of."""
-        first, shares = self._withheld.shares(
+        """Return from which cohort on rows of silent partitions are outstanding, and how many besides ``short``."""
+        first, shares = self._outstanding.shares(
             silent, self._last_us[silent], self._profiles, self.start_us, bucket
         )
         unsent = shares * forecast[silent]
@@ -235,12 +213,14 @@ class Missing:
         total: Float64s = np.maximum(unsent, 0, out=unsent).sum(axis=1)
         return first, total
 
-    def _follow(self, now_us: int, bucket: NDArray[np.intp], withheld: Float64s, short_of: Float64s) -> None:
-        """Follow what becomes of the cohorts that are short although no partition withholds any of them."""
+    def _follow(
+        self, now_us: int, bucket: NDArray[np.intp], outstanding: Float64s, short_of: Float64s
+    ) -> None:
+        """Follow what becomes of the cohorts that are short although nothing is outstanding."""
         followed = delivered_bucket(now_us, self._short_cohorts.start_us, self._trigger_us)
-        withheld_us = self.start_us[withheld > 0]
-        self._short_cohorts.judge(now_us, self._delivered_of_stream(followed), withheld_us)
-        short = (short_of > 1) & (withheld == 0)
+        outstanding_us = self.start_us[outstanding > 0]
+        self._short_cohorts.judge(now_us, self._delivered_of_stream(followed), outstanding_us)
+        short = (short_of > 1) & (outstanding == 0)
         self._short_cohorts.follow(
             now_us,
             self.start_us[short],

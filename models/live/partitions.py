@@ -32,11 +32,9 @@ class Activity:
     holder: str | None
     """The partition that holds it; None when none is active."""
     behind: tuple[str, ...]
-    """Partitions with a backlog."""
     behind_us: int | None
     """Lowest base of those with a backlog; None without one, ``NO_BASE_US`` when one has never been seen."""
     idle: tuple[str, ...]
-    """Partitions that are idle."""
 
 
 _NEVER_US = 1 << 62

@@ -30,7 +30,6 @@ class Observation:
     """What one batch (per-row engines: one tick) showed. Times in microseconds; pairs are (row, key) pairs."""
 
     now_us: int
-    """Wall time at which the batch ran."""
     partition: Int64s = field(default_factory=_EMPTY.copy)
     """Index of each count's partition, shape (counts,). Partitions are numbered in order of appearance."""
     key_us: Int64s = field(default_factory=_EMPTY.copy)
@@ -94,11 +93,9 @@ class Setup:
     """One problem, the same for every policy."""
 
     operator: Operator
-    """The stateful operator."""
     trigger_us: int
     """Spark's processing-time trigger; for per-row engines the tick at which a policy decides. Microseconds."""
     target_ppm: int
-    """The completeness target in parts per million."""
     objective: Objective = "occurrences"
     """What the target is a share of: all rows, or the rows of each window, in a share of the windows."""
     good_windows_ppm: int = 990_000

@@ -1,7 +1,7 @@
 """Profiles: which share of its rows a partition has usually delivered by each age, and the stream as a whole.
 
 The rows are counted by age at delivery, with weights that fade. Only the buckets between the youngest and the oldest
-row are kept, so that a partition takes little memory.
+row are stored, so that a partition takes little memory.
 """
 
 from __future__ import annotations
@@ -47,11 +47,7 @@ class Profiles:
         return {"rows": self._rows * np.float32(self._scale), "first": np.array(self._first)}
 
     def resume(self, learned: Arrays) -> None:
-        """Go on with counts.
-
-        Raises:
-            ValueError: when they are not of this form.
-        """
+        """Go on with counts."""
         rows, first = checked(learned, {"rows": (None, None), "first": ()})["rows"], int(learned["first"])
         if not 0 <= first <= BUCKETS - rows.shape[1]:
             raise ValueError(f"the profiles' first bucket is {first}")
@@ -118,12 +114,7 @@ def delivered_bucket(now_us: int | Int64s, start_us: Int64s, trigger_us: int) ->
 
 
 class Outstanding:
-    """The shares that silent partitions withhold.
-
-    Args:
-        granule_us: width of a cohort in microseconds.
-        trigger_us: the trigger in microseconds.
-    """
+    """The shares that are outstanding from silent partitions: not sent, though usually they would have been."""
 
     def __init__(self, granule_us: int, trigger_us: int) -> None:
         self._granule_us = granule_us
@@ -138,13 +129,13 @@ class Outstanding:
         self._now: _Indices = np.empty(0, np.intp)
         """Place of each cohort by now, -1 while its shares are not known, shape (cohorts,)."""
         self._some: NDArray[np.bool_] = np.empty(0, bool)
-        """Whether anything is withheld of each cohort, shape (cohorts,)."""
+        """Whether anything is outstanding of each cohort, shape (cohorts,)."""
         self._up_to: _Shares = np.empty((0, 0), np.float32)
         """Share delivered up to each place of the profiles, shape (silent, places)."""
         self._first = 0
-        """First cohort whose shares are kept: of those before it nothing is withheld."""
+        """First cohort whose shares are stored: of those before it nothing is outstanding."""
         self._share: _Shares = np.empty((0, 0), np.float32)
-        """Share withheld of each cohort from the first on, with room behind them, shape (room, silent)."""
+        """Share outstanding of each cohort from the first on, with room behind them, shape (room, silent)."""
 
     def forget(self) -> None:
         """Forget all shares, as no partition is silent."""
@@ -159,7 +150,7 @@ class Outstanding:
         start_us: Int64s,
         bucket: _Indices,
     ) -> tuple[int, _Shares]:
-        """Return the first cohort of which something is withheld, and the shares from it to the last such cohort.
+        """Return the first cohort of which something is outstanding, and the shares from it to the last such cohort.
 
         The shares have shape (cohorts, silent).
 
@@ -187,20 +178,20 @@ class Outstanding:
 
     def _follow_cohorts(self, start_us: Int64s) -> None:
         """Drop the cohorts that were closed, and make room for new ones, whose shares are not known yet."""
-        gone = 0
+        closed = 0
         if len(self._start_us):
-            gone = int((start_us[0] - self._start_us[0]) // self._granule_us)
-            if gone < 0 or gone >= len(self._start_us):
+            closed = int((start_us[0] - self._start_us[0]) // self._granule_us)
+            if closed < 0 or closed >= len(self._start_us):
                 self._clear()
-                gone = 0
-        known, cut = len(self._start_us) - gone, max(gone - self._first, 0)
-        self._first = max(self._first - gone, 0)
+                closed = 0
+        known, cut = len(self._start_us) - closed, max(closed - self._first, 0)
+        self._first = max(self._first - closed, 0)
         self._share = self._share[cut:]
         self._start_us = start_us
         if len(start_us) - self._first > len(self._share):
             self._move(self._first, known - self._first)
-        self._now = np.concatenate([self._now[gone:], np.full(len(start_us) - known, -1, np.intp)])
-        self._some = np.concatenate([self._some[gone:], np.zeros(len(start_us) - known, bool)])
+        self._now = np.concatenate([self._now[closed:], np.full(len(start_us) - known, -1, np.intp)])
+        self._some = np.concatenate([self._some[closed:], np.zeros(len(start_us) - known, bool)])
 
     def _follow_partitions(self, silent: _Indices, since_us: Int64s, profiles: Profiles) -> None:
         """Keep the shares of the partitions that are still silent, and compute those of the others."""
@@ -212,11 +203,11 @@ class Outstanding:
         new, at = ~stayed, at[stayed]
         known = int((self._now >= 0).sum())
         fresh = profiles.delivered(silent[new]).astype(np.float32)
-        share = self._withheld(fresh, since_us[new], np.arange(known), profiles)
-        kept = self._share[: known - self._first, at]
+        share = self._outstanding(fresh, since_us[new], np.arange(known), profiles)
+        known_share = self._share[: known - self._first, at]
         self._some[:] = False
         self._some[:known] = share.any(axis=1)
-        self._some[self._first : known] |= kept.any(axis=1)
+        self._some[self._first : known] |= known_share.any(axis=1)
         first, old_first = int(self._some.argmax()) if self._some.any() else known, self._first
         up_to = np.empty((len(silent), fresh.shape[1]), np.float32)
         up_to[new] = fresh
@@ -227,16 +218,16 @@ class Outstanding:
         self._move(first, 0)
         self._share[: known - first, new] = share[first:]
         overlap = max(first, old_first)
-        self._share[overlap - first : known - first, stayed] = kept[overlap - old_first :]
+        self._share[overlap - first : known - first, stayed] = known_share[overlap - old_first :]
 
     def _compute(self, cohort: _Indices, profiles: Profiles) -> None:
         """Compute the shares of some cohorts, ascending."""
-        share = self._withheld(self._up_to, self._since_us, cohort, profiles)
+        share = self._outstanding(self._up_to, self._since_us, cohort, profiles)
         some = share.any(axis=1)
         if some.any() and cohort[some.argmax()] < self._first:
             self._move(int(cohort[some.argmax()]), len(self._start_us) - self._first)
-        kept = int(np.searchsorted(cohort, self._first))
-        self._share[cohort[kept:] - self._first] = share[kept:]
+        at = int(np.searchsorted(cohort, self._first))
+        self._share[cohort[at:] - self._first] = share[at:]
         self._some[cohort] = some
 
     def _move(self, first: int, used: int) -> None:
@@ -248,15 +239,8 @@ class Outstanding:
             share[at : at + used] = self._share[:used]
         self._share, self._first = share, first
 
-    def _withheld(self, up_to: _Shares, since_us: Int64s, cohort: _Indices, profiles: Profiles) -> _Shares:
-        """Return what partitions withhold of cohorts, 0 where it is little, shape (cohorts, silent).
-
-        Args:
-            up_to: share delivered up to each place, shape (silent, places).
-            since_us: when each partition fell silent, in microseconds, shape (silent,).
-            cohort: the cohorts, shape (cohorts,).
-            profiles: give the places.
-        """
+    def _outstanding(self, up_to: _Shares, since_us: Int64s, cohort: _Indices, profiles: Profiles) -> _Shares:
+        """Return what is outstanding of cohorts, 0 where it is little, shape (cohorts, silent)."""
         # Many partitions fall silent at once.
         since, which = np.unique(since_us, return_inverse=True)
         bucket = delivered_bucket(since[None, :], self._start_us[cohort][:, None], self._trigger_us)

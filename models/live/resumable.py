@@ -32,23 +32,20 @@ _UNKNOWN_LAG = -1.0
 
 
 class ResumablePolicy:
-    """The live policy of one stream, while there is a target, and what it has learned.
-
-    Args:
-        operator: the stateful operator.
-    """
+    """The live policy of one stream, while there is a target, and what it has learned."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
         self.policy: Tidemark | None = None
         """The policy for the present problem; None without a target, and while the trigger is not known."""
         self._setup: Setup | None = None
-        self._kept: Learned | None = None
+        self._earlier: Learned | None = None
         """What was learned before, while there is no policy that knows it."""
         self._anew = False
         self._resumed = False
         self._bases = PartitionBases()
-        self._lag = UsualLag()
+        self._lag_us: dict[str, float] = {}
+        """How far behind the clock the newest row of each partition usually is, in microseconds."""
         self._catch_up: RestartCatchUp | None = None
 
     @property
@@ -74,9 +71,9 @@ class ResumablePolicy:
     def learned(self) -> Learned | None:
         """Return what the policy has learned, for ``resume`` in a later run; None before there was any target."""
         if self.policy is None or self._setup is None:
-            return self._kept
+            return self._earlier
         names, arrays = self._bases.names, self.policy.learned()
-        lag_us = np.array([self._lag.lag_us.get(name, _UNKNOWN_LAG) for name in names])
+        lag_us = np.array([self._lag_us.get(name, _UNKNOWN_LAG) for name in names])
         # A partition that has stopped is not waited for after a restart either.
         expected = arrays["missing.rows"][1 : len(names) + 1]
         lag_us[: len(expected)][expected == 0] = _UNKNOWN_LAG
@@ -92,11 +89,6 @@ class ResumablePolicy:
         """Go on with what was learned before, once what came meanwhile is read.
 
         It is given before the first batch, or to a policy that has begun anew, in place of what that one has seen.
-
-        Args:
-            learned: what was learned.
-            now_us: wall time of the newest batch in microseconds, 0 before the first.
-            bases_us: how far each partition has come, in microseconds.
 
         Raises:
             ValueError: when it was learned of another operator, target or trigger, or is not of this form. Then nothing
@@ -115,27 +107,21 @@ class ResumablePolicy:
         policy = Tidemark(setup)
         policy.resume(arrays)
         if self.policy is None:
-            self._kept, self._resumed = learned, True
+            self._earlier, self._resumed = learned, True
         else:
             self.policy, self._anew = policy, False
         self._bases = PartitionBases(names=names)
         known = {name: lag for name, lag in zip(names, lag_us.tolist(), strict=True) if lag != _UNKNOWN_LAG}
-        self._lag = UsualLag(self._lag.lag_us | known)
-        self._catch_up = RestartCatchUp(self._lag, trigger_us)
+        self._lag_us |= known
+        self._catch_up = RestartCatchUp(self._lag_us, trigger_us)
         if now_us:
             self._see_caught_up(now_us, bases_us)
 
     def solve(self, target_ppm: int | None, latency_cap_us: int | None, trigger_us: int) -> None:
-        """Have a policy for a problem: the one there is, or another one.
-
-        Args:
-            target_ppm: completeness target in parts per million; None for none.
-            latency_cap_us: maximum time that a window may wait, in microseconds; None for no cap.
-            trigger_us: time between two triggers in microseconds, 0 while it is not known.
-        """
+        """Have a policy for a problem: the one there is, or another one."""
         trigger_us = self._trigger_of(trigger_us)
         if target_ppm is None or not trigger_us:
-            self._kept, self.policy, self._setup, self._anew = self.learned(), None, None, False
+            self._earlier, self.policy, self._setup, self._anew = self.learned(), None, None, False
             return
         setup = Setup(
             operator=self._operator,
@@ -144,27 +130,26 @@ class ResumablePolicy:
             latency_cap_us=latency_cap_us,
         )
         if self.policy is None or setup != self._setup:
-            kept, self.policy, self._setup = self.learned(), Tidemark(setup), setup
-            same = kept is not None and (kept.target_ppm, kept.trigger_us) == (target_ppm, trigger_us)
-            if kept is not None and same:
-                self.policy.resume(kept.arrays)
+            earlier, self.policy, self._setup = self.learned(), Tidemark(setup), setup
+            same = earlier is not None and (earlier.target_ppm, earlier.trigger_us) == (
+                target_ppm,
+                trigger_us,
+            )
+            if earlier is not None and same:
+                self.policy.resume(earlier.arrays)
             self._anew = self._anew or not same
 
     def observe(
         self, report: Report, bases_us: Mapping[str, int], due_us: int, *, representative: bool
     ) -> None:
-        """Take a batch; batches come in order, each once.
-
-        Args:
-            report: its report.
-            bases_us: maximum event time of its rows by partition, in microseconds.
-            due_us: wall time at which it was due, in microseconds.
-            representative: whether its rows show how late rows usually come.
-        """
+        """Take a batch; batches come in order, each once."""
         seen: Observation = observation_of(report, self._bases, report.late_base_ms)
         self._see_caught_up(report.started_us, bases_us)
         if representative and self._catch_up is None:
-            self._lag.observe(report.started_us, bases_us)
+            for name, base_us in bases_us.items():
+                lag_us = report.started_us - base_us
+                usual_us = self._lag_us.get(name, lag_us)
+                self._lag_us[name] = usual_us + (lag_us - usual_us) / LAG_BATCHES
             if self.policy is not None:
                 self.policy.observe(replace(seen, now_us=due_us))
 
@@ -179,34 +164,15 @@ class ResumablePolicy:
 
         That of an earlier run counts as its first one, unless this query turns out to have another.
         """
-        known = self._setup or self._kept
+        known = self._setup or self._earlier
         if known is None:
             return trigger_us
         if self._resumed and trigger_us:
             self._resumed = False
             if not known.trigger_us <= _ALIKE * trigger_us <= _ALIKE**2 * known.trigger_us:
-                self._kept = self.policy = self._setup = None
+                self._earlier = self.policy = self._setup = None
                 return trigger_us
         return known.trigger_us
-
-
-class UsualLag:
-    """How far behind the clock the newest row of each partition usually is, by partition in microseconds."""
-
-    def __init__(self, lag_us: Mapping[str, float] | None = None) -> None:
-        self.lag_us = dict(lag_us or {})
-
-    def observe(self, now_us: int, bases_us: Mapping[str, int]) -> None:
-        """Take a batch.
-
-        Args:
-            now_us: wall time of its trigger, in microseconds.
-            bases_us: maximum event time of the batch's rows by partition.
-        """
-        for name, base_us in bases_us.items():
-            lag_us = now_us - base_us
-            usual_us = self.lag_us.get(name, lag_us)
-            self.lag_us[name] = usual_us + (lag_us - usual_us) / LAG_BATCHES
 
 
 class RestartCatchUp:
@@ -214,16 +180,12 @@ class RestartCatchUp:
 
     A partition is done when its newest row is about as old as usual, or when it has come no closer for long: it may be
     silent, or slower than before.
-
-    Args:
-        usual: how far behind the clock each partition usually is.
-        trigger_us: time between two triggers, in microseconds.
     """
 
-    def __init__(self, usual: UsualLag, trigger_us: int) -> None:
+    def __init__(self, usual_lag_us: Mapping[str, float], trigger_us: int) -> None:
         self._patience_us = NO_CLOSER_TRIGGERS * trigger_us
         near_us = CAUGHT_UP_TRIGGERS * trigger_us
-        self._limit_us = {name: CAUGHT_UP_LAGS * lag_us + near_us for name, lag_us in usual.lag_us.items()}
+        self._limit_us = {name: CAUGHT_UP_LAGS * lag_us + near_us for name, lag_us in usual_lag_us.items()}
         self._closest_us: dict[str, int] = {}
         self._since_us: dict[str, int] = {}
 
@@ -233,7 +195,7 @@ class RestartCatchUp:
         return tuple(sorted(self._limit_us))
 
     def observe(self, now_us: int, bases_us: Mapping[str, int]) -> None:
-        """Take a batch; arguments as of ``UsualLag.observe``."""
+        """Take the newest event time of each partition in a batch that was triggered at ``now_us``."""
         for name in list(self._limit_us):
             since_us = self._since_us.setdefault(name, now_us)
             lag_us = now_us - bases_us[name] if name in bases_us else None

@@ -57,14 +57,13 @@ _RECENT = tuple(2**power for power in range(RECENT_TRIGGERS.bit_length()))
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What one rule predicts and does, for the reasons chain. Ages in triggers."""
+    """What one rule predicts and does, for the reasons. Ages in triggers."""
 
     price: float
     """Rows that a wait of ``PRICE_WAIT_SPANS`` must save, as a multiple of a key's error budget."""
     memory: float
     """Half-life of its memory, in triggers."""
     holds: bool
-    """Whether it waits for missing rows."""
     age: float
     """Age at which it closes keys that miss no rows."""
     late_rows_a_key: float
@@ -77,14 +76,7 @@ def triggers_before_any_close(span_triggers: float, budget_share: float) -> floa
 
 
 class RuleSet:
-    """All rules of one stream.
-
-    Args:
-        trigger_us: the trigger in microseconds.
-        keys_per_trigger: keys that end in a trigger.
-        span_triggers: the stream's own unit of time, in triggers.
-        budget_share: share of the rows that may be late.
-    """
+    """All rules of one stream."""
 
     def __init__(
         self, trigger_us: int, keys_per_trigger: float, span_triggers: float, budget_share: float
@@ -113,7 +105,6 @@ class RuleSet:
         self.at_stake: Float64s = np.zeros(self.rules)
         """Rows now missing from keys that each rule has closed: lost if they come, shape (rules,)."""
         self.pairs = 0
-        """Pairs seen so far."""
         self._waited = np.zeros(self.rules)
         self._age = np.zeros(self.rules)
         self._left = np.zeros(self.rules)
@@ -145,11 +136,7 @@ class RuleSet:
         return own | joined({"stragglers": self._stragglers.learned()})
 
     def resume(self, learned: Arrays) -> None:
-        """Go on with what an earlier run learned.
-
-        Raises:
-            ValueError: when it is not of this form.
-        """
+        """Go on with what an earlier run learned."""
         checked(learned, {"late": (self.rules,), "waited": (self.rules,), "pairs": ()})
         self._stragglers.resume(part_of(learned, "stragglers"))
         self.late, self._waited = learned["late"].copy(), learned["waited"].copy()
@@ -162,13 +149,7 @@ class RuleSet:
         return self._in_force
 
     def add(self, now_us: int, key_us: Int64s, count: Int64s) -> None:
-        """Count the pairs of a batch, and what each rule loses of them.
-
-        Args:
-            now_us: wall time of the batch.
-            key_us: distinct keys, ascending, shape (keys,).
-            count: pairs of each, shape (keys,).
-        """
+        """Count the pairs of a batch by distinct keys, ascending, and what each rule loses of them."""
         in_force = self.judging_us(now_us)
         # Keys ascend, so the late ones under a watermark are a prefix.
         self.late += np.concatenate([[0], np.cumsum(count)])[
@@ -233,15 +214,7 @@ class RuleSet:
     def decide(
         self, now_us: int, in_force_us: int, missing: Float64s, elapsed: float, longest_hold: float
     ) -> None:
-        """Move every rule's watermark.
-
-        Args:
-            now_us: wall time.
-            in_force_us: when the watermarks are in force.
-            missing: rows that each open key is missing, shape (keys,).
-            elapsed: age of the stream in triggers.
-            longest_hold: for how many triggers missing rows are waited for at most.
-        """
+        """Move every rule's watermark; missing rows are waited for, ``longest_hold`` triggers at most."""
         rows_a_key = self.rows_a_key(elapsed)
         worth = self._price_wait / (self.price * self._budget_share * rows_a_key)  # triggers a row
         # After the last straggler waiting only costs, so the ages beyond need not be looked at.
@@ -259,7 +232,7 @@ class RuleSet:
             age_then = (in_force_us - self.key_us) / self._trigger_us
             self._missed |= (missing > 0) & ((now_us - self.key_us) / self._trigger_us >= MISSED_FROM_AGE)
             limits = worth, longest_hold
-            required = np.minimum(required, self._held_us(now_us, age_then, missing, limits))
+            required = np.minimum(required, self._waited_for_us(now_us, age_then, missing, limits))
         self.watermark_us = np.maximum(self.watermark_us, required)
         self.at_stake = np.zeros(self.rules)
         if missing.any():
@@ -300,7 +273,7 @@ class RuleSet:
             late_rows_a_key=float(self._left[rule]),
         )
 
-    def _held_us(
+    def _waited_for_us(
         self, now_us: int, age_then: Float64s, missing: Float64s, limits: tuple[Float64s, float]
     ) -> Int64s:
         """Return the key below which each rule must stay to wait for missing rows, shape (rules,)."""
@@ -318,9 +291,9 @@ class RuleSet:
         waits = (short > 0) & worth_it
         waits |= self._missed[candidates] & (rule_worth * coming > 1)
         waits &= age <= longest
-        held = waits.any(axis=1)
+        waiting = waits.any(axis=1)
         first = self.key_us[candidates[waits.argmax(axis=1)]] - 1
-        free[holds] = np.where(held, first, free[holds])
+        free[holds] = np.where(waiting, first, free[holds])
         return free
 
     def _coming(self, now_us: int, candidates: NDArray[np.intp]) -> Float64s:

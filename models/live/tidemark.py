@@ -42,11 +42,7 @@ def without_debt(learned: Arrays, target_ppm: int) -> Arrays:
 
 
 class Tidemark:
-    """The live policy for one stream.
-
-    Args:
-        setup: the operator, the trigger, the target and what it is a share of.
-    """
+    """The live policy for one stream."""
 
     native = False
 
@@ -127,7 +123,7 @@ class Tidemark:
             return
         event_us, key_us = self._counted_by(seen)
         # Future-dated rows are never late, and show nothing about late rows.
-        near = key_us <= seen.now_us + self._future_us + self._operator_reach_us
+        near = key_us <= seen.now_us + self._future_us + self._operator.span_us
         if not len(key_us) or not near.any():
             return
         key, where = np.unique(key_us[near], return_inverse=True)
@@ -250,12 +246,6 @@ class Tidemark:
         began_us = now_us if self._began_us is None else self._began_us
         return not self._elapsed_before and now_us <= began_us + PILED_UP_TRIGGERS * self._trigger_us
 
-    @property
-    def _operator_reach_us(self) -> int:
-        if isinstance(self._operator, TimeWindow):
-            return self._operator.size_us
-        return self._operator.gap_us if isinstance(self._operator, SessionWindow) else 0
-
     def _counted_by(self, seen: Observation) -> tuple[Int64s, Int64s]:
         """Return cohort and key of each count, as this policy counts them, shape (counts,) each."""
         if isinstance(self._operator, TimeWindow):
@@ -307,7 +297,7 @@ class Tidemark:
         self._advance(now_us)
         in_force_us = now_us + self._delay_us
         self._rules.emit(now_us)
-        self._missing.close(now_us, self._rules.settled_us - self._operator_reach_us + 1)
+        self._missing.close(now_us, self._rules.settled_us - self._operator.span_us + 1)
         longest = self._rules.longest_hold(self.age_triggers, stopped=self._missing.stopped)
         missing = self._missing_by_key(now_us, longest)
         self._rules.decide(now_us, in_force_us, missing, self.age_triggers, longest)

@@ -1,4 +1,4 @@
-"""What a bound decides beside completeness: when results of a chain come, and how long an event is known.
+"""What a bound decides beside completeness: when results further downstream come, and how long an event is known.
 
 The watermark trails the newest rows by the bound, the widest one of several inputs' (policy ``min``). An operator
 behind a join has a watermark of its own, which trails by the join's retention as well: an earlier row may still find a
@@ -19,7 +19,7 @@ UNSAFE = (
     "a transformWithState of the query gives its rows an event time of their own, and a watermark nearer to the newest "
     "rows may end the query"
 )
-"""Why the bound of an unsafe chain is not narrowed, and why it does not run in Live."""
+"""Why the bound of an unsafe query is not narrowed, and why it does not run in Live."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,24 +9,22 @@ from itertools import accumulate, chain
 from operator import lt, sub
 from typing import Annotated, Any, ClassVar
 
-from annotated_types import Ge, Gt, Le, MaxLen
+from annotated_types import MaxLen
 
-from tidemark.models.base.ranges import MAX_ROWS, WIRE, TimeUs
+from tidemark.models.base.ranges import WIRE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCounts:
     """One partition's rows in one batch, counted by event-time granule (its cohorts): a part of ``GranuleCounts``."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = WIRE
-
-    partition: Annotated[str, MaxLen(200)]
+    partition: str
     """Name of the partition: the Kafka partition's number, or the value of the column the job named."""
-    granules: Annotated[tuple[TimeUs, ...], MaxLen(100_000)]
+    granules: tuple[int, ...]
     """Indexes of the event-time granules that rows fell into, ascending and distinct."""
-    counts: Annotated[tuple[Annotated[int, Gt(0), Le(MAX_ROWS)], ...], MaxLen(100_000)]
-    """Rows in each of ``granules``, in the same order."""
-    future_rows: Annotated[int, Ge(0), Le(MAX_ROWS)] = 0
+    counts: tuple[int, ...]
+    """Rows in each of ``granules``, above 0, in the same order."""
+    future_rows: int = 0
     """Rows among them that were future-dated and set back to the clock before they could move the watermark."""
 
     def __post_init__(self) -> None:

@@ -45,13 +45,11 @@ def why_not_followed(policy: LatePolicy | None, said: LateTreatment | None) -> s
 
     Args:
         policy: what the policy says; None for what the job's call says.
-        said: what the job acknowledged; None when its release does not say.
+        said: what the job acknowledged; None before it did.
     """
-    if policy is None or (said is not None and policy in said.choices):
+    if policy is None or said is None or policy in said.choices:
         return None
-    if said is None:
-        why = "the job's release does not follow it: start the job with this release"
-    elif "revise" in said.choices:
+    if "revise" in said.choices:
         why = "the job's call has late=revise(...), which is part of the plan and which no policy can change"
     else:
         why = (

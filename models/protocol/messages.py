@@ -31,9 +31,9 @@ from tidemark.models.base.ranges import (
 from tidemark.models.base.read_json import read_object
 from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.protocol.granule_counts import GranuleCounts
-from tidemark.models.protocol.late_policy import LateTreatment
+from tidemark.models.protocol.late_policy import DROPPED, LateTreatment
 
-REPORT_SCHEMA: Final = 2
+REPORT_SCHEMA: Final = 1
 """The version of ``Report``. A controller rejects a version it does not know instead of misreading it."""
 
 Name = Annotated[str, MinLen(1), MaxLen(200)]
@@ -98,11 +98,13 @@ class LiveState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportedBatch:
-    """What every version of a report says of one micro-batch of one stream, beside its counts by granule."""
+class Report:
+    """What one micro-batch of one stream read: the unit of evidence, idempotent by (query id, batch id)."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = WIRE
 
+    schema_version: Literal[1]
+    """Version of this schema."""
     job: Name
     """Name of the job, as in ``spark.tidemark.job``."""
     stream: Name
@@ -149,6 +151,8 @@ class ReportedBatch:
     """Memory of the query's state stores after the batch, in bytes."""
     dropped_by_spark: Count
     """Spark's numRowsDroppedByWatermark, which counts partial aggregates, not rows; for comparison only."""
+    counts: GranuleCounts
+    """Counts by partition and granule. Empty when they could not be counted exactly (rows still gives their number)."""
     dropped_reports: Count = 0
     """Reports that this driver has dropped so far: its queue was full, or they were rejected."""
     append_delay: AppendDelay | None = None
@@ -165,26 +169,12 @@ class ReportedBatch:
     windows come out once."""
 
     def __post_init__(self) -> None:
-        """Reject granules that cannot be judged."""
+        """Reject what cannot be judged: the ledger is exact only for what passes here."""
         if self.closed != self.operator.closed or not self.operator.granule_fits(self.granule_us):
             raise ValueError(
                 f"granule_us {self.granule_us}, closed {self.closed!r}: granules of a {self.operator} are closed on "
                 f"the {self.operator.closed} and, for windows, divide size, slide and start"
             )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report(ReportedBatch):
-    """What one micro-batch of one stream read: the unit of evidence, idempotent by (query id, batch id)."""
-
-    schema_version: Literal[2]
-    """Version of this schema."""
-    counts: GranuleCounts
-    """Counts by partition and granule. Empty when they could not be counted exactly (rows still gives their number)."""
-
-    def __post_init__(self) -> None:
-        """Reject what cannot be judged: the ledger is exact only for what passes here."""
-        ReportedBatch.__post_init__(self)
         if self.uncounted_rows < 0:
             raise ValueError(
                 f"rows {self.rows}: partitions count {self.counted_rows} rows, and {self.null_rows} have no event time"
@@ -225,8 +215,8 @@ class Acknowledgement:
     """The ceiling in the plan, in milliseconds; null when the job cannot run in Live."""
     downstream: Downstream | None = None
     """What the bound decides behind the stream's own operator; null when nothing, or when it is not known."""
-    late: LateTreatment | None = None
-    """What becomes of late rows; null from a job of a release that does not say."""
+    late: LateTreatment = DROPPED
+    """What becomes of late rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +259,17 @@ class BoundAnswer:
     """What a pin holds the job to; null for none."""
 
 
+def read_report(value: object) -> Report:
+    """Return the report in a decoded JSON ``value``, as ``to_json_object`` made it.
+
+    Raises:
+        ValueError: when this release cannot read it.
+    """
+    if not isinstance(value, dict) or value.get("schema_version") != REPORT_SCHEMA:
+        raise ValueError("a report of another version")
+    return read_object(Report, value)
+
+
 READ_AS: Final[Mapping[str, str | None]] = {
     "mode": "Off",
     "source": "job",
@@ -306,23 +307,9 @@ def read_bound_answer(value: object) -> BoundAnswer:
     return replace(answer, reason="; ".join(said)) if said else answer
 
 
-LEFT_OUT: Final = ("final_watermark_ms", "late")
-"""Fields that are left out while they say nothing; a class has one of them at most."""
-
-
-def left_out(value: Report | Acknowledgement | BoundAnswer) -> tuple[str, ...]:
-    """Return the fields of ``value`` that are left out while they say nothing.
-
-    What an earlier release stored has a fingerprint without them.
-    """
-    return tuple(name for name in LEFT_OUT if getattr(value, name, LEFT_OUT) is None)
-
-
 def to_json_object(value: Report | Acknowledgement | BoundAnswer) -> dict[str, Any]:
     """Return ``value`` as the object that goes over the wire."""
     plain: dict[str, Any] = _plain(value)
-    for name in left_out(value):
-        del plain[name]
     return plain
 
 
@@ -341,17 +328,6 @@ def _plain(value: Any) -> Any:
 @cache
 def _names(kind: type[Any]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
-
-
-def read_report(value: object) -> Report:
-    """Return the report in a decoded JSON ``value``, as ``to_json_object`` made it.
-
-    Raises:
-        ValueError: when this release cannot read it.
-    """
-    if not isinstance(value, dict) or value.get("schema_version") != REPORT_SCHEMA:
-        raise ValueError("a report of another version")
-    return read_object(Report, value)
 
 
 @dataclass(frozen=True, slots=True)

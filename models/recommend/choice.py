@@ -28,9 +28,7 @@ class Rejection:
     """Why a bound does not fit."""
 
     bound_us: int
-    """The bound in microseconds."""
     constraint: Constraint
-    """The constraint that fails."""
     detail: str
     """The figures, as a sentence."""
 

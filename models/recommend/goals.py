@@ -90,7 +90,7 @@ def other_sides(inputs: Inputs, bound_ms: int) -> DecisionStep:
     """Forbid narrowing while a batch of another side is missing, or another side has less than its chosen bound."""
     kind, join = StepKind.OTHER_SIDES, inputs.join
     assert join is not None, "only a side of a join has this step"
-    assert join.bounds is not None, "the chain ends without bounds"
+    assert join.bounds is not None, "the steps end without bounds"
     if join.missing_batches:
         missing = plural(join.missing_batches, "batch", "batches")
         return not_narrowed(kind, inputs, bound_ms, f"{missing} of the join not reported by all sides")

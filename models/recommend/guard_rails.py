@@ -46,7 +46,7 @@ def no_data(inputs: Inputs, bound_ms: int) -> DecisionStep:
     silent_us, gap_us = inputs.progress.silent_us, inputs.progress.batch_gap_us
     if silent_us is None or gap_us is None or not inputs.progress.fell_silent:
         return DecisionStep(StepKind.NO_DATA, bound_ms, "no sign that the stream has fallen silent")
-    # The step is kept and shown later, when the silence is longer or over.
+    # The step is stored and shown later, when the silence is longer or over.
     silent = f"no report for {format_about(silent_us)} when this was decided"
     reason = f"{silent}, where {format_about(gap_us)} between batches is typical"
     return not_narrowed(StepKind.NO_DATA, inputs, bound_ms, reason)
@@ -92,5 +92,5 @@ def narrow_late(inputs: Inputs, bound_ms: int) -> DecisionStep:
 
 
 def own_event_time(inputs: Inputs, bound_ms: int) -> DecisionStep:
-    """Forbid narrowing where it may end the query (``models.chains``)."""
+    """Forbid narrowing where it may end the query (``specs.findings``)."""
     return not_narrowed(StepKind.OWN_EVENT_TIME, inputs, bound_ms, UNSAFE)

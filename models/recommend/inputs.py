@@ -19,13 +19,9 @@ class Inputs:
     """All that a recommendation is made from."""
 
     curve: Curve
-    """Needs and latencies over the horizon."""
     slo: Slo
-    """The SLO of the stream."""
     policy: Policy
-    """What the controller may do."""
     evidence: EvidenceCounts
-    """How much evidence the curve rests on."""
     in_use_bound_ms: int | None
     """The bound in use, in milliseconds, or in Live the published one; None when it is not known."""
     bound_is_published: bool = False

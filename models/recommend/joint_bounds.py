@@ -48,7 +48,6 @@ class JointBounds:
     """Bounds for the sides of a join."""
 
     bounds_ms: tuple[int, ...]
-    """The bound of each side, in milliseconds."""
     common_ms: int
     """The lowest bound that meets the SLO when all sides have it, in milliseconds."""
 
@@ -69,7 +68,6 @@ class JointChoice:
     """Bounds, and when they were chosen."""
 
     bounds: JointBounds
-    """The bounds."""
     at_us: int
     """Trigger time of the newest batch that they were chosen by, in microseconds."""
 
@@ -78,11 +76,6 @@ def choose_joint_bounds(needs: JointNeeds, target_ppm: int, confidence_ppm: int)
     """Return the bounds that meet an SLO on the joined output with the least lag of the watermark that was found.
 
     None when not even the greatest need as one common bound certifies the target: there are too few rows of a side.
-
-    Args:
-        needs: the needs of all sides over the horizon.
-        target_ppm: share of the pairs to come out, in parts per million.
-        confidence_ppm: confidence with which it is certified, in parts per million.
     """
     slo = _Slo(needs, target_ppm, confidence_ppm)
     sides = len(needs.sides)
@@ -98,7 +91,7 @@ def choose_joint_bounds(needs: JointNeeds, target_ppm: int, confidence_ppm: int)
 
 
 def bounds_to_use(
-    needs: JointNeeds, held: JointBounds | None, target_ppm: int, confidence_ppm: int, *, due: bool
+    needs: JointNeeds, chosen: JointBounds | None, target_ppm: int, confidence_ppm: int, *, due: bool
 ) -> JointBounds | None:
     """Return bounds as ``choose_joint_bounds`` does, but those that were chosen before while they still do.
 
@@ -107,15 +100,15 @@ def bounds_to_use(
 
     Args:
         needs: the needs of all sides over the horizon.
-        held: the bounds chosen before; None without any.
+        chosen: the bounds chosen before; None without any.
         target_ppm: share of the pairs to come out, in parts per million.
         confidence_ppm: confidence with which it is certified, in parts per million.
         due: whether to choose anew although they still meet the SLO.
     """
-    if held is None or not _Slo(needs, target_ppm, confidence_ppm).holds(held.bounds_ms):
+    if chosen is None or not _Slo(needs, target_ppm, confidence_ppm).holds(chosen.bounds_ms):
         return choose_joint_bounds(needs, target_ppm, confidence_ppm)
     found = choose_joint_bounds(needs, target_ppm, confidence_ppm) if due else None
-    return held if found is None or not _saves(needs, found.bounds_ms, held.bounds_ms) else found
+    return chosen if found is None or not _saves(needs, found.bounds_ms, chosen.bounds_ms) else found
 
 
 def _saves(needs: JointNeeds, bounds_ms: Sequence[int], beside_ms: Sequence[int]) -> bool:
@@ -195,13 +188,10 @@ class JoinSide:
     """One side of a join, and the bounds chosen for all of them."""
 
     join: str
-    """Name of the join."""
     slo: JoinSlo
-    """The SLO on its output."""
     side: int
     """Position of this side in ``slo.streams``."""
     needs: JointNeeds
-    """The needs of all sides over the horizon."""
     choice: JointChoice | None
     """The bounds chosen for all sides; None without enough evidence."""
     unknown: str | None = None
@@ -259,9 +249,6 @@ def lost_ppm(sides: Iterable[tuple[int, int, int]]) -> tuple[int, int] | None:
 
     If the rows of a side have equally many partners, a pair is lost at least where the side that loses most loses it,
     and at most the sides' shares add up.
-
-    Args:
-        sides: for each side the rows that were judged, how many were late for sure and how many may have been.
     """
     known = list(sides)
     if not known or not all(rows for rows, _, _ in known):

@@ -1,4 +1,4 @@
-"""The chain from evidence to a recommended bound: small steps, each of which says what it did and why.
+"""From evidence to a recommended bound in small steps, each of which says what it did and why.
 
 The estimate comes first and the limits last, so that no later step can undo a limit.
 """
@@ -65,7 +65,7 @@ def _links(inputs: Inputs) -> Iterator[_Link]:
         yield own_event_time
     yield from (_limits, _dead_band)
     if inputs.downstream is not None and inputs.downstream.texts(0):
-        yield _chain
+        yield _downstream
 
 
 def _quantile(inputs: Inputs) -> DecisionStep:
@@ -162,7 +162,7 @@ def _dead_band(inputs: Inputs, bound_ms: int) -> DecisionStep:
     return DecisionStep(kind, in_use, f"narrowing by {saved} is less than a tenth: {inputs.bound_name} stays")
 
 
-def _chain(inputs: Inputs, bound_ms: int) -> DecisionStep:
+def _downstream(inputs: Inputs, bound_ms: int) -> DecisionStep:
     """Say what the bound decides behind the stream's own operator."""
     texts = [] if inputs.downstream is None else inputs.downstream.texts(bound_ms)
     return DecisionStep(StepKind.DOWNSTREAM, bound_ms, "; ".join(texts))

@@ -48,15 +48,6 @@ class StepKind(StrEnum):
         """Its name for people, such as "round up"."""
         return re.sub("(?<=[a-z])(?=[A-Z])", " ", self).lower()
 
-    @classmethod
-    def of_label(cls, label: str) -> StepKind:
-        """Return the kind whose ``label`` this is.
-
-        Raises:
-            ValueError: when no kind has it.
-        """
-        return cls(label.title().replace(" ", ""))
-
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
@@ -70,7 +61,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class DecisionStep:
-    """One step of the chain."""
+    """One step of a decision."""
 
     kind: StepKind
     """What it does."""
@@ -109,11 +100,11 @@ class Recommendation:
     bound_ms: int | None
     """The bound in milliseconds; None: keep the one in use."""
     steps: tuple[DecisionStep, ...]
-    """The reasons chain, first to last."""
+    """The steps with their reasons, first to last."""
 
     @property
     def reason(self) -> str:
-        """The whole chain as one sentence."""
+        """All reasons as one sentence."""
         return "; ".join(step.reason for step in self.steps)
 
     @property

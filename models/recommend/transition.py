@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tidemark.models.base.duration import format_about, format_duration
-from tidemark.models.base.operators import Int64s, Operator, RowLevel, SessionWindow, TimeWindow
+from tidemark.models.base.operators import Int64s, Operator, RowLevel, TimeWindow
 from tidemark.models.base.quantile import interval_ppm
 from tidemark.models.base.target import PPM
 from tidemark.models.base.text import plural
@@ -39,7 +39,6 @@ class Situation:
     at_us: int
     """Wall time at which the newest batch ended, in microseconds."""
     bound_us: int
-    """The bound in use, in microseconds."""
     watermark_us: int | None
     """The newest watermark, W(n), in microseconds; None before the first."""
     base_us: int | None
@@ -49,7 +48,6 @@ class Situation:
     batch_gap_us: int | None
     """Typical time between the triggers of two batches, in microseconds; None when it is not known."""
     operator: Operator
-    """The stateful operator."""
     drops_state: bool
     """Whether the watermark takes state away: not in complete mode."""
     state_rows: int
@@ -61,7 +59,6 @@ class Situation:
     open_rows: Int64s
     """Rows admitted to each so far, shape (windows,)."""
     curve: Curve
-    """Needs and latencies over the horizon."""
     confidence_ppm: int
     """Confidence of the interval of the completeness, in parts per million."""
     join: JoinSide | None = None
@@ -84,7 +81,6 @@ class CutBucket:
     high_us: float
     """Upper edge in microseconds, in it."""
     pairs: int
-    """(Row, key) pairs in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +90,7 @@ class Transition:
     kind: ChangeKind
     """Whether it widens, narrows or leaves the bound."""
     from_bound_us: int
-    """The bound in use, in microseconds."""
     bound_us: int
-    """The bound proposed, in microseconds."""
     at_us: int
     """Wall time from which it is counted, the end of the newest batch, in microseconds."""
     stands_still_us: int | None
@@ -106,7 +100,6 @@ class Transition:
     windows_closing: int | None
     """Windows that the first move of the watermark closes at once."""
     rows_closing: int | None
-    """Rows admitted so far to those windows."""
     state_rows: int | None
     """Rows in the state once the new bound is in effect: an estimate, see ``state_at``."""
     state_bytes: int | None
@@ -195,20 +188,12 @@ class Admission:
     min_ppm: int | None
     """Lower end of the interval of the completeness, in parts per million; None without pairs."""
     max_ppm: int | None
-    """Upper end of it."""
 
 
 def admission_at(
     curve: Curve, bound_us: int, confidence_ppm: int, *, share_below: float | None = None
 ) -> Admission:
-    """Return how many pairs a bound admits.
-
-    Args:
-        curve: needs and latencies.
-        bound_us: the bound, in microseconds.
-        confidence_ppm: confidence of the interval, in parts per million.
-        share_below: see ``transition_to``.
-    """
+    """Return how many pairs a bound admits."""
     point = curve.at(bound_us)
     cut = cut_bucket(curve, bound_us)
     late = late_min = late_max = point.late
@@ -273,7 +258,7 @@ def state_at(situation: Situation, bound_us: int) -> tuple[int | None, int | Non
         return situation.state_rows or None, situation.state_bytes or None
     if situation.watermark_us is None or situation.base_us is None:
         return None, None
-    size_us = _held_us(situation.operator)
+    size_us = situation.operator.span_us
     now_us = size_us + situation.base_us - situation.watermark_us
     # Once the bound is in effect, W trails it by one step more; now it may still trail an earlier bound.
     step_us = situation.step_us
@@ -284,16 +269,6 @@ def state_at(situation: Situation, bound_us: int) -> tuple[int | None, int | Non
         round(situation.state_rows * then_us / now_us),
         round(situation.state_bytes * then_us / now_us) or None,
     )
-
-
-def _held_us(operator: Operator) -> int:
-    match operator:
-        case TimeWindow():
-            return operator.size_us
-        case SessionWindow():
-            return operator.gap_us
-        case RowLevel():
-            return 0
 
 
 def cut_bucket(curve: Curve, bound_us: int) -> CutBucket | None:

@@ -1,1 +1,4 @@
-"""Rollouts: from a recommended bound to one that is verified, as an explicit state machine. Pure."""
+"""From a recommended bound to one that is verified: an explicit state machine with its gates and limits.
+
+It uses all folders before it.
+"""

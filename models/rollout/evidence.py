@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
-
 from tidemark.models.base.defaults import EVIDENCE_SHARE_OF_HORIZON_PPM, PREDICTION_MIN_ROWS
 from tidemark.models.base.duration import format_about
 from tidemark.models.base.operators import Int64s
@@ -67,12 +65,9 @@ def evidence_span(
 
 
 def covered_us(seen_us: Int64s, base_us: Int64s) -> int:
-    """Return how much event time batches cover, each stretch at most for as long as it took, in microseconds.
+    """Return how much event time batches cover, each stretch at most for as long as it took, in microseconds."""
+    import numpy as np  # noqa: PLC0415 - the command line shows states, and starts fast without it
 
-    Args:
-        seen_us: when they were triggered, ascending, shape (batches,).
-        base_us: maximum event time of each, shape (batches,).
-    """
     if len(seen_us) < 2:
         return 0
     slot_us = max(_SLOT_US, _SLOT_GAPS * int(np.median(np.diff(seen_us))))
@@ -92,11 +87,8 @@ class Judged:
     """What the ledger counted in the batches in which a bound was in effect."""
 
     rows: int
-    """(Row, key) pairs that were judged."""
     late_min: int
-    """Pairs that were certainly late."""
     late_max: int
-    """Pairs that may have been late."""
 
 
 class BatchUnderBound(Protocol):
@@ -145,12 +137,7 @@ class UnderBound:
     """The pairs that were judged by such a watermark."""
 
     def with_batches(self, batches: Iterable[BatchUnderBound], span_us: int) -> UnderBound | None:
-        """Return this with further batches; None when one of them changes which of the earlier ones count.
-
-        Args:
-            batches: the batches, in any order.
-            span_us: for how long after ``since_us`` batches count, in microseconds.
-        """
+        """Return this with further batches; None when one of them changes which of the earlier ones count."""
         batches = list(batches)
         restored_ms = dict(self.restored_ms)
         for batch in batches:
@@ -193,13 +180,7 @@ class PredictionScore:
 
 
 def score(predicted_rows: int, predicted_late: int, judged: Judged) -> PredictionScore | None:
-    """Return the outcome of a prediction; None: too early, or nothing was predicted.
-
-    Args:
-        predicted_rows: pairs that the prediction rests on.
-        predicted_late: how many of them would have been late under the bound.
-        judged: the fate of the pairs that arrived while the bound was in effect.
-    """
+    """Return the outcome of a prediction; None: too early, or nothing was predicted."""
     if judged.rows < PREDICTION_MIN_ROWS or not predicted_rows:
         return None
     twice_late = judged.late_min + judged.late_max

@@ -8,6 +8,7 @@ directions, but not here: see ``restarts``.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -17,15 +18,15 @@ from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.text import plural
 from tidemark.models.rollout.states import (
     Failure,
+    Gate,
     GateAnswer,
     Move,
     Phase,
     Rollout,
     RolloutFacts,
     State,
-    Verdict,
 )
-from tidemark.models.specs.slo import MINUTES_OF_DAY, Day, FreezeWindow
+from tidemark.models.specs.slo import Day, FreezeWindow
 
 DAY_US = 86_400_000_000
 
@@ -68,80 +69,71 @@ def _holding(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Iterator[Mov
     if rollout.cause == "Operator":
         return
     if policy.paused:
-        yield Move("Recommended", "held: the policy is paused; resume it", "Paused")
+        yield _waits("Paused", "the policy is paused; resume it")
     failed = [failure for failure in facts.failures if _fails(failure, rollout, now_us)]
     for veto in (failure for failure in failed if failure.until_us is None):
-        reason = f"held: {veto.why}; it is not tried again before a person lifts this veto (rollout {veto.rollout_id})"
-        yield Move("Recommended", reason, "Vetoed")
+        again = f"it is not tried again before a person lifts this veto (rollout {veto.rollout_id})"
+        yield _waits("Vetoed", f"{veto.why}; {again}")
     if rollout.cause == "NoData":
         # It waits for the job to return, so the job need not be listening now.
         return
     yield from _not_listening(facts, now_us)
     for failure in failed:
         if failure.until_us is not None:
-            until = when(failure.until_us)
-            reason = (
-                f"held: {failure.why}; it is not tried again before {until} "
-                "unless the SLO or the policy changes"
+            again = (
+                f"it is not tried again before {when(failure.until_us)} unless the SLO or the policy changes"
             )
-            yield Move("Recommended", reason, "FailedBefore")
+            yield _waits("FailedBefore", f"{failure.why}; {again}")
     if rollout.direction == "Widen":
         return
     yield from _too_soon(facts)
     frozen_us = frozen_until_us(policy.freeze_windows, now_us)
     if frozen_us is not None:
-        yield Move(
-            "Recommended", f"held: nothing is narrowed in the freeze until {when(frozen_us)}", "Frozen"
-        )
+        yield _waits("Frozen", f"nothing is narrowed in the freeze until {when(frozen_us)}")
     yield from _slowed(facts, now_us)
 
 
+def _waits(gate: Gate, why: str) -> Move:
+    return Move("Recommended", f"held: {why}", gate)
+
+
 def _not_listening(facts: RolloutFacts, now_us: int) -> Iterator[Move]:
-    silent = f"no report and no acknowledgement for {format_duration(LISTENING_MS * 1_000)}"
-    if facts.last_contact_us is None or now_us - facts.last_contact_us > LISTENING_MS * 1_000:
-        yield Move(
-            "Recommended", f"held: {silent}, and a job that does not listen is not rolled", "NotListening"
-        )
-    elif facts.unanswered_us is not None and now_us - facts.unanswered_us > LISTENING_MS * 1_000:
-        reason = (
-            f"held: the job has not acknowledged what was published {when(facts.unanswered_us)}, "
-            "and a job that does not answer is not rolled"
-        )
-        yield Move("Recommended", reason, "NotListening")
+    limit_us = LISTENING_MS * 1_000
+    if facts.last_contact_us is None or now_us - facts.last_contact_us > limit_us:
+        silent = f"no report and no acknowledgement for {format_duration(limit_us)}"
+        yield _waits("NotListening", f"{silent}, and a job that does not listen is not rolled")
+    elif facts.unanswered_us is not None and now_us - facts.unanswered_us > limit_us:
+        silent = f"the job has not acknowledged what was published {when(facts.unanswered_us)}"
+        yield _waits("NotListening", f"{silent}, and a job that does not answer is not rolled")
 
 
 def _too_soon(facts: RolloutFacts) -> Iterator[Move]:
     evidence = facts.evidence
-    if evidence is None or evidence.covered_us >= evidence.needed_us:
-        return
-    reason = (
-        f"held: a first narrowing needs {format_about(evidence.needed_us)} of evidence{evidence.why}, "
-        f"and reports cover {format_about(evidence.covered_us)}; enough at the earliest {when(evidence.reached_us)}"
-    )
-    yield Move("Recommended", reason, "Evidence")
+    if evidence is not None and evidence.covered_us < evidence.needed_us:
+        needs = f"a first narrowing needs {format_about(evidence.needed_us)} of evidence{evidence.why}"
+        covered = f"reports cover {format_about(evidence.covered_us)}"
+        yield _waits(
+            "Evidence", f"{needs}, and {covered}; enough at the earliest {when(evidence.reached_us)}"
+        )
 
 
 def _slowed(facts: RolloutFacts, now_us: int) -> Iterator[Move]:
     policy = facts.policy
     if facts.narrowed_us:
-        free_us = facts.narrowed_us[-1] + policy.cooldown_ms * 1_000
-        if now_us < free_us:
-            cooldown = format_about(policy.cooldown_ms * 1_000)
-            narrowed = when(facts.narrowed_us[-1])
-            reason = f"held: narrowed {narrowed}; the cooldown of {cooldown} ends {when(free_us)}"
-            yield Move("Recommended", reason, "Cooldown")
+        last_us, cooldown_us = facts.narrowed_us[-1], policy.cooldown_ms * 1_000
+        if now_us < last_us + cooldown_us:
+            ends = f"the cooldown of {format_about(cooldown_us)} ends {when(last_us + cooldown_us)}"
+            yield _waits("Cooldown", f"narrowed {when(last_us)}; {ends}")
     allowed = policy.max_narrowings_a_day
     within = [at_us for at_us in facts.narrowed_us if at_us > now_us - DAY_US]
     if allowed is not None and len(within) >= allowed:
-        free_us = within[-allowed] + DAY_US
-        message = (
-            f"held: narrowed {len(within)} times in 24 hours, {allowed} are allowed; until {when(free_us)}"
+        until = when(within[-allowed] + DAY_US)
+        yield _waits(
+            "RateLimit", f"narrowed {len(within)} times in 24 hours, {allowed} are allowed; until {until}"
         )
-        yield Move("Recommended", message, "RateLimit")
     if facts.fleet_narrowing >= facts.fleet_max:
         others = plural(facts.fleet_narrowing, "other stream is", "other streams are")
-        message = f"held: {others} being narrowed, and at most {facts.fleet_max} may be at once"
-        yield Move("Recommended", message, "FleetShare")
+        yield _waits("FleetShare", f"{others} being narrowed, and at most {facts.fleet_max} may be at once")
 
 
 def _fails(failure: Failure, rollout: Rollout, now_us: int) -> bool:
@@ -172,14 +164,7 @@ def is_asked_about(rollout: Rollout) -> bool:
 
 
 def due(gates: tuple[str, ...], known: tuple[GateAnswer, ...], rollout: Rollout, now_us: int) -> list[str]:
-    """Return the gates that are to be asked about a rollout now.
-
-    Args:
-        gates: those that the policy names.
-        known: the newest answers about the rollout.
-        rollout: the rollout.
-        now_us: the wall time in microseconds.
-    """
+    """Return the gates that are to be asked about a rollout now."""
     if phase_of(rollout.state) is None or not is_asked_about(rollout):
         return []
     return [
@@ -189,28 +174,10 @@ def due(gates: tuple[str, ...], known: tuple[GateAnswer, ...], rollout: Rollout,
     ]
 
 
-def answered(
-    before: GateAnswer | None,
-    *,
-    gate: str,
-    phase: Phase,
-    bound_ms: int,
-    verdict: Verdict,
-    said: str,
-    at_us: int,
-) -> GateAnswer:
-    """Return an answer that counts the failures in a row, given the gate's answer before it."""
-    count = before.failures if before is not None and before.phase == phase else 0
-    failures = {"yes": 0, "no": count + 1, "unknown": count}[verdict]
-    return GateAnswer(
-        gate=gate,
-        phase=phase,
-        bound_ms=bound_ms,
-        verdict=verdict,
-        said=said,
-        at_us=at_us,
-        failures=failures,
-    )
+def counted_after(before: GateAnswer | None, answer: GateAnswer) -> GateAnswer:
+    """Return a gate's answer with the number of failures in a row, given its answer before."""
+    count = before.failures if before is not None and before.phase == answer.phase else 0
+    return replace(answer, failures={"yes": 0, "no": count + 1, "unknown": count}[answer.verdict])
 
 
 def at_outside_gate(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move | None:
@@ -225,7 +192,7 @@ def at_outside_gate(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move 
     for gate in facts.policy.gates:
         answer = _current(gate, rollout, facts, now_us)
         if answer is None or answer.verdict != "yes":
-            return Move("Recommended", f"held: {_words(gate, answer)}", "Outside")
+            return _waits("Outside", _words(gate, answer))
     return None
 
 
@@ -277,7 +244,6 @@ def _words(gate: str, answer: GateAnswer | None) -> str:
 
 _DAYS: tuple[Day, ...] = get_args(Day)
 _MINUTE_US = 60_000_000
-_DAY_US = MINUTES_OF_DAY * _MINUTE_US
 
 _EPOCH_DAY = 3
 """1970-01-01 was a Thursday, the fourth of the days."""
@@ -291,13 +257,13 @@ def frozen_until_us(windows: tuple[FreezeWindow, ...], now_us: int) -> int | Non
     until_us = now_us
     while (further_us := _end_us(windows, until_us)) is not None:
         until_us = further_us
-        if until_us - now_us >= 7 * _DAY_US:
+        if until_us - now_us >= 7 * DAY_US:
             return until_us
     return until_us if until_us > now_us else None
 
 
 def _end_us(windows: tuple[FreezeWindow, ...], at_us: int) -> int | None:
-    day, in_day_us = divmod(at_us, _DAY_US)
+    day, in_day_us = divmod(at_us, DAY_US)
     name = _DAYS[(day + _EPOCH_DAY) % 7]
     ends = [
         window.to_minute * _MINUTE_US
@@ -305,4 +271,4 @@ def _end_us(windows: tuple[FreezeWindow, ...], at_us: int) -> int | None:
         if name in window.days
         and window.from_minute * _MINUTE_US <= in_day_us < window.to_minute * _MINUTE_US
     ]
-    return day * _DAY_US + max(ends) if ends else None
+    return day * DAY_US + max(ends) if ends else None

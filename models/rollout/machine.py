@@ -77,13 +77,13 @@ def _at_gate(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move:
     waited_us = now_us - rollout.changed_us
     if rollout.state == "AwaitingApproval" and waited_us > APPROVE_MS * 1_000 and not rollout.approved:
         return Move("Expired", f"nobody approved it within {format_duration(APPROVE_MS * 1_000)}")
-    held = at_gate(rollout, facts, now_us)
+    waits = at_gate(rollout, facts, now_us)
     why = needs_approval(rollout, facts)
     if rollout.state == "AwaitingApproval" and why is not None:
-        also = "" if held is None else f"; after that it is {held.reason}"
+        also = "" if waits is None else f"; after that it is {waits.reason}"
         return Move("AwaitingApproval", f"{why}{also}", "Approval")
-    if held is not None:
-        return held
+    if waits is not None:
+        return waits
     if why is not None:
         return Move("AwaitingApproval", why, "Approval")
     return at_outside_gate(rollout, facts, now_us) or Move("Published", "published: nothing holds it")

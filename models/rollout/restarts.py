@@ -36,7 +36,6 @@ class RestartingJob:
     """A job in mode Restart that restarts, or that would."""
 
     name: str
-    """Its name."""
     lost_rows: int
     """(Row, key) pairs that it lost of late."""
     label: str | None = None
@@ -53,7 +52,6 @@ class RestartLine:
     """The jobs in mode Restart beside one of them that would restart."""
 
     limits: FleetLimits
-    """What limits them."""
     jobs: Mapping[str, int]
     """How many jobs each group has, the one included."""
     restarting: Sequence[RestartingJob]
@@ -73,14 +71,14 @@ class RestartLine:
             return None
         if not waits:
             # Where all may restart at once nobody has to wait for a comparison.
-            return self._held([group for group in own.groups if self.jobs[group] > self._at_once(group)])
+            return self._why_full([group for group in own.groups if self.jobs[group] > self._at_once(group)])
         taken = Counter(group for each in self.restarting for group in each.groups)
         line = sorted({own, *self.waiting}, key=lambda each: (-each.lost_rows, each.name))
         for each in line[: line.index(own)]:
             if each.name not in served | {own.name} and not self._full(each, taken):
                 served.add(each.name)
                 taken.update(each.groups)
-        return self._held(self._full(own, taken))
+        return self._why_full(self._full(own, taken))
 
     def _at_once(self, group: str) -> int:
         return max(self.jobs[group] * self.limits.restarting_ppm // PPM, 1)
@@ -88,7 +86,7 @@ class RestartLine:
     def _full(self, job: RestartingJob, taken: Mapping[str, int]) -> list[str]:
         return [group for group in job.groups if taken[group] >= self._at_once(group)]
 
-    def _held(self, full: Sequence[str]) -> str | None:
+    def _why_full(self, full: Sequence[str]) -> str | None:
         if not full:
             return None
         group = full[-1]
@@ -107,16 +105,10 @@ def restarts_job(rollout: Rollout, move: Move) -> bool:
     return move.state == "Published" or (taken_up and restores_previous(rollout.state, move, rollout))
 
 
-def limited(rollout: Rollout, move: Move, held: str | None) -> Move:
-    """Return a move that restarts a job, or a wait in its place before the job's turn.
-
-    Args:
-        rollout: the rollout.
-        move: where the state machine takes it.
-        held: why the job may not restart yet; None when it may.
-    """
-    if held is None:
+def limited(rollout: Rollout, move: Move, waits: str | None) -> Move:
+    """Return a move that restarts a job, or a wait in its place before the job's turn."""
+    if waits is None:
         return move
     if rollout.state in CANDIDATE:
-        return Move("Recommended", held, "Restarts")
-    return Move(rollout.state, f"{move.reason}; {held}", "Restarts", move.failure)
+        return Move("Recommended", waits, "Restarts")
+    return Move(rollout.state, f"{move.reason}; {waits}", "Restarts", move.failure)

@@ -104,18 +104,12 @@ class GateAnswer:
     """The newest answer of an outside gate about a rollout."""
 
     gate: str
-    """Name of the gate."""
     phase: Phase
-    """What it was asked about."""
     bound_ms: int
-    """The bound that it was asked about, in milliseconds."""
     verdict: Verdict
-    """What it answered."""
     said: str
-    """The answer in words."""
     at_us: int
-    """When it was asked, in microseconds."""
-    failures: int
+    failures: int = 0
     """How often it said no in this phase since it last said yes."""
 
 
@@ -127,15 +121,12 @@ class Rollout:
     """One change of what is published to a job."""
 
     state: State
-    """Where it is."""
     cause: Cause
-    """Why there is one."""
     direction: Direction
     """Which way it changes the bound, or in Live the envelope."""
     first: bool
     """Whether no bound was published to the job before."""
     mode: Mode
-    """Mode of the stream."""
     to_bound_ms: int | None
     """The bound to publish, in milliseconds; None: the job keeps its own."""
     changed_us: int
@@ -167,9 +158,7 @@ class Failure:
     until_us: int | None
     """Until when it is not tried again, in microseconds; None for a veto, which holds until a person lifts it."""
     why: str
-    """How it failed."""
     rollout_id: int
-    """The rollout that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,9 +166,7 @@ class RolloutFacts:
     """What the state of a rollout depends on. None: unknown or absent."""
 
     policy: Policy
-    """The policy of the stream."""
     slo: Slo
-    """Its SLO."""
     pinned: str | None = None
     """Why a kill switch holds the stream; None when none does."""
     last_contact_us: int | None = None

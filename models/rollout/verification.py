@@ -24,10 +24,6 @@ def needed_rows(target_ppm: int, batch_rows: int) -> int:
     """Return how many pairs must be at risk until a bound is verified.
 
     Enough to tell the budget from twice the budget, and from enough batches that no single one decides.
-
-    Args:
-        target_ppm: the target in parts per million.
-        batch_rows: pairs of a typical batch.
     """
     return max(math.ceil(VERIFY_LATE_ROWS * PPM / (PPM - target_ppm)), VERIFY_BATCHES * batch_rows)
 

@@ -71,7 +71,6 @@ class JoinInput:
     watermark_column: str | None
     """Event-time column with a watermark that reaches the join; None when there is none."""
     delay_ms: int | None
-    """Delay of that watermark in milliseconds."""
     retention_ms: int | None
     """A row stays in the state while its time is above W - retention, in milliseconds; None: for ever.
 
@@ -84,7 +83,7 @@ class JoinInput:
     """Columns with a watermark that do not reach the join, while no other does."""
 
     @property
-    def kept(self) -> str:
+    def retention_text(self) -> str:
         """How long a row stays in the state, in words."""
         if self.retention_ms is None:
             return "for ever"
@@ -142,23 +141,6 @@ def judge_joins(query: JoinedQuery) -> list[Finding]:
     elif query.starts and query.watermarks > 1:
         found.append(_POLICY_MAX if query.policy == "max" else _SILENT_SIDE)
     return worst_first(found)
-
-
-def predicted_state_rows(sides: Iterable[tuple[Iterable[int], int | None]], watermark_ms: int) -> int:
-    """Return how many rows a join holds after a batch: ``numRowsTotal`` of Spark's progress.
-
-    A left semi join holds at most as many, because a left row that has found its partner is not kept.
-
-    Args:
-        sides: for each side the event times (as ``evicted_by`` has them) of all rows admitted so far that pass the
-            side's own filters, in microseconds, and the side's retention in milliseconds, None for never evicted.
-        watermark_ms: the watermark in force in the batch.
-    """
-    return sum(
-        retention_ms is None or time_us > (watermark_ms - retention_ms) * 1_000
-        for times_us, retention_ms in sides
-        for time_us in times_us
-    )
 
 
 def _of_join(query: JoinedQuery, number: int, join: StreamJoin) -> Iterator[Finding]:
@@ -298,9 +280,9 @@ def judge_own_times(
     """Return what is to be said about a query in which a ``transformWithState`` gives its rows their event time.
 
     Args:
-        columns: the columns with that time; none when the query has no such chain.
-        starts: the query's streams. Each counts, wherever it joins the chain: the query has one watermark.
-        confirmed: whether the job's author has confirmed the chain.
+        columns: the columns with that time; none without such an operator.
+        starts: the query's streams. Each counts, wherever it joins the others: the query has one watermark.
+        confirmed: whether the job's author has confirmed these times.
     """
     if not columns:
         return []
@@ -331,11 +313,11 @@ def _why_moved(start: StreamStart) -> str | None:
 
 
 def _instead(start: StreamStart) -> str:
-    kept = _text(_reference_ms(start))
+    least = _text(_reference_ms(start))
     mode = "choose another mode than Live, and " if start.live else ""
     return (
-        f"{mode}keep at least {kept}: write that bound into the job, and give the stream the policy "
-        f"`--min-bound '{kept}'`; or {_CONFIRM}"
+        f"{mode}keep at least {least}: write that bound into the job, and give the stream the policy "
+        f"`--min-bound '{least}'`; or {_CONFIRM}"
     )
 
 

@@ -12,7 +12,7 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from tidemark.models.base.ranges import STRICT, Count, DurationMs
 from tidemark.models.protocol.late_policy import LatePolicy
 from tidemark.models.protocol.messages import Mode, Name
-from tidemark.models.spec_fields import shown
+from tidemark.models.specs.fields import shown
 
 OnConflict = Literal["miss_target", "exceed_latency_cap", "exceed_state_cap"]
 """Which constraint is broken when no bound meets all."""

@@ -17,10 +17,9 @@ from uuid import UUID
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import QueryTerminatedEvent
 
-from tidemark.spark_jobs.connect.commands import end_events, is_listening, listen_again
-from tidemark.spark_jobs.connect.query import ConnectQuery
-from tidemark.spark_jobs.listener import TidemarkListener
-from tidemark.spark_jobs.running_query import RunningQuery
+from tidemark.spark_jobs.connect.query import ConnectQuery, end_events, is_listening, listen_again
+from tidemark.spark_jobs.core.listener import TidemarkListener
+from tidemark.spark_jobs.spark.running_query import RunningQuery
 
 CHECK_S = 30.0
 """How often it is made sure that nothing was missed, in seconds."""
@@ -34,17 +33,13 @@ _log = logging.getLogger("tidemark.spark")
 class ConnectListener(TidemarkListener):
     """A listener in a client, which Spark may fail to notify."""
 
-    def catch_up(self) -> None:
+    def catch_up_all(self) -> None:
         """Report the batches that have ended and that this listener was not notified of."""
         for run_id in list(self._runs):
-            self._catch_up(run_id)
+            self.catch_up(run_id)
 
     def forget_all_but(self, active: Container[str]) -> None:
-        """Take the other runs for ended, and their batches for reported.
-
-        Args:
-            active: ids of the runs that go on.
-        """
+        """Take the other runs for ended, and their batches for reported."""
         for run_id, run in list(self._runs.items()):
             if run_id not in active:
                 self.onQueryTerminated(
@@ -93,10 +88,10 @@ def _work_goes_on(wait_s: float) -> bool:
 def _check(spark: SparkSession, listener: ConnectListener) -> None:
     """Report what the listener has missed, and add it again if it was dropped."""
     if is_listening(spark, listener):
-        listener.catch_up()
+        listener.catch_up_all()
         return
     _log.warning("the connection to the Spark Connect server broke; the listener is added again")
     listen_again(spark, listener)
     active = {str(query.runId) for query in spark.streams.active}
-    listener.catch_up()
+    listener.catch_up_all()
     listener.forget_all_but(active)

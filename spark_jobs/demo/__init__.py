@@ -1,1 +1,4 @@
-"""The demonstration: the whole loop on a real Spark stream, once with a guessed bound and once with the recommended."""
+"""The demonstration: the whole loop on a real Spark stream, first with a guessed bound; and example jobs.
+
+It may use all of ``spark_jobs``; no job needs it.
+"""

@@ -22,14 +22,7 @@ class DemoError(RuntimeError):
 
 
 class ControllerProcess:
-    """Starts ``tidemark serve`` and asks it things.
-
-    Args:
-        folder: for its database and its log.
-        job: name of the demonstration's job.
-        stream: name of its stream.
-        port: where it listens on loopback; a free one unless given.
-    """
+    """Starts ``tidemark serve`` and asks it things."""
 
     def __init__(self, folder: Path, job: str, stream: str, port: int | None = None) -> None:
         self.log = folder / "controller.log"

@@ -28,7 +28,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from tidemark.spark_jobs.demo import guard
 from tidemark.spark_jobs.demo.kafka_jars import broker_jars
-from tidemark.spark_jobs.java import find_java
+from tidemark.spark_jobs.spark.java import find_java
 
 TimestampType = Literal["CreateTime", "LogAppendTime"]
 """What a message's timestamp is: the producer's clock at sending, or the broker's clock at appending."""
@@ -138,11 +138,6 @@ class KafkaBroker:
 
     def create_topic(self, name: str, partitions: int = 1, timestamps: TimestampType = "CreateTime") -> None:
         """Create a topic.
-
-        Args:
-            name: of the topic.
-            partitions: how many it has.
-            timestamps: what the timestamp of its messages is.
 
         Raises:
             BrokerError: when the broker rejects it.

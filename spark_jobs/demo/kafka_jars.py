@@ -32,7 +32,7 @@ from xml.sax.saxutils import quoteattr
 import pyspark
 from pyspark.sql import SparkSession
 
-from tidemark.spark_jobs.java import JavaNotFound, find_java
+from tidemark.spark_jobs.spark.java import JavaNotFound, find_java
 
 KAFKA_VERSION = "4.2.0"
 """The broker's version. It runs on Java 17 to 25, and Spark's older client speaks with it."""

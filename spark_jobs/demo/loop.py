@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
+from tidemark.models.backtest.arrivals import Arrivals
+from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
+from tidemark.models.backtest.catalogue import make_policy
+from tidemark.models.backtest.run import run
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.operators import TimeWindow
+from tidemark.models.base.text import plural
+from tidemark.models.live.policy import Setup
 from tidemark.spark_jobs import flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess, DemoError
-from tidemark.spark_jobs.demo.feed import FileFeed
-from tidemark.spark_jobs.demo.fleet import Fleet
-from tidemark.spark_jobs.demo.outcome import Outcome, outcome_of, read_sink
-from tidemark.spark_jobs.demo.plan import Plan
-from tidemark.spark_jobs.demo.replaying import Job, Run, check
-from tidemark.spark_jobs.demo.view import View, comparison
-from tidemark.spark_jobs.demo.what_if import LIVE, TraceReplays
+from tidemark.spark_jobs.demo.generator import Fleet
+from tidemark.spark_jobs.demo.plan import FileFeed, Plan
+from tidemark.spark_jobs.demo.replaying import Job, Outcome, Run, check, outcome_of, read_sink
 
 JOB, STREAM = "demo", "fleet"
 _RECOMMENDATION_SECONDS = 180
 _FLUSH_SECONDS = 180
+
+
+_SLOWEST = 3
+LIVE = "tidemark"
+"""The policy that steers a job in Live, by the name that the backtest has for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,19 +43,14 @@ class Loop:
     """Everything the runs share."""
 
     job: Job
-    """The job."""
     plan: Plan
-    """The trace."""
     target_ppm: int
-    """The completeness target in parts per million."""
     guess_ms: int
     """The bound that somebody guessed, in milliseconds."""
     safe_ms: int
     """The bound that somebody thinks is safe, in milliseconds."""
     controller: ControllerProcess
-    """The controller."""
     console: Console
-    """Where to print."""
 
     def run(self) -> None:
         """Run the job with both bounds, and print the comparison and the reason.
@@ -136,3 +143,156 @@ class Loop:
             self.console.print(
                 f"no bound could be recommended, so the job kept its own: {why}", highlight=False
             )
+
+
+class View:
+    """The live part. On a terminal it is redrawn; elsewhere a line is printed for every tenth of the way."""
+
+    def __init__(self, console: Console, total: int) -> None:
+        self._console = console
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+        )
+        self._task: TaskID = self._progress.add_task("starting", total=total)
+        self._total = total
+        self._shown = -1
+        self._live = (
+            Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
+        )
+
+    def __enter__(self) -> Self:
+        """Begin to draw."""
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End drawing; what was drawn goes."""
+        if self._live is not None:
+            self._live.stop()
+
+    def show(
+        self,
+        *,
+        doing: str,
+        batches: int,
+        status: Mapping[str, Any],
+        partitions: Mapping[str, Any],
+        state_rows: int,
+    ) -> None:
+        """Draw the state of things."""
+        self._progress.update(self._task, completed=batches, description=doing)
+        if self._live is not None:
+            self._live.update(Group(self._progress, _table(status, partitions, state_rows)))
+        elif batches * 10 // self._total > self._shown:
+            self._shown = batches * 10 // self._total
+            self._console.print(
+                f"{doing}: batch {batches} of {self._total}, completeness {_completeness(status)}"
+            )
+
+
+def _table(status: Mapping[str, Any], partitions: Mapping[str, Any], state_rows: int) -> RenderableType:
+    table = Table(show_header=False, box=None, padding=(0, 2))
+    recommended = (status.get("recommended") or {}).get("bound_ms")
+    applied = (status.get("applied") or {}).get("bound_ms")
+    effective = status.get("effective_bound_ms")
+    evidence = status.get("evidence") or {}
+    table.add_row("bound applied", _ms(applied))
+    table.add_row("bound effective", _ms(effective))
+    table.add_row(
+        "bound recommended", _ms(recommended) if recommended is not None else "not enough evidence yet"
+    )
+    table.add_row("completeness so far", _completeness(status))
+    table.add_row(
+        "evidence",
+        f"{plural(evidence.get('rows', 0), 'row')} in {plural(evidence.get('batches', 0), 'batch', 'batches')}",
+    )
+    table.add_row("state", plural(state_rows, "row"))
+    every = partitions.get("partitions", [])
+    slowest = sorted(every, key=lambda part: -(part.get("need_ms") or 0))[:_SLOWEST]
+    found = ", ".join(f"{part['partition']} needs {_ms(part.get('need_ms'))}" for part in slowest)
+    table.add_row(f"partitions ({len(every)})", found or "none yet")
+    return table
+
+
+def comparison(columns: Mapping[str, Outcome]) -> Table:
+    """Return outcomes side by side, by their labels; those without a state were replayed and not run."""
+    table = Table(title="two guesses, Tidemark and its Live mode, against the truth", title_justify="left")
+    table.add_column("")
+    for label in columns:
+        table.add_column(label, justify="right")
+    runs = list(columns.values())
+    rows = {
+        "how": ["replayed" if run.state_rows is None else "on Spark" for run in runs],
+        "bound": ["moves" if run.bound_ms is None else _ms(run.bound_ms) for run in runs],
+        "completeness": ["unknown" if run.completeness is None else _percent(run) for run in runs],
+        "rows lost": [f"{run.lost:,} of {run.rows:,}" for run in runs],
+        "mean latency": [
+            "unknown" if run.latency_us is None else format_about(run.latency_us) for run in runs
+        ],
+    }
+    for name, cells in rows.items():
+        table.add_row(name, *cells)
+    return table
+
+
+def _percent(run: Outcome) -> str:
+    text = f"{100 * (run.rows - run.lost) / run.rows:.2f}"
+    return "99.99 %" if run.lost and text == "100.00" else f"{text} %"
+
+
+def _ms(value: int | None) -> str:
+    return "unknown" if value is None else format_duration(value * 1_000)
+
+
+def _completeness(status: Mapping[str, Any]) -> str:
+    found = status.get("completeness") or {}
+    rows = found.get("rows") or 0
+    if not rows:
+        return "unknown"
+    lowest, highest = rows - found["late_max"], rows - found["late_min"]
+    text = f"{100 * lowest / rows:.2f} %"
+    return text if lowest == highest else f"{text} to {100 * highest / rows:.2f} %"
+
+
+class TraceReplays:
+    """Replays of one trace."""
+
+    def __init__(self, plan: Plan, operator: TimeWindow, target_ppm: int) -> None:
+        self._setup = Setup(operator=operator, trigger_us=plan.slot_us, target_ppm=target_ppm)
+        self._arrivals = _counted(plan, self._setup)
+
+    def outcome(self, policy: str, between_us: tuple[int, int], bound_ms: int | None = None) -> Outcome:
+        """Return the outcome under a policy, of the windows that end after the first and up to the second time.
+
+        Args:
+            policy: its name, as in the backtest: ``tidemark`` or such as ``fixed:60s``.
+            between_us: event times in microseconds.
+            bound_ms: the bound to show, in milliseconds; None for one that moves.
+        """
+        done = run(self._arrivals, self._setup, make_policy(policy, self._setup))
+        keys = self._arrivals.keys_us
+        chosen = (keys > between_us[0]) & (keys <= between_us[1])
+        # Later windows may still have been open when the trace ended.
+        timed = chosen & (keys <= self._arrivals.scored_until_us)
+        latency = np.maximum(done.emit_wall_us - keys, 0)[timed]
+        return Outcome(
+            bound_ms=bound_ms,
+            windows=int(chosen.sum()),
+            rows=int(done.rows_by_key[chosen].sum()),
+            lost=int(done.late_by_key[chosen].sum()),
+            latency_us=float(latency.mean()) if len(latency) else None,
+            state_rows=None,
+        )
+
+
+def _counted(plan: Plan, setup: Setup) -> Arrivals:
+    rows = plan.arrivals
+    names, partition = np.unique(rows.partition, return_inverse=True)
+    builder = ArrivalsBuilder(setup)
+    builder.add(rows.event_time_us, rows.arrival_time_us, partition, len(names))
+    return builder.build()

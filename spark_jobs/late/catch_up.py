@@ -13,14 +13,22 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.evidence.late_counts import BY_PARTITION, hour_of, late_counts
-from tidemark.spark_jobs.late.checkpoint import Checkpoint
 from tidemark.spark_jobs.late.count_values import count_values
-from tidemark.spark_jobs.late.due import Due, DueBatch, Unknown, apart, due, gaps
-from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
-from tidemark.spark_jobs.late.late_rows import BATCH, FutureRowTreatment, LateRule, late_rows
-from tidemark.spark_jobs.late.offset_log import is_control
+from tidemark.spark_jobs.late.late_rows import (
+    BATCH,
+    Due,
+    DueBatch,
+    FutureRowTreatment,
+    LateRule,
+    Unknown,
+    due,
+    gaps,
+    late_rows,
+    unknown_and_unwanted,
+)
 from tidemark.spark_jobs.late.reread import LateStream, Reader, read_again, reader_of
 from tidemark.spark_jobs.late.side_folder import ReportedRun, SideFolder, is_off, last_done
+from tidemark.spark_jobs.spark.checkpoint import Checkpoint, HadoopFiles, is_control
 
 _writing: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 """By folder. After a restart in one driver the run that has ended may still be catching up when the next one begins."""
@@ -44,14 +52,7 @@ class Step:
 
 
 class CatchUp:
-    """Catches up with one stream of one query.
-
-    Args:
-        spark: the session to read with.
-        checkpoint: where the query's checkpoint is.
-        folder: where late rows are kept.
-        stream: how its rows are read again and judged.
-    """
+    """Catches up with one stream of one query."""
 
     def __init__(self, spark: SparkSession, checkpoint: str, folder: str, stream: LateStream) -> None:
         self._spark = spark
@@ -66,7 +67,7 @@ class CatchUp:
             future: how it treats future-dated rows; None where it takes them as they are.
             run: what reports say of it; None where nothing is reported again.
         """
-        folder = SideFolder(self._files, self._checkpoint.query_id(), self._stream.source or "")
+        folder = self._folder(self._stream.source)
         first = self._checkpoint.committed() + 1
         if future is not None or folder.knows_future_rows():
             folder.record_future_rows(first, future)
@@ -75,19 +76,19 @@ class CatchUp:
 
     def always(self, future: FutureRowTreatment) -> None:
         """Record how every run so far treated future-dated rows."""
-        folder = SideFolder(self._files, self._checkpoint.query_id(), self._stream.source or "")
+        folder = self._folder(self._stream.source)
         folder.record_future_rows(0, future)
 
     def treats_future_rows_unknown(self) -> bool:
         """Return whether the query ran in Live, and the folder does not say how future-dated rows were treated."""
-        folder = SideFolder(self._files, self._checkpoint.query_id(), self._stream.source or "")
+        folder = self._folder(self._stream.source)
         log = self._checkpoint.offset_log()
         newest = log.get(max(log, default=-1))
         offsets = [] if newest is None else newest.offsets.values()
         moved = any(is_control(each) and each is not None and each["watermark_ms"] for each in offsets)
         return moved and not folder.knows_future_rows()
 
-    def kept_before(self) -> bool | None:
+    def stored_before(self) -> bool | None:
         """Return whether late rows were kept by whoever dealt with this folder last; None when nobody did."""
         if is_off(self._files):
             return False
@@ -102,7 +103,7 @@ class CatchUp:
             SideFolderError: when the folder is another stream's.
         """
         source = self._checkpoint.source(self._checkpoint.offset_log(), self._stream.source)
-        folder = SideFolder(self._files, self._checkpoint.query_id(), source or "")
+        folder = self._folder(source)
         with _writing[self._files.uri]:
             if source is not None:
                 folder.done()
@@ -138,32 +139,35 @@ class CatchUp:
         source = self._checkpoint.source(log, self._stream.source)
         if source is None:
             return None
-        done = SideFolder(self._files, self._checkpoint.query_id(), source).done()
+        done = self._folder(source).done()
         start, end = log.get(done), log.get(self._checkpoint.committed())
         if start is None or end is None:
             return None
         with self._reader_of(source) as reader:
             return reader.expiring(start.offsets.get(source), end.offsets.get(source))
 
-    def kept_counts(self) -> Iterator[tuple[int, str]]:
+    def unsent_counts(self) -> Iterator[tuple[int, str]]:
         """Return what was counted by dimension and is not forgotten yet: the first batch, and the JSON to send."""
         if self._stream.dimension is None:
             return
         log = self._checkpoint.offset_log()
         source = self._checkpoint.source(log, self._stream.source)
         if source is not None:
-            yield from SideFolder(self._files, self._checkpoint.query_id(), source).kept_counts()
+            yield from self._folder(source).unsent_counts()
 
     def forget_counts(self, first: int) -> None:
         """Delete what was counted in the batches from ``first`` on."""
-        SideFolder(self._files, self._checkpoint.query_id(), self._stream.source or "").forget_counts(first)
+        self._folder(self._stream.source).forget_counts(first)
+
+    def _folder(self, source: str | None) -> SideFolder:
+        return SideFolder(self._files, self._checkpoint.query_id(), source or "")
 
     def _step(self) -> Step | None:
         log = self._checkpoint.offset_log()
         source = self._checkpoint.source(log, self._stream.source)
         if source is None:
             return None
-        folder = SideFolder(self._files, self._checkpoint.query_id(), source)
+        folder = self._folder(source)
         done, committed = folder.done(), self._checkpoint.committed()
         found = due(log, committed, done, source, self._stream.batches_per_read)
         found, rule = self._of_one_rule(found, folder)
@@ -174,7 +178,7 @@ class CatchUp:
             rows, lost = self._write(
                 folder, reader, [batch for batch in found.batches if batch.has_rows], rule
             )
-        unknown, not_kept = apart((*found.unknown, *lost), folder.off())
+        unknown, not_kept = unknown_and_unwanted((*found.unknown, *lost), folder.off())
         folder.record_gaps(unknown, not_kept)
         folder.mark(last)
         return Step(done + 1, last, rows, tuple(unknown), tuple(not_kept), committed - last)
@@ -212,11 +216,11 @@ class CatchUp:
                 return self._write_once(folder, reader, batches, rule), _unknown(lost)
             except Exception:
                 # Asked only now: data that is gone is rare, and asking costs as much as a small read.
-                gone = reader.lost(batches)
-                if not gone:
+                lost_now = reader.lost(batches)
+                if not lost_now:
                     raise
-                lost |= gone
-                batches = [batch for batch in batches if batch.batch_id not in gone]
+                lost |= lost_now
+                batches = [batch for batch in batches if batch.batch_id not in lost_now]
         folder.clear(folder.done())
         return 0, _unknown(lost)
 
@@ -241,7 +245,7 @@ class CatchUp:
         dimensions = [dimension]
         if rule.partition is not None and dimension.lower() not in {BY_PARTITION, rule.partition.lower()}:
             dimensions.append(rule.partition)
-        folder.keep_counts(
+        folder.write_counts(
             late_counts(
                 *count_values(rows, batches, rule, dimensions),
                 query_id=folder.query_id,

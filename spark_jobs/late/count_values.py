@@ -23,7 +23,6 @@ from tidemark.models.evidence.late_counts import (
     LossCounts,
     merge,
 )
-from tidemark.spark_jobs.late.due import DueBatch
 from tidemark.spark_jobs.late.late_rows import (
     FIRST,
     LATE,
@@ -31,10 +30,11 @@ from tidemark.spark_jobs.late.late_rows import (
     REASON,
     SET_ASIDE,
     WATERMARK,
+    DueBatch,
     LateRule,
     judged,
 )
-from tidemark.spark_jobs.tap import quoted
+from tidemark.spark_jobs.spark.event_time import quoted
 
 _VALUE, _AGE, _AGES = "value", "age", "ages"
 _SUMS = _ROWS, _LATE, _NO_EVENT_TIME, _SET_ASIDE = "rows", "late", "no_event_time", "set_aside"

@@ -10,10 +10,10 @@ import logging
 import threading
 import time
 
-from tidemark.spark_jobs.client import RequestRejected
+from tidemark.models.protocol.late_policy import DROPPED, LateRows, LateTreatment
+from tidemark.spark_jobs.core.client import RequestRejected
 from tidemark.spark_jobs.late.catch_up import CatchUp, Step
-from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports
-from tidemark.spark_jobs.late.switch import LateSwitch
+from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports, Said
 
 _log = logging.getLogger("tidemark.spark")
 
@@ -25,6 +25,9 @@ _LOOK_EVERY_S = 60.0
 """How often the source is asked what it still has, at most, while batches wait."""
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 """Of how many batches Spark keeps the offset log."""
+
+
+_CHOICES: tuple[LateRows, ...] = ("drop", "side")
 
 
 class Follower:
@@ -55,7 +58,7 @@ class Follower:
         self._ledger = ledger
         self._missing = missing
         self._switch = switch
-        self._kept: bool | None = None
+        self._stored: bool | None = None
         """Whether late rows are kept; None until that is settled."""
         self._rejected: set[int] = set()
         self._woken = threading.Event()
@@ -86,12 +89,14 @@ class Follower:
             failed = False
             try:
                 began = time.monotonic()
-                while self._keeps() and (step := self._catch_up.step()) is not None:
+                self._settle()
+                while self._stored and (step := self._catch_up.step()) is not None:
                     self._tell(step)
                     self._deliver()
                     if step.waiting * 4 < self._retained:
                         self._rest(began)
                     began = time.monotonic()
+                    self._settle()
             except Exception as error:  # noqa: BLE001 - the query goes on, and the next try does the same again
                 if self._catch_up.session_has_ended():
                     return  # the next driver goes on
@@ -106,8 +111,8 @@ class Follower:
             self._woken.wait(_RETRY_S if failed else None)
             self._woken.clear()
 
-    def _keeps(self) -> bool:
-        """Return whether late rows are kept now; a change is written to the folder first."""
+    def _settle(self) -> None:
+        """Settle whether late rows are kept now; a change is written to the folder first."""
         said = None
         if self._missing is not None:
             try:
@@ -116,23 +121,22 @@ class Follower:
                 if not self._catch_up.session_has_ended():
                     self._explain("what the policy says of its late rows is not known", error)
             said = self._missing.said
-        before = self._kept
+        before = self._stored
         if before is None and self._missing is not None:
-            before = self._catch_up.kept_before()
-        kept = self._switch.keeps(said, before)
-        if kept != self._kept:
-            first = self._catch_up.switch(kept=kept)
+            before = self._catch_up.stored_before()
+        stored = self._switch.stores(said, before)
+        if stored != self._stored:
+            first = self._catch_up.switch(kept=stored)
             if first is not None:
                 _log.warning(
                     "stream %s: late rows are only counted from batch %d on, and not kept",
                     self._stream,
                     first,
                 )
-            elif self._kept is not None:
+            elif self._stored is not None:
                 _log.warning("stream %s: late rows are kept again", self._stream)
-            self._kept = kept
-            self._switch.settle(kept=kept)
-        return kept
+            self._stored = stored
+            self._switch.settle(stored=stored)
 
     def _rest(self, began: float) -> None:
         self._ending.wait(min(_REST * (time.monotonic() - began), _MAX_REST_S))
@@ -155,7 +159,7 @@ class Follower:
         if self._ledger is None:
             return True
         try:
-            for first, counts in self._catch_up.kept_counts():
+            for first, counts in self._catch_up.unsent_counts():
                 if first in self._rejected:
                     continue
                 try:
@@ -221,3 +225,33 @@ class Follower:
         if kind not in self._errors:
             self._errors.add(kind)
             _log.error("stream %s: %s: %s", self._stream, what, kind, exc_info=error)
+
+
+class LateSwitch:
+    """What becomes of a stream's late rows, which its follower settles and its listener acknowledges."""
+
+    def __init__(self, *, by_call: bool) -> None:
+        self._by_call = by_call
+        self.treatment = LateTreatment(in_force=None, choices=_CHOICES)
+        """What is acknowledged; read by another thread than the follower's."""
+
+    def stores(self, said: Said | None, before: bool | None) -> bool:
+        """Return whether late rows are kept.
+
+        Args:
+            said: the controller's newest answer; None before its first one.
+            before: whether they were kept when it was last settled; None where it never was.
+        """
+        if said is None and before is not None:
+            # An outage changes nothing.
+            return before
+        policy = None if said is None else said.policy
+        return self._by_call if policy is None else policy == "side"
+
+    def settle(self, *, stored: bool) -> None:
+        """Acknowledge from now on that late rows are kept, or that they are only counted."""
+        self.treatment = LateTreatment(in_force="side" if stored else "drop", choices=_CHOICES)
+
+    def cannot_keep(self) -> None:
+        """Acknowledge that they cannot be kept."""
+        self.treatment = DROPPED

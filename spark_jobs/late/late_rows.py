@@ -1,4 +1,7 @@
-"""Which of the rows of known batches Spark dropped, by the late rule and in Spark's own SQL.
+"""Which batches are due, and which of their rows Spark dropped: by the late rule, in Spark's own SQL.
+
+Rows that batch n dropped are those with a key at or below W(n-1), among the rows between the offsets of n-1 and of n.
+So both entries of the offset log must be there, and Spark keeps no more than ``minBatchesToRetain`` of them.
 
 A row of batch n is late iff its key is at or below W(n-1). Where Live treats future-dated rows, their key is that of
 the time they were set back to, by the clock that the checkpoint has of the batch.
@@ -6,7 +9,9 @@ the time they were set back to, by the clock that the checkpoint has of the batc
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -15,12 +20,15 @@ from pyspark.sql import functions as F
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Closed, Operator, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.base.read_json import read_object
-from tidemark.spark_jobs.late.due import DueBatch
+from tidemark.spark_jobs.core.binding import not_in_real_time
 from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRowRule
-from tidemark.spark_jobs.tap import quoted
+from tidemark.spark_jobs.spark.checkpoint import LogEntry, Offset
+from tidemark.spark_jobs.spark.event_time import quoted
 
 LATE, NO_EVENT_TIME, SET_ASIDE = "late", "no event time", "set aside"
 """Reasons: at or below the watermark; dropped by every window; taken out by ``future_rows="aside"``."""
+
+LATE_IN_REAL_TIME = not_in_real_time("late= has not been tried in it", "take late= out")
 
 LATE_COLUMN = "late"
 """Column that is added to each row."""
@@ -30,6 +38,14 @@ _CLOCK = "__tidemark_clock"
 _TIME, _KEY = "__tidemark_time", "__tidemark_key"
 REASON, FIRST, WATERMARK = "__tidemark_reason", "__tidemark_first", "__tidemark_watermark"
 """Columns of ``judged``."""
+
+
+PURGED = (
+    "Spark has purged their entries of the offset log; "
+    "raise spark.sql.streaming.minBatchesToRetain, or catch up more often"
+)
+NOT_KEPT = "late rows were only counted then, as the policy or the job's call said, and can no longer be read"
+"""Why late rows are missing that nobody wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +100,6 @@ def late_rows(rows: DataFrame, batches: list[DueBatch], rule: LateRule) -> DataF
     A row of a sliding window comes out once for each window it was too late for. The struct holds ``batch_id``;
     ``key``, what was compared with the watermark; ``partition``; ``by_us``, how far below the watermark the key was, in
     microseconds; ``reason``. Key and ``by_us`` are null where nothing was compared.
-
-    Args:
-        rows: the user's columns, and the number of the batch.
-        batches: the batches in ``rows``.
-        rule: what the query does with a row.
 
     Raises:
         ValueError: when the rows have a column ``late`` already.
@@ -181,3 +192,116 @@ def _keys_us(first: Column, operator: Operator) -> Column:
     start_us, slide_us, size_us = operator.start_us, operator.slide_us, operator.size_us
     last = time_us - F.pmod(F.pmod(time_us, F.lit(slide_us)) - start_us, F.lit(slide_us)) + size_us
     return F.sequence(first, F.least(last, F.col(WATERMARK)), F.lit(slide_us))
+
+
+@dataclass(frozen=True, slots=True)
+class DueBatch:
+    """A batch whose late rows are to be read."""
+
+    batch_id: int
+    late_watermark_ms: int
+    """W(n-1), in milliseconds: rows whose key is at or below it were dropped."""
+    clock_ms: int
+    """What ``current_timestamp()`` is in the batch, in milliseconds since the epoch."""
+    start: Offset
+    """Where the batch begins in its source; None where the source begins."""
+    end: Offset
+    """Where it ends; None when the source had nothing yet."""
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the batch read anything of the source."""
+        return self.end is not None and self.end != self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Batches whose late rows can no longer be known, or were not to be kept."""
+
+    first: int
+    last: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What is to be dealt with next, in the order of the batches."""
+
+    batches: tuple[DueBatch, ...] = ()
+    unknown: tuple[Unknown, ...] = ()
+
+    @property
+    def last(self) -> int | None:
+        """The last batch in it; None when nothing is due."""
+        ends = [batch.batch_id for batch in self.batches[-1:]] + [gap.last for gap in self.unknown[-1:]]
+        return max(ends, default=None)
+
+
+def due(entries: Mapping[int, LogEntry], committed: int, done: int, source: str, at_most: int) -> Due:
+    """Return the batches after ``done`` and up to ``committed``, no more than ``at_most`` of them to be read.
+
+    Args:
+        entries: the offset log; an entry may vanish between being listed and being read.
+        committed: the last batch that is committed, -1 for none.
+        done: the last batch that was dealt with, -1 for none.
+        source: the source that is read, as the entries name it.
+        at_most: how many batches to read.
+    """
+    listed = sorted(entries)
+    batches: list[DueBatch] = []
+    missing: list[int] = []
+    number = done + 1
+    if listed and listed[0] > 0:
+        # The first entry that is left says where its batch ends, not where it begins.
+        first = min(listed[0] + 1, committed + 1)
+        missing += range(number, first)
+        number = max(number, first)
+    while number <= committed and len(batches) < at_most:
+        entry, before = entries.get(number), entries.get(number - 1)
+        if entry is None or (before is None and number):
+            missing.append(number)
+        else:
+            batches.append(
+                DueBatch(
+                    batch_id=number,
+                    late_watermark_ms=0 if before is None else before.watermark_ms,
+                    clock_ms=entry.clock_ms,
+                    start=None if before is None else before.offsets.get(source),
+                    end=entry.offsets.get(source),
+                )
+            )
+        number += 1
+    return Due(tuple(batches), tuple(gaps(missing, PURGED)))
+
+
+def gaps(numbers: Iterable[int], reason: str) -> list[Unknown]:
+    """Return the batches as runs of consecutive numbers."""
+    found: list[Unknown] = []
+    for number in sorted(numbers):
+        if found and found[-1].last == number - 1:
+            found[-1] = Unknown(found[-1].first, number, reason)
+        else:
+            found.append(Unknown(number, number, reason))
+    return found
+
+
+def unknown_and_unwanted(
+    found: Iterable[Unknown], off: Iterable[tuple[int, int]]
+) -> tuple[list[Unknown], list[Unknown]]:
+    """Return batches that are unknown, and those among them whose late rows were not to be kept.
+
+    Args:
+        found: batches that can no longer be read.
+        off: first and last batches of the times in which late rows were only counted; they may overlap.
+    """
+    spans = list(off)
+    unknown: list[Unknown] = []
+    not_kept: list[Unknown] = []
+    for gap in found:
+        edges = {edge for first, last in spans for edge in (first, last + 1) if gap.first < edge <= gap.last}
+        for first, after in pairwise(sorted({gap.first, *edges, gap.last + 1})):
+            if any(begin <= first <= end for begin, end in spans):
+                not_kept.append(Unknown(first, after - 1, NOT_KEPT))
+            else:
+                unknown.append(Unknown(first, after - 1, gap.reason))
+    return unknown, not_kept

@@ -22,13 +22,10 @@ class BoundInForce:
     """The bound in force in a batch."""
 
     bound_ms: int
-    """The bound in milliseconds."""
     generation: int | None = None
     """Its generation; None when it is the job's own."""
     source: BoundSource = "job"
-    """Where it came from."""
     mode: Mode = "Off"
-    """The stream's mode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +41,6 @@ class Mark:
     delay_ms: int
     """The plan's delay, T."""
     bound: BoundInForce
-    """The bound in force."""
 
 
 def next_mark(before: Mark | None, watermark_ms: int, bound: BoundInForce, delay_ms: int) -> Mark:

@@ -17,19 +17,16 @@ from pyspark.sql import SparkSession
 
 from tidemark.models.base.granules import SPARK_TICK_US, Granules
 from tidemark.models.protocol.granule_counts import GranuleCounts
+from tidemark.models.protocol.late_policy import LatePolicy
 from tidemark.models.protocol.messages import REPORT_SCHEMA, Report
-from tidemark.spark_jobs.binding import Binding
-from tidemark.spark_jobs.client import ControllerClient, LedgerGaps, RequestRejected
-from tidemark.spark_jobs.late.checkpoint import Checkpoint
-from tidemark.spark_jobs.late.due import DueBatch, due
-from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
-from tidemark.spark_jobs.late.late_rows import FutureRowTreatment
-from tidemark.spark_jobs.late.offset_log import LogEntry
+from tidemark.spark_jobs.core.binding import Binding
+from tidemark.spark_jobs.core.client import ControllerClient, LedgerGaps, RequestRejected
+from tidemark.spark_jobs.core.sender import Sender
+from tidemark.spark_jobs.core.tap import TapCounts
+from tidemark.spark_jobs.late.late_rows import DueBatch, FutureRowTreatment, due
 from tidemark.spark_jobs.late.reread import LateStream, reader_of
 from tidemark.spark_jobs.late.side_folder import ReportedRun, SideFolder
-from tidemark.spark_jobs.late.switch import Said
-from tidemark.spark_jobs.sender import Sender
-from tidemark.spark_jobs.tap import TapCounts
+from tidemark.spark_jobs.spark.checkpoint import Checkpoint, HadoopFiles, LogEntry
 
 _log = logging.getLogger("tidemark.spark")
 
@@ -39,6 +36,14 @@ _RETRY_S = 10.0
 """How long it is not asked for the policy after it was, or did not answer."""
 _SENT_S = 5.0
 """How long the reports of a run that has ended may take to be sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the controller answered of late rows."""
+
+    policy: LatePolicy | None
+    """What the policy says; None for what the job's call says."""
 
 
 class Ledger(Protocol):
@@ -232,10 +237,10 @@ class MissingReports:
                 rows = self._late.parse(reader.read(batch))
                 observed = tap.count(rows if future is None else future.rule.mark(rows))
             except Exception:
-                gone = reader.lost([batch])
-                if not gone:
+                lost = reader.lost([batch])
+                if not lost:
                     raise
-                return gone[batch.batch_id]
+                return lost[batch.batch_id]
         clock_us = None if tap.allowance_us is None else batch.clock_ms * SPARK_TICK_US
         return tap.decode(observed, self._granules, clock_us)
 

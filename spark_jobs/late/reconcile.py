@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from tidemark.models.base.operators import Operator, TimeWindow
 from tidemark.spark_jobs.late.late_rows import LATE, LATE_COLUMN
-from tidemark.spark_jobs.tap import quoted
+from tidemark.spark_jobs.spark.event_time import quoted
 
 Combination = Literal["sum", "min", "max"]
 """How the values of two parts of a window become one."""

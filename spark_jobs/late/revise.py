@@ -14,15 +14,19 @@ from pyspark.sql import DataFrame
 
 from tidemark.models.base.duration import format_duration, parse_duration
 from tidemark.models.base.operators import Operator, SessionWindow, TimeWindow
-from tidemark.models.protocol.messages import Mode, OutputMode, Report
-from tidemark.spark_jobs.arguments import checked
-from tidemark.spark_jobs.bound import ChosenBound, chosen_by
+from tidemark.models.protocol.late_policy import REVISED
+from tidemark.models.protocol.messages import Acknowledgement, Mode, OutputMode, Report
+from tidemark.spark_jobs.core.arguments import checked
+from tidemark.spark_jobs.core.binding import Batch, Extension, Judging, QueryRun
+from tidemark.spark_jobs.core.bound import ChosenBound, chosen_by
+from tidemark.spark_jobs.core.watch import Orders, mode_of
+from tidemark.spark_jobs.late.late_rows import LATE_IN_REAL_TIME
 from tidemark.spark_jobs.late.mark import BoundInForce, Mark
-from tidemark.spark_jobs.live.orders import Orders, mode_of
-from tidemark.spark_jobs.running_query import RunningQuery
+from tidemark.spark_jobs.spark.running_query import RunningQuery
 
 if TYPE_CHECKING:
-    from tidemark.spark_jobs.late.revised_run import RevisedRun
+    from tidemark.spark_jobs.late.revision import RevisedRun
+
 
 Upsert = Callable[[DataFrame, int], object]
 """Writes the versions of a batch, each over an older one of its window and keys; gets the batch's number, too."""
@@ -102,15 +106,9 @@ class Revise:
         return None
 
     def started(self, query: RunningQuery, delay_ms: int, bound: Callable[[], BoundInForce]) -> None:
-        """Take a new run of a query, before its first batch.
-
-        Args:
-            query: the run.
-            delay_ms: the delay in its plan, in milliseconds.
-            bound: returns the bound in force now.
-        """
+        """Take a new run of a query, before its first batch."""
         # Only here, because it needs pyarrow, and other jobs do not.
-        from tidemark.spark_jobs.late.revised_run import RevisedRun  # noqa: PLC0415
+        from tidemark.spark_jobs.late.revision import RevisedRun  # noqa: PLC0415
 
         self._runs[query] = RevisedRun(query, self._end, self._keys, delay_ms, bound)
 
@@ -134,13 +132,12 @@ class Revise:
         return runs[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class RevisedStream:
+@dataclass(frozen=True, slots=True, eq=False)
+class RevisedStream(Extension):
     """A stream whose windows come out in versions, as one plan has it."""
 
     revise: Revise
     chosen: ChosenBound
-    """The bound at the start."""
     orders: Orders
     """The controller's newest answer, and what is the job's own."""
 
@@ -161,31 +158,66 @@ class RevisedStream:
             mode=mode_of(answer, self.orders.own_mode),
         )
 
-    def started(self, query: RunningQuery) -> None:
+    def why_not(self, run: QueryRun, metric: str, judging: Judging) -> str | None:  # noqa: ARG002 - there is one
+        """Return why a query cannot have versions, and what to do; None when it can."""
+        if run.is_real_time:
+            return LATE_IN_REAL_TIME
+        watermarks = None if run.plan is None else run.plan.watermarks
+        return self.revise.why_not(
+            judging.operator, judging.contradiction, run.query.output_mode(), watermarks
+        )
+
+    def started(self, run: QueryRun) -> None:
         """Take a new run of a query that has this plan."""
-        self.revise.started(query, self.delay_ms, self.bound)
+        self.orders.started(run.run_id)
+        self.revise.started(run.query, self.delay_ms, self.bound)
 
-    def ended(self, query: RunningQuery) -> None:
+    def ended(self, run: QueryRun, error: str) -> None:  # noqa: ARG002 - whatever it is
         """Forget a run."""
-        self.revise.ended(query)
+        self.orders.ended(run.run_id)
+        self.revise.ended(run.query)
 
-    def mark(self, query: RunningQuery, batch: int) -> Mark | None:
-        """Return the mark of a batch; None when the run does not know it."""
-        return self.revise.mark(query, batch)
+    def acknowledged(
+        self,
+        run: QueryRun,
+        metric: str,  # noqa: ARG002 - there is one
+        found: Acknowledgement,
+        batch_id: int,
+    ) -> Acknowledgement:
+        """Return ``found`` with the bound that was in force in a batch, which need not be the plan's."""
+        found, mark = replace(found, late=REVISED), self.revise.mark(run.query, batch_id)
+        if mark is None:
+            return found
+        bound = mark.bound
+        return replace(
+            found,
+            bound_ms=bound.bound_ms,
+            source=bound.source,
+            mode=bound.mode,
+            generation=bound.generation,
+        )
 
-    def judged(self, report: Report, query: RunningQuery) -> Report:
-        """Return a report with the watermarks of first versions: a row below the earlier one came too late for its.
+    def reported(self, run: QueryRun, metric: str, report: Report, batch: Batch) -> Report:  # noqa: ARG002 - it says all
+        """Return a report with the bound and watermarks of first versions.
 
-        One below the plan's own was dropped, and is in no version.
+        A row below the earlier watermark came too late for the first one; one below the plan's own was dropped, and is
+        in no version.
         """
-        before, mark = (self.mark(query, batch) for batch in (report.batch_id - 1, report.batch_id))
+        before, mark = (
+            self.revise.mark(run.query, number) for number in (report.batch_id - 1, report.batch_id)
+        )
         if mark is None:
             return replace(report, late_watermark_ms=None)
         late_ms = final_ms = None if report.batch_id else 0
         if before is not None:
             late_ms, final_ms = before.early_ms, before.watermark_ms
         return replace(
-            report, late_watermark_ms=late_ms, watermark_ms=mark.early_ms, final_watermark_ms=final_ms
+            report,
+            bound_ms=mark.bound.bound_ms,
+            generation=mark.bound.generation,
+            late_watermark_ms=late_ms,
+            watermark_ms=mark.early_ms,
+            final_watermark_ms=final_ms,
         )
 
 

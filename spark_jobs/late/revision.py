@@ -1,4 +1,4 @@
-"""The versions of one query's windows, batch by batch: what changed comes in, what is to be put out comes out.
+"""One run of a query whose windows come out in versions: from Spark's batches to their versions, and back to Spark.
 
 What changed in a batch and its mark are on disk before its versions come out. A batch that Spark runs again takes them
 from there, so it puts out the same rows again, whatever the bound is by then.
@@ -6,20 +6,32 @@ from there, so it puts out the same rows again, whatever the bound is by then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import BooleanType, LongType, StructType
 
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.spark_jobs.late.mark import BoundInForce, Mark, next_mark
-from tidemark.spark_jobs.late.open_windows import Key, NewVersion, OpenWindow, OpenWindows
-from tidemark.spark_jobs.late.version_log import LoggedWindows, VersionLog, VersionLogError
+from tidemark.spark_jobs.late.versions import (
+    Key,
+    LoggedWindows,
+    NewVersion,
+    OpenWindow,
+    OpenWindows,
+    VersionLog,
+    VersionLogError,
+)
+from tidemark.spark_jobs.spark.checkpoint import HadoopFiles
+from tidemark.spark_jobs.spark.running_query import RunningQuery
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
 
 VERSION, FINAL = "version", "is_final"
 """Columns that versions have beside those of the aggregate."""
@@ -29,6 +41,13 @@ _MIN_ROWS = 10_000
 
 _Place = tuple[int, int]
 """Where a window's newest values are: the number of a table and a row in it."""
+
+
+FOLDER = "tidemark_versions"
+"""In the query's checkpoint, so that a copy of that is whole."""
+
+_REMEMBERED = 1_000
+"""Batches that the listener may lag behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,3 +252,54 @@ class Revision:
 
 def _shown(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema)
+
+
+class RevisedRun:
+    """One run."""
+
+    def __init__(
+        self,
+        query: RunningQuery,
+        end: str,
+        keys: tuple[str, ...],
+        delay_ms: int,
+        bound: Callable[[], BoundInForce],
+    ) -> None:
+        self.marks: dict[int, Mark] = {}
+        """By batch its mark: of those that this run has run, and of the one before."""
+        self._query = query
+        self._columns = WindowColumns(end, keys)
+        self._delay_ms = delay_ms
+        self._bound = bound
+        self._revision: Revision | None = None
+
+    def step(self, df: DataFrame, batch: int) -> DataFrame | None:
+        """Take what the query puts out in a batch; return its versions, None when there are none.
+
+        Raises:
+            RuntimeError: when the checkpoint cannot be read.
+            ValueError: as ``Revision.step`` does.
+        """
+        changed = df.toArrow()  # the one job of a batch; without it Spark would not keep its state
+        watermark_ms = self._query.logged_watermark_ms(batch)
+        if watermark_ms is None:
+            raise RuntimeError(f"the watermark of batch {batch} cannot be read from the checkpoint")
+        if self._revision is None:
+            self._revision = Revision(self._log(), self._columns, self._delay_ms)
+        mark, versions = self._revision.step(batch, changed, watermark_ms, self._bound())
+        if not self.marks and self._revision.before is not None:
+            self.marks[batch - 1] = self._revision.before
+        self.marks[batch] = mark
+        self.marks.pop(batch - _REMEMBERED, None)
+        if not versions.num_rows:
+            return None
+        schema = (
+            StructType([*df.schema.fields]).add(VERSION, LongType(), False).add(FINAL, BooleanType(), False)
+        )
+        return df.sparkSession.createDataFrame(versions, schema)
+
+    def _log(self) -> VersionLog:
+        checkpoint = self._query.checkpoint()
+        if checkpoint is None:
+            raise RuntimeError("the place of the query's checkpoint cannot be read")
+        return VersionLog(HadoopFiles(self._query.spark, f"{checkpoint}/{FOLDER}"))

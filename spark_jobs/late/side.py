@@ -3,30 +3,45 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.types import StructType
 
 from tidemark.models.base.operators import Operator
-from tidemark.spark_jobs.arguments import checked
-from tidemark.spark_jobs.binding import Binding, granules_of
-from tidemark.spark_jobs.event_time import column_of
+from tidemark.models.protocol.messages import Acknowledgement
+from tidemark.spark_jobs.core.arguments import checked
+from tidemark.spark_jobs.core.binding import Binding, Extension, Judging, QueryRun
+from tidemark.spark_jobs.core.connections import wait_at_flush
+from tidemark.spark_jobs.core.judging import granules_of
 from tidemark.spark_jobs.late.catch_up import CatchUp
-from tidemark.spark_jobs.late.followers import Begun, Followed, followers_of
-from tidemark.spark_jobs.late.late_rows import LATE_COLUMN, FutureRowTreatment, LateRule
+from tidemark.spark_jobs.late.follower import RETAINED, Follower, LateSwitch
+from tidemark.spark_jobs.late.late_rows import (
+    LATE_COLUMN,
+    LATE_IN_REAL_TIME,
+    FutureRowTreatment,
+    LateRule,
+)
 from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports
 from tidemark.spark_jobs.late.origin import Origin, origin_of
 from tidemark.spark_jobs.late.reread import DEFAULT_BATCHES, LateStream, Parse
 from tidemark.spark_jobs.late.side_folder import ReportedRun
-from tidemark.spark_jobs.late.switch import LateSwitch
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
+from tidemark.spark_jobs.spark.event_time import column_of
+from tidemark.spark_jobs.spark.query_plan import Found, NoOperator
 
 _log = logging.getLogger("tidemark.spark")
 
 _CLEAN = "cleanSource"
 """The option with which Spark's file source removes, or moves away, the files of batches that are done."""
+
+_lock = threading.Lock()
+_ended: list[Follower] = []
+"""Followers of runs that have ended, which may still be catching up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +64,8 @@ class Side:
         *,
         future: FutureRowRule | None,
         ledger: Ledger | None = None,
-    ) -> LateSwitch:
-        """Let the queries in whose plan the tap ``metric`` stands be followed; return whether late rows are kept.
+    ) -> SideStream:
+        """Return what follows the queries in whose plan the tap ``metric`` stands.
 
         Args:
             df: the stream, as it comes from ``parse``.
@@ -68,8 +83,7 @@ class Side:
                 f"late=side(...) adds a column {LATE_COLUMN!r}, and the stream has one: name it otherwise"
             )
         dimension = None if self.dimension is None else column_of(df, self.dimension)
-        spark = df.sparkSession
-        origin, columns = self.origin or origin_of(df), tuple(df.columns)
+        origin = self.origin or origin_of(df)
         if (cleaned := (origin.option(_CLEAN) or "off").lower()) != "off":
             _log.warning(
                 "stream %s: %s=%s removes files that its late rows are still to be read from; those rows will be "
@@ -78,40 +92,161 @@ class Side:
                 _CLEAN,
                 cleaned,
             )
-        tap = binding.tap
-        treats = None if future is None else FutureRowTreatment(future, tap.granule_us, tap.cut)
+        return SideStream(
+            replace(self, origin=origin, dimension=dimension),
+            metric,
+            binding,
+            columns=tuple(df.columns),
+            treats=None
+            if future is None
+            else FutureRowTreatment(future, binding.tap.granule_us, binding.tap.cut),
+            ledger=ledger,
+        )
 
-        def make(begun: Begun, operator: Operator) -> tuple[CatchUp, MissingReports | None]:
-            late = LateStream(
-                parse=self.parse,
-                origin=origin,
-                rule=LateRule(tap.event_time, operator, tap.partition),
-                source=self.source,
-                batches_per_read=self.batches_per_read,
-                columns=columns,
-                dimension=dimension,
+
+class SideStream(Extension):
+    """A stream whose late rows are kept, as one plan has it: each run of a query is followed.
+
+    Args:
+        side: where they are kept; it knows the origin.
+        metric: name of the tap.
+        binding: the tap, and what reports of it say.
+        columns: those of the stream.
+        treats: how future-dated rows are treated; None where they are taken as they are.
+        ledger: the controller's ledger of the stream; None without a controller.
+    """
+
+    def __init__(
+        self,
+        side: Side,
+        metric: str,
+        binding: Binding,
+        *,
+        columns: tuple[str, ...],
+        treats: FutureRowTreatment | None,
+        ledger: Ledger | None,
+    ) -> None:
+        self._side, self._metric, self._binding = side, metric, binding
+        self._columns, self._treats, self._ledger = columns, treats, ledger
+        self._switch = LateSwitch(by_call=side.keep)
+        self._followers: dict[str, Follower] = {}
+
+    def why_not(self, run: QueryRun, metric: str, judging: Judging) -> str | None:  # noqa: ARG002 - whatever judges them
+        """Return why a query must not run: rows would be kept that Spark did not drop as late."""
+        if run.is_real_time:
+            return LATE_IN_REAL_TIME
+        changed = None if run.plan is None else run.plan.changes.get(metric)
+        if changed is None:
+            return None
+        return (
+            f"late=side(...) keeps rows as parse makes them, and {changed} behind adaptive_watermark drops or "
+            "multiplies some before Spark judges them; put it into parse"
+        )
+
+    def started(self, run: QueryRun) -> None:
+        """Follow a run, if that is possible. Synchronous with ``start()``: must be quick."""
+        try:
+            self._followers[run.run_id] = self._follower(run, self._operator_in(run))
+        except _NotKept as why:
+            _log.error("stream %s: its late rows are not kept: %s", self._binding.stream, why)
+            self._switch.cannot_keep()
+        except Exception:  # noqa: BLE001 - the query goes on
+            _log.exception("stream %s: its late rows are not kept in this run", self._binding.stream)
+            self._switch.cannot_keep()
+
+    def batch(self, run: QueryRun, progress: StreamingQueryProgress) -> None:  # noqa: ARG002 - that there is one is enough
+        """Wake the follower of a run whose batch has been committed."""
+        if run.run_id in self._followers:
+            self._followers[run.run_id].wake()
+
+    def acknowledged(
+        self,
+        run: QueryRun,  # noqa: ARG002 - the same in all
+        metric: str,  # noqa: ARG002
+        found: Acknowledgement,
+        batch_id: int,  # noqa: ARG002
+    ) -> Acknowledgement:
+        """Return ``found`` with what becomes of late rows."""
+        return replace(found, late=self._switch.treatment)
+
+    def ended(self, run: QueryRun, error: str) -> None:  # noqa: ARG002 - whatever it is
+        """Let the follower of a run catch up a last time."""
+        follower = self._followers.pop(run.run_id, None)
+        if follower is not None:
+            with _lock:
+                _ended.append(follower)
+            follower.end()
+
+    def _operator_in(self, run: QueryRun) -> Operator:
+        """Return the operator that drops the stream's rows.
+
+        Raises:
+            _NotKept: when none does, or it is not known.
+        """
+        plan, declared = run.plan, self._binding.operator
+        if plan is None or not run.is_met_at_start:
+            raise _NotKept("the query's plan could not be read as it began")
+        if run.query.output_mode() == "complete":
+            raise _NotKept("in complete mode no row is dropped as late")
+        found, changed = plan.operators[self._metric], plan.changes.get(self._metric)
+        operator = _known(found, declared)
+        if operator is None or declared not in {None, operator} or changed is not None:
+            why = found.why if isinstance(found, NoOperator) else f"the query has a {found}"
+            raise _NotKept(
+                why if changed is None else f"{changed} behind adaptive_watermark changes the rows"
             )
-            catch_up = CatchUp(spark, begun.checkpoint, self.folder, late)
-            if ledger is None or begun.output_mode is None:
-                catch_up.begins(treats)
-                return catch_up, None
-            catch_up.begins(
-                treats, ReportedRun(begun.run_id, begun.output_mode, binding.bound_ms, binding.generation)
-            )
+        return operator
+
+    def _follower(self, run: QueryRun, operator: Operator) -> Follower:
+        side, binding, spark = self._side, self._binding, run.query.spark
+        checkpoint = run.query.checkpoint()
+        if checkpoint is None:
+            raise _NotKept("the place of its checkpoint cannot be read")
+        assert side.origin is not None
+        late = LateStream(
+            parse=side.parse,
+            origin=side.origin,
+            rule=LateRule(binding.tap.event_time, operator, binding.tap.partition),
+            source=side.source,
+            batches_per_read=side.batches_per_read,
+            columns=self._columns,
+            dimension=side.dimension,
+        )
+        catch_up, missing = CatchUp(spark, checkpoint, side.folder, late), None
+        output_mode = run.query.output_mode()
+        if self._ledger is None or output_mode is None:
+            catch_up.begins(self._treats)
+        else:
+            reported = ReportedRun(run.run_id, output_mode, binding.bound_ms, binding.generation)
+            catch_up.begins(self._treats, reported)
             missing = MissingReports(
                 spark,
-                begun.checkpoint,
-                self.folder,
+                checkpoint,
+                side.folder,
                 late,
                 binding=binding,
                 granules=granules_of(binding, operator),
-                ledger=ledger,
+                ledger=self._ledger,
             )
-            return catch_up, missing
+        return Follower(
+            binding.stream,
+            catch_up,
+            int(spark.conf.get(RETAINED) or 0),
+            switch=self._switch,
+            ledger=self._ledger,
+            missing=missing,
+        )
 
-        switch = LateSwitch(by_call=self.keep)
-        followers_of(spark).add(metric, Followed(binding.stream, binding.operator, make, switch, ledger))
-        return switch
+
+class _NotKept(Exception):
+    """Late rows cannot be kept in a run; the message says why."""
+
+
+def _known(found: Found, declared: Operator | None) -> Operator | None:
+    """Return the operator that drops a stream's rows; None when none does, or it is not known."""
+    if not isinstance(found, NoOperator):
+        return found
+    return None if found.kind in {"NothingLate", "Unsupported", "Uncounted"} else declared
 
 
 @checked()
@@ -133,7 +268,7 @@ def side(
 
     After each commit the driver reads the batch again, between the offsets that the checkpoint has of it, and writes
     what was late to ``folder`` as Parquet, with a column ``late``. Kafka and files are read by ranges, other sources by
-    Spark itself (``late.replay``).
+    Spark itself (``late.reread``).
 
     Args:
         folder: a path or URI; each stream of each checkpoint needs its own.
@@ -163,3 +298,17 @@ def side(
         dimension=dimension,
         keep=keep,
     )
+
+
+def wait_for_followers(timeout_s: float) -> bool:
+    """Wait until the late rows of all ended runs are kept; return whether they are."""
+    deadline = time.monotonic() + timeout_s
+    with _lock:
+        every = list(_ended)
+    done = [follower for follower in every if follower.join(deadline - time.monotonic())]
+    with _lock:
+        _ended[:] = [follower for follower in _ended if follower not in done]
+    return len(done) == len(every)
+
+
+wait_at_flush(wait_for_followers)

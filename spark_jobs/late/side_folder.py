@@ -30,10 +30,8 @@ from pyspark.sql import DataFrame
 from tidemark.models.base.read_json import read_object
 from tidemark.models.evidence.late_counts import LateCounts
 from tidemark.models.protocol.messages import OutputMode
-from tidemark.spark_jobs.late.checkpoint import numbers_in
-from tidemark.spark_jobs.late.due import Unknown
-from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
-from tidemark.spark_jobs.late.late_rows import FutureRowTreatment
+from tidemark.spark_jobs.late.late_rows import FutureRowTreatment, Unknown
+from tidemark.spark_jobs.spark.checkpoint import HadoopFiles, numbers_in
 
 _VERSION = 1
 _DONE, _UNKNOWN, _WRITING, _FUTURE = "_done", "_unknown", "_writing/rows", "_future_rows"
@@ -47,11 +45,8 @@ class ReportedRun:
     """What a report says of the run that had a batch."""
 
     run_id: str
-    """Spark's id of it."""
     output_mode: OutputMode
-    """Spark's output mode."""
     bound_ms: int
-    """The bound in its plan, in milliseconds."""
     generation: int | None
     """Generation of that bound; None when it is the job's own."""
 
@@ -148,11 +143,11 @@ class SideFolder:
             if first > done:
                 self._files.delete(f"{_COUNTS}/{first}")
 
-    def keep_counts(self, counts: LateCounts) -> None:
+    def write_counts(self, counts: LateCounts) -> None:
         """Write what was counted in some batches; it counts once they are marked done."""
         self._files.write_whole(f"{_COUNTS}/{counts.first_batch}", json.dumps(counts.to_json_object()))
 
-    def kept_counts(self) -> Iterator[tuple[int, str]]:
+    def unsent_counts(self) -> Iterator[tuple[int, str]]:
         """Return what was counted in batches that are done and not forgotten yet: the first batch, and the JSON."""
         done = self.done()
         for first in numbers_in(self._files, _COUNTS):

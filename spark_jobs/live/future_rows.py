@@ -22,11 +22,11 @@ from pyspark.sql import functions as F
 
 from tidemark.models.base.duration import parse_duration
 from tidemark.models.base.operators import Closed
-from tidemark.spark_jobs.arguments import checked
-from tidemark.spark_jobs.event_time import column_of
-from tidemark.spark_jobs.java_classes import JavaClasses
-from tidemark.spark_jobs.tap import SET_ASIDE, SET_BACK, TAKEN, Tap, quoted
-from tidemark.spark_jobs.time_numbers import FARTHEST_US
+from tidemark.spark_jobs.core.arguments import checked
+from tidemark.spark_jobs.core.tap import SET_ASIDE, SET_BACK, TAKEN, Tap
+from tidemark.spark_jobs.core.time_numbers import FARTHEST_US
+from tidemark.spark_jobs.spark.event_time import column_of, quoted
+from tidemark.spark_jobs.spark.java_classes import JavaClasses
 
 Treatment = Literal["clamp", "aside"]
 """What becomes of a future-dated row: its event time is set back to the clock, or it is taken out of the stream."""

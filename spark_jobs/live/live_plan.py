@@ -1,23 +1,109 @@
-"""A stream with a ceiling: its tap and its control stream, and in Live what its policy needs to know."""
+"""A stream with a ceiling: its tap and its control stream, and what the listener tells Live of the queries with it."""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, replace
 from functools import partial
 
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from tidemark.spark_jobs.binding import Binding
-from tidemark.spark_jobs.connections import answers_of
-from tidemark.spark_jobs.java_classes import JavaClasses
-from tidemark.spark_jobs.listener import TidemarkListener
+from tidemark.models.protocol.messages import Report
+from tidemark.spark_jobs.core.binding import Batch, Binding, Extension, Judging, QueryRun, not_in_real_time
+from tidemark.spark_jobs.core.counting import with_tap
+from tidemark.spark_jobs.core.listener import TidemarkListener
+from tidemark.spark_jobs.core.watch import Orders
+from tidemark.spark_jobs.live.backlog import Offset, backlog_of, control_offsets_of
+from tidemark.spark_jobs.live.control_stream import ControlAnswers, steered
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
-from tidemark.spark_jobs.live.history import StreamHistory
-from tidemark.spark_jobs.live.orders import Orders
-from tidemark.spark_jobs.live.queries import LiveStream
-from tidemark.spark_jobs.live.steering import steered
-from tidemark.spark_jobs.scala import items
-from tidemark.spark_jobs.stage_functions.counting import with_tap
+from tidemark.spark_jobs.live.learned import LearnedSaver, StreamHistory, saver_of
+from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
+from tidemark.spark_jobs.spark.java_classes import JavaClasses
+from tidemark.spark_jobs.spark.jvm import items
+
+_lock = threading.Lock()
+_live: dict[TidemarkListener, LiveExtension] = {}
+
+
+class LiveExtension(Extension):
+    """The streams of a listener that have a ceiling: those in Live are steered, and the others' control is silent."""
+
+    def __init__(self, listener: TidemarkListener) -> None:
+        self._listener = listener
+        self._savers: dict[str, LearnedSaver] = {}
+        self.queries = LiveQueries(listener.clock_us)
+        """Those in Live."""
+        self.answers = ControlAnswers(self.control)
+        """What control sources ask."""
+
+    def control(self, metric: str, start: Offset) -> Offset | None:
+        """Return the offset after ``start`` for a control source that asks while a batch is planned; None for no news.
+
+        It is made of all batches before that one, of which Spark may not have notified the listener yet.
+        """
+        for run_id in self.queries.runs_of(metric, start.get("source")):
+            self._listener.catch_up(run_id)
+        return self.queries.answer(metric, start)
+
+    def why_not(self, run: QueryRun, metric: str, judging: Judging) -> str | None:  # noqa: ARG002 - of any stream
+        """Return why a query must not run: in real-time mode none may."""
+        if not run.is_real_time:
+            return None
+        return not_in_real_time(
+            "its control stream is a source that Spark does not read in it", "take ceiling= out"
+        )
+
+    def started(self, run: QueryRun) -> None:
+        """Take a run, if any of its streams is in Live."""
+        streams = [stream for metric in run.streams if (stream := self.queries.stream(metric)) is not None]
+        if not streams:
+            return
+        for stream in streams:
+            stream.orders.started(run.run_id)
+        self.queries.started(
+            run.run_id,
+            {
+                metric: judging.operator
+                for metric, judging in run.streams.items()
+                if judging.contradiction is None
+            },
+            run.query.trigger_ms(),
+            policy=run.query.watermark_policy,
+            watermark_nodes=None if run.plan is None else run.plan.watermarks,
+        )
+        saver = saver_of(run.query, self.queries, run.run_id)
+        if saver is not None:
+            self._savers[run.run_id] = saver
+
+    def batch(self, run: QueryRun, progress: StreamingQueryProgress) -> None:
+        """Learn what the batch shows of the run's control sources."""
+        self.queries.recognise(run.run_id, control_offsets_of(progress), run.watermark_ms[progress.batchId])
+
+    def reported(self, run: QueryRun, metric: str, report: Report, batch: Batch) -> Report:
+        """Return a report with the state of a stream in Live."""
+        if self.queries.stream(metric) is None:
+            return report
+        newest, backlog = batch.counts.newest_granules, backlog_of(batch.progress)
+        return replace(report, live=self.queries.observe(run.run_id, metric, report, newest, backlog))
+
+    def ended(self, run: QueryRun, error: str) -> None:  # noqa: ARG002 - whatever it is
+        """Save what was learned, and forget the run."""
+        saver = self._savers.pop(run.run_id, None)
+        if saver is not None:
+            saver.finish()
+        for metric in run.streams:
+            if (stream := self.queries.stream(metric)) is not None:
+                stream.orders.ended(run.run_id)
+        self.queries.ended(run.run_id)
+
+
+def live_of(listener: TidemarkListener) -> LiveExtension:
+    """Return what a listener has of Live."""
+    with _lock:
+        if listener not in _live:
+            _live[listener] = LiveExtension(listener)
+        return _live[listener]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +123,17 @@ class LivePlan:
 
     def plan(self, df: DataFrame, metric: str, listener: TidemarkListener, binding: Binding) -> DataFrame:
         """Return ``df`` with tap, ceiling and control stream."""
-        steer = partial(steered, classes=self.classes, answers=answers_of(df.sparkSession))
+        live, future = live_of(listener), self.future
+        binding = replace(binding, extensions=(*binding.extensions, live))
+        steer = partial(steered, classes=self.classes, answers=live.answers)
         if binding.mode != "Live":
             tapped, counts = with_tap(df, binding.tap, metric, self.tap_classes)
             listener.bind(metric, replace(binding, stage_counts=counts))
             return steer(tapped, binding.tap.event_time, binding.bound_ms, metric)
-        future = self.future
         tap = future.counted_by(binding.tap)
         tapped, counts = with_tap(future.mark(df), tap, metric, self.tap_classes)
-        listener.bind(metric, replace(binding, tap=tap, orders=self.orders, stage_counts=counts))
-        listener.live.add(
+        listener.bind(metric, replace(binding, tap=tap, moves=True, stage_counts=counts))
+        live.queries.add(
             metric,
             LiveStream(
                 name=binding.stream,
@@ -56,7 +143,7 @@ class LivePlan:
                 history=self.history,
             ),
         )
-        live = steer(
+        steered_df = steer(
             tapped,
             tap.event_time,
             self.ceiling_ms,
@@ -64,7 +151,7 @@ class LivePlan:
             set_back=lambda marked: future.set_back(marked, tap.granule_us, tap.cut, self.tap_classes),
         )
         alias = _alias_of(df)
-        return live if alias is None else live.alias(alias)
+        return steered_df if alias is None else steered_df.alias(alias)
 
 
 def _alias_of(df: DataFrame) -> str | None:

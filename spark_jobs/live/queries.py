@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.granules import SPARK_TICK_US
@@ -23,9 +24,9 @@ from tidemark.models.live.fast import FastPolicy, Order, WatermarkTarget
 from tidemark.models.live.learned import Learned
 from tidemark.models.live.policy import NO_BASE_US, Setup
 from tidemark.models.protocol.messages import LiveState, Report
-from tidemark.spark_jobs.live.history import StreamHistory
-from tidemark.spark_jobs.live.offset import Offset
-from tidemark.spark_jobs.live.orders import Orders
+from tidemark.spark_jobs.core.watch import Orders
+from tidemark.spark_jobs.live.backlog import Offset
+from tidemark.spark_jobs.live.orders import order_now
 
 _log = logging.getLogger("tidemark.spark")
 
@@ -33,6 +34,16 @@ _PACE_BATCHES = 10
 _MIN_TRIGGER_US = 100_000
 _MAX_PARTITIONS = 1_000
 """Of more partitions the offset keeps none: it is written to the checkpoint with every move."""
+
+
+class EarlierReports(Protocol):
+    """What a stream's earlier reports show."""
+
+    def learned(
+        self, setup: Setup, ceiling_us: int, due_us: Callable[[int], int], ended: Callable[[], bool]
+    ) -> Learned | None:
+        """Return what the policy for ``setup`` learns from them; None when that is nothing."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +55,7 @@ class LiveStream:
     idle_timeout_us: int | None
     orders: Orders
     """What the stream has to do."""
-    history: StreamHistory | None = None
+    history: EarlierReports | None = None
     """Its earlier reports; None for a job without a controller."""
 
 
@@ -104,11 +115,7 @@ class _Query:
 
 
 class LiveQueries:
-    """All live queries of one listener.
-
-    Args:
-        clock_us: returns the wall time in microseconds.
-    """
+    """All live queries of one listener."""
 
     def __init__(self, clock_us: Callable[[], int]) -> None:
         self._clock_us = clock_us
@@ -123,9 +130,9 @@ class LiveQueries:
         with self._lock:
             self._streams[metric] = stream
 
-    def __contains__(self, metric: object) -> bool:
-        """Return whether the tap of that name is of a live stream."""
-        return metric in self._streams
+    def stream(self, metric: str) -> LiveStream | None:
+        """Return the live stream of a tap; None where it has none."""
+        return self._streams.get(metric)
 
     def started(
         self,
@@ -216,11 +223,6 @@ class LiveQueries:
         """Learn from a batch which control sources are the run's, and what an earlier run left in them.
 
         Called before the batch is observed. It also checks that Spark followed the control streams of the batch before.
-
-        Args:
-            run_id: Spark's id of the run.
-            offsets: where the batch read its control sources to.
-            watermark_ms: the watermark in force in the batch, in milliseconds.
         """
         with self._lock:
             query = self._queries.get(run_id)
@@ -259,7 +261,7 @@ class LiveQueries:
                 return None
             if not query.triggered_us or query.triggered_us[-1] != report.started_us:
                 query.triggered_us.append(report.started_us)
-            order, pace_us = entry.stream.orders.now(), query.pace_us()
+            order, pace_us = order_now(entry.stream.orders), query.pace_us()
             piled_up = report.started_us <= query.started_us + PILED_UP_TRIGGERS * max(
                 pace_us, _MIN_TRIGGER_US
             )
@@ -321,7 +323,9 @@ class LiveQueries:
         wants = []
         for entry in query.streams.values():
             in_force_us = due_us + (query.trigger_us or 0)
-            entry.wanted = entry.policy.decide(due_us, entry.stream.orders.now(), checked_us, in_force_us)
+            entry.wanted = entry.policy.decide(
+                due_us, order_now(entry.stream.orders), checked_us, in_force_us
+            )
             wants.append(StreamTarget(entry.wanted.watermark_us, entry.policy.keys))
         return query.control.offer(wants)
 

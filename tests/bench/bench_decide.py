@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.controller.api.routes import fleet as fleet_routes
-from tidemark.controller.api.routes import fleet as job_routes
+from tidemark.controller.api.routes import fleet
 from tidemark.controller.api.views import stream_status
 from tidemark.controller.decide.pace import Pace
 from tidemark.controller.evidence.upkeep import Upkeep
@@ -22,8 +21,7 @@ from tidemark.controller.intake.take_reports import StoredReceipt, take_reports
 from tidemark.controller.loop import run_once
 from tidemark.controller.service import make_service
 from tidemark.controller.settings import Settings
-from tidemark.controller.stream_state.fleet_states import load_fleet
-from tidemark.controller.stream_state.overview_store import fleet_page
+from tidemark.controller.stream_state.fleet import fleet_page, load_fleet
 from tidemark.models.evidence.slots import Retention
 
 from support.copied_streams import copy_stream
@@ -107,13 +105,13 @@ class Fleet:
     def jobs(self) -> None:
         with self.database.read() as session:
             names = sorted({stream_name(number)[0] for number in range(self.streams)})
-            job_routes.listed_jobs(session, names, self.now_us, self.service.kept)
+            fleet.listed_jobs(session, names, self.now_us, self.service.kept)
 
     def fleet(self) -> None:
         with self.database.read() as session:
             rows = fleet_page(session, None, 1_000)
             found = load_fleet(session, [row.stream_id for row in rows])
-            assert len([fleet_routes._stream(state, pin) for state, pin in found]) == self.streams
+            assert len([fleet._stream(state, pin) for state, pin in found]) == self.streams
 
     def steps(self) -> dict[str, Callable[[], object]]:
         return {

@@ -15,7 +15,7 @@ import pytest
 
 from tidemark.models.base.operators import tumbling
 from tidemark.spark_jobs import flush
-from tidemark.spark_jobs.between_batches import end_between_batches
+from tidemark.spark_jobs.restart.between_batches import end_between_batches
 
 from support.live_operators import BEYOND, windows
 from support.live_streams import SECOND_US, Input, LiveJob

@@ -31,7 +31,7 @@ import pytest
 from tidemark.controller.traces.format import read_trace
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
-from tidemark.models.backtest.catalogue import FIXED_HINDSIGHT, make_policy, policy_names
+from tidemark.models.backtest.catalogue import FIXED_HINDSIGHT, policy_names
 from tidemark.models.backtest.run import meets, run, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
 from tidemark.models.base.duration import parse_duration
@@ -39,6 +39,7 @@ from tidemark.models.base.operators import Int64s, RowLevel, TimeWindow
 from tidemark.models.live.policy import Scope, Setup
 from tidemark.models.specs.slo import Objective
 
+from bench.policies.named import LITERATURE, make_policy, policy_for
 from support.streams import SECOND
 from support.synthetic import KINDS, RATE, START_US, Trace, s3_stalls, s4_step, synthetic
 
@@ -149,7 +150,7 @@ def pool(pytestconfig: pytest.Config) -> Iterator[Executor]:
 
 def test_against_hindsight(pool: Executor, capsys: pytest.CaptureFixture[str]) -> None:
     """No policy that meets the SLO is faster than the clairvoyant, and tidemark meets it on every synthetic trace."""
-    jobs = _jobs(SEEDS, "occurrences", TARGETS, policy_names())
+    jobs = _jobs(SEEDS, "occurrences", TARGETS, (*policy_names(), *LITERATURE))
     with capsys.disabled():
         found = _found(pool, jobs, "occurrences")
     _assert_exact(found)
@@ -225,7 +226,7 @@ def judged(job: Job) -> list[Found]:
             if policy == FIXED_HINDSIGHT:
                 result = hindsight
             else:
-                result = score(arrivals, setup, run(arrivals, setup, make_policy(policy, setup)))
+                result = score(arrivals, setup, run(arrivals, setup, policy_for(policy, arrivals, setup)))
             assert result.latency_mean_us is not None, f"{source.label}: no window is scored"
             assert hindsight.latency_mean_us is not None
             assert min_us is not None

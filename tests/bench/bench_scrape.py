@@ -17,8 +17,8 @@ from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import PartitionRow
 from tidemark.controller.metrics.scrape import Scrape, load_needs
 from tidemark.controller.stream_state.load import load_states
-from tidemark.controller.stream_state.partition_summaries import load_partitions
-from tidemark.controller.stream_state.recent_rows import NO_RECENT_ROWS, load_recent_rows
+from tidemark.controller.stream_state.partition_rows import load_partitions
+from tidemark.controller.stream_state.recent_reports import NO_RECENT_ROWS, load_recent_rows
 
 from support.full_store import END_US, Filling, fill
 

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs import adaptive_watermark, flush, tumbling
-from tidemark.spark_jobs.tap import TAP_KEY
+from tidemark.spark_jobs.core.tap import TAP_KEY
 
 from support.kafka import new_topic
 from support.patience import until

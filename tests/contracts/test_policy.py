@@ -1,4 +1,4 @@
-"""One suite for every policy of the catalogue: what backtest, driver and controller rely on, whichever decides."""
+"""One suite for every policy, of the catalogue and of the benches: what whoever runs it relies on."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from tidemark.models.backtest.bounds import DEFAULT_SPAN_US, MaxNeed
-from tidemark.models.backtest.catalogue import FROM_THE_TRACE, make_policy, policy_names
+from tidemark.models.backtest.catalogue import FROM_THE_TRACE, policy_names
 from tidemark.models.base.operators import tumbling
 from tidemark.models.live.policy import BoundPolicy, Decision, Observation, Scope, Setup
 
+from bench.policies.named import LITERATURE, make_policy
 from support.seen import UNKNOWN_US, drawn_batches
 
 SECOND = 1_000_000
@@ -28,7 +29,11 @@ STREAM_BYTES = 144_000
 It is half of that but while partitions are silent: then it keeps what each of them withholds of every open cohort.
 """
 CONSTANT = ("fixed:5s", "flink:5s")
-NAMES = (*CONSTANT, *(name for name in policy_names() if name not in (*FROM_THE_TRACE, "flink")))
+NAMES = (
+    *CONSTANT,
+    *(name for name in policy_names() if name not in (*FROM_THE_TRACE, "flink")),
+    *LITERATURE,
+)
 EXPERT_BYTES = 2_000
 """What SAOCP keeps more from 300 batches to 1,500: its experts grow with the logarithm."""
 SCOPES: tuple[Scope, ...] = ("global", "partition")

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event, select
 
-from tidemark.controller.bounds.publication import NO_REPORT, OFF
+from tidemark.controller.bounds.publication import NO_REPORT, OFF, SteeredStream
 from tidemark.controller.db.tables import StreamRow
-from tidemark.controller.decide.decision import decide
-from tidemark.controller.decide.load import load, version_of
-from tidemark.controller.decide.write import write
+from tidemark.controller.decide.decision import decide, write
+from tidemark.controller.decide.load import load, read_version
 from tidemark.controller.loop import Tick
+from tidemark.controller.rollout.store import read_rules
 from tidemark.models.evidence.curve import Curve
 from tidemark.models.protocol.messages import Acknowledgement, Report, to_json_object
 
@@ -29,7 +29,7 @@ from support.streams import SECOND
 BATCHES = exponential_batches(24, 50, slow=3)
 REPORTS = query_reports(BATCHES)
 TARGET = {"target_ppm": 900_000}
-MAX_STATEMENTS = 40
+MAX_STATEMENTS = 30
 """Of a decision in mode Off, whatever the stream holds."""
 
 
@@ -137,14 +137,19 @@ def test_a_decision_for_want_of_data_is_not_written_once_a_report_has_come(contr
     service, now_us = controller.service, controller.clock.now_us
     with service.database.read() as session:
         stream_id = session.scalars(select(StreamRow.id)).one()
-        silent = load(session, stream_id, version_of(session, stream_id), now_us, service.kept)
+        stream = SteeredStream(session, session.get_one(StreamRow, stream_id), now_us, locked=False)
+        silent = load(stream, read_version(session, stream_id), service.kept)
     assert silent is not None
     decision = decide(silent)
     assert decision.proposal is not None
     assert decision.proposal.cause == "NoData"
     controller.report(REPORTS[-1])
     with service.database.write() as session:
-        assert not write(session, decision, now_us, service.decider.fleet)
+        locked = SteeredStream.lock(session, stream_id, now_us)
+        assert locked is not None
+        rules = read_rules(locked, service.decider.fleet)
+        assert rules is not None
+        assert not write(locked, rules, decision)
 
 
 def test_who_waits_for_a_bound_is_told_by_the_tick_that_publishes_one_and_by_no_other(
@@ -195,10 +200,10 @@ def test_a_failing_stream_is_counted_and_does_not_stop_the_others(
         report = replace(REPORTS[0], job=job, stream="s")
         controller.http.post(f"/v1/jobs/{job}/streams/s/reports", json=to_json_object(report))
 
-    def broken(session: Any, stream_id: int, *given: Any) -> Any:
-        if session.get_one(StreamRow, stream_id).job == "b":
+    def broken(stream: SteeredStream, *given: Any) -> Any:
+        if stream.row.job == "b":
             raise RuntimeError("planted")
-        return load(session, stream_id, *given)
+        return load(stream, *given)
 
     monkeypatch.setattr("tidemark.controller.decide.decider.load", broken)
     assert controller.tick() == Tick(decided=2, unchanged=0, failed=1)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tidemark.controller.access import token_store as manage_tokens
+from tidemark.controller.access import token_store
 from tidemark.controller.access.token_store import (
     FirstTokensError,
     NewToken,
@@ -87,7 +87,7 @@ def test_tokens_that_have_all_ended_do_not_come_back_with_a_restart(url: str, tm
     with Controller(url) as controller:
         database = controller.service.database
         assert take_first_tokens(database, tmp_path / "t", NOW_US) == 1
-        manage_tokens.revoke(database, 1, "kim", NOW_US)
+        token_store.revoke(database, 1, "kim", NOW_US)
         assert take_first_tokens(database, tmp_path / "t", NOW_US) == 0
         controller.service.authenticator.forget()
         assert controller.http.get("/v1/fleet", headers=bearer(made["root"])).status_code == 401
@@ -126,7 +126,7 @@ def test_without_an_admins_token_nothing_is_taken(url: str, tmp_path: Path) -> N
 def test_without_a_folder_nothing_is_done(url: str) -> None:
     database = open_empty(url)
     assert take_first_tokens(database, None, NOW_US) == 0
-    manage_tokens.make(database, NewToken("root", Grant("admin", ("*",))), "kim", NOW_US)
+    token_store.make(database, NewToken("root", Grant("admin", ("*",))), "kim", NOW_US)
     database.close()
 
 

@@ -17,11 +17,11 @@ from tidemark.controller.alerts.notifier import WINDOWS_S
 from tidemark.controller.alerts.rules import active_alerts
 from tidemark.controller.errors import TidemarkError
 from tidemark.controller.intake.checks import check_report
-from tidemark.controller.intake.report_body import parse_report
+from tidemark.controller.intake.sent_bodies import parse_report
 from tidemark.controller.intake.take_reports import take_report
 from tidemark.controller.stream_state.load import load_states
-from tidemark.controller.stream_state.partition_summaries import load_partitions
-from tidemark.controller.stream_state.recent_rows import NO_RECENT_ROWS, load_recent_rows
+from tidemark.controller.stream_state.partition_rows import load_partitions
+from tidemark.controller.stream_state.recent_reports import NO_RECENT_ROWS, load_recent_rows
 from tidemark.models.base.operators import Operator, RowLevel, SessionWindow, TimeWindow, sliding
 from tidemark.models.base.ranges import MAX_COUNT, MAX_ROWS, MAX_TIME_US
 from tidemark.models.evidence.late_counts import LateCounts, LossCounts
@@ -52,7 +52,7 @@ def report(batch: int, rows: int, operator: Operator, **changes: Any) -> Report:
     second = started_us // SECOND_US - 5
     counts = PartitionCounts(partition="0", granules=(second,), counts=(rows,)) if rows else None
     fields: dict[str, Any] = {
-        "schema_version": 2,
+        "schema_version": 1,
         "job": "job",
         "stream": "stream",
         "query_id": "query",
@@ -236,7 +236,7 @@ def _ends(metadata: tuple[Any, ...]) -> tuple[int, int]:
     return least, greatest
 
 
-WIRE = [Report, Acknowledgement, LiveState, AppendDelay, Downstream, Envelope, BoundAnswer, PartitionCounts]
+WIRE = [Report, Acknowledgement, LiveState, AppendDelay, Downstream, Envelope, BoundAnswer]
 WIRE += [TimeWindow, SessionWindow, LossCounts, LateCounts]
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from tidemark.controller.cli import app
 from tidemark.models.protocol.late_policy import DROPPED, REVISED, LateTreatment
-from tidemark.models.protocol.messages import Acknowledgement, to_json_object
+from tidemark.models.protocol.messages import Acknowledgement
 
 from support.controller_app import Controller
 from support.reports import START_US, query_reports
@@ -25,7 +25,7 @@ def controller(either: Controller) -> Controller:
     return either
 
 
-def acknowledge(controller: Controller, late: LateTreatment | None, after_s: int = 0) -> None:
+def acknowledge(controller: Controller, late: LateTreatment, after_s: int = 0) -> None:
     applied = Acknowledgement(
         query_id="query",
         run_id="run",
@@ -77,12 +77,11 @@ def test_a_job_gets_what_the_policy_says_and_the_status_what_the_job_does(contro
     [
         (DROPPED, "add late=side(...) to its call"),
         (REVISED, "late=revise(...), which is part of the plan"),
-        (None, "start the job with this release"),
     ],
-    ids=["no side", "revise", "an older job"],
+    ids=["no side", "revise"],
 )
 def test_a_policy_that_the_job_cannot_follow_is_a_condition_with_what_to_do(
-    controller: Controller, late: LateTreatment | None, because: str
+    controller: Controller, late: LateTreatment, because: str
 ) -> None:
     controller.report_all([REPORT])
     controller.put("/policy", {"late": "side"})
@@ -116,14 +115,6 @@ def test_the_command_sets_it_leaves_the_rest_and_takes_it_back(controller: Contr
     assert (policy["late"], policy["mode"]) == (None, "OnRestart")
 
 
-def test_what_says_nothing_is_left_out_for_an_older_controller() -> None:
-    applied = Acknowledgement(
-        query_id="q", run_id="r", bound_ms=1, generation=None, source="job", mode="Off", applied_us=1
-    )
-    assert "late" not in to_json_object(applied)
-    assert to_json_object(replace(applied, late=DROPPED))["late"] == {
-        "in_force": "drop",
-        "choices": ("drop",),
-    }
+def test_only_what_the_job_can_do_is_in_force() -> None:
     with pytest.raises(ValueError, match="none of the choices"):
         LateTreatment(in_force="revise", choices=("drop", "side"))

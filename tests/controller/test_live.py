@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tidemark.controller.bounds.publication import answer_for, envelope_for, pinned_answer
 from tidemark.controller.cli import app
+from tidemark.controller.rollout.publish import answer_for, envelope_for, pinned_answer
 from tidemark.controller.specs.pins import FLEET, StoredPin
 from tidemark.models.protocol.downstream import Downstream
-from tidemark.models.protocol.granule_counts import PartitionCounts
 from tidemark.models.protocol.messages import (
     Acknowledgement,
     AppendDelay,
@@ -387,7 +386,3 @@ def test_an_impossible_live_report_is_rejected(
     answer = controller.send("/reports", json.dumps(body).encode())
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"] == pointer
-
-
-def test_counts_without_future_rows_have_none() -> None:
-    assert PartitionCounts(partition="0", granules=(1,), counts=(1,)).future_rows == 0

@@ -13,14 +13,14 @@ from typing import Any, get_args, get_type_hints
 import httpx
 import pytest
 
-from tidemark.controller.runtime.principal import need_of
+from tidemark.controller.access.authorize import need_of
 from tidemark.models.base.ranges import WIRE
+from tidemark.models.base.read_json import read_object
 from tidemark.models.evidence.late_counts import LateCounts
 from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer, Report, to_json_object
-from tidemark.spark_jobs.bound import choose_bound_at_start
-from tidemark.spark_jobs.bound_cache import BoundCache
-from tidemark.spark_jobs.client import ControllerClient
-from tidemark.spark_jobs.watch import BoundWatch
+from tidemark.spark_jobs.core.bound import BoundCache, choose_bound_at_start
+from tidemark.spark_jobs.core.client import ControllerClient
+from tidemark.spark_jobs.core.watch import BoundWatch
 
 from support.controller_app import STREAM, Controller
 from support.other_releases import DOCUMENT, OtherRelease, with_unknown, without_optional
@@ -112,7 +112,7 @@ def asked_by(client: ControllerClient) -> list[Any]:
     assert etag is not None
     client.report(REPORTS[-1])
     acknowledged = SENT["postAcknowledgement"][1]["example"]
-    client.acknowledge("job", "stream", Acknowledgement(**acknowledged | {"downstream": None, "late": None}))
+    client.acknowledge("job", "stream", read_object(Acknowledgement, acknowledged))
     client.late_rows("job", "stream", json.dumps(SENT["postLateRows"][1]["example"]))
     reports, _ = client.sent_reports("job", "stream", 100)
     return [

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidemark.controller.decide.pace import PAUSE_SECONDS, SWEEP_SECONDS, Pace, StreamVersion, versions_of
+from tidemark.controller.decide.pace import PAUSE_SECONDS, SWEEP_SECONDS, Pace, StreamVersion, read_versions
 from tidemark.controller.loop import run_once
 from tidemark.models.protocol.messages import Acknowledgement
 
@@ -33,7 +33,7 @@ class Paced:
         """Whether the stream is due; a tick then decides it."""
         service = self.controller.service
         with service.database.read() as session:
-            due = [version for version in versions_of(session) if self.pace.is_due(version)]
+            due = [version for version in read_versions(session) if self.pace.is_due(version)]
         service.decider.leases.keep(now=True)
         run_once(service.database, service.decider, service.loop, self.controller.clock(), pace=self.pace)
         return bool(due)

@@ -8,7 +8,8 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from tidemark.controller.runtime.principal import OPEN_PATHS, OPERATIONS, RIGHTS, ROLES, Need, need_of
+from tidemark.controller.access.authorize import OPEN_PATHS, OPERATIONS, need_of
+from tidemark.controller.runtime.principal import RIGHTS, ROLES, Need
 
 from support.controller_app import Controller
 from support.tokens import bearer, make_token

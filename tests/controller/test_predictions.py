@@ -8,14 +8,8 @@ from statistics import median
 from typing import Any
 
 import pytest
-from alembic import command
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 from prometheus_client.parser import text_string_to_metric_families
-from sqlalchemy import inspect
 
-from tidemark.controller.db.database import Database, _migrations
-from tidemark.controller.db.tables import Base
 from tidemark.models.base.defaults import PREDICTION_MIN_ROWS
 from tidemark.models.base.operators import row_level
 from tidemark.models.protocol.messages import Acknowledgement, Report
@@ -436,31 +430,3 @@ def test_where_no_bound_fits_the_chain_and_the_condition_say_how_it_is_resolved(
     assert condition == step(controller, "latency cap")
     assert body in condition
     assert "above the cap of 6 s" in condition
-
-
-# -- the schema ----------------------------------------------------------------------------------------------------
-
-
-def test_a_store_of_the_release_before_is_brought_along_with_its_data(url: str) -> None:
-    """Down to the first tables and up again, with partitions that were last seen before they had a count."""
-    with Controller(url) as controller:
-        publish(controller, LEARNT)
-        before = controller.status()
-    database = Database(url)
-    with database._writer.begin() as connection:
-        command.downgrade(_migrations(connection), "0001")
-        assert "predictions" not in inspect(connection).get_table_names()
-    database.migrate()
-    with database.connect() as connection:
-        context = MigrationContext.configure(
-            connection, opts={"compare_type": True, "compare_server_default": True}
-        )
-        assert compare_metadata(context, Base.metadata) == []
-    database.close()
-    with Controller(url) as controller:
-        # What was decided by the release before has no transition; the first tick decides again.
-        after = controller.status()
-        assert after["completeness"] == before["completeness"]
-        assert after["recommended"]["steps"] == before["recommended"]["steps"]
-        assert after["transition"] == before["transition"]
-        assert [item["generation"] for item in predictions(controller)] == [after["published"]["generation"]]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.tables import QuarantinedRow, ReportRow, StreamRow
@@ -69,7 +69,9 @@ def test_the_stream_of_a_first_batch_in_quarantine_is_registered_then_and_once(s
 def test_a_batch_in_quarantine_that_is_sent_again_changes_nothing(session: Session) -> None:
     first = take(session, 0, START_US, 2 * MAX_AHEAD_US)
     again = take(session, 0, START_US, 2 * MAX_AHEAD_US)
-    assert (first.duplicate, again.duplicate) == (False, True)
+    session.execute(update(QuarantinedRow).values(fingerprint="of an earlier release"))
+    upgraded = take(session, 0, START_US, 2 * MAX_AHEAD_US)
+    assert (first.duplicate, again.duplicate, upgraded.duplicate) == (False, True, True)
     assert counts(session) == (0, 1)
     assert session.scalars(select(StreamRow.quarantined)).one() == 1
     with pytest.raises(ReportConflictError, match="is in quarantine; the first report stays"):

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.bounds.recommendations import keep_bound, recent_bounds_ms
 from tidemark.controller.db.database import NO_LIMITS
 from tidemark.controller.db.tables import RecentBoundRow
-from tidemark.controller.decide.recent_bounds import keep_bound, recent_bounds_ms
 from tidemark.controller.streams.store import lock_or_make
 from tidemark.models.base.defaults import NARROW_STABILISATION_MS
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tidemark.controller.db.tables import ReportRow
-from tidemark.controller.stream_state.recent_rows import QUARTER_US, load_recent_rows
+from tidemark.controller.stream_state.recent_reports import QUARTER_US, load_recent_rows
 
 from support.controller_app import Controller
 from support.reports import START_US, exponential_batches, query_reports

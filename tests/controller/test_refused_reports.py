@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.controller.intake.report_body import parse_report
+from tidemark.controller.intake.sent_bodies import parse_report
 from tidemark.models.protocol.messages import to_json_object
 
 from support.controller_app import STREAM, Controller
@@ -23,7 +23,16 @@ REPORTS = query_reports(exponential_batches(6, 40))
 
 
 GOOD = to_json_object(query_reports(exponential_batches(3, 8))[2])
-OPTIONAL = {"dropped_reports", "start_us", "future_rows", "append_delay", "live", "contradiction", "reread"}
+OPTIONAL = {
+    "dropped_reports",
+    "start_us",
+    "future_rows",
+    "append_delay",
+    "live",
+    "contradiction",
+    "reread",
+    "final_watermark_ms",
+}
 NULLABLE = {
     "generation",
     "late_watermark_ms",
@@ -33,6 +42,7 @@ NULLABLE = {
     "append_delay",
     "contradiction",
     "live",
+    "final_watermark_ms",
 }
 
 
@@ -272,6 +282,6 @@ def test_of_thousands_of_errors_the_first_of_each_column_or_twenty_are_listed(co
     answer = controller.http.post(STREAM + "/reports", json=good | {"counts": columns})
     assert answer.status_code == 422
     assert "/counts/partitions/0: Input should be a valid string (and 4 more)" in answer.json()["detail"]
-    answer = controller.http.post(STREAM + "/reports", json=dict.fromkeys(good, "x") | {"schema_version": 2})
+    answer = controller.http.post(STREAM + "/reports", json=dict.fromkeys(good, "x") | {"schema_version": 1})
     assert len(answer.json()["errors"]) == 20
     assert len(answer.content) < 4_000

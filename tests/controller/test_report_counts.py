@@ -10,14 +10,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from alembic import command
 from prometheus_client import CollectorRegistry
 from sqlalchemy import select
 from sqlalchemy.orm import Session, SessionTransaction
 
-from tidemark.controller.db.database import Database, _migrations
+from tidemark.controller.db.database import Database
 from tidemark.controller.db.tables import (
-    LedgerKeyRow,
     NeedSketchRow,
     PartitionSumsRow,
     ReportRow,
@@ -139,25 +137,6 @@ def test_what_is_not_committed_is_not_kept(
 
 def _interrupted(*_: object, **__: object) -> None:
     raise InterruptedError
-
-
-def test_what_an_earlier_release_had_in_the_ledger_is_not_added_again(
-    stores: tuple[Database, Database],
-) -> None:
-    """It counted the ledger by partition with each report, and needs later."""
-    database, _ = stores
-    reports = query_reports(exponential_batches(9, 60))
-    take(database, reports[:5])
-    with database.connect() as connection:
-        command.downgrade(_migrations(connection), "0007")
-        connection.commit()
-    database.migrate()
-    database.counted = ReportCountsCache()
-    take(database, reports[5:])
-    count_by_partition(database)
-    with database.read() as session:
-        keys = session.scalars(select(LedgerKeyRow)).all()
-    assert sum(row.rows for row in keys) == sum(len(batch) for batch in exponential_batches(9, 60))
 
 
 def counted(number: int) -> ReportCounts:

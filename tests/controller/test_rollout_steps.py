@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.bounds.publication import SteeredStream
 from tidemark.controller.db.database import NO_LIMITS
 from tidemark.controller.db.tables import (
     EventRow,
@@ -19,23 +20,24 @@ from tidemark.controller.db.tables import (
     PublishedRow,
     ReportRow,
     RolloutRow,
+    StreamRow,
 )
 from tidemark.controller.intake.take_reports import take_reports
 from tidemark.controller.rollout.advance import apply_move
-from tidemark.controller.rollout.facts import _latency_us, count_at_risk
+from tidemark.controller.rollout.effect import count_at_risk, read_latency_us
 from tidemark.controller.rollout.failed_bounds import (
     carry_failures,
     envelope_failed,
-    failures_of,
     keep_failure,
+    read_failures,
 )
 from tidemark.controller.rollout.publish import publish_rollout
-from tidemark.controller.rollout.rules import RolloutRules
 from tidemark.controller.rollout.store import (
-    fleet_share,
+    RolloutRules,
     missed_rollout_query,
     narrowed_us,
     published_before,
+    read_fleet_share,
     unanswered_us,
     verified_narrowing,
 )
@@ -96,6 +98,12 @@ def rollout_row(session: Session, **changes: Any) -> RolloutRow:
     return row
 
 
+def steered(session: Session, now_us: int = START_US) -> SteeredStream:
+    """Return the stream that has reports, locked."""
+    row = session.get_one(StreamRow, session.scalars(select(ReportRow.stream_id)).first())
+    return SteeredStream(session, row, now_us, locked=True)
+
+
 def carry(session: Session, row: RolloutRow, generation: int = GENERATION, **changes: Any) -> None:
     """Store a publication that carries a rollout."""
     fields: dict[str, Any] = {
@@ -115,7 +123,7 @@ def test_rows_that_come_under_a_pin_are_not_at_risk_under_the_rollout_that_it_ho
     row = rollout_row(session)
     carry(session, row)
     carry(session, row, GENERATION + 1, pin="Ceiling", published_us=reports[6].seen_us)
-    count_at_risk(session, row)
+    count_at_risk(steered(session), row)
     before = [each for each in reports[:6] if each.late_watermark_ms]
     assert row.at_risk_rows == sum(each.pairs for each in before) > 0
     assert row.event_ms == max(each.watermark_ms for each in reports[:6])
@@ -130,7 +138,7 @@ def test_counting_begins_a_window_after_the_first_batch_under_the_bound_and_says
     reports = session.scalars(select(ReportRow).order_by(ReportRow.id)).all()
     row = rollout_row(session, at_risk_from_ms=None, effective_us=reports[7].seen_us, from_bound_ms=60_000)
     carry(session, row)
-    count_at_risk(session, row)
+    count_at_risk(steered(session), row)
     first = reports[7]
     assert row.effective_watermark_ms == first.watermark_ms
     assert row.at_risk_from_ms == first.watermark_ms + 10_000
@@ -138,7 +146,7 @@ def test_counting_begins_a_window_after_the_first_batch_under_the_bound_and_says
     assert row.counted_report_id == reports[-1].id
     assert row.event_ms == reports[-1].watermark_ms - first.watermark_ms
     own = rollout_row(session, at_risk_from_ms=None, effective_us=first.seen_us, in_use_bound_ms=7_000)
-    count_at_risk(session, own)
+    count_at_risk(steered(session), own)
     assert own.needed_event_ms == 10 * 10_000 + 7_000
 
 
@@ -150,18 +158,18 @@ def test_only_rows_judged_above_the_first_watermark_at_risk_under_the_rollouts_o
     assert from_ms is not None
     row = rollout_row(session, at_risk_from_ms=from_ms)
     carry(session, row)
-    count_at_risk(session, row)
+    count_at_risk(steered(session), row)
     above = [each for each in reports if (each.late_watermark_ms or 0) > from_ms]
     assert 0 < len(above) < 4
     assert row.at_risk_rows == sum(each.pairs for each in above)
     assert row.at_risk_late_max == sum(each.late_max for each in above)
     other = rollout_row(session, generation=GENERATION + 1)
     carry(session, other, GENERATION + 1)
-    count_at_risk(session, other)
+    count_at_risk(steered(session), other)
     assert (other.at_risk_rows, other.event_ms) == (0, 0)
     live = rollout_row(session, generation=GENERATION + 2, mode="Live")
     carry(session, live, GENERATION + 2)
-    count_at_risk(session, live)
+    count_at_risk(steered(session), live)
     assert live.at_risk_rows == sum(each.pairs for each in reports if each.late_watermark_ms)
 
 
@@ -170,7 +178,7 @@ def test_a_bound_that_loses_rows_goes_back_is_kept_as_failed_and_missed_if_it_wa
     session: Session, before: str, missed: bool
 ) -> None:
     row = rollout_row(session, state=before, from_bound_ms=60_000)
-    apply_move(session, row, Move("RolledBack", "it lost rows", failure="Completeness"), RULES, START_US)
+    apply_move(steered(session), row, Move("RolledBack", "it lost rows", failure="Completeness"), RULES)
     assert (row.state, row.ended_us, row.changed_us) == ("RolledBack", START_US, START_US)
     assert row.missed_us == (START_US if missed else None)
     assert [found.bound_ms for found in session.scalars(select(FailedBoundRow))] == [5_000]
@@ -182,9 +190,9 @@ def test_a_bound_that_loses_rows_goes_back_is_kept_as_failed_and_missed_if_it_wa
 
 def test_a_verified_rollout_that_misses_its_target_and_recovers_says_each_once(session: Session) -> None:
     row = rollout_row(session, state="Verified", direction="Widen")
-    apply_move(session, row, Move("Verified", "it misses", failure="Completeness"), RULES, START_US)
+    apply_move(steered(session), row, Move("Verified", "it misses", failure="Completeness"), RULES)
     assert (row.missed_us, row.ended_us) == (START_US, None)
-    apply_move(session, row, Move("Verified", "it meets it"), RULES, START_US + 1)
+    apply_move(steered(session, START_US + 1), row, Move("Verified", "it meets it"), RULES)
     assert (row.missed_us, row.reason) == (None, "it meets it")
     kinds = session.scalars(select(EventRow.kind).order_by(EventRow.id)).all()
     assert [kind for kind in kinds if kind.startswith("Rollout")] == ["RolloutMissed", "RolloutRecovered"]
@@ -194,7 +202,7 @@ def test_a_bound_is_limited_again_when_it_is_published(session: Session) -> None
     """The limits may have changed while it waited for a person."""
     row = rollout_row(session, state="Published", generation=None)
     limited = replace(RULES, policy=replace(RULES.policy, value=Policy(mode="Restart", min_bound_ms=8_000)))
-    publish_rollout(session, row, limited, START_US)
+    publish_rollout(steered(session), row, limited)
     assert (row.to_bound_ms, row.mode, row.published_us) == (8_000, "Restart", START_US)
 
 
@@ -224,10 +232,10 @@ def test_a_failed_bound_counts_under_its_slo_and_policy_until_its_time_and_a_vet
     until_us, veto = FAILED_MS * 1_000, Failure("Narrow", 4_000, None, "rollout 3 was rolled back: INC-7", 3)
     failed = Failure("Narrow", 5_000, until_us, "too slow", row.id)
     stream_id = row.stream_id
-    assert failures_of(session, stream_id, 1, 1, until_us - 1) == (veto, failed)
-    assert failures_of(session, stream_id, 1, 1, until_us) == (veto,)
-    assert failures_of(session, stream_id, 2, 1, 0) == failures_of(session, stream_id, 1, 2, 0) == (veto,)
-    assert failures_of(session, stream_id + 1, 1, 1, 0) == ()
+    assert read_failures(session, stream_id, 1, 1, until_us - 1) == (veto, failed)
+    assert read_failures(session, stream_id, 1, 1, until_us) == (veto,)
+    assert read_failures(session, stream_id, 2, 1, 0) == read_failures(session, stream_id, 1, 2, 0) == (veto,)
+    assert read_failures(session, stream_id + 1, 1, 1, 0) == ()
 
 
 def test_failures_go_on_under_the_next_generation_of_a_policy_that_changes_nothing_about_them(
@@ -239,7 +247,7 @@ def test_failures_go_on_under_the_next_generation_of_a_policy_that_changes_nothi
     session.flush()
     carry_failures(session, row.stream_id, 2, 3)
     carry_failures(session, row.stream_id + 1, 1, 3)
-    assert [len(failures_of(session, row.stream_id, 1, policy, 0)) for policy in (1, 2, 3)] == [1, 0, 1]
+    assert [len(read_failures(session, row.stream_id, 1, policy, 0)) for policy in (1, 2, 3)] == [1, 0, 1]
 
 
 def test_a_rollout_that_missed_its_target_is_found_while_what_is_published_follows_from_it(
@@ -350,13 +358,13 @@ def test_the_fleets_share_counts_other_streams_whose_narrowing_is_under_way_once
     rollout_row(session, stream_id=streams[1], state="Acknowledged")
     rollout_row(session, stream_id=streams[2], state="Verified")
     rollout_row(session, stream_id=streams[3], state="Published", direction="Widen")
-    assert fleet_share(session, own, 400_000, lock=True) == (2, 1), "one always may"
+    assert read_fleet_share(steered(session), 400_000) == (2, 1), "one always may"
     for stream_id, mode in zip(
         [own, *streams], ["Live", "OnRestart", "Restart", "Live", "Live", "Off"], strict=True
     ):
         session.add(PolicyRow(stream_id=stream_id, mode=mode, specification="{}", generation=1, updated_us=0))
     session.flush()
-    assert fleet_share(session, own, 400_000, lock=False) == (2, 2)
+    assert read_fleet_share(steered(session), 400_000) == (2, 2)
 
 
 def test_only_a_recommended_bound_that_was_published_or_verified_opens_the_way_for_the_next(
@@ -383,11 +391,10 @@ def test_the_latency_under_a_bound_is_that_of_the_windows_that_closed_after_its_
     database = open_empty(f"sqlite:///{tmp_path / 'latency.db'}")
     with database.write() as session:
         take_reports(session, reports, START_US + HOUR_US)
-        stream_id = session.scalars(select(ReportRow.stream_id)).first()
-        assert stream_id is not None
+        stream = steered(session)
 
         def latency_us(from_batch: int, until_batch: int) -> float | None:
-            return _latency_us(session, stream_id, (ReportRow.batch_id.between(from_batch, until_batch),))
+            return read_latency_us(stream, (ReportRow.batch_id.between(from_batch, until_batch),))
 
         assert latency_us(0, 39) == latency_us(15, 16) == 6_100_000
         # The window that ends at 10 s closes in batch 16.

@@ -326,6 +326,36 @@ def test_in_onrestart_a_bound_waits_for_the_next_start(job: RolledJob) -> None:
     assert states(job)[0] == "Expired"
 
 
+def test_an_approved_bound_that_waits_for_the_next_start_is_not_withdrawn_while_the_job_is_stopped(
+    job: RolledJob,
+) -> None:
+    """In the silence the bound in use is only held, which says nothing against what is published."""
+    job.put("policy", at_once(approval="narrow"))
+    job.put("slo", LOOSE)
+    job.act(f"/rollouts/{job.rollout()['id']}:approve")
+    approved = job.rollout()
+    assert (approved["state"], approved["direction"]) == ("Published", "Narrow")
+    job.wait(600)
+    # Anything that has the stream decided again.
+    job.put("policy", at_once(approval="narrow", labels={"team": "shop"}))
+    assert "no report for" in job.status()["recommended"]["because"]
+    found = job.rollout()
+    assert (found["id"], found["state"]) == (approved["id"], "Published")
+    assert job.published()["bound_ms"] == approved["to_bound_ms"]
+
+
+def test_a_published_bound_that_lets_too_many_rows_be_lost_is_withdrawn_while_the_job_is_stopped(
+    job: RolledJob,
+) -> None:
+    job.put("slo", LOOSE)
+    published = job.rollout()
+    job.wait(600)
+    job.put("slo", {"target_ppm": 900_000})
+    assert "no report for" in job.status()["recommended"]["because"]
+    assert job.rollout()["id"] != published["id"]
+    assert job.published()["bound_ms"] > published["to_bound_ms"]
+
+
 def test_a_fleet_is_narrowed_a_share_at_a_time(tmp_path: Path) -> None:
     with Controller(f"sqlite:///{tmp_path / 'fleet.db'}", rollout_share_ppm=500_000) as controller:
         jobs = [RolledJob(controller, bound_ms=60_000, job=f"job-{n:02}", seed=n) for n in range(4)]

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import create_engine, event, inspect, make_url, text
 
-from tidemark.controller.db.database import Database, _migrations
+from tidemark.controller.db.database import Database
 from tidemark.controller.errors import StoreUnavailableError, StoreUnusableError
 
 from support.controller_app import Controller
+from support.next_migration import use_next_migration
 from support.patience import until
 from support.postgres import find_postgres, lock_waits, restartable_postgres
 from support.reports import exponential_batches, query_reports
@@ -105,14 +105,13 @@ def test_replicas_that_start_together_migrate_once(request: pytest.FixtureReques
 
 
 def test_a_migration_waits_for_the_writes_that_have_begun_and_later_ones_wait_for_it(
-    new_postgres_url: str,
+    new_postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a write could be half by the old schema and half by the new one, and busy replicas hold a new one up."""
-    old, new = Database(new_postgres_url), Database(new_postgres_url)
-    with new.connect() as connection, ThreadPoolExecutor(2) as pool:
-        command.downgrade(_migrations(connection), "-1")
-        old.release_version = connection.scalar(text("SELECT version_num FROM alembic_version"))
-        connection.commit()
+    old = Database(new_postgres_url)
+    use_next_migration(monkeypatch, tmp_path)
+    new = Database(new_postgres_url)
+    with ThreadPoolExecutor(2) as pool:
         with old.write() as session:
             migration = pool.submit(new.migrate)
             until(lambda: lock_waits(session) == 1, "the migration to wait")

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from tidemark.controller.access import token_store as manage_tokens
+from tidemark.controller.access import token_store
 from tidemark.controller.access.authenticator import CACHE_SECONDS, STALE_SECONDS, USE_NOTED_US
 from tidemark.controller.access.token_store import NewToken, note_uses
 from tidemark.controller.db.tables import TokenRow
@@ -256,7 +256,7 @@ def test_only_two_live_whoever_makes_them_at_the_same_time(store: Controller) ->
 
     def make(_: int) -> bool:
         try:
-            manage_tokens.make(store.service.database, new, "the test", store.clock())
+            token_store.make(store.service.database, new, "the test", store.clock())
         except TokenConflictError:
             return False
         return True
@@ -392,7 +392,7 @@ def test_without_a_token_only_this_machine_is_let_in_and_only_where_others_canno
         assert client.get("/livez").status_code == 200
 
 
-PROXY = {
+PROXY: dict[str, Any] = {
     "proxy_user_header": "X-User",
     "proxy_groups_header": "X-Groups",
     "proxy_addresses": "10.1.0.0/16",

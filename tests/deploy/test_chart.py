@@ -14,9 +14,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from tidemark.controller.access.authorize import need_of
 from tidemark.controller.cli import app, distribution_version
 from tidemark.controller.cli.serve import SHUTDOWN_SECONDS
-from tidemark.controller.runtime.principal import need_of
 from tidemark.controller.runtime.token_format import role_of
 from tidemark.controller.settings import Settings, load_settings
 

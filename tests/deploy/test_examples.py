@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tidemark.spark_jobs.runner import EXIT_NEW_BOUND
-from tidemark.spark_jobs.settings import SETTINGS
+from tidemark.spark_jobs.core.settings import SETTINGS
+from tidemark.spark_jobs.restart.runner import EXIT_NEW_BOUND
 
 from support.patience import PATIENCE_S, until
 from support.tree import ROOT
@@ -25,7 +25,7 @@ LOOP = EXAMPLES / "spark-submit" / "keep-running.sh"
 OPERATOR = EXAMPLES / "spark-operator" / "spark-application.yaml"
 DAG = EXAMPLES / "airflow" / "shop_clicks.py"
 UNIT = EXAMPLES / "systemd" / "shop-clicks.service"
-JOB = ROOT / "spark_jobs" / "examples" / "kafka_counts.py"
+JOB = ROOT / "spark_jobs" / "demo" / "examples" / "kafka_counts.py"
 
 ENDS = """
 import pathlib, sys

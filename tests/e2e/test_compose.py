@@ -18,7 +18,7 @@ import pytest
 
 from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker
 from tidemark.spark_jobs.demo.kafka_jars import connector_jars
-from tidemark.spark_jobs.java import ensure_java
+from tidemark.spark_jobs.spark.java import ensure_java
 
 from support.compose import COMPOSE, command_of, compose_file
 from support.kafka import or_skip
@@ -91,7 +91,9 @@ def test_feed_job_and_objectives_run_as_their_commands_say(kafka: KafkaBroker, t
                 "kafka:9092": kafka.bootstrap_servers,
                 "/run/tidemark/tokens": str(secrets / "tokens"),
                 "/run/tidemark/token": str(tmp_path / "s" / "job" / "token"),
-                "/opt/job/kafka_counts.py": str(ROOT / "spark_jobs" / "examples" / "kafka_counts.py"),
+                "/opt/job/kafka_counts.py": str(
+                    ROOT / "spark_jobs" / "demo" / "examples" / "kafka_counts.py"
+                ),
                 "/opt/job/feed.py": str(COMPOSE / "feed.py"),
                 "/state/": f"{tmp_path}/state/",
             }.items():

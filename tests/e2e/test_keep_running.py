@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
-from tidemark.spark_jobs.java import ensure_java
+from tidemark.spark_jobs.spark.java import ensure_java
 
 from support.patience import PATIENCE_S, until
 from support.policies import at_once
@@ -77,7 +77,7 @@ def test_a_new_bound_ends_the_job_with_75_and_the_loop_starts_it_with_that_bound
         str(ROOT / "deploy" / "examples" / "spark-submit" / "keep-running.sh"),
         *("spark-submit", "--master", "local[2]", "--driver-memory", "1g"),
         *(word for key, value in conf.items() for word in ("--conf", f"{key}={value}")),
-        str(ROOT / "spark_jobs" / "examples" / "windowed_counts.py"),
+        str(ROOT / "spark_jobs" / "demo" / "examples" / "windowed_counts.py"),
         *("--files", str(rows), "--window", "5 seconds", "--bound", "1 second", "--trigger", "0 seconds"),
         *("--checkpoint", str(tmp_path / "checkpoint"), "--exit-on-new-bound", "--cooldown", "1 second"),
     ]

@@ -34,7 +34,7 @@ from tidemark.models.protocol.messages import Report
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker
-from tidemark.spark_jobs.demo.kafka_replayer import replay_into_topic
+from tidemark.spark_jobs.demo.kafka_feed import replay_into_topic
 
 from support.kafka import new_topic
 from support.live_streams import offset_log

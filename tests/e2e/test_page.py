@@ -17,7 +17,7 @@ from playwright.sync_api import Page, expect
 from tidemark.models.base.operators import tumbling
 from tidemark.spark_jobs import AdaptiveQuery, flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
-from tidemark.spark_jobs.runner import Parts
+from tidemark.spark_jobs.restart.runner import Parts
 
 from support.browser import Watched, running_browser, watched_page
 from support.patience import PATIENCE_S, until

@@ -11,7 +11,7 @@ import pytest
 from tidemark.models.base.operators import tumbling
 from tidemark.spark_jobs import AdaptiveQuery, flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
-from tidemark.spark_jobs.runner import Parts
+from tidemark.spark_jobs.restart.runner import Parts
 
 from support.patience import PATIENCE_S, until
 from support.policies import at_once

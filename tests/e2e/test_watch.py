@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.spark_jobs.bound_cache import BoundCache
-from tidemark.spark_jobs.client import ControllerClient
+from tidemark.spark_jobs.core.bound import BoundCache
+from tidemark.spark_jobs.core.client import ControllerClient
+from tidemark.spark_jobs.core.watch import BoundWatch
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
-from tidemark.spark_jobs.watch import BoundWatch
 
 from support.patience import PATIENCE_S, until
 from support.policies import at_once

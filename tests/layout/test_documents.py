@@ -14,10 +14,9 @@ from typer.main import get_command
 
 from tidemark.controller.cli import app
 from tidemark.controller.settings import Settings
-from tidemark.spark_jobs.settings import SETTINGS
+from tidemark.spark_jobs.core.settings import SETTINGS
 
 from support.docs import DOCS, DOCUMENTS, all_text, anchors, commands, links
-from support.reference import MODULES, help_of_module
 from support.tree import ROOT, tree_files
 
 NAME = re.compile(r"\bTIDEMARK_[A-Z]+(?:_[A-Z]+)*(?!\w|_?\*)")
@@ -64,15 +63,8 @@ def test_every_document_can_be_reached_from_the_readme() -> None:
     assert {path for path in DOCUMENTS if path.is_relative_to(DOCS)} <= reached
 
 
-@cache
-def _options_of_module(command: str) -> set[str]:
-    return set(re.findall(r"--?[a-z][a-z-]*", help_of_module(command)))
-
-
-def _options(path: list[str], command: Any) -> set[str]:
+def _options(command: Any) -> set[str]:
     """Return the options that a command has."""
-    if path and path[0] in MODULES:
-        return _options_of_module(path[0])
     return {"--help"}.union(*((*each.opts, *each.secondary_opts) for each in command.params))
 
 
@@ -107,9 +99,9 @@ def _faults(line: str, *, whole: bool) -> list[str]:
     except LookupError as error:
         return [f"{line}: {error.args[0]}"]
     options = [word.partition("=")[0] for word in arguments if re.match(r"--?[a-z]", word)]
-    known = _options(path, command)
+    known = _options(command)
     faults = [f"{line}: no option {option}" for option in options if option not in known]
-    if whole and not (path and path[0] in MODULES):
+    if whole:
         try:
             command.make_context(" ".join(path), list(arguments), resilient_parsing="--help" in options)
         except USAGE_ERROR as error:

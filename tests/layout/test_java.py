@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.spark_jobs.java import Java, JavaNotFound, _major, ensure_java, find_java
+from tidemark.spark_jobs.spark.java import Java, JavaNotFound, _major, ensure_java, find_java
 
 
 def plant_java(home: Path, version: str, *, modules: str | None = None) -> Path:
@@ -154,7 +154,7 @@ def test_the_major_version_is_read_from_every_style_of_version(version: str, maj
 def test_the_command_line_says_what_it_found(tmp_path: Path) -> None:
     home = plant_java(tmp_path / "home", "21.0.8")
     run = subprocess.run(
-        [sys.executable, "-m", "tidemark.spark_jobs.java"],
+        [sys.executable, "-m", "tidemark.spark_jobs.spark.java"],
         env={"PATH": "", "JAVA_HOME": str(home)},
         capture_output=True,
         text=True,

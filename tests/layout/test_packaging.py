@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.spark_jobs.archive import write_archive
+from tidemark.spark_jobs.spark.archive import write_archive
 
 from support.tree import FOLDERS, ROOT, tree_files
 
@@ -56,14 +56,17 @@ def test_the_archive_holds_what_a_job_needs_and_no_more(tmp_path: Path) -> None:
     names = write_archive(tmp_path / "out" / "a.zip")
 
     files = {name for name in names if not name.endswith("/")}
-    tools = {"archive.py", "java.py", "local_disk.py"}
+    left_out = {"plans/__main__.py", "plans/job.py", "spark/archive.py", "spark/java.py"}
     assert files == {
         f"tidemark/{path.as_posix()}"
         for path in tree_files("models", "spark_jobs")
-        if path.parts[:2] not in {("spark_jobs", name) for name in ("demo", "examples", "lint")}
-        and not (path.parts[0] == "spark_jobs" and path.name in tools)
+        if path.parts[:2] != ("spark_jobs", "demo")
+        and not (path.parts[0] == "spark_jobs" and Path(*path.parts[1:]).as_posix() in left_out)
     }
-    assert {"tidemark/spark_jobs/adaptive.py", "tidemark/spark_jobs/kafka/backlog.py"} <= files
+    assert {
+        "tidemark/spark_jobs/adaptive.py",
+        "tidemark/spark_jobs/spark/java_sources/RowCounter.java",
+    } <= files
     assert {"tidemark/", "tidemark/models/", "tidemark/spark_jobs/", "tidemark/spark_jobs/live/"} <= set(
         names
     )
@@ -78,14 +81,14 @@ def test_the_archive_is_the_same_bytes_for_the_same_tree(tmp_path: Path) -> None
 
 def test_the_archive_imports_where_only_the_zip_is_on_the_path(tmp_path: Path) -> None:
     run = subprocess.run(
-        [sys.executable, "-m", "tidemark.spark_jobs.archive", str(tmp_path / "a.zip")],
+        [sys.executable, "-m", "tidemark.spark_jobs.spark.archive", str(tmp_path / "a.zip")],
         capture_output=True,
         text=True,
         check=True,
     )
     assert re.search(r"a\.zip: \d+ files, \d+ bytes", run.stdout)
 
-    names = ["tidemark.models", "tidemark.spark_jobs", "tidemark.spark_jobs.kafka.backlog"]
+    names = ["tidemark.models", "tidemark.spark_jobs", "tidemark.spark_jobs.live.backlog"]
     found = imports(tmp_path / "a.zip", names, tmp_path, site=False)
 
     assert (found.stdout.split(), found.stderr) == (names, "")

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 import pytest
 
-from tidemark.controller.runtime.counters import HELP
-
 from support.docs import DOCS, DOCUMENTS, all_text, table_after
-from support.reference import FOLDER, command_paths, interface, reference
+from support.reference import FOLDER, command_paths, reference
 from support.tree import ROOT
 
 
@@ -31,7 +28,7 @@ def test_the_reference_is_what_the_code_says(made: dict[str, str]) -> None:
 
 def test_every_command_is_explained_outside_of_the_reference() -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in DOCUMENTS if path.parent != FOLDER)
-    names = {path[0] for path in command_paths() if path} - {"openapi"}  # for developers
+    names = {path[0] for path in command_paths() if path}
     assert {name for name in names if f"tidemark {name}" not in text and f"make {name}" not in text} == set()
 
 
@@ -50,31 +47,3 @@ def test_every_condition_is_in_the_table_of_troubleshooting() -> None:
     document = json.loads((ROOT / "controller" / "openapi.json").read_text(encoding="utf-8"))
     conditions = document["components"]["schemas"]["Condition"]["properties"]["type"]["enum"]
     assert sorted(named) == sorted(conditions)
-
-
-# -- upgrading ------------------------------------------------------------------------------------------------------
-
-
-def _names(found: Any) -> set[str]:
-    """Return the names of all properties in an OpenAPI document."""
-    if isinstance(found, dict):
-        own = set(found["properties"]) if isinstance(found.get("properties"), dict) else set()
-        return own.union(*map(_names, found.values()))
-    return set().union(*map(_names, found)) if isinstance(found, list) else set()
-
-
-@pytest.mark.slow
-def test_the_names_to_upgrade_to_exist_and_the_old_ones_do_not(made: dict[str, str]) -> None:
-    known = {
-        "### API fields": _names(interface()),
-        "### Command line": set(re.findall(r"--[a-z-]+", made["cli.md"])),
-        "### Metrics": set(HELP),
-    }
-    for heading, names in known.items():
-        rows = table_after(heading, (DOCS / "upgrading.md").read_text(encoding="utf-8"))
-        old, new = (
-            {name for row in rows for name in re.findall(r"`([^`]+)`", row[column])} for column in (0, 1)
-        )
-        assert new, heading
-        assert new - names == set(), heading
-        assert old & names == set(), heading

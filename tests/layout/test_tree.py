@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from support.tree import FOLDERS, ROOT, tree_files
 
@@ -22,6 +23,8 @@ TOP_LEVEL = {
     "Dockerfile",
     "README.md",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
     "LICENSE",
     "Makefile",
     "pyproject.toml",
@@ -139,9 +142,9 @@ def run_services(
     for name in ("env", "tee", "chmod", "rm", "cat"):
         (tools / name).symlink_to(shutil.which(name) or "")
     copy = tmp_path / "copy"
-    (copy / "spark_jobs").mkdir(parents=True)
+    (copy / "spark_jobs" / "spark").mkdir(parents=True)
     shutil.copy(ROOT / "Makefile", copy)
-    shutil.copy(ROOT / "spark_jobs" / "java.py", copy / "spark_jobs")
+    shutil.copy(ROOT / "spark_jobs" / "spark" / "java.py", copy / "spark_jobs" / "spark")
     make = shutil.which("make")
     assert make is not None
     run = subprocess.run(
@@ -271,3 +274,14 @@ def test_the_readme_has_the_test_command_where_ci_looks_for_it() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
 
     assert re.search(r"^<!-- test-command -->\n```sh\nmake test\n```$", readme, re.MULTILINE)
+
+
+def test_the_hooks_before_a_commit_are_the_parts_of_make_lint() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    parts = re.search(r"^lint: (.*?) ##", makefile, re.MULTILINE)
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"][0][
+        "hooks"
+    ]
+
+    assert parts
+    assert [hook["entry"] for hook in hooks] == [f"make {part}" for part in parts[1].split()]

@@ -19,9 +19,9 @@ import pytest
 from numpy.typing import NDArray
 
 from tidemark.models.base.operators import Int64s
-from tidemark.spark_jobs.archive import write_archive
-from tidemark.spark_jobs.java import ensure_java
-from tidemark.spark_jobs.local_disk import LOCAL_DISK
+from tidemark.spark_jobs.spark.archive import write_archive
+from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
+from tidemark.spark_jobs.spark.java import ensure_java
 
 from support.soak import with_soak
 from support.spark_streams import iso
@@ -29,7 +29,7 @@ from support.tree import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-EXAMPLE = ROOT / "spark_jobs" / "examples" / "windowed_counts.py"
+EXAMPLE = ROOT / "spark_jobs" / "demo" / "examples" / "windowed_counts.py"
 START_US = 1_767_225_600_000_000
 
 

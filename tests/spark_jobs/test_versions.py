@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 from tidemark.models.base.granules import Granules
 from tidemark.models.base.operators import TimeWindow, tumbling
 from tidemark.spark_jobs import adaptive, adaptive_watermark
-from tidemark.spark_jobs.key_counts import HISTOGRAM_NUMERIC, KeyCounter, key_counter
+from tidemark.spark_jobs.core.counting import classes_for
+from tidemark.spark_jobs.core.key_counts import HISTOGRAM_NUMERIC, KeyCounter, key_counter
+from tidemark.spark_jobs.core.tap import TAP_KEY, Tap
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
-from tidemark.spark_jobs.private_names import PRIVATE_NAMES, PrivateName, find
-from tidemark.spark_jobs.stage_functions.counting import classes_for
-from tidemark.spark_jobs.tap import TAP_KEY, Tap
+from tidemark.spark_jobs.spark.jvm import PRIVATE_NAMES, PrivateName, find
 
 from support.live_comparisons import LiveCompared, compare_ledger, compare_sink, compare_watermarks, fates_of
 from support.live_operators import FOUR, KINDS, stream_of, windows

@@ -19,7 +19,7 @@ class BoundServer:
     Args:
         job: name of the job it answers for.
         stream: name of the stream.
-        holds: whether it knows the preference ``wait``; an older controller answers at once.
+        holds: whether it knows the preference ``wait``; else it answers at once.
     """
 
     def __init__(self, job: str, stream: str, *, holds: bool = True) -> None:

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidemark.spark_jobs.java import ensure_java
+from tidemark.spark_jobs.spark.java import ensure_java
 
 from support.tree import ROOT
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pyspark
 
-from tidemark.spark_jobs.java import ensure_java
-from tidemark.spark_jobs.local_disk import LOCAL_DISK
+from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
+from tidemark.spark_jobs.spark.java import ensure_java
 
 from support.patience import until
 from support.tree import ROOT

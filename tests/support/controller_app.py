@@ -92,7 +92,7 @@ class ManualClock:
 class Controller:
     """The application over HTTP; use it as a context, which starts and stops it."""
 
-    def __init__(self, database_url: str, **settings: Any) -> None:
+    def __init__(self, database_url: str, *, steady: SteadyClock = time.monotonic, **settings: Any) -> None:
         self.clock = ManualClock()
         # The loop ticks once at the start; tests take their turns by hand.
         # They also ask more often than anybody else would.
@@ -102,7 +102,7 @@ class Controller:
             "reports_per_second": 0,
             **settings,
         }
-        self.app = make_app(GivenSettings(database_url=database_url, **given), self.clock)
+        self.app = make_app(GivenSettings(database_url=database_url, **given), self.clock, steady)
         self.http = InProcessClient(self.app)
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""The documents: README.md, docs and controller/runbooks, and what stands in them."""
+"""The documents: those at the top, docs and controller/runbooks, and what stands in them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ DOCS = ROOT / "docs"
 
 DOCUMENTS = [
     ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
     *sorted(DOCS.rglob("*.md")),
     *sorted((ROOT / "controller" / "runbooks").glob("*.md")),
 ]

@@ -21,8 +21,8 @@ import httpx
 from pydantic import BaseModel, TypeAdapter
 from pydantic._internal._generate_schema import GenerateSchema
 
+from tidemark.controller.access.authorize import need_of
 from tidemark.controller.app import create_app
-from tidemark.controller.runtime.principal import need_of
 from tidemark.controller.settings import Settings
 
 from support.in_process import InProcessClient

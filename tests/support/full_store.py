@@ -35,8 +35,7 @@ from tidemark.controller.db.tables import (
     StreamRow,
 )
 from tidemark.controller.evidence.blocks import cells_of
-from tidemark.controller.intake.canonical_json import canonical_json
-from tidemark.controller.intake.stored_bodies import packed
+from tidemark.controller.intake.stored_bodies import canonical_json, packed
 from tidemark.controller.specs.store import policy_values, slo_values
 from tidemark.models.base.operators import tumbling
 from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US
@@ -418,7 +417,7 @@ def report_of(number: int, batch_id: int, at_us: int, filling: Filling) -> Repor
         for number in range(filling.partitions)
     )
     return Report(
-        schema_version=2,
+        schema_version=1,
         job=job,
         stream=stream,
         query_id="query",

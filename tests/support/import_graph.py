@@ -14,10 +14,37 @@ def imported_names(path: Path) -> list[str]:
     return list(_imported(ast.parse(path.read_text(encoding="utf-8")).body))
 
 
+def every_import(source: str, package: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, dotted name) of each import wherever it stands, relative and ``import_module("literal")`` ones too.
+
+    Args:
+        source: the text of a module.
+        package: the package that it stands in, dotted.
+    """
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, name.name) for name in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                parents = package.split(".")
+                base = (
+                    [*parents[: len(parents) - level + 1], *([module] if module else [])]
+                    if level
+                    else [module or ""]
+                )
+                yield from ((node.lineno, ".".join([*base, name.name])) for name in names)
+            case ast.Call(func=function, args=[ast.Constant(value=str(name)), *_]):
+                called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+                if called in {"import_module", "__import__"}:
+                    yield node.lineno, name
+            case _:
+                pass
+
+
 def our_modules(name: str) -> Iterator[Path]:
     """Yield the modules of ours that a dotted name may stand for: a module, or what stands in one."""
     top, *rest = name.split(".")
-    base = {"support": ROOT / "tests" / "support", "tidemark": ROOT}.get(top)
+    base = {"support": ROOT / "tests/support", "bench": ROOT / "tests/bench", "tidemark": ROOT}.get(top)
     for parts in (rest, rest[:-1]):
         if base is not None and parts:
             path = base.joinpath(*parts)

@@ -81,5 +81,9 @@ class _Transport(httpx.BaseTransport):
         headers: Iterable[tuple[bytes, bytes]] = start["headers"]
         body = b"" if request.method == "HEAD" else b"".join(parts)
         return httpx.Response(
-            start["status"], headers=list(headers), stream=httpx.ByteStream(body), request=request
+            start["status"],
+            headers=list(headers),
+            stream=httpx.ByteStream(body),
+            request=request,
+            extensions={"operation": getattr(scope.get("route"), "operation_id", None)},
         )

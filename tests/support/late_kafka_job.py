@@ -18,9 +18,9 @@ from pyspark.sql import functions as F
 
 from tidemark.models.base.operators import tumbling
 from tidemark.spark_jobs import adaptive_watermark, flush, side
+from tidemark.spark_jobs.core.bound import write_whole
 from tidemark.spark_jobs.demo.kafka_jars import with_kafka
-from tidemark.spark_jobs.local_disk import LOCAL_DISK
-from tidemark.spark_jobs.whole_file import write_whole
+from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
 
 from support.patience import PATIENCE_S
 from support.spark_streams import started

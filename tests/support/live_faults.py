@@ -25,11 +25,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidemark.models.base.operators import TimeWindow, tumbling
 from tidemark.models.protocol.messages import Mode, Report
 from tidemark.spark_jobs import adaptive_watermark, flush
-from tidemark.spark_jobs.live.control_source import ControlAnswers
-from tidemark.spark_jobs.live.orders import Orders
+from tidemark.spark_jobs.core.watch import Orders
+from tidemark.spark_jobs.live.control_stream import ControlAnswers
 from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
-from tidemark.spark_jobs.local_disk import LOCAL_DISK
-from tidemark.spark_jobs.trace_source import register_trace_source
+from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
+from tidemark.spark_jobs.spark.trace_source import register_trace_source
 
 from support import patience
 from support.patience import PATIENCE_S

@@ -53,7 +53,9 @@ CORE = (
 """What is changed."""
 
 TESTS = {
-    "models": ("tests/models/test_*.py", "tests/models/recommend", "tests/models/rollout"),
+    "models": tuple(
+        f"tests/models/{each}" for each in ("base", "protocol", "evidence", "specs", "recommend", "rollout")
+    ),
     "controller": ("tests/controller/test_*.py", "tests/controller/gates", "tests/controller/specs"),
 }
 """The tests of each layer that may notice; a change of `models` is to be noticed by the tests of `models`."""

@@ -34,13 +34,14 @@ from typing import Any
 
 from tidemark.controller.traces.format import read_trace
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
-from tidemark.models.backtest.catalogue import FROM_THE_TRACE, make_policy, policy_for
+from tidemark.models.backtest.catalogue import FROM_THE_TRACE
 from tidemark.models.backtest.run import meets, run, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight, flink_hindsight
 from tidemark.models.base.duration import format_duration, parse_duration
 from tidemark.models.base.operators import TimeWindow
 from tidemark.models.live.policy import BacktestMode, Setup
 
+from bench.policies.named import make_policy, policy_for
 from support.import_graph import all_imported
 from support.synthetic import KINDS, RATE, TRAFFIC, Trace, synthetic
 from support.tree import ROOT

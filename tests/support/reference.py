@@ -1,4 +1,4 @@
-"""The documents in docs/reference, made from the code.
+"""The documents in docs/reference, and controller/openapi.json, made from the code.
 
     make docs
 
@@ -7,9 +7,7 @@ writes them anew; a test fails when the code has moved on.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
@@ -19,34 +17,30 @@ from unittest.mock import patch
 
 import click
 import typer.core
+from fastapi import FastAPI
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from tidemark.controller import errors
+from tidemark.controller.access.authorize import need_of
+from tidemark.controller.api.openapi import as_text
 from tidemark.controller.app import create_app
 from tidemark.controller.cli import app
-from tidemark.controller.cli.spark_programs import PROGRAMS
-from tidemark.controller.intake.report_body import VERSIONS
 from tidemark.controller.runtime.alert_table import ALERTS
 from tidemark.controller.runtime.counters import HELP, LABELS
-from tidemark.controller.runtime.principal import need_of
 from tidemark.controller.settings import Settings
 from tidemark.models.base.duration import format_duration
 from tidemark.models.evidence.late_counts import LATE_COUNTS_SCHEMA
-from tidemark.spark_jobs.driver_metrics import GAUGES, gauge_name
-from tidemark.spark_jobs.settings import SETTINGS
+from tidemark.models.protocol.messages import REPORT_SCHEMA
+from tidemark.spark_jobs.core.driver_metrics import GAUGES, gauge_name
+from tidemark.spark_jobs.core.settings import SETTINGS
 
 from support.reference_spark import spark_document
 from support.tree import ROOT
 
-__all__ = ["FOLDER", "MODULES", "command_paths", "help_of_module", "interface", "reference"]
+__all__ = ["FOLDER", "command_paths", "interface", "reference"]
 
 FOLDER = ROOT / "docs" / "reference"
-
-MODULES = {
-    name: [program.module, *(["catch-up"] if name == "side" else [])] for name, program in PROGRAMS.items()
-}
-"""Commands whose options the command line itself does not know, with what runs them."""
 
 _HEAD = "<!-- Made from the code by `make docs`: change the code and not this. -->\n\n"
 _WIDTH = "80"
@@ -167,12 +161,16 @@ def _alerts() -> str:
 
 def interface() -> dict[str, Any]:
     """Return the OpenAPI document."""
-    return create_app(Settings(database_url="sqlite:///tidemark.db")).openapi()
+    return _app().openapi()
+
+
+def _app() -> FastAPI:
+    return create_app(Settings(database_url="sqlite:///tidemark.db"))
 
 
 def _api() -> str:
     document = interface()
-    parts = [_API_HEAD.format(reports=" and ".join(map(str, sorted(VERSIONS))), counts=LATE_COUNTS_SCHEMA)]
+    parts = [_API_HEAD.format(reports=REPORT_SCHEMA, counts=LATE_COUNTS_SCHEMA)]
     by_tag: dict[str, list[tuple[str, ...]]] = {}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
@@ -323,30 +321,16 @@ for `tidemark lint`: the job cannot be checked |
 
 
 def _help(path: list[str]) -> str:
-    if " ".join(path) in MODULES:
-        text = help_of_module(" ".join(path))
-    else:
-        with patch.object(typer.core, "HAS_RICH", new=False):
-            done = CliRunner().invoke(
-                app,
-                [*path, "--help"],
-                prog_name="tidemark",
-                env={"COLUMNS": _WIDTH, "TIDEMARK_URL": None, "TIDEMARK_TOKEN": None},
-            )
-        assert done.exit_code == 0, (path, done.output)
-        text = done.stdout
+    with patch.object(typer.core, "HAS_RICH", new=False):
+        done = CliRunner().invoke(
+            app,
+            [*path, "--help"],
+            prog_name="tidemark",
+            env={"COLUMNS": _WIDTH, "TIDEMARK_URL": None, "TIDEMARK_TOKEN": None},
+        )
+    assert done.exit_code == 0, (path, done.output)
+    text = done.stdout
     return re.sub(r" +$", "", text, flags=re.MULTILINE).strip()
-
-
-def help_of_module(command: str) -> str:
-    """Return the help of a command that is run in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", *MODULES[command], "--help"],
-        env={**os.environ, "COLUMNS": _WIDTH},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
 
 
 def _main() -> None:
@@ -354,6 +338,9 @@ def _main() -> None:
     for path, text in reference().items():
         path.write_text(text, encoding="utf-8")
         sys.stdout.write(f"{path.relative_to(ROOT)}\n")
+    document = ROOT / "controller" / "openapi.json"
+    document.write_text(as_text(_app()), encoding="utf-8")
+    sys.stdout.write(f"{document.relative_to(ROOT)}\n")
 
 
 if __name__ == "__main__":

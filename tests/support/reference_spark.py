@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from tidemark.spark_jobs.private_names import PRIVATE_NAMES, TRIED
+from tidemark.spark_jobs.spark.jvm import PRIVATE_NAMES, TRIED
 
 from support.spark_versions import MATRIX, MODES, OPERATORS
 
@@ -103,8 +103,8 @@ _CONNECT = (
     (
         "the operator",
         (
-            "it must be declared, and is believed; without it no row is judged. `start()` checks neither it nor joins "
-            "and chains: run `tidemark lint` where there is a JVM"
+            "it must be declared, and is trusted; without it no row is judged. `start()` checks neither it nor joins "
+            "nor stateful operators: run `tidemark lint` where there is a JVM"
         ),
     ),
     (

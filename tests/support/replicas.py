@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 
+from support.next_migration import add_migration
 from support.patience import PATIENCE_S, until_ready
 from support.postgres import free_port
 from support.tree import FOLDERS, ROOT
@@ -98,25 +99,10 @@ class Replica:
             self.process.wait()
 
 
-_MIGRATION = """
-from alembic import op
-import sqlalchemy as sa
-
-revision, down_revision, branch_labels, depends_on = "{after}", "{before}", None, None
-
-
-def upgrade():
-    op.add_column("streams", sa.Column("of_the_next_release", sa.BigInteger(), nullable=True))
-"""
-
-
 def next_release(folder: Path) -> Path:
     """Copy this release with one more migration; with the returned folder on PYTHONPATH, it comes before this one."""
     package = folder / "tidemark"
     for name in FOLDERS:
         shutil.copytree(ROOT / name, package / name)
-    versions = package / "controller/db/migrations/versions"
-    before = max(path.name[1:5] for path in versions.glob("v*.py"))
-    after = f"{int(before) + 1:04}"
-    (versions / f"v{after}_of_the_next_release.py").write_text(_MIGRATION.format(before=before, after=after))
+    add_migration(package / "controller/db/migrations")
     return folder

@@ -41,7 +41,7 @@ def dense_report(
     )
     base_ms = now * 1_000 - 1
     return Report(
-        schema_version=2,
+        schema_version=1,
         job="job",
         stream=stream,
         query_id=f"query of {stream}",

@@ -18,9 +18,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidemark.models.base.operators import Operator, TimeWindow
 from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs import flush
-from tidemark.spark_jobs.between_batches import end_between_batches
-from tidemark.spark_jobs.bound import collected_choices
-from tidemark.spark_jobs.runner import AdaptiveQuery, Parts
+from tidemark.spark_jobs.core.bound import collected_choices
+from tidemark.spark_jobs.restart.between_batches import end_between_batches
+from tidemark.spark_jobs.restart.runner import AdaptiveQuery, Parts
 
 from support.bound_server import BoundServer
 from support.connect_sink import Going

@@ -22,9 +22,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidemark.models.base.operators import TimeWindow, tumbling
 from tidemark.spark_jobs import adaptive_watermark, flush, revise
-from tidemark.spark_jobs.binding import ReportSink
-from tidemark.spark_jobs.local_disk import LOCAL_DISK
-from tidemark.spark_jobs.whole_file import write_whole
+from tidemark.spark_jobs.core.binding import ReportSink
+from tidemark.spark_jobs.core.bound import write_whole
+from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
 
 from support.bound_server import BoundServer
 from support.patience import PATIENCE_S, until

@@ -7,6 +7,7 @@ from typing import Any
 
 from tidemark.models.base.operators import Operator, tumbling
 from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.protocol.late_policy import DROPPED, LateTreatment
 from tidemark.models.protocol.messages import Acknowledgement, LiveState, Report, to_json_object
 
 from support.controller_app import Controller
@@ -49,8 +50,11 @@ class RolledJob:
         self.live = live
         self.live_reason = "live"
         self.downstream: Downstream | None = None
+        self.late: LateTreatment = DROPPED
         self.batch_id = 0
+        self.query_id = "query"
         self.run_number = 0
+        self.granule_us = SECOND
         self.at_us = START_US
         self.interval_us = 5 * SECOND
         self.operator: Operator = TEN_SECONDS
@@ -73,8 +77,9 @@ class RolledJob:
         fields: dict[str, Any] = {
             "job": self.job,
             "stream": self.stream,
+            "query_id": self.query_id,
             "batch_id": self.batch_id,
-            "run_id": f"run {self.run_number}",
+            "run_id": self.run_id,
             "started_us": self.at_us,
             "duration_ms": 100,
             "watermark_ms": mark_ms,
@@ -92,7 +97,7 @@ class RolledJob:
         report: Report = report_of(
             rows,
             self.operator,
-            granule_us=SECOND,
+            granule_us=self.granule_us,
             **{"late_watermark_ms": self._late_ms, **fields, **changes},
         )
         self.controller.clock.now_us = self.at_us + SECOND
@@ -103,6 +108,11 @@ class RolledJob:
             self._bases_ms.append(max(time for _, time in rows) // 1_000)
         self.batch_id += 1
         self.at_us += self.interval_us
+
+    @property
+    def run_id(self) -> str:
+        """Spark's id of the run."""
+        return f"run {self.run_number}"
 
     def published(self) -> dict[str, Any]:
         """Return what is published to the job now."""
@@ -118,14 +128,15 @@ class RolledJob:
         self.run_number += 1
         self._bases_ms = []
         acknowledgement = Acknowledgement(
-            query_id="query",
-            run_id=f"run {self.run_number}",
+            query_id=self.query_id,
+            run_id=self.run_id,
             bound_ms=self.bound_ms,
             generation=self.generation,
             source="controller" if given else "job",
             mode=mode,  # type: ignore[arg-type]  # a mode
             applied_us=self.at_us,
             downstream=self.downstream,
+            late=self.late,
             ceiling_ms=self.own_ms if self.live else None,
         )
         answer = self.controller.http.post(self.path + "/acks", json=to_json_object(acknowledgement))

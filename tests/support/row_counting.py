@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from tidemark.spark_jobs.stage_functions.counting import classes_for, with_tap
-from tidemark.spark_jobs.tap import Tap
+from tidemark.spark_jobs.core.counting import classes_for, with_tap
+from tidemark.spark_jobs.core.tap import Tap
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """The local properties by which a task knows the batch that it reads."""

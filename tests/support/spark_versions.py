@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from tidemark.spark_jobs.private_names import TRIED
+from tidemark.spark_jobs.spark.jvm import TRIED
 
 from support.tree import ROOT
 
@@ -43,16 +43,16 @@ _FILES = tuple(
     f"tests/spark_jobs/{name}.py"
     for name in (
         "test_versions",
-        "stage_functions/test_row_counter",
-        "test_connect",
-        "test_driver_metrics",
-        "test_plan_check",
-        "test_missed_starts",
-        "test_repeated_rows",
-        "test_event_time",
-        "test_rows_behind_the_call",
-        "test_real_time_mode",
-        "test_operators_over_restarts",
+        "core/test_row_counter",
+        "connect/test_connect",
+        "core/test_driver_metrics",
+        "core/test_plan_check",
+        "core/test_missed_starts",
+        "core/test_repeated_rows",
+        "spark/test_event_time",
+        "core/test_rows_behind_the_call",
+        "core/test_real_time_mode",
+        "restart/test_operators_over_restarts",
         "live/test_operators",
     )
 )

@@ -32,7 +32,7 @@ from tidemark.models.evidence.horizon import (
 from tidemark.models.evidence.key_counts import key_counts
 from tidemark.models.evidence.ledger import judge
 from tidemark.models.evidence.needs import BaseTracker, Needs, late_base_ms, needs_against
-from tidemark.models.evidence.progress import PartitionTimes, Progress, progress_of
+from tidemark.models.evidence.progress import PartitionTimes, Progress
 from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.evidence.slots import merge_all, slot_of_us
 from tidemark.models.protocol.messages import Report
@@ -40,6 +40,8 @@ from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.recommendation import recommend
 from tidemark.models.recommend.steps import Recommendation
 from tidemark.models.specs.slo import Policy, Slo
+
+from support.progress import progress_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from tidemark.controller.db.tables import (
     ReportRow,
     StreamRow,
 )
+from tidemark.controller.evidence.live import NewestState
 from tidemark.controller.specs.store import Spec
-from tidemark.controller.stream_state.live import NewestState
 from tidemark.controller.stream_state.state import NewestBatch, StreamState
-from tidemark.models.recommend.steps import DecisionStep, StepKind
+from tidemark.models.recommend.steps import Conflict, DecisionStep, StepKind
 from tidemark.models.specs.slo import Policy, Slo
 
 __all__ = ["NOW_US", "stream_state"]
@@ -80,6 +80,18 @@ def stream_state(**changes: Any) -> StreamState:
         ),
         "steps": (
             DecisionStep(StepKind.ROUND_UP, facts["required_ms"], "the rows require it"),
+            *(
+                [
+                    DecisionStep(
+                        StepKind.LATENCY_CAP,
+                        facts["required_ms"],
+                        "above the cap",
+                        Conflict("latency", facts["required_ms"]),
+                    )
+                ]
+                if facts["conflict"]
+                else []
+            ),
             DecisionStep(StepKind.LIMITS, facts["recommended_bound_ms"], "within the limits"),
         ),
         "published": PublishedRow(
@@ -126,7 +138,5 @@ def stream_state(**changes: Any) -> StreamState:
         previous_bound_ms=None,
         unpinned=parts["published"],
         prediction=None,
-        shadow_since_us=None,
-        shadow_bound_ms=None,
         **parts,
     )

@@ -147,7 +147,7 @@ def report_of(
     for (partition, _), index in zip(counted, indexes.tolist(), strict=True):
         by_partition.setdefault(partition, Counter())[index] += 1
     fields: Mapping[str, Any] = {
-        "schema_version": 2,
+        "schema_version": 1,
         "job": "job",
         "stream": "stream",
         "query_id": "query",

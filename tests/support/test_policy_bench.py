@@ -110,13 +110,12 @@ def test_what_was_stopped_goes_on_where_it_was(
 def test_when_the_policy_changes_the_baselines_need_not_run_again() -> None:
     """Their code does not import it."""
     ours, others = (all_imported(bench.modules(part, "live")) for part in ("tidemark", "baselines"))
-    policies = ROOT / "models" / "policies"
+    live = ROOT / "models" / "live"
+    assert {live / "tidemark.py", live / "missing.py", live / "defaults.py"} <= ours - others
     assert {
-        policies / "tidemark.py",
-        policies / "missing.py",
-        ROOT / "models" / "live_defaults.py",
-    } <= ours - others
-    assert {policies / "trackers.py", ROOT / "tests" / "support" / "synthetic.py"} <= others
+        ROOT / "tests" / "bench" / "policies" / "trackers.py",
+        ROOT / "tests" / "support" / "synthetic.py",
+    } <= others
 
 
 def test_the_table_counts_what_was_met_and_takes_the_geometric_mean_of_the_ratios() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from tidemark.controller.access import token_store as manage_tokens
+from tidemark.controller.access import token_store
 from tidemark.controller.access.token_store import NewToken
 from tidemark.controller.runtime.principal import Grant, Role
 
@@ -28,7 +28,7 @@ def make_token(
     if not service.authenticator.has_tokens and (role != "admin" or jobs):
         make_token(controller, name="the-first")
     new = NewToken(name or f"{role}-{next(_numbers)}", Grant(role, jobs or ("*",)), lifetime_us)
-    made = manage_tokens.make(service.database, new, "the test", controller.clock())
+    made = token_store.make(service.database, new, "the test", controller.clock())
     service.authenticator.forget()
     return made.token
 

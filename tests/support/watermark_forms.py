@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.spark_jobs import adaptive_watermark
-from tidemark.spark_jobs.columns import DELAY
-from tidemark.spark_jobs.gateway import Py4JJavaError
+from tidemark.spark_jobs.spark.event_time import DELAY
+from tidemark.spark_jobs.spark.jvm import Py4JJavaError
 
 SCHEMA = (
     "id long, Partition int, ts timestamp, `Event Time` timestamp, nested struct<ts: timestamp>, `a.b` timestamp, "
@@ -239,7 +239,7 @@ def _shown(outcome: Outcome) -> str:
 
 
 def _main() -> None:
-    from tidemark.spark_jobs.java import ensure_java
+    from tidemark.spark_jobs.spark.java import ensure_java
 
     ensure_java()
     builder: Any = SparkSession.builder

@@ -61,7 +61,6 @@ def _through_a_rollout(controller: Controller) -> RolledJob:
     job.restart()
     # As many rows as it takes to score a prediction.
     run_partitions(job, 60, slow=3, late_s=90)
-    job.put("shadow", {"target_ppm": 995_000})
     return job
 
 

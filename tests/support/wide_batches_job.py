@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from tidemark.models.protocol.messages import Acknowledgement, Report
 from tidemark.spark_jobs import adaptive_watermark, tumbling
-from tidemark.spark_jobs.local_disk import LOCAL_DISK
+from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
 
 from support.patience import until
 

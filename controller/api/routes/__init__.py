@@ -1,1 +1,1 @@
-"""TODO: controller/api/routes."""
+"""The routes: what each operation takes and answers. Only the application imports them."""

@@ -1,4 +1,4 @@
-"""Spans of time in requests for charts."""
+"""Routes of what a stream did over time: its history, its budget, the heat map of its partitions."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from tidemark.controller.api.schemas.charts import (
     HistoryRollout,
     HistorySlot,
 )
-from tidemark.controller.api.schemas.streams import Budget
-from tidemark.controller.api.views import budget_of
 from tidemark.controller.charts.store import (
     MAP_WIDTHS_US,
     MAX_MINUTES,
@@ -39,12 +37,13 @@ from tidemark.controller.charts.store import (
     spent_by_slot,
 )
 from tidemark.controller.db.tables import PartitionRow, RollupRow
-from tidemark.controller.errors import ErrorItem, InvalidParameterError
+from tidemark.controller.errors import InvalidParameterError
 from tidemark.controller.evidence.blocks import SlotCells
 from tidemark.controller.evidence.horizon import Horizon, effective_bound_of, horizon_of, open_keys
 from tidemark.controller.evidence.needs import levels_of
 from tidemark.controller.specs.store import get_slo, share_ppm_of
-from tidemark.controller.stream_state.budget import Spent, spent_in
+from tidemark.controller.stream_state.answers import Budget
+from tidemark.controller.stream_state.budget import Spent, read_budget, read_spent
 from tidemark.controller.streams.store import get_stream
 from tidemark.models.base.ranges import MAX_TIME_US
 from tidemark.models.base.target import PPM, burn_rate_ppm, exhausted_in_ms
@@ -86,7 +85,7 @@ def span_of(
         from_us = max(to_us - DAY_US, 0)
     if from_us >= to_us:
         reason = f"the span begins at {from_us} and ends at {to_us}; it must end after it begins"
-        raise InvalidParameterError(f"from_us: {reason}", errors=(ErrorItem("from_us", reason),))
+        raise InvalidParameterError.at("from_us", reason)
     return from_us, to_us
 
 
@@ -107,11 +106,7 @@ _Points = Annotated[
     responses=answers("History", 404, 422, 503),
 )
 def get_history(
-    which: WhichStream,
-    service: TheService,
-    from_us: FromUs = None,
-    to_us: ToUs = None,
-    points: _Points = 300,
+    which: WhichStream, service: TheService, from_us: FromUs = None, to_us: ToUs = None, points: _Points = 300
 ) -> History:
     """Return, by slots of time, the bound in use, what rows needed and how many were late."""
     now_us = service.clock()
@@ -264,12 +259,14 @@ def get_budget(which: WhichStream, service: TheService, points: _Points = 240) -
         if spec is None or horizon is None:
             return _unknown(which.job, which.stream)
         slo, newest = spec.value, horizon.newest
-        budget = budget_of(session, newest, slo, service.decider.kept, provisional=open_keys(session, newest))
+        budget = read_budget(
+            session, newest, slo, service.decider.kept, provisional=open_keys(session, newest)
+        )
         levels = levels_of(session.get(RollupRow, stream_id))
         slots = slots_of(horizon.from_us, newest.seen_us + 1, points, levels)
         spent = spent_by_slot(session, horizon, slo, slots)
         by_span = {
-            span_ms: spent_in(session, Horizon(stream_id, span_ms, newest), slo)
+            span_ms: read_spent(session, Horizon(stream_id, span_ms, newest), slo)
             for span_ms in _SPANS_MS
             if span_ms < slo.window_ms
         }

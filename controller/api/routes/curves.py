@@ -1,10 +1,10 @@
-"""Mean latencies as the API answers them."""
+"""Routes of what a bound would do: the curve, and the preview of one bound."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, TypedDict
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from sqlalchemy.orm import Session
@@ -21,7 +21,7 @@ from tidemark.controller.api.schemas.charts import (
 from tidemark.controller.bounds.acknowledgements import last_acknowledgement
 from tidemark.controller.charts.what_if import BoundOutcome, WhatIf, outcome_at
 from tidemark.controller.db.tables import RecommendationRow
-from tidemark.controller.decide.load import HorizonEvidence, bound_held
+from tidemark.controller.decide.load import HorizonEvidence, read_replaced_bound
 from tidemark.controller.evidence.horizon import Horizon, effective_bound_of, horizon_of
 from tidemark.controller.evidence.past import past_of
 from tidemark.controller.runtime.answer import milliseconds, share_ppm
@@ -33,29 +33,9 @@ from tidemark.models.base.target import PPM
 from tidemark.models.base.text import format_number, plural
 from tidemark.models.evidence.curve import Curve, CurvePoint
 from tidemark.models.evidence.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
-from tidemark.models.protocol.messages import LatencyUnknown
 from tidemark.models.recommend.choice import needed_rank, percent_of
 from tidemark.models.recommend.transition import admission_at, transition_to
 from tidemark.models.specs.slo import Policy, Slo
-
-
-class Latencies(TypedDict):
-    """What is answered of a mean wall latency."""
-
-    latency_wall_ms: int | None
-    latency_at_least_ms: int | None
-    latency_unknown: LatencyUnknown | None
-
-
-def latency_answer(point: CurvePoint) -> Latencies:
-    """Return the mean wall latency of a point of a curve, as far as it is known."""
-    wall = point.latency_wall
-    return {
-        "latency_wall_ms": None if wall is None or wall.censored else round(wall.mean_us / 1_000),
-        "latency_at_least_ms": round(wall.mean_us / 1_000) if wall is not None and wall.censored else None,
-        "latency_unknown": point.latency_unknown,
-    }
-
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
@@ -67,12 +47,8 @@ _EVEN_STEPS = 24
 
 _Bounds = Annotated[
     list[Annotated[int, Query(ge=0, le=MAX_TIME_MS)]],
-    Query(
-        max_length=1_000,
-        description="Bounds in milliseconds; by default, a ladder over the needs.",
-    ),
+    Query(max_length=1_000, description="Bounds in milliseconds; by default, a ladder over the needs."),
 ]
-
 
 _MAX_HORIZON_MS = 10 * 366 * 86_400_000
 """The maximum horizon, some ten years: nothing is stored longer."""
@@ -153,7 +129,7 @@ def _operating(session: Session, stream_id: int) -> Operating:
     if horizon is None:
         return Operating(bound_ms=None, is_published=False, effective_bound_ms=None)
     return Operating.of(
-        bound_held(session, horizon),
+        read_replaced_bound(session, horizon),
         effective_bound_ms=effective_bound_of(session, horizon.newest),
     )
 
@@ -170,6 +146,16 @@ class _Seen:
     unknown_rows: int
     bound_ms: int | None
     """The bound in use at its end, if it is still stored."""
+
+
+def _latency(point: CurvePoint) -> dict[str, Any]:
+    """Return the mean wall latency of a point of a curve, as far as it is known."""
+    wall = point.latency_wall
+    return {
+        "latency_wall_ms": None if wall is None or wall.censored else round(wall.mean_us / 1_000),
+        "latency_at_least_ms": round(wall.mean_us / 1_000) if wall is not None and wall.censored else None,
+        "latency_unknown": point.latency_unknown,
+    }
 
 
 def _of_horizon(basis: HorizonEvidence | None, horizon: Horizon | None) -> _Seen | None:
@@ -242,18 +228,14 @@ def _point(curve: Curve, bound_ms: int, what_if: WhatIf) -> CurvePointAnswer:
         rows=point.rows,
         late=point.late,
         completeness_ppm=share_ppm(point.rows - point.late, point.rows),
-        latency_base_ms=_milliseconds(point.latency_base_us),
-        **latency_answer(point),
+        latency_base_ms=milliseconds(point.latency_base_us),
+        **_latency(point),
         windows_emitted=point.windows_emitted,
         completeness_min_ppm=admission.min_ppm,
         completeness_max_ppm=admission.max_ppm,
         state_rows=None if outcome is None else outcome.state_rows,
         meets_all=None if outcome is None else outcome.meets_all,
     )
-
-
-def _milliseconds(time_us: float | None) -> int | None:
-    return None if time_us is None else round(time_us / 1_000)
 
 
 _DAY_US = 86_400_000_000
@@ -304,10 +286,10 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> 
         completeness_min_ppm=found.admission.min_ppm,
         completeness_max_ppm=found.admission.max_ppm,
         beyond_evidence=beyond,
-        latency_base_ms=_rounded(point.latency_base_us),
-        **latency_answer(point),
+        latency_base_ms=milliseconds(point.latency_base_us),
+        **_latency(point),
         windows_closing=change.windows_closing,
-        stands_still_ms=_rounded(change.stands_still_us),
+        stands_still_ms=milliseconds(change.stands_still_us),
         text="; ".join([*_admitted(found, what_if.basis.curve, bound_ms, a_day), *closing, *verdict, *notes]),
         notes=[*closing, *uncertain, *notes],
         transition=change.text if changes else None,
@@ -409,7 +391,3 @@ def _notes(bound_ms: int, max_us: float | None, policy: Policy, ceiling_ms: int 
             f"the policy's minimum bound, {format_duration(policy.min_bound_ms * 1_000)}, is above it"
         )
     return found
-
-
-def _rounded(time_us: float | None) -> int | None:
-    return milliseconds(None if time_us is None else round(time_us))

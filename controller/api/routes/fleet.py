@@ -1,13 +1,14 @@
-"""The fleet: all streams at a glance, from their newest snapshots."""
+"""Routes of the fleet and of jobs."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import cast, get_args
+from typing import Any, get_args
 
 from fastapi import APIRouter, Response
+from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
 from tidemark.controller.access.authorize import ThePrincipal
@@ -32,12 +33,11 @@ from tidemark.controller.api.schemas.fleet import (
 )
 from tidemark.controller.api.schemas.pins import PinInForce
 from tidemark.controller.db.tables import OverviewRow
-from tidemark.controller.errors import ErrorItem, InvalidParameterError
+from tidemark.controller.errors import InvalidParameterError
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.runtime.principal import Principal
 from tidemark.controller.specs.pins import StoredPin, pin_in_force
-from tidemark.controller.stream_state.budget_course import BudgetCourse
-from tidemark.controller.stream_state.condition_types import (
+from tidemark.controller.stream_state.answers import (
     CONDITION_TYPES,
     Condition,
     ConditionSummary,
@@ -45,17 +45,23 @@ from tidemark.controller.stream_state.condition_types import (
     place_of,
     summary_of,
 )
+from tidemark.controller.stream_state.budget import BudgetCourse
 from tidemark.controller.stream_state.conditions import conditions_of
-from tidemark.controller.stream_state.fleet_states import FleetState, load_fleet
+from tidemark.controller.stream_state.fleet import fleet_page, list_worst, load_fleet, worst_by_job
 from tidemark.controller.stream_state.load import load_horizon, load_states
-from tidemark.controller.stream_state.overview_store import FleetRow, fleet_page, list_worst, worst_by_job
 from tidemark.controller.stream_state.state import StreamState
 from tidemark.controller.streams.store import list_jobs, streams_of_job
 from tidemark.models.evidence.skew import skew_text
 from tidemark.models.protocol.messages import Mode
-from tidemark.models.rollout.states import Gate, State
 
 _fleet = APIRouter(tags=["streams"])
+
+_UNSEEN = OverviewRow(
+    conditions="[]",
+    provisional=True,
+    **dict.fromkeys(("partitions", "idle", "behind", "skewed", "future"), 0),
+)
+"""Of a stream without a snapshot; all else is unknown."""
 
 _UNKNOWN = ""
 """Stands for an unknown budget in a cursor."""
@@ -68,7 +74,7 @@ _UNKNOWN = ""
     response_model=FleetPage,
     responses=answers("FleetPage", 304, 422, 503),
 )
-def list_streams(
+def all_streams(
     service: TheService,
     principal: ThePrincipal,
     paging: ThePaging,
@@ -108,15 +114,15 @@ def _position(cursor: str | None) -> tuple[int | None, str, str] | None:
         remaining = 2**63
     if remaining is not None and abs(remaining) >= 2**63:
         reason = "this is not a cursor of this list; leave it out to begin at the first page"
-        raise InvalidParameterError(f"cursor: {reason}", errors=(ErrorItem("cursor", reason),))
+        raise InvalidParameterError.at("cursor", reason)
     return remaining, job, stream
 
 
-def _place(row: FleetRow) -> tuple[int | None, str, str]:
+def _place(row: Row[Any]) -> tuple[int | None, str, str]:
     return row.remaining_ppm, row.job, row.stream
 
 
-def _in_cursor(row: FleetRow) -> tuple[int | str, str, str]:
+def _in_cursor(row: Row[Any]) -> tuple[int | str, str, str]:
     remaining, job, stream = _place(row)
     return _UNKNOWN if remaining is None else remaining, job, stream
 
@@ -136,64 +142,42 @@ def _totals(principal: Principal, worst: list[tuple[str, ConditionType | None, i
     return FleetTotals(streams=counted.total(), worst=rows)
 
 
-def _stream(state: FleetState, pin: StoredPin | None) -> FleetStream:
-    seen, rollout = state.overview, state.rollout
-    kinds = [] if seen is None else [kind for kind, _ in json.loads(seen.conditions)]
-    return FleetStream(
+def _stream(state: Row[Any], pin: StoredPin | None) -> FleetStream:
+    seen: OverviewRow = state.OverviewRow or _UNSEEN
+    rollout, kinds = state.RolloutRow, [kind for kind, _ in json.loads(seen.conditions)]
+    return FleetStream.of(
+        seen,
         job=state.job,
         stream=state.stream,
-        mode=cast("Mode", state.mode or "Off"),
+        mode=state.mode,
         registered_us=state.registered_us,
         paused=bool(state.paused),
         pin=PinInForce.of_pin(pin),
         target_ppm=state.target_ppm,
-        completeness_min_ppm=None if seen is None else seen.now_min_ppm,
-        completeness_max_ppm=None if seen is None else seen.now_max_ppm,
-        provisional=seen is None or seen.provisional,
-        window_min_ppm=None if seen is None else seen.window_min_ppm,
-        window_max_ppm=None if seen is None else seen.window_max_ppm,
-        budget_remaining_ppm=None if seen is None else seen.remaining_ppm,
-        budget_course_ppm=_course(state),
+        completeness_min_ppm=seen.now_min_ppm,
+        completeness_max_ppm=seen.now_max_ppm,
+        budget_remaining_ppm=seen.remaining_ppm,
+        budget_course_ppm=_course(seen, state.slo_generation),
         recommended_bound_ms=state.recommended_bound_ms,
         published_bound_ms=state.published_bound_ms,
         applied_bound_ms=state.applied_bound_ms,
-        in_use_bound_ms=None if seen is None else seen.in_use_bound_ms,
-        effective_bound_ms=None if seen is None else seen.effective_bound_ms,
-        rollout=None
-        if rollout is None
-        else FleetRollout(
-            id=rollout.id,
-            state=cast("State", rollout.state),
-            held_by=cast("Gate | None", rollout.held_by),
-            from_bound_ms=rollout.from_bound_ms,
-            to_bound_ms=rollout.to_bound_ms,
-        ),
+        rollout=None if rollout is None else FleetRollout.of(rollout),
         worst=summary_of(kinds[0]) if kinds else None,
         alerts=[kind for kind in kinds if CONDITION_TYPES[kind].problem],
-        partitions=FleetPartitions(
-            total=0 if seen is None else seen.partitions,
-            idle=0 if seen is None else seen.idle,
-            behind=0 if seen is None else seen.behind,
-            skewed=0 if seen is None else seen.skewed,
-            future=0 if seen is None else seen.future,
-        ),
+        partitions=FleetPartitions.of(seen, total=seen.partitions),
         skewed=_skewed(seen),
-        last_batch_us=None if seen is None else seen.last_batch_us,
-        updated_us=None if seen is None else seen.seen_us,
+        updated_us=seen.seen_us,
     )
 
 
-def _course(state: FleetState) -> list[int | None]:
-    stored = None if state.overview is None else state.overview.budget_course
-    course = None if stored is None else BudgetCourse.from_json(stored)
+def _course(seen: OverviewRow, slo_generation: int | None) -> list[int | None]:
+    course = None if seen.budget_course is None else BudgetCourse.from_json(seen.budget_course)
     # A course of an SLO that was replaced since the snapshot says nothing of this one.
-    if course is None or course.generation != state.slo_generation:
-        return []
-    return [*course.left_ppm]
+    return [] if course is None or course.generation != slo_generation else [*course.left_ppm]
 
 
-def _skewed(seen: OverviewRow | None) -> SkewedPartition | None:
-    if seen is None or seen.skewed_partition is None:
+def _skewed(seen: OverviewRow) -> SkewedPartition | None:
+    if seen.skewed_partition is None:
         return None
     costs_ms, without_ms = seen.skewed_costs_ms or 0, seen.skewed_without_ms or 0
     return SkewedPartition(
@@ -211,7 +195,7 @@ _MAX_CONDITIONS = 100
 
 
 @_jobs.get("/v1/jobs", operation_id="listJobs", summary="List jobs", responses=answers("JobPage", 422, 503))
-def list_jobs(service: TheService, principal: ThePrincipal, paging: ThePaging) -> JobPage:
+def all_jobs(service: TheService, principal: ThePrincipal, paging: ThePaging) -> JobPage:
     """List the known jobs in reach by name, each with the worst condition of its streams' newest snapshots.
 
     A stream gets a snapshot every 15 seconds while something happens, and every minute otherwise; `GET /v1/jobs/{job}`
@@ -256,20 +240,17 @@ def listed_jobs(session: Session, jobs: Sequence[str], now_us: int, kept: Eviden
     """Return known jobs as they are listed.
 
     Args:
-        session: the session.
-        jobs: their names.
-        now_us: the wall time, in microseconds.
         kept: the evidence on streams: the conditions of one without a snapshot are computed.
     """
     streams = list_worst(session, jobs)
-    unseen = load_states(session, [row.stream_id for row in streams if not row.seen])
+    unseen = load_states(session, [row.id for row in streams if row.seen_us is None])
     computed = {state.id: _conditions(session, state, now_us, kept) for state in unseen}
     found: defaultdict[str, list[tuple[str, Mode, ConditionSummary | None]]] = defaultdict(list)
     for row in streams:
-        if row.seen:
+        if row.seen_us is not None:
             worst = None if row.worst is None else summary_of(row.worst)
         else:
-            worst = next(iter(computed[row.stream_id]), None)
+            worst = next(iter(computed[row.id]), None)
         found[row.job].append((row.stream, row.mode, worst))
     return [
         _summary(
@@ -312,3 +293,8 @@ def _summary(job: str, modes: Counter[Mode], worst: tuple[str, ConditionSummary]
         modes=[ModeCount(mode=mode, streams=modes[mode]) for mode in get_args(Mode) if mode in modes],
         worst=None if worst is None else JobWorst(stream=worst[0], **dict(summary_of(worst[1].type))),
     )
+
+
+router = APIRouter()
+for _part in (_fleet, _jobs):
+    router.include_router(_part)

@@ -1,4 +1,4 @@
-"""What jobs send: reports and acknowledgements. An answer of 200 or 201 means that it is in the store, committed."""
+"""Routes that jobs call: reports, acknowledgements and bounds."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ from tidemark.controller.bounds.acknowledgements import take_acknowledgement
 from tidemark.controller.bounds.watch import versions
 from tidemark.controller.errors import TidemarkError
 from tidemark.controller.intake.checks import check_acknowledgement, check_report
-from tidemark.controller.intake.report_body import parse_report
-from tidemark.controller.intake.sent_bodies import parse_sent
-from tidemark.controller.rollout.republish import republish
+from tidemark.controller.intake.sent_bodies import parse_report, parse_sent
+from tidemark.controller.rollout.actions import republish
 from tidemark.controller.service import Service
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import find_stream, lock_stream
@@ -37,7 +36,7 @@ from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer, Repo
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["jobs"])
 
-_ACKNOWLEDGEMENT = {1: TypeAdapter(Acknowledgement)}
+_ACKNOWLEDGEMENT = TypeAdapter(Acknowledgement)
 
 
 def _checked_report(job: str, stream: str, body: bytes) -> Report:

@@ -1,4 +1,4 @@
-"""Partitions of a stream: how far behind each is and what its rows need, so that a slow one stands out."""
+"""Routes of partitions, and of rows and losses by the values of a dimension."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tidemark.controller.api.schemas.partitions import (
     PartitionPage,
 )
 from tidemark.controller.db.tables import PartitionRow
-from tidemark.controller.decide.load import progress_in
-from tidemark.controller.errors import ErrorItem, InvalidBodyError
+from tidemark.controller.decide.load import read_progress
+from tidemark.controller.errors import InvalidBodyError
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.evidence.needs import partition_needs
 from tidemark.controller.intake.sent_bodies import parse_sent
@@ -32,7 +32,7 @@ from tidemark.controller.lost.store import counted_up_to, dimensions_of, lost_in
 from tidemark.controller.partitions.store import last_event_time_us, list_partitions
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, DEFAULT_SHARE_PPM, get_slo, window_ms_of
 from tidemark.controller.stream_state.load import load_state
-from tidemark.controller.stream_state.partition_rows import partitions_of
+from tidemark.controller.stream_state.partition_rows import read_partitions
 from tidemark.controller.stream_state.snapshots import PartitionSnapshot, take_snapshot
 from tidemark.controller.streams.store import get_stream, lock_stream
 from tidemark.models.base.ranges import MAX_TIME_MS
@@ -49,10 +49,10 @@ from tidemark.models.evidence.late_counts import (
 )
 from tidemark.models.evidence.skew import skew_text
 
-router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
+_partitions = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
 
-@router.get(
+@_partitions.get(
     "/partitions",
     operation_id="listPartitions",
     summary="List partitions",
@@ -73,9 +73,9 @@ def list_all(which: WhichStream, service: TheService, paging: ThePaging) -> Part
                 session,
                 horizon,
                 None if state.slo is None else state.slo.value,
-                partitions=partitions_of(session, stream_id),
+                partitions=read_partitions(session, stream_id),
                 live=state.live,
-                batch_gap_us=progress_in(session, horizon, service.clock(), service.kept).batch_gap_us,
+                batch_gap_us=read_progress(session, horizon, service.clock(), service.kept).batch_gap_us,
                 rule=service.overviews.rule,
             )
         max_us = last_event_time_us(session, stream_id)
@@ -120,7 +120,7 @@ _Bounds = Annotated[
 ]
 
 
-@router.get(
+@_partitions.get(
     "/partition-curve",
     operation_id="getPartitionCurve",
     summary="Completeness of a partition by bound",
@@ -157,7 +157,7 @@ def _points(curve: Curve, bounds: list[int]) -> list[PartitionPoint]:
 
 _lost_router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}")
 
-_COUNTS = {LATE_COUNTS_SCHEMA: TypeAdapter(LateCounts)}
+_COUNTS = TypeAdapter(LateCounts)
 
 _Dimension = Annotated[
     str | None,
@@ -183,7 +183,7 @@ async def _counts_of(body: JsonBody) -> LateCounts:
 
 
 def _checked(body: bytes) -> LateCounts:
-    counts = parse_sent(_COUNTS, body)
+    counts = parse_sent(_COUNTS, body, LATE_COUNTS_SCHEMA)
     texts = {"/query_id": counts.query_id, "/source": counts.source, "/dimension": counts.dimension}
     for name, values in (("values", counts.values), ("partitions", counts.partitions)):
         texts |= {f"/{name}/{index}/value": each.value or "" for index, each in enumerate(values)}
@@ -191,7 +191,7 @@ def _checked(body: bytes) -> LateCounts:
         if "\0" in text:
             # PostgreSQL cannot store it.
             reason = "the character U+0000 is not allowed"
-            raise InvalidBodyError(f"{pointer}: {reason}", errors=(ErrorItem(pointer, reason),))
+            raise InvalidBodyError.at(pointer, reason)
     return counts
 
 
@@ -279,3 +279,8 @@ def _counts(counts: LossCounts) -> dict[str, Any]:
         "lost": counts.lost,
         "lost_ppm": counts.lost * PPM // counts.rows if counts.rows else None,
     }
+
+
+router = APIRouter()
+for _part in (_partitions, _lost_router):
+    router.include_router(_part)

@@ -1,4 +1,4 @@
-"""Reports: the facts of each reported batch."""
+"""Routes of what was reported, acknowledged and published."""
 
 from __future__ import annotations
 
@@ -32,13 +32,7 @@ from tidemark.controller.api.schemas.streams import MissingRange
 from tidemark.controller.bounds.acknowledgements import list_acknowledgements
 from tidemark.controller.bounds.publication import answer_of, list_published
 from tidemark.controller.db.tables import PublishedRow
-from tidemark.controller.reports.store import (
-    body_of,
-    get_report,
-    list_bodies,
-    list_reports,
-    missing_ranges,
-)
+from tidemark.controller.reports.store import body_of, get_report, list_bodies, list_reports, missing_ranges
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.streams.store import find_stream, get_stream
 from tidemark.models.protocol.granule_counts import PartitionCounts

@@ -1,13 +1,12 @@
-"""Rollouts and the operator actions on them."""
+"""Routes of rollouts, of events, and of outside gates."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import TypeAdapter
-from sqlalchemy.orm import Session
 
 from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.api.bodies import ReasonBody
@@ -26,6 +25,7 @@ from tidemark.controller.api.schemas.rollouts import (
 )
 from tidemark.controller.api.schemas.specs import PolicyAnswer
 from tidemark.controller.api.views import event_answer, rollout_answer
+from tidemark.controller.bounds.publication import SteeredStream
 from tidemark.controller.db.tables import EventRow, RolloutRow, StreamRow
 from tidemark.controller.rollout.actions import approve, discard, get_rollout, lift, roll_back
 from tidemark.controller.rollout.failed_bounds import carry_failures
@@ -67,17 +67,8 @@ _Vetoed = Annotated[
 ]
 
 
-class _Act(Protocol):
-    def __call__(
-        self,
-        session: Session,
-        stream_id: int,
-        rollout_id: int,
-        reason: str,
-        now_us: int,
-        *,
-        fleet: FleetLimits,
-    ) -> RolloutRow: ...
+_Act = Callable[[SteeredStream, int, str, FleetLimits], RolloutRow]
+"""An action on a rollout: the stream, the rollout's number, the reason, and the limits of the fleet."""
 
 
 @_rollouts.get(
@@ -86,7 +77,7 @@ class _Act(Protocol):
     summary="List rollouts of the fleet",
     responses=answers("RolloutPage", 422, 503),
 )
-def list_rollouts(
+def all_rollouts(
     service: TheService,
     principal: ThePrincipal,
     paging: ThePaging,
@@ -251,7 +242,8 @@ def _act(
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
         stream = lock_known_stream(session, which.job, which.stream)
-        row = act(session, stream.id, rollout_id, reason, now_us, fleet=service.decider.fleet)
+        steered = SteeredStream(session, stream, now_us, locked=True)
+        row = act(steered, rollout_id, reason, service.decider.fleet)
         session.flush()
         answer = rollout_answer(row, stream)
     if not dry_run:
@@ -297,7 +289,7 @@ _OfKind = Annotated[
     summary="List events of the fleet",
     responses=answers("EventPage", 422, 503),
 )
-def list_events(
+def all_events(
     service: TheService, principal: ThePrincipal, paging: ThePaging, kind: _OfKind = None
 ) -> EventPage:
     """List the events of every stream in reach, the newest first."""
@@ -360,3 +352,8 @@ def list_gates(service: TheService) -> GateList:
             for name, gate in service.gates.gates.items()
         ]
     )
+
+
+router = APIRouter()
+for _part in (_rollouts, _events, _gates):
+    router.include_router(_part)

@@ -1,4 +1,4 @@
-"""The status of one stream."""
+"""Routes of one stream: its status, its predictions, its deletion."""
 
 from __future__ import annotations
 
@@ -15,13 +15,8 @@ from tidemark.controller.api.schemas.fleet import StreamDeleted
 from tidemark.controller.api.schemas.streams import StreamStatus
 from tidemark.controller.api.views import stream_status
 from tidemark.controller.db.tables import PredictionRow
-from tidemark.controller.forgetting.delete_stream import (
-    check_quiet,
-    delete_stream,
-    held_of,
-    version_of,
-)
-from tidemark.controller.predictions.store import list_predictions
+from tidemark.controller.decide.predictions import list_predictions
+from tidemark.controller.forgetting.delete_stream import check_quiet, delete_stream, held_of, version_of
 from tidemark.controller.runtime.answer import milliseconds, share_ppm
 from tidemark.controller.specs.store import check_not_joined, get_slo
 from tidemark.controller.streams.store import get_stream, lock_known_stream
@@ -59,9 +54,7 @@ def list_all(which: WhichStream, service: TheService, paging: ThePaging) -> Pred
         rows = list_predictions(session, stream_id, before, paging.rows)
     page, next_cursor = paging.cut(rows, lambda row: (row.generation,))
     return PredictionPage(
-        predictions=[_prediction(row) for row in page],
-        min_rows=PREDICTION_MIN_ROWS,
-        next_cursor=next_cursor,
+        predictions=[_prediction(row) for row in page], min_rows=PREDICTION_MIN_ROWS, next_cursor=next_cursor
     )
 
 

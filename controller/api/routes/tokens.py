@@ -1,15 +1,15 @@
-"""Routes of tokens: list, make, rotate, revoke. A token is shown once, in the answer that makes it."""
+"""Routes of tokens, of the caller, and of probes and metrics. A token is shown once, in the answer that makes it."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 from fastapi import APIRouter, Path, Query, Response, status
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from pydantic import TypeAdapter
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from tidemark.controller.access import token_store as manage_tokens
+from tidemark.controller.access import token_store
 from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.access.token_store import MadeToken, fields, get_token, list_tokens
 from tidemark.controller.api.bodies import RotationBody, TokenBody
@@ -17,7 +17,14 @@ from tidemark.controller.api.cursors import ThePaging, decode_number_cursor
 from tidemark.controller.api.openapi import answers, takes, text_answer
 from tidemark.controller.api.parameters import TheService
 from tidemark.controller.api.request_body import JsonBody
-from tidemark.controller.api.schemas.service import Health, HealthCheck, TokenAnswer, TokenMade, TokenPage
+from tidemark.controller.api.schemas.service import (
+    Caller,
+    Health,
+    HealthCheck,
+    TokenAnswer,
+    TokenMade,
+    TokenPage,
+)
 from tidemark.controller.errors import (
     ErrorItem,
     NotAliveError,
@@ -26,9 +33,11 @@ from tidemark.controller.errors import (
     TidemarkError,
 )
 from tidemark.controller.runtime.parse_body import parse_body
+from tidemark.controller.runtime.principal import Need, Reach, Right
 from tidemark.controller.service import Service
+from tidemark.models.base.names import MAX_LENGTH
 
-router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
+router = APIRouter(tags=["tokens"])
 
 _TOKEN = TypeAdapter(TokenBody)
 _ROTATION = TypeAdapter(RotationBody)
@@ -40,7 +49,9 @@ _TokenId = Annotated[int, Path(ge=1, le=2**53, description="Number of the token.
 _OfName = Annotated[str | None, Query(max_length=64, description="Only the tokens of this name.")]
 
 
-@router.get("", operation_id="listTokens", summary="List tokens", responses=answers("TokenPage", 422, 503))
+@router.get(
+    "/v1/tokens", operation_id="listTokens", summary="List tokens", responses=answers("TokenPage", 422, 503)
+)
 def list_all(service: TheService, paging: ThePaging, name: _OfName = None) -> TokenPage:
     """List the tokens, ended ones too, by number; never the tokens themselves."""
     after = decode_number_cursor(paging.cursor) or 0
@@ -52,7 +63,7 @@ def list_all(service: TheService, paging: ThePaging, name: _OfName = None) -> To
 
 
 @router.post(
-    "",
+    "/v1/tokens",
     operation_id="postToken",
     summary="Make a token",
     status_code=status.HTTP_201_CREATED,
@@ -62,11 +73,11 @@ def list_all(service: TheService, paging: ThePaging, name: _OfName = None) -> To
 def create(body: JsonBody, service: TheService, principal: ThePrincipal) -> TokenMade:
     """Make a token and show it, only this once. The first must be an admin's; from then on every caller needs one."""
     new = parse_body(_TOKEN, body).to_new()
-    return _shown(service, manage_tokens.make(service.database, new, principal.name, service.clock()))
+    return _shown(service, token_store.make(service.database, new, principal.name, service.clock()))
 
 
 @router.get(
-    "/{token_id:int}",
+    "/v1/tokens/{token_id:int}",
     operation_id="getToken",
     summary="Read a token",
     responses=answers("TokenAnswer", 404, 422, 503, kinds=_ABSENT),
@@ -78,7 +89,7 @@ def read(token_id: _TokenId, service: TheService) -> TokenAnswer:
 
 
 @router.post(
-    "/{token_id:int}:rotate",
+    "/v1/tokens/{token_id:int}:rotate",
     operation_id="rotateToken",
     summary="Rotate a token",
     status_code=status.HTTP_201_CREATED,
@@ -88,18 +99,18 @@ def read(token_id: _TokenId, service: TheService) -> TokenAnswer:
 def rotate(token_id: _TokenId, body: JsonBody, service: TheService, principal: ThePrincipal) -> TokenMade:
     """Make a second token of the same name, role, jobs and lifetime; both are valid until the first is revoked."""
     parse_body(_ROTATION, body)
-    return _shown(service, manage_tokens.rotate(service.database, token_id, principal.name, service.clock()))
+    return _shown(service, token_store.rotate(service.database, token_id, principal.name, service.clock()))
 
 
 @router.delete(
-    "/{token_id:int}",
+    "/v1/tokens/{token_id:int}",
     operation_id="deleteToken",
     summary="Revoke a token",
     responses=answers("TokenAnswer", 404, 422, 503, kinds=_ABSENT),
 )
 def revoke(token_id: _TokenId, service: TheService, principal: ThePrincipal) -> TokenAnswer:
     """Revoke a token, here at once and on other replicas within seconds; doing it again changes nothing."""
-    ended = manage_tokens.revoke(service.database, token_id, principal.name, service.clock())
+    ended = token_store.revoke(service.database, token_id, principal.name, service.clock())
     service.authenticator.forget()
     return TokenAnswer(**fields(ended, service.clock()))
 
@@ -107,6 +118,21 @@ def revoke(token_id: _TokenId, service: TheService, principal: ThePrincipal) -> 
 def _shown(service: Service, made: MadeToken) -> TokenMade:
     service.authenticator.forget()
     return TokenMade(**fields(made.stored, service.clock()), token=made.token)
+
+
+_OverJob = Annotated[
+    str | None, Query(max_length=MAX_LENGTH, description="Name of a job; leave it out for the whole fleet.")
+]
+
+
+@router.get(
+    "/v1/caller", operation_id="getCaller", summary="Who calls", responses=answers("Caller", 422, 503)
+)
+def get_caller(principal: ThePrincipal, job: _OverJob = None) -> Caller:
+    """Return who sends the request, and which rights that gives: over a job, or without `job` over the whole fleet."""
+    reach: Reach = "fleet" if job is None else "job"
+    rights = [right for right in get_args(Right) if principal.may(Need(right, reach), job)]
+    return Caller(name=principal.name, role=principal.role, rights=rights)
 
 
 health_router = APIRouter(tags=["health"])

@@ -1,9 +1,9 @@
-"""A stream over time: its history, its budget, and the heat map of its partitions."""
+"""Curves, previews, and a stream over time: its history, its budget, the heat map of its partitions."""
 
 from __future__ import annotations
 
-from tidemark.controller.api.schemas.streams import Budget
-from tidemark.controller.runtime.answer import Answer
+from tidemark.controller.runtime.answer import Answer, OfStream
+from tidemark.controller.stream_state.answers import Budget
 from tidemark.models.protocol.messages import LatencyUnknown, PartitionState
 from tidemark.models.rollout.states import State
 
@@ -90,13 +90,9 @@ class BurnRate(Answer):
     up over the SLO's window; null when nothing counts."""
 
 
-class BudgetHistory(Answer):
+class BudgetHistory(OfStream):
     """How a budget was used up over the SLO's window, and how fast it is used up now."""
 
-    job: str
-    """Name of the job."""
-    stream: str
-    """Name of the stream."""
     budget: Budget | None
     """The budget as the status has it; null without an SLO or without reports: then there are no slots either."""
     from_us: int
@@ -114,13 +110,9 @@ class BudgetHistory(Answer):
     is, null when it lasts."""
 
 
-class History(Answer):
+class History(OfStream):
     """Bounds, needs and late rows of a stream over time."""
 
-    job: str
-    """Name of the job."""
-    stream: str
-    """Name of the stream."""
     from_us: int
     """Start of the first slot, in microseconds since the epoch."""
     to_us: int
@@ -161,13 +153,9 @@ class HeatmapPartition(Answer):
     """One for each slot; null where it had no rows."""
 
 
-class Heatmap(Answer):
+class Heatmap(OfStream):
     """What the partitions of a stream needed over time."""
 
-    job: str
-    """Name of the job."""
-    stream: str
-    """Name of the stream."""
     from_us: int
     """Start of the first slot, in microseconds since the epoch."""
     to_us: int
@@ -252,13 +240,9 @@ class CurveBasis(Answer):
     """Rows whose need is not known; no point of the curve counts them."""
 
 
-class CurveAnswer(Answer):
+class CurveAnswer(OfStream):
     """Completeness and latency by bound."""
 
-    job: str
-    """Name of the job."""
-    stream: str
-    """Name of the stream."""
     basis: CurveBasis
     """Its evidence."""
     points: list[CurvePointAnswer]
@@ -288,26 +272,18 @@ class PartitionPoint(Answer):
     """Share that would have been admitted, in parts per million, rounded down."""
 
 
-class PartitionCurve(Answer):
+class PartitionCurve(OfStream):
     """Completeness of one partition by bound."""
 
-    job: str
-    """Name of the job."""
-    stream: str
-    """Name of the stream."""
     partition: str
     """Name of the partition."""
     points: list[PartitionPoint]
     """By ascending bound; none when the partition has no row within the SLO's horizon."""
 
 
-class Preview(Answer):
+class Preview(OfStream):
     """What a bound would do, by the reports over the SLO's horizon. Nulls are unknown."""
 
-    job: str
-    """Name of the job."""
-    stream: str
-    """Name of the stream."""
     bound_ms: int
     """The bound, in milliseconds."""
     horizon_ms: int

@@ -1,15 +1,10 @@
-"""All streams at a glance."""
+"""All streams and jobs at a glance, and a deleted stream."""
 
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.pins import PinInForce
-from tidemark.controller.runtime.answer import Answer
-from tidemark.controller.stream_state.condition_types import (
-    Condition,
-    ConditionSummary,
-    ConditionType,
-    Severity,
-)
+from tidemark.controller.runtime.answer import Answer, OfStream
+from tidemark.controller.stream_state.answers import Condition, ConditionSummary, ConditionType, Severity
 from tidemark.models.protocol.messages import Mode
 from tidemark.models.rollout.states import Gate, State
 
@@ -57,17 +52,13 @@ class SkewedPartition(Answer):
     """The same as a sentence."""
 
 
-class FleetStream(Answer):
+class FleetStream(OfStream):
     """A stream in the list of the fleet.
 
     Specifications, pins, rollouts and bounds but those in use and effective are as of now; the rest is as of
     ``updated_us``.
     """
 
-    job: str
-    """Name of the job."""
-    stream: str
-    """Name of the stream."""
     mode: Mode
     """Its mode."""
     registered_us: int | None
@@ -208,13 +199,9 @@ class JobStatus(JobSummary):
     """How many more there are."""
 
 
-class StreamDeleted(Answer):
+class StreamDeleted(OfStream):
     """A deleted stream, and how many rows were stored of it."""
 
-    job: str
-    """Name of the job."""
-    stream: str
-    """Name of the stream."""
     dry_run: bool
     """Whether it was a dry run: then nothing was changed, and this is what would be deleted."""
     reports: int

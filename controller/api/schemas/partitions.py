@@ -1,8 +1,8 @@
-"""Partitions of a stream."""
+"""Partitions of a stream, and who loses rows."""
 
 from __future__ import annotations
 
-from tidemark.controller.runtime.answer import Answer
+from tidemark.controller.runtime.answer import Answer, OfStream
 from tidemark.models.protocol.messages import PartitionState
 
 
@@ -115,13 +115,9 @@ class LossCounted(Answer):
     """The same in words."""
 
 
-class LostAnswer(Answer):
+class LostAnswer(OfStream):
     """The rows of a stream and those that are lost, by the values of a dimension."""
 
-    job: str
-    """Name of the job."""
-    stream: str
-    """Name of the stream."""
     dimension: str | None
     """Name of the column; null when nothing is counted by one."""
     dimensions: list[str]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tidemark.controller.api.schemas.streams import MissingRange
-from tidemark.controller.intake.report_body import ReportBody
 from tidemark.controller.runtime.answer import Answer
 from tidemark.models.protocol.late_policy import LatePolicy
 
@@ -112,12 +111,3 @@ class ReportDetail(ReportSummary):
     """Width of an event-time granule, in microseconds; null when the report as it was sent is not kept any more."""
     partitions: list[ReportedPartition] | None
     """Its partitions, as it was sent; null when that is not kept any more."""
-
-
-class ReportBodyPage(Answer):
-    """A page of reports as they were sent, those of the newest batches first."""
-
-    reports: list[ReportBody]
-    """The reports."""
-    next_cursor: str | None
-    """Where the next page begins; null on the last."""

@@ -1,4 +1,4 @@
-"""Rollouts."""
+"""Rollouts, events and outside gates."""
 
 from __future__ import annotations
 
@@ -148,13 +148,6 @@ class RolloutPage(Answer):
     """Where the next page begins; null on the last."""
 
 
-class RolloutDetail(RolloutAnswer):
-    """A rollout and its history."""
-
-    history: list[Event]
-    """Its changes, the oldest first; at most 100."""
-
-
 class EventEvidence(Answer):
     """What a change rests on; null where there is nothing."""
 
@@ -202,6 +195,13 @@ class EventPage(Answer):
     """The events."""
     next_cursor: str | None
     """Where the next page begins; null on the last."""
+
+
+class RolloutDetail(RolloutAnswer):
+    """A rollout and its history."""
+
+    history: list[Event]
+    """Its changes, the oldest first; at most 100."""
 
 
 class GateOffered(Answer):

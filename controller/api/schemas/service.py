@@ -1,4 +1,4 @@
-"""Problem documents (RFC 9457)."""
+"""The service: problem documents (RFC 9457), health, callers and tokens."""
 
 from __future__ import annotations
 

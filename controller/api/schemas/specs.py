@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from tidemark.controller.api.schemas.bounds import Published, TransitionAnswer
-from tidemark.controller.api.schemas.streams import RecommendationAnswer
+from tidemark.controller.api.schemas.bounds import Published, RecommendationAnswer, TransitionAnswer
 from tidemark.models.base.ranges import WIRE
-from tidemark.models.spec_fields import values_of
+from tidemark.models.specs.fields import values_of
 from tidemark.models.specs.slo import Policy, Slo
 
 if TYPE_CHECKING:

@@ -2,75 +2,14 @@
 
 from __future__ import annotations
 
-from tidemark.controller.api.schemas.bounds import Applied, Published, TransitionAnswer
+from tidemark.controller.api.schemas.bounds import Applied, Published, RecommendationAnswer, TransitionAnswer
 from tidemark.controller.api.schemas.pins import PinInForce
 from tidemark.controller.api.schemas.rollouts import RolloutAnswer
 from tidemark.controller.api.schemas.specs import SloAnswer
-from tidemark.controller.runtime.answer import Answer
-from tidemark.controller.stream_state.condition_types import Condition
+from tidemark.controller.runtime.answer import Answer, OfStream
+from tidemark.controller.stream_state.answers import Budget, Condition
 from tidemark.models.protocol.late_policy import LatePolicy, LateRows
 from tidemark.models.protocol.messages import Mode, Pin
-from tidemark.models.recommend.steps import StepKind
-from tidemark.models.specs.slo import Objective
-
-
-class StreamStatus(Answer):
-    """All that is known of one stream."""
-
-    job: str
-    """Name of the job."""
-    stream: str
-    """Name of the stream."""
-    summary: str
-    """What holds now and what it waits for, in one sentence, made anew for each answer."""
-    mode: Mode
-    """Its mode."""
-    registered_us: int | None
-    """When its first report came, in microseconds since the epoch; null while it is only expected."""
-    slo: SloAnswer | None
-    """Its SLO; null when none is set."""
-    recommended: RecommendationAnswer | None
-    """The newest recommendation; null before the first."""
-    transition: TransitionAnswer | None
-    """What a change from the bound in use to the recommended one will do; null without a recommended bound."""
-    published: Published
-    """What is published to the job."""
-    applied: Applied | None
-    """What the job last acknowledged; null before the first acknowledgement."""
-    in_use_bound_ms: int | None
-    """The bound in the plan of the newest batch, in milliseconds; null before the first report."""
-    effective_bound_ms: int | None
-    """How far the watermark really trails the maximum event time, in milliseconds; null when unknown."""
-    windows_per_row: int | None
-    """Maximum number of windows that a row is in; above 1 for sliding windows, where completeness, evidence and budget
-    count (row, window) pairs; null before the first report."""
-    pin: PinInForce | None
-    """The kill switch that holds the stream; null for none."""
-    frozen_until_us: int | None
-    """When the freeze window of the policy ends that holds now, in microseconds since the epoch: until then nothing is
-    narrowed; null when none holds, and in mode Off."""
-    live: Live | None
-    """What the fast policy did; null unless the newest batch ran in Live."""
-    append_delay: AppendDelaySeen | None
-    """How late rows were appended to the source; null when the job names no column for it."""
-    late: LateStatus
-    """What becomes of late rows."""
-    evidence: Evidence
-    """What the recommendation rests on."""
-    coverage: list[QueryCoverage]
-    """By query, which batches were reported."""
-    completeness: Completeness
-    """What the ledger says."""
-    budget: Budget | None
-    """How many rows may still be lost over the SLO's window; null without an SLO or without reports."""
-    rollout: RolloutAnswer | None
-    """The newest rollout; null before the first."""
-    notified: Notified | None
-    """Whom the controller notifies of the stream's alerts; null where it notifies nobody, such as beside Prometheus."""
-    shadow_since_us: int | None
-    """Since when a shadow is tried beside the SLO, in microseconds since the epoch; null without one."""
-    conditions: list[Condition]
-    """What somebody should know, the worst first."""
 
 
 class Evidence(Answer):
@@ -149,35 +88,6 @@ class Completeness(Answer):
     """Whether rows can still be admitted to windows (or minutes) that the watermark has not passed."""
 
 
-class Budget(Answer):
-    """How much may be lost over the SLO's window, and how much is."""
-
-    objective: Objective
-    """What counts: rows, or windows that did not reach the target."""
-    window_ms: int
-    """The SLO's window, in milliseconds, back from the newest batch."""
-    from_us: int
-    """Trigger time of the first batch that counts, in microseconds since the epoch."""
-    counted: int
-    """(Row, key) pairs that arrived, or windows that the watermark has passed."""
-    bad_min: int
-    """How many of them were late, or did not reach the target, for sure."""
-    bad_max: int
-    """How many may have been, unjudged ones among them."""
-    min_ppm: int | None
-    """Minimum share that was good, in parts per million, rounded down; null when nothing counts."""
-    max_ppm: int | None
-    """Maximum share that was good; null when nothing counts."""
-    allowed: int
-    """How many may be bad of what is counted."""
-    remaining_ppm: int | None
-    """Minimum share of that which is left, in parts per million; negative when overdrawn, null when that is 0."""
-    missing_batches: int
-    """Batches never reported: how many rows they held is unknown."""
-    provisional: bool
-    """Whether rows can still come for windows (or minutes) that the watermark has not passed."""
-
-
 class Live(Answer):
     """What the fast policy in the driver did, as of the newest batch."""
 
@@ -243,33 +153,54 @@ class Notified(Answer):
     """Names of its alerts that no destination takes."""
 
 
-class StepAnswer(Answer):
-    """One step of a decision."""
+class StreamStatus(OfStream):
+    """All that is known of one stream."""
 
-    kind: StepKind
-    """What the step does."""
-    name: str
-    """The same for people."""
-    bound_ms: int | None
-    """The bound after the step, in milliseconds; null while there is none."""
-    reason: str
-    """Why, with the figures."""
-
-
-class RecommendationAnswer(Answer):
-    """The newest recommendation."""
-
-    bound_ms: int | None
-    """The bound in milliseconds; null: keep the one in use."""
-    generation: int | None
-    """Generation under which this bound is published; null while it is not."""
-    decided_us: int
-    """When it was made, in microseconds since the epoch."""
-    current: bool
-    """Whether it rests on the newest report, SLO and policy; if not, the next tick decides again."""
-    because: str
-    """What the rows need and what decides the bound, as one sentence."""
-    decided_by: StepKind
-    """The step that does: the last one that made the bound another."""
-    steps: list[StepAnswer]
-    """The steps, first to last, each with its reason."""
+    summary: str
+    """What holds now and what it waits for, in one sentence, made anew for each answer."""
+    mode: Mode
+    """Its mode."""
+    registered_us: int | None
+    """When its first report came, in microseconds since the epoch; null while it is only expected."""
+    slo: SloAnswer | None
+    """Its SLO; null when none is set."""
+    recommended: RecommendationAnswer | None
+    """The newest recommendation; null before the first."""
+    transition: TransitionAnswer | None
+    """What a change from the bound in use to the recommended one will do; null without a recommended bound."""
+    published: Published
+    """What is published to the job."""
+    applied: Applied | None
+    """What the job last acknowledged; null before the first acknowledgement."""
+    in_use_bound_ms: int | None
+    """The bound in the plan of the newest batch, in milliseconds; null before the first report."""
+    effective_bound_ms: int | None
+    """How far the watermark really trails the maximum event time, in milliseconds; null when unknown."""
+    windows_per_row: int | None
+    """Maximum number of windows that a row is in; above 1 for sliding windows, where completeness, evidence and budget
+    count (row, window) pairs; null before the first report."""
+    pin: PinInForce | None
+    """The kill switch that holds the stream; null for none."""
+    frozen_until_us: int | None
+    """When the freeze window of the policy ends that holds now, in microseconds since the epoch: until then nothing is
+    narrowed; null when none holds, and in mode Off."""
+    live: Live | None
+    """What the fast policy did; null unless the newest batch ran in Live."""
+    append_delay: AppendDelaySeen | None
+    """How late rows were appended to the source; null when the job names no column for it."""
+    late: LateStatus
+    """What becomes of late rows."""
+    evidence: Evidence
+    """What the recommendation rests on."""
+    coverage: list[QueryCoverage]
+    """By query, which batches were reported."""
+    completeness: Completeness
+    """What the ledger says."""
+    budget: Budget | None
+    """How many rows may still be lost over the SLO's window; null without an SLO or without reports."""
+    rollout: RolloutAnswer | None
+    """The newest rollout; null before the first."""
+    notified: Notified | None
+    """Whom the controller notifies of the stream's alerts; null where it notifies nobody, such as beside Prometheus."""
+    conditions: list[Condition]
+    """What somebody should know, the worst first."""

@@ -29,8 +29,6 @@ from tidemark.controller.db.tables.specs import (
     JoinRow,
     PinRow,
     PolicyRow,
-    ShadowDayRow,
-    ShadowRow,
     SloRow,
 )
 from tidemark.controller.db.tables.streams import (
@@ -81,8 +79,6 @@ __all__ = [
     "RolloutRow",
     "RollupRow",
     "SeriesRow",
-    "ShadowDayRow",
-    "ShadowRow",
     "SloRow",
     "StreamRow",
     "TokenRow",

@@ -28,16 +28,16 @@ class RecommendationRow(Base):
     decided_us: Mapped[Whole]
     bound_ms: Mapped[Whole | None]
     steps: Mapped[Long]
-    """The steps with their reasons as JSON, as ``tidemark.controller.decide.stored_steps`` has it."""
+    """The steps with their reasons as JSON, as ``tidemark.controller.bounds.recommendations`` has it."""
     conflict: Mapped[bool]
     """Whether the bound that completeness requires is above a cap."""
     newest_report_id: Mapped[Whole]
     slo_generation: Mapped[Whole]
     policy_generation: Mapped[Whole]
     transition: Mapped[Long | None]
-    """What going there from the bound in use would do, as JSON; null without a bound, or from an earlier release."""
+    """What going there from the bound in use would do, as JSON; null without a bound."""
     fencing: Mapped[Whole | None]
-    """The fencing number of the lease that it was decided under; null when an earlier release wrote it."""
+    """The fencing number of the lease that it was decided under; written last in its transaction."""
 
 
 class RecentBoundRow(Base):

@@ -40,7 +40,7 @@ class LateSlotRow(Base):
     slot_us: Mapped[KeyNumber]
     counts: Mapped[Long]
     """As JSON: [[value or null, ...], [[rows, late, no event time, set aside, greatest lateness in ms, late rows by
-    age ...], ...]]. Ages without rows at the end are left out, and releases before ages had none.
+    age ...], ...]]. Ages without rows at the end are left out.
 
     The values with most rows stand by themselves; the last list of numbers, without a value, is of all others.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Index, false
+from sqlalchemy import Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tidemark.controller.db.tables.columns import Base, Counter, Id, Kind, Long, Name, Stream, Whole, Word
@@ -52,7 +52,7 @@ class RolloutRow(Base):
     approved_us: Mapped[Whole | None]
     approved_by: Mapped[Name | None]
     approval_reason: Mapped[Long | None]
-    vetoed: Mapped[bool] = mapped_column(server_default=false(), default=False)
+    vetoed: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     """Whether a person discarded it or rolled it back, and nobody has lifted that veto."""
     published_us: Mapped[Whole | None]
     acknowledged_us: Mapped[Whole | None]

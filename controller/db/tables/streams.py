@@ -61,7 +61,7 @@ class StreamRow(Base):
     """What its bound decides behind its own operator, as JSON, by the acknowledgement applied last; null when nothing,
     or when it is not known."""
     late: Mapped[Long | None]
-    """What its job does with late rows, as JSON, by the same acknowledgement; null when it does not say."""
+    """What its job does with late rows, as JSON, by the same acknowledgement; null before it."""
     deleted_us: Mapped[Whole | None]
     """When it was deleted; null unless it was. Its row stays as long as its event, so that its id is not used again."""
     deleted_name: Mapped[Name | None]
@@ -174,7 +174,7 @@ class ReportBodyRow(Base):
 
     report_id: Mapped[OfReport]
     body: Mapped[Blob]
-    """Canonical JSON, compressed with zlib."""
+    """Its JSON, compressed with zlib."""
 
 
 class QuarantinedRow(Base):
@@ -234,8 +234,8 @@ class PartitionRow(Base):
     batches: Mapped[Whole]
     """Batches that held a row of it since then."""
     behind_us: Mapped[Whole | None]
-    """How far its maximum event time was behind the stream's in that newest batch; null when an earlier release wrote
-    the row, or all of its rows were misdated. Unlike the distance now, it does not grow while the partition is idle."""
+    """How far its maximum event time was behind the stream's in that newest batch; null when all of
+    its rows there were misdated. Unlike the distance now, it does not grow while the partition is idle."""
     future_rows: Mapped[Counter]
     """Its future-dated rows."""
     last_future_us: Mapped[Whole | None]
@@ -287,7 +287,7 @@ class OverviewRow(Base):
     remaining_ppm: Mapped[Whole | None]
     """What was left of the budget."""
     budget_course: Mapped[Long | None]
-    """How it went over the SLO's window, as JSON (``stream_state.budget_course``); null without an SLO."""
+    """How it went over the SLO's window, as JSON (``BudgetCourse``); null without an SLO."""
     conditions: Mapped[Long]
     """The conditions, the worst first, as JSON: [[type, detail], ...]."""
     worst: Mapped[Kind | None]

@@ -4,7 +4,6 @@ import { beforeAfter } from "./before_after.js";
 import { el } from "./dom.js";
 import { duration, moment, target } from "./format.js";
 import { openSpecForm } from "./spec_form.js";
-import { tryButton } from "./try_beside.js";
 
 /** @import { SloSet, StreamStatus } from "api" */
 /** @import { Spec } from "./spec_form.js" */
@@ -41,8 +40,6 @@ export async function openSloForm(path, status, shell) {
                     ? `Generation ${value.generation}, set ${moment(value.updated_us)}.`
                     : "None is set yet. Without one, nothing is recommended.",
             ),
-        beside: ({ inForce, ...form }) =>
-            inForce && status.shadow_since_us === null && tryButton({ path, inForce, shell, ...form }),
         consequences: (answer) => consequencesOf(path, status.in_use_bound_ms, answer),
         done: (answer) => `The SLO is set: ${target(answer.target_ppm)}, generation ${answer.generation}.`,
     };

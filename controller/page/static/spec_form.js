@@ -32,7 +32,6 @@ import { fieldsOf, parsed, worded, written } from "./spec_fields.js";
  * @property {boolean} [absent] Whether nothing is set, as far as the page knows.
  * @property {(value: Values) => Values} [change] What the form begins with, of what is set.
  * @property {(value: Stored | null) => Child} intro
- * @property {(form: {read: () => Values | null, run: DryRun<Values, A>, dialog: Dialog, inForce: Stored | null}) => Child} [beside]
  * @property {Record<string, (value: any) => Promise<Control>>} [controls] Those of fields that have their own.
  * @property {(values: Values) => [string, string] | null} [check] The field that is wrong, and why.
  * @property {(answer: A) => Child[] | Promise<Child[]>} consequences
@@ -143,12 +142,6 @@ class SpecForm {
                     this.#group(rare.fields),
                 ),
             this.#run.reason.node,
-            this.#spec.beside?.({
-                read: () => this.#values(),
-                run: this.#run,
-                dialog: this.#dialog,
-                inForce: found.value,
-            }),
             this.#run.consequences,
         );
         this.#run.changed();

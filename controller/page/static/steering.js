@@ -44,7 +44,6 @@ export class SteeringPanel {
         const drawn = JSON.stringify([
             policy,
             status.slo,
-            status.shadow_since_us,
             status.pin,
             paused,
             status.frozen_until_us,

@@ -14,7 +14,6 @@ import { LostPanel } from "./lost_panel.js";
 import { EvidencePanel, LivePanel, PredictionsPanel, ReasonsPanel } from "./panels.js";
 import { RolloutPanel } from "./rollout_panel.js";
 import { replaceHash, streamHash } from "./router.js";
-import { readShadow, ShadowPanel } from "./shadow_panel.js";
 import { SteeringPanel } from "./steering.js";
 import { conditionList, streamName } from "./stream_head.js";
 import { Tabs } from "./tabs.js";
@@ -95,7 +94,6 @@ export class Stream {
             lost: new LostPanel(),
             rollouts: new RolloutPanel(this.#path, this.#shell),
             steering: new SteeringPanel(this.#path, this.#shell),
-            shadow: new ShadowPanel(this.#path, this.#shell),
             reasons: new ReasonsPanel(),
             live: new LivePanel(),
             predictions: new PredictionsPanel(),
@@ -120,7 +118,7 @@ export class Stream {
             this.#build();
         }
         this.#showStatus(status);
-        const { rollouts, events, steering, shadow } = this.#parts;
+        const { rollouts, events, steering } = this.#parts;
         /** @type {(name: string, limit: number) => Promise<any>} */
         const page = (name, limit) => get(query(`${this.#path}/${name}`, { limit }), signal);
         /** @type {Promise<RolloutPage>} */
@@ -133,7 +131,6 @@ export class Stream {
                 const policy = await get(`${this.#path}/policy`, signal);
                 steering.show(policy, status);
             }),
-            this.#part([shadow], async () => shadow.show(await readShadow(this.#path, status), status)),
         ];
         const key = this.#keyOfCharts(status);
         if (key !== this.#chartsKey || performance.now() - this.#chartsAt > CHARTS_EVERY_MS) {
@@ -242,7 +239,7 @@ export class Stream {
     #build() {
         this.hasData = true;
         const { curve, budget, bound, late, heatmap, lost } = this.#parts;
-        const { rollouts, steering, shadow, live, reasons, predictions, evidence, events } = this.#parts;
+        const { rollouts, steering, live, reasons, predictions, evidence, events } = this.#parts;
         const spanRow = el(
             "div",
             { class: "span-row" },
@@ -253,7 +250,7 @@ export class Stream {
         /** @type {[string, {node: HTMLElement}[]][]} */
         const tabs = [
             ["now", [curve]],
-            ["steer", [rollouts, steering, shadow, live, reasons]],
+            ["steer", [rollouts, steering, live, reasons]],
             ["history", [budget, { node: spanRow }, bound, late, heatmap, lost]],
             ["log", [predictions, evidence, events]],
         ];
@@ -273,7 +270,7 @@ export class Stream {
                 "div",
                 { class: "column" },
                 this.#conditions,
-                [rollouts, steering, shadow, live, reasons, predictions, evidence].map((part) => part.node),
+                [rollouts, steering, live, reasons, predictions, evidence].map((part) => part.node),
             ),
             events.node,
         );

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
-
-from tidemark.controller.db.tables import EventRow
 
 from support.controller_app import Controller
 from support.notified import FIRING, RESOLVED, begin, names, notified, skew, tick
@@ -131,24 +127,3 @@ def test_after_a_restart_each_destination_goes_on_for_itself(
         assert tick(controller, 5) >= 1
     assert received(webhooks)["rest"].count(FIRING) == 1
     assert received(webhooks)["payments"].count(FIRING) == 1
-
-
-def test_what_a_release_with_one_webhook_has_notified_is_not_notified_again(
-    database_url: str, webhooks: dict[str, Webhook]
-) -> None:
-    webhook = webhooks["rest"]
-    with notified(database_url, notify_url=webhook.url) as controller:
-        skew(controller)
-        tick(controller)
-        assert tick(controller, 5) == 1
-        now_us = controller.clock.now_us
-        with controller.service.database.write() as session:
-            row = session.scalars(select(EventRow).where(EventRow.kind == "AlertFiring")).one()
-            after = json.loads(row.after or "")
-            assert after.pop("destination") == "default"
-            row.after = json.dumps(after)
-    with notified(database_url, notify_url=webhook.url) as controller:
-        controller.clock.now_us = now_us
-        controller.service.decider.leases.keep(now=True)
-        assert tick(controller, 1) == 0
-    assert names(webhook) == [FIRING]

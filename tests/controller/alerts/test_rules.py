@@ -19,8 +19,8 @@ from tidemark.controller.runtime.alert_table import (
     MIN_MISDATED_ROWS,
     MIN_SKEW_MS,
 )
-from tidemark.controller.stream_state.partition_summaries import PartitionSummary
-from tidemark.controller.stream_state.recent_rows import NO_RECENT_ROWS, JudgedRows, RecentRows
+from tidemark.controller.stream_state.partition_rows import PartitionSummary
+from tidemark.controller.stream_state.recent_reports import NO_RECENT_ROWS, JudgedRows, RecentRows
 from tidemark.controller.stream_state.state import StreamState
 
 from support.stream_states import NOW_US, stream_state

@@ -136,6 +136,15 @@ def test_reports_that_are_not_counted_yet_are_in_it(controller: Controller) -> N
     assert cells_of(again) == cells_of(heat)
 
 
+def test_minutes_are_kept_as_long_as_needs_are_and_then_the_hours(seen: Controller) -> None:
+    day_us = REPORTS[-1].started_us
+    old, new = (
+        answer(seen, "/history", from_us=from_us, to_us=to_us)["slot_us"]
+        for from_us, to_us in ((START_US, START_US + HOUR_US), (day_us - HOUR_US, day_us + 1))
+    )
+    assert (old, new) == (HOUR_US, SLOT_US)
+
+
 def test_the_published_bound_and_the_rollout_are_in_their_time(seen: Controller) -> None:
     now_us = seen.clock()
     found = answer(seen, "/history", from_us=now_us - HOUR_US, to_us=now_us + HOUR_US, points=24)

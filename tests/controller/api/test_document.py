@@ -10,7 +10,9 @@ import jsonschema_rs
 import pytest
 
 from tidemark.controller.api.cursors import MAX_PAGE
+from tidemark.controller.api.openapi import EXAMPLES_FILE
 
+from support.api_examples import examples_text
 from support.tree import ROOT
 
 DOCUMENT: dict[str, Any] = json.loads((ROOT / "controller/openapi.json").read_text())
@@ -56,6 +58,22 @@ def test_every_example_of_the_document_is_valid_by_its_schema() -> None:
         ).iter_errors(example)
     ]
     assert wrong == []
+
+
+@pytest.mark.slow
+def test_the_examples_are_what_a_controller_of_this_release_answers() -> None:
+    assert EXAMPLES_FILE.read_text(encoding="utf-8") == examples_text(), "run: make docs"
+
+
+def test_every_body_and_every_answer_in_json_has_an_example() -> None:
+    lacking = [
+        f"{where} {place}"
+        for where, operation in operations()
+        for place, part in (("body", operation.get("requestBody", {})), *operation["responses"].items())
+        for content in part.get("content", {}).values()
+        if "$ref" in content["schema"] and "example" not in content
+    ]
+    assert lacking == []
 
 
 def test_what_is_made_for_the_page_alone_is_marked_unstable() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tidemark.controller.access import token_store as manage_tokens
+from tidemark.controller.access import token_store
 from tidemark.controller.access.token_store import NewToken
 from tidemark.controller.runtime.principal import Grant
 from tidemark.models.protocol.messages import to_json_object
@@ -170,7 +170,7 @@ def test_a_token_for_some_jobs_sees_those_and_their_totals_only(controller: Cont
         controller.http.put(f"/v1/jobs/{job}/streams/{stream}/slo", json={"target_ppm": 900_000})
     controller.snapshot()
     _, made = (
-        manage_tokens.make(controller.service.database, new, "the test", controller.clock())
+        token_store.make(controller.service.database, new, "the test", controller.clock())
         for new in (NewToken("admin", Grant("admin")), NewToken("some", Grant("viewer", ("shop-*",))))
     )
     controller.service.authenticator.forget()

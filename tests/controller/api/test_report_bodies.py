@@ -9,7 +9,7 @@ import pytest
 
 from tidemark.controller.api.routes import reports as routes
 from tidemark.models.protocol.messages import AppendDelay, LiveState, Report
-from tidemark.spark_jobs.client import ControllerClient
+from tidemark.spark_jobs.core.client import ControllerClient
 
 from support.controller_app import Controller
 from support.reports import START_US, query_reports

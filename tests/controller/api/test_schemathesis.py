@@ -21,9 +21,10 @@ import pytest
 from sqlalchemy import select
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidemark.controller.api.examples import EXAMPLES
+from tidemark.controller.access.authorize import need_of
+from tidemark.controller.api.openapi import EXAMPLES_FILE
 from tidemark.controller.db.tables import Base
-from tidemark.controller.runtime.principal import RIGHTS, ROLES, Role, need_of
+from tidemark.controller.runtime.principal import RIGHTS, ROLES, Role
 from tidemark.models.protocol.messages import to_json_object
 
 from support.controller_app import Controller
@@ -171,9 +172,10 @@ def controller_with_data(url: str, gates_file: Path) -> Iterator[tuple[Controlle
 
     With it comes the token of an admin.
     """
-    gates_file.write_text(f'[{EXAMPLES["Policy"]["gates"][0]}]\nwebhook = "http://127.0.0.1:9/"\n')
+    examples = json.loads(EXAMPLES_FILE.read_text(encoding="utf-8"))["operations"]
+    gates_file.write_text(f'[{examples["putPolicy"]["body"]["gates"][0]}]\nwebhook = "http://127.0.0.1:9/"\n')
     with Controller(url, gates_file=gates_file, requests_per_second=0, reports_per_second=0) as controller:
-        join: dict[str, Any] = EXAMPLES["JoinSlo"]
+        join: dict[str, Any] = examples["putJoin"]["body"]
         # A side of a join can be neither deleted nor without an SLO, so the join is of other streams.
         for stream in ("clicks", *join["streams"]):
             path = f"{JOB}/streams/{stream}"

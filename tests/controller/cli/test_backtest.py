@@ -48,15 +48,15 @@ FIELDS = [
     "latency_p95_us",
     "bound_mean_us",
     "bound_changes",
-    "fixed_hindsight_bound_us",
-    "fixed_hindsight_latency_us",
-    "clairvoyant_latency_us",
     "objective",
     "engine",
     "scope",
     "mode",
     "meets_target",
     "lag_median_us",
+    "fixed_hindsight_bound_us",
+    "fixed_hindsight_latency_us",
+    "clairvoyant_latency_us",
 ]
 
 
@@ -442,6 +442,12 @@ def test_several_traces_or_policies_have_no_one_timeline(path: Path, tmp_path: P
         refused(path, path, "--plot", file) == "tidemark: --plot takes one trace, not 2: run it once for each"
     )
     assert not file.exists()
+
+
+def test_only_the_reports_of_a_stream_are_read_since_a_time(path: Path) -> None:
+    assert refused(path, "--since", "2h") == (
+        "tidemark: a trace is replayed whole, so it does not take --since"
+    )
 
 
 def test_a_policy_that_a_restart_cannot_serve_is_named(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The chart of a curve: where its dots are, read back from the characters."""
+"""The chart of a curve: how long its bars are, read back from the characters."""
 
 from __future__ import annotations
 
@@ -14,21 +14,9 @@ SECOND = 1_000_000
 NOTHING = Marks(None, None, "")
 
 
-def plotted(lines: list[str]) -> list[str]:
-    """Return the lines of the plot without what stands left of them, all of one width."""
-    found = [line.partition("┤")[2] for line in lines if "┤" in line]
-    width = max(map(len, found))
-    return [line.ljust(width) for line in found]
-
-
-def lowest_dots(lines: list[str]) -> list[int]:
-    """Return the lowest line with a dot in each column."""
-    columns = zip(*plotted(lines), strict=True)
-    return [
-        max(line for line, cell in enumerate(column) if 0x2800 < ord(cell) <= 0x28FF)
-        for column in columns
-        if any(0x2800 < ord(cell) <= 0x28FF for cell in column)
-    ]
+def bars(lines: list[str]) -> list[int]:
+    """Return the lengths of the bars, from the narrowest bound to the widest."""
+    return [line.count("█") for line in lines[:-1]]
 
 
 curves = st.lists(st.integers(0, 10_000), min_size=2, max_size=40).map(
@@ -37,45 +25,42 @@ curves = st.lists(st.integers(0, 10_000), min_size=2, max_size=40).map(
 
 
 @given(curves)
-def test_a_curve_never_rises_and_fills_every_column(points: list[tuple[int, int]]) -> None:
-    dots = lowest_dots(chart(points, 10_000, NOTHING))
-    assert len(dots) == 72
-    assert all(before <= after for before, after in itertools.pairwise(dots))
+def test_a_wider_bound_never_has_a_longer_bar(points: list[tuple[int, int]]) -> None:
+    lines = chart(points, 10_000, NOTHING)
+    assert len(lines) == 17
+    assert all(before >= after for before, after in itertools.pairwise(bars(lines)))
 
 
-def test_a_loss_of_nothing_is_at_the_bottom_and_said_to_be_none() -> None:
-    lines = chart([(0, 1_000), (SECOND, 10), (2 * SECOND, 0)], 10_000, NOTHING)
-    last = lines.index(next(line for line in lines if line.lstrip().startswith("none")))
-    assert last == len(plotted(lines)) - 1
-    assert lowest_dots(lines)[-1] == last
+def test_a_loss_of_nothing_has_no_bar_and_is_said_to_be_none() -> None:
+    *_, last, _ = lines = chart([(0, 1_000), (SECOND, 10), (2 * SECOND, 0)], 10_000, NOTHING)
+    assert last.split()[-1] == "none"
+    assert bars(lines)[-1] == 0
 
 
-def test_a_loss_that_never_ends_is_not_said_to_be_none() -> None:
-    assert not any("none" in line for line in chart([(0, 1_000), (SECOND, 10)], 10_000, NOTHING))
+def test_the_least_loss_has_a_bar_and_its_share() -> None:
+    *_, last, _ = lines = chart([(0, 1_000), (SECOND, 10)], 10_000, NOTHING)
+    assert last.endswith("0.1 %")
+    assert bars(lines)[-1] > 0
 
 
 def test_the_target_and_the_bound_are_marked_and_named() -> None:
-    """The curve crosses the line of the target where the bound is."""
-    points = [(number * SECOND, 2_000 >> number) for number in range(11)]
-    lines = chart(points, 10_000, Marks(990_000, 5 * SECOND, "chosen"))
-    assert lines[-1] == "late rows by bound; ┄ what the target of 99 % allows; ┊ the bound chosen, 5 s"
-    line = next(number for number, text in enumerate(lines) if text.lstrip().startswith("1 %"))
-    assert "┄" in plotted(lines)[line]
-    (column,) = {at for text in plotted(lines) for at, cell in enumerate(text) if cell == "┊"}
-    assert column == 72 // 2
-    dots = lowest_dots(lines)
-    assert dots[column - 8] <= line <= dots[column]
+    """The bar of a loss that the target just allows ends where the target is."""
+    points = [(number * SECOND, 1_600 >> number) for number in range(11)]
+    lines = chart(points, 10_000, Marks(990_000, 4 * SECOND, "chosen"))
+    assert lines[-1] == "late rows by bound; ┊ what the target of 99 % allows; the bound chosen, 4 s"
+    (chosen,) = (line for line in lines if line.endswith("<- chosen"))
+    assert chosen.split()[:2] == ["4", "s"]
+    assert "█┊ " in chosen
+    assert len({line.index("┊") for line in lines[:-1]}) == 1
 
 
 @pytest.mark.parametrize("widest", [60, 86_400])
-def test_the_axis_names_its_ends_and_one_late_row_does_not_flatten_the_rest(widest: int) -> None:
-    """With a bound of a day beside one of two seconds the axis is logarithmic."""
+def test_one_late_row_does_not_leave_the_others_without_bars(widest: int) -> None:
+    """With a bound of a day beside one of two seconds the bounds are in equal ratios."""
     points = [(0, 900), (SECOND, 500), (2 * SECOND, 90), (3 * SECOND, 1), (widest * SECOND, 0)]
     lines = chart(points, 10_000, Marks(990_000, 2 * SECOND, "chosen"))
-    axis = lines[-2].split()
-    assert axis[-2:] == (["60", "s"] if widest == 60 else ["1", "d"])
-    (column,) = {at for text in plotted(lines) for at, cell in enumerate(text) if cell == "┊"}
-    assert column > 0
+    assert lines[-2].split()[:2] == (["60", "s"] if widest == 60 else ["1", "d"])
+    assert sum(length > 0 for length in bars(lines)) > (1 if widest == 60 else 2)
 
 
 @pytest.mark.parametrize(("points", "rows"), [([], 5), ([(0, 0)], 5), ([(0, 0), (1, 0)], 0)])
@@ -87,4 +72,4 @@ def test_where_there_is_nothing_to_draw_it_says_what_it_takes(
 
 
 def test_a_stream_without_any_late_row_is_drawn_too() -> None:
-    assert lowest_dots(chart([(0, 0), (SECOND, 0)], 5, Marks(990_000, 0, "chosen")))
+    assert set(bars(chart([(0, 0), (SECOND, 0)], 5, Marks(990_000, 0, "chosen")))) == {0}

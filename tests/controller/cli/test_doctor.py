@@ -17,7 +17,7 @@ from tidemark.controller.cli.checkup import STEPS, Place, checkup
 from tidemark.controller.cli.doctor import _reach
 from tidemark.controller.cli.show import moment
 from tidemark.controller.client import Client, UnreachableError
-from tidemark.controller.stream_state.condition_types import ConditionType
+from tidemark.controller.stream_state.answers import ConditionType
 from tidemark.models.protocol.granule_counts import GranuleCounts
 from tidemark.models.protocol.messages import Acknowledgement, LiveState
 from tidemark.models.specs.slo import Day

@@ -19,7 +19,7 @@ from tidemark.controller.traces import kafka as kafka_module
 from tidemark.controller.traces.format import Trace, read_trace, write_trace
 from tidemark.controller.traces.kafka import read_client_settings
 from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker
-from tidemark.spark_jobs.demo.kafka_replayer import replay_into_topic
+from tidemark.spark_jobs.demo.kafka_feed import replay_into_topic
 
 from support.kafka import Sent, new_topic, send
 from support.patience import PATIENCE_S

@@ -1,4 +1,4 @@
-"""``tidemark slo export``: what other tools read, against OpenSLO's specification."""
+"""``tidemark export --openslo``: what other tools read, against OpenSLO's specification."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from tidemark.controller.api.schemas.specs import SloAnswer
 from tidemark.controller.cli import app
 from tidemark.controller.runtime.counters import HELP
-from tidemark.controller.specs.openslo import openslo_documents, openslo_text
+from tidemark.controller.specs.openslo import documents_text, openslo_documents
 
 from support.controller_app import Controller
 from support.prometheus import names_in
@@ -156,9 +156,10 @@ def one(kind: str, job: str = "shop", stream: str = "clicks", **changes: Any) ->
 @pytest.mark.slow
 def test_the_command_prints_the_slos_of_the_controller(controller: Controller) -> None:
     controller.put("/slo", {"target_ppm": 995_000})
+    controller.put("/policy", {"mode": "OnRestart"})
     with served(controller.app) as url:
-        done = CliRunner().invoke(app, ["slo", "export", "--format", "openslo", "--url", url])
-        other = CliRunner().invoke(app, ["slo", "export", "job", "other", "--url", url])
+        done = CliRunner().invoke(app, ["export", "--openslo", "--url", url])
+        other = CliRunner().invoke(app, ["export", "--openslo", "job", "other", "--url", url])
     assert done.exit_code == 0, done.output
     documents = list(yaml.safe_load_all(done.stdout))
     assert [document["kind"] for document in documents] == ["Service", "SLI", "SLO"]
@@ -220,7 +221,7 @@ def test_whatever_streams_are_called_their_names_are_valid_and_apart(names: list
 
 @given(st.text(min_size=1, max_size=50).filter(lambda text: text.isprintable()))
 def test_what_is_written_is_read_back_as_it_is(stream: str) -> None:
-    text = openslo_text([("shop", stream, slo())])
+    text = documents_text(openslo_documents([("shop", stream, slo())]))
     assert list(yaml.safe_load_all(text)) == list(openslo_documents([("shop", stream, slo())]))
     assert not re.search(r"!!python", text)
 

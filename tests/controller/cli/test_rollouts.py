@@ -1,4 +1,4 @@
-"""``tidemark rollouts`` and what a person does with them, ``recommendations`` and ``events``."""
+"""``tidemark rollouts`` and what a person does with them, and ``events``."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def test_a_rollout_is_listed_approved_and_rolled_back(
     controller, sent = awaiting
     ((number, state),) = states(tidemark)
     assert state == "AwaitingApproval"
-    lines = said(tidemark("recommendations"))
-    assert lines[1].split()[0] == "shop/clicks"
+    lines = said(tidemark("rollouts"))
+    assert lines[1].split()[:3] == [str(number), "shop/clicks", "AwaitingApproval"]
     assert f"tidemark approve {number} --reason" in lines[1]
     (line,) = [line for line in said(tidemark("status", "shop", "clicks")) if line.startswith("rollout ")]
     assert line.endswith(f"a person has to approve it; tidemark approve {number} --reason ...")
@@ -178,14 +178,17 @@ def test_a_stream_is_paused_and_resumed(tidemark: Tidemark) -> None:
 
 @pytest.mark.slow
 def test_the_reasons_of_one_recommendation_are_all_shown(controller: Controller, tidemark: Tidemark) -> None:
-    lines = said(tidemark("recommendations", "shop", "clicks"))
-    assert lines[0] == "shop/clicks: 60 s in use"
-    assert lines[1].endswith(" is held: a person has to approve it; tidemark approve 1 --reason ...")
-    assert lines[2].startswith("  decided at ")
-    assert lines[3].startswith("  quantile: ")
-    assert lines[-1].startswith("  rollout ")
-    (found,) = document(tidemark("recommendations", "shop", "--json"))["streams"]
-    assert found == controller.http.get("/v1/jobs/shop/streams/clicks").json()
+    lines = said(tidemark("rollouts", "shop", "clicks"))
+    assert lines[0].startswith("shop/clicks: 60 s in use; narrowing to ")
+    assert lines[0].endswith(" is held: a person has to approve it")
+    assert lines[1].startswith("  decided at ")
+    assert lines[2].startswith("  quantile: ")
+    assert lines[-3].startswith("  expected effect: ")
+    assert lines[-1].split()[:2] == ["1", "shop/clicks"]
+    found = document(tidemark("rollouts", "shop", "clicks", "--json"))
+    stream = "/v1/jobs/shop/streams/clicks"
+    assert found["recommended"] == controller.http.get(stream).json()["recommended"]
+    assert found["rollouts"] == controller.http.get(f"{stream}/rollouts").json()["rollouts"]
 
 
 @pytest.fixture
@@ -200,7 +203,6 @@ def test_what_is_not_there_or_makes_no_sense_is_one_line(empty: Tidemark) -> Non
     assert said(tidemark("rollouts")) == ["no rollout is open"]
     assert said(tidemark("rollouts", "--all")) == ["there are no such rollouts"]
     assert said(tidemark("events")) == ["nothing has happened yet"]
-    assert said(tidemark("recommendations")) == ["there are no streams yet"]
     assert "there is no rollout 7; " in line(tidemark("approve", "7", "--reason", "x"), 1)
     assert "--state 'x' is not a state; use one of Recommended, " in line(
         tidemark("rollouts", "--state", "x"), 2

@@ -9,7 +9,7 @@ import pytest
 
 from tidemark.controller.cli.show import duration, share
 from tidemark.controller.cli.spec_options import SpecOption, changes_of, options_of
-from tidemark.models.spec_fields import SpecField, spec_fields
+from tidemark.models.specs.fields import SpecField, spec_fields
 from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 KINDS = [Slo, JoinSlo, Policy]

@@ -330,7 +330,7 @@ def test_the_curve_of_a_stream_is_shown_where_it_bends_or_where_asked(
     assert {row.split()[-1] for row in lines[2:]} == {"yes", "no"}
     drawn = said(tidemark("curve", "job", "stream", "--plot"))
     assert drawn[: len(lines)] == lines
-    assert drawn[-1].startswith("late rows by bound; ┄ what the target of 90 % allows")
+    assert drawn[-1].startswith("late rows by bound; ┊ what the target of 90 % allows")
 
 
 def test_the_curve_says_when_its_rows_are_no_evidence(controller: Controller, tidemark: Tidemark) -> None:

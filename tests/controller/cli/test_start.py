@@ -139,7 +139,7 @@ def completed(line: str, **environment: str) -> list[str]:
 
 def test_a_shell_completes_commands_options_and_values() -> None:
     assert completed("tidemark p") == ["partitions", "policy", "pause", "pin", "pins"]
-    assert completed("tidemark slo ex") == ["export"]
+    assert completed("tidemark slo del") == ["delete"]
     assert completed("tidemark pin --fl") == ["--fleet"]
     assert completed("tidemark policy set a b --mode OnR") == ["OnRestart"]
 

@@ -1,13 +1,15 @@
-"""``tidemark trace --from controller``: a trace of what a job has reported, and its replay."""
+"""What a job has reported, replayed: ``tidemark trace --from controller`` and ``tidemark backtest JOB STREAM``."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +22,13 @@ from tidemark.controller.traces.format import read_trace
 from tidemark.controller.traces.from_reports import trace_of_reports
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.catalogue import policy_for
-from tidemark.models.backtest.run import run
+from tidemark.models.backtest.recommended import RecommendedPolicy
+from tidemark.models.backtest.run import run, score
 from tidemark.models.base.operators import Operator, row_level, session, sliding, tumbling
-from tidemark.models.live.policy import Setup
+from tidemark.models.live.policy import BoundPolicy, Setup
+from tidemark.models.live.tidemark import Tidemark
 from tidemark.models.protocol.messages import Report
+from tidemark.models.specs.slo import Policy, Slo
 
 from support.controller_app import Controller
 from support.reports import START_US, query_reports
@@ -215,3 +220,137 @@ def test_a_stream_that_is_not_known_is_said_to_be_so(controller: Controller, tmp
     with served(controller.app) as url:
         line = refused(tmp_path, "job", "stream", "--from", "controller", "--url", url)
     assert line.startswith("tidemark: nothing is known of stream 'stream' of job 'job'")
+
+
+# -- a target that is tried beside the SLO in force ----------------------------------------------------------
+
+Backtest = Callable[..., Result]
+STREAM_PATH = "/v1/jobs/job/streams/stream"
+REPORTED = reports_of(synthetic("stationary", 2, rate=40, seconds=240))
+
+
+@pytest.fixture
+def backtest(controller: Controller) -> Iterator[Backtest]:
+    """Run the command against the controller."""
+    with served(controller.app) as url:
+
+        def call(*options: str) -> Result:
+            arguments = ["backtest", "job", "stream", *options]
+            return CliRunner().invoke(app, arguments, env={"TIDEMARK_URL": url, "COLUMNS": "300"})
+
+        yield call
+
+
+def line_of(result: Result) -> str:
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    (line,) = result.stderr.splitlines()
+    return line
+
+
+def put(controller: Controller, what: str, **fields: Any) -> None:
+    assert controller.http.put(f"{STREAM_PATH}/{what}", json=fields).status_code in {200, 201}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["Off", "Live"])
+def test_both_targets_are_replayed_on_the_reports_as_the_controller_decides(
+    controller: Controller, backtest: Backtest, mode: str
+) -> None:
+    controller.report_all(REPORTED)
+    put(controller, "slo", target_ppm=900_000, confidence_ppm=900_000)
+    policy = {"mode": mode, "margin_ppm": 100_000}
+    put(controller, "policy", **policy)
+    before = controller.http.get(STREAM_PATH).json()
+    result = backtest("--target", "0.99", "--json", "-")
+    assert result.exit_code == 0, result.output
+    assert controller.http.get(STREAM_PATH).json() == before
+
+    made = trace_of_reports(REPORTED)
+    for record, name, target_ppm in zip(
+        json.loads(result.stdout), ["in force", "tried"], [900_000, 990_000], strict=True
+    ):
+        live = mode == "Live"
+        setup = Setup(
+            operator=TEN_SECONDS,
+            trigger_us=SECOND,
+            target_ppm=target_ppm,
+            mode="live" if live else "restart",
+        )
+        builder = ArrivalsBuilder(setup)
+        builder.add(
+            made.trace.event_time_us,
+            made.trace.arrival_time_us,
+            made.trace.partition,
+            len(made.trace.partitions),
+        )
+        arrivals = builder.build()
+        slo = Slo(target_ppm=target_ppm, confidence_ppm=900_000)
+        recommended = RecommendedPolicy(setup, slo, Policy(margin_ppm=100_000), 30 * SECOND)
+        decides: BoundPolicy = Tidemark(setup) if live else recommended
+        expected = score(arrivals, setup, run(arrivals, setup, decides))
+        assert (record["slo"], record["target_ppm"], record["mode"]) == (name, target_ppm, setup.mode)
+        assert (record["rows"], record["late"]) == (expected.pairs, expected.late)
+        assert expected.latency_mean_us is not None
+        assert record["latency_mean_us"] == round(expected.latency_mean_us)
+        assert record["bound_changes"] == expected.bound_changes
+
+
+@pytest.mark.slow
+def test_the_two_are_shown_side_by_side_and_a_cap_that_is_not_kept_is_named(
+    controller: Controller, backtest: Backtest, tmp_path: Path
+) -> None:
+    controller.report_all(REPORTED)
+    put(controller, "slo", target_ppm=990_000, state_cap_rows=9)
+    output = tmp_path / "figures.json"
+    result = backtest("--target", "0.9", "--latency-cap", "1s", "--json", str(output))
+    assert result.exit_code == 0, result.output
+    first, heading, in_force, tried, state, cap = result.stdout.splitlines()
+    assert first == "job/stream: 9,600 rows of 242 batches that were reported, replayed as in mode Restart"
+    assert heading.split()[:3] == ["SLO", "target", "latency"]
+    assert in_force.split()[:5] == ["in", "force", "0.99", "-", "met"]
+    assert tried.split("  ")[0] == "tried"
+    assert "1 s" in tried
+    assert ", above the cap" in tried
+    assert state == "note: a replay knows no state, so the state cap is left out"
+    assert cap.startswith("note: this replay does not decide by the latency cap")
+    assert [one["slo"] for one in json.loads(output.read_text())] == ["in force", "tried"]
+
+
+@pytest.mark.slow
+def test_a_stream_with_session_windows_is_replayed_too(controller: Controller, backtest: Backtest) -> None:
+    rows = [[("0", START_US + n * SECOND)] for n in range(20)]
+    controller.report_all(query_reports(rows, operator=session("7 s")))
+    put(controller, "slo", target_ppm=900_000)
+    result = backtest("--target", "0.5")
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.slow
+def test_what_cannot_be_tried_is_one_line_that_says_why(controller: Controller, backtest: Backtest) -> None:
+    assert "nothing is known of stream" in backtest("--target", "0.9").stderr
+    controller.report_all(REPORTED[:5])
+    assert "job/stream has no SLO to try another one beside; `tidemark trace job stream" in line_of(
+        backtest("--target", "0.9")
+    )
+    put(controller, "slo", target_ppm=990_000)
+    assert "say what to try beside the SLO in force" in line_of(backtest())
+    assert "a stream is replayed as it runs, so it does not take --policy, --window" in line_of(
+        backtest("--target", "0.9", "--policy", "flink", "--window", "1m")
+    )
+    assert "--since must be above 0" in line_of(backtest("--target", "0.9", "--since", "0s"))
+    other = "/v1/jobs/job/streams/other"
+    controller.report_all(query_reports([[("0", START_US)]], stream="other"))
+    assert controller.http.put(f"{other}/slo", json={"target_ppm": 990_000}).is_success
+    joined = controller.http.put(
+        "/v1/jobs/job/joins/both", json={"streams": ["stream", "other"], "target_ppm": 990_000}
+    )
+    assert joined.is_success, joined.text
+    assert "is a side of join both" in line_of(backtest("--target", "0.9"))
+    assert controller.http.delete("/v1/jobs/job/joins/both", headers={"If-Match": "*"}).is_success
+    etag = controller.http.get(f"{STREAM_PATH}/slo").headers["ETag"]
+    controller.http.put(
+        f"{STREAM_PATH}/slo",
+        json={"target_ppm": 990_000, "objective": "timeslices"},
+        headers={"If-Match": etag},
+    )
+    assert "has a goal for single windows" in line_of(backtest("--target", "0.9"))

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from tidemark.controller.cli import app
 from tidemark.controller.runtime.token_format import is_token
-from tidemark.spark_jobs.client import ControllerClient, TokenRejected
+from tidemark.spark_jobs.core.client import ControllerClient, TokenRejected
 
 from support.controller_app import Controller
 from support.empty_store import put_sqlite

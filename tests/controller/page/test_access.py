@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from playwright.sync_api import Browser, expect
 
@@ -93,7 +95,7 @@ def test_a_job_token_gets_the_message_that_it_cannot_read(browser: Browser, cont
 
 
 def test_behind_a_proxy_that_authenticates_no_token_is_asked_for(browser: Browser, database_url: str) -> None:
-    settings = {
+    settings: dict[str, Any] = {
         "proxy_user_header": "X-Forwarded-User",
         "proxy_addresses": "127.0.0.1",
         "proxy_roles": "*=viewer",

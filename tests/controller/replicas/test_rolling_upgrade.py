@@ -19,8 +19,8 @@ from sqlalchemy import create_engine, text
 from tidemark.controller.db.database import Database
 from tidemark.controller.db.leases import SHARDS
 from tidemark.models.protocol.messages import Report, to_json_object
-from tidemark.spark_jobs.client import ControllerClient
-from tidemark.spark_jobs.sender import Sender
+from tidemark.spark_jobs.core.client import ControllerClient
+from tidemark.spark_jobs.core.sender import Sender
 
 from support.balancer import balanced
 from support.other_releases import OtherRelease, with_unknown, without_optional

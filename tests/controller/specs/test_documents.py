@@ -16,7 +16,7 @@ from tidemark.controller.specs.documents import (
     read_documents,
     without_defaults,
 )
-from tidemark.controller.specs.openslo import documents_text, openslo_text
+from tidemark.controller.specs.openslo import documents_text, openslo_documents
 from tidemark.models.specs.slo import Policy, Slo
 
 SLO = """
@@ -161,7 +161,7 @@ caps = st.none() | st.integers(0, 2**53)
 )
 def test_an_exported_slo_is_read_back_as_it_was(slo: Slo) -> None:
     answer = SloAnswer(**asdict(slo), generation=1, updated_us=0)
-    (found,) = read_documents([("a", openslo_text([("shop", "clicks", answer)]))])
+    (found,) = read_documents([("a", documents_text(openslo_documents([("shop", "clicks", answer)])))])
     assert (found.key, found.fields) == (("SLO", "shop", "clicks"), asdict(slo))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.controller.stream_state.budget_course import PARTS, BudgetCourse, next_course
+from tidemark.controller.stream_state.budget import PARTS, BudgetCourse, next_course
 
 DAY_MS = 86_400_000
 HOUR_US = 3_600_000_000

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from tidemark.controller.runtime.alert_table import ALERTS
-from tidemark.controller.stream_state.condition_types import (
+from tidemark.controller.stream_state.answers import (
     CONDITION_TYPES,
     ConditionType,
     Severity,

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tidemark.controller.db.tables import RolloutRow
+from tidemark.controller.evidence.live import KeptLive, NewestState
 from tidemark.controller.intake.quarantine import Quarantine
 from tidemark.controller.specs.pins import PinScope, StoredPin
 from tidemark.controller.stream_state.conditions import conditions_of
-from tidemark.controller.stream_state.live import KeptLive, NewestState
 from tidemark.models.rollout.states import State
 from tidemark.models.specs.slo import FreezeWindow
 

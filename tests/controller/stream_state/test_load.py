@@ -7,12 +7,11 @@ from typing import Any
 from sqlalchemy import inspect
 
 from tidemark.controller.bounds.acknowledgements import last_acknowledgement
-from tidemark.controller.bounds.publication import last_published
+from tidemark.controller.bounds.publication import last_published, newest_rollout
 from tidemark.controller.db.tables import Base
 from tidemark.controller.evidence.horizon import effective_bound_of, horizon_of
-from tidemark.controller.rollout.store import newest_rollout
+from tidemark.controller.evidence.live import newest_state
 from tidemark.controller.specs.pins import pin_in_force
-from tidemark.controller.stream_state.live import newest_state
 from tidemark.controller.stream_state.load import load_state, load_states
 from tidemark.controller.stream_state.state import StreamState
 from tidemark.models.protocol.messages import Acknowledgement

@@ -12,10 +12,9 @@ from tidemark.controller.stream_state.partition_rows import (
     PartitionFacts,
     future_rows_among,
     misdated_rows_among,
+    present_in,
     skew_among,
-    times_in,
 )
-from tidemark.models.evidence.progress import PartitionTimes
 from tidemark.models.evidence.slots import SLOT_US
 
 NEWEST_US = 100 * SLOT_US
@@ -31,12 +30,14 @@ def stored(draw: st.DrawFn) -> list[PartitionFacts]:
         first_us, last_us = sorted((draw(SEEN), draw(SEEN)))
         found.append(
             PartitionFacts(
-                name,
-                PartitionTimes(first_us, last_us, draw(st.integers(1, 200))),
-                draw(st.none() | st.integers(0, 3)),
-                draw(st.none() | SEEN),
-                misdated_us := draw(st.none() | SEEN),
-                None if misdated_us is None else 0,
+                partition=name,
+                first_seen_us=first_us,
+                last_seen_us=last_us,
+                batches=draw(st.integers(1, 200)),
+                behind_us=draw(st.none() | st.integers(0, 3)),
+                last_future_us=draw(st.none() | SEEN),
+                last_misdated_us=(misdated_us := draw(st.none() | SEEN)),
+                misdated_event_us=None if misdated_us is None else 0,
                 skewed=False,
                 costs_ms=None,
                 without_bound_ms=None,
@@ -53,8 +54,7 @@ def test_the_furthest_behind_that_is_not_silent_is_the_skew(
     speaking = [
         (-(each.behind_us or 0), each.partition)
         for each in known
-        if each.times.last_seen_us >= HORIZON.from_us
-        and (gap_us is None or not each.times.silent_at(NEWEST_US, gap_us))
+        if each.last_seen_us >= HORIZON.from_us and (gap_us is None or not each.silent_at(NEWEST_US, gap_us))
     ]
     wanted = Skew(min(speaking)[1], -min(speaking)[0]) if speaking else None
     assert skew_among(partitions, HORIZON, gap_us) == wanted
@@ -63,9 +63,7 @@ def test_the_furthest_behind_that_is_not_silent_is_the_skew(
 @given(stored())
 def test_only_what_came_within_the_horizon_counts(partitions: list[PartitionFacts]) -> None:
     from_us = HORIZON.from_us
-    assert times_in(partitions, HORIZON) == [
-        each.times for each in partitions if each.times.last_seen_us >= from_us
-    ]
+    assert present_in(partitions, HORIZON) == [each for each in partitions if each.last_seen_us >= from_us]
     names = tuple(each.partition for each in partitions if (each.last_future_us or 0) >= from_us)
     assert future_rows_among(partitions, HORIZON, 5) == FutureRows(5, names)
     assert future_rows_among(partitions, HORIZON, 0) == FutureRows(0, ())

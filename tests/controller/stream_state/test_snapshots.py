@@ -6,7 +6,6 @@ from tidemark.controller.db.tables import ReportRow
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.stream_state.partition_rows import PartitionFacts
 from tidemark.controller.stream_state.snapshots import state_of
-from tidemark.models.evidence.progress import PartitionTimes
 from tidemark.models.evidence.slots import SLOT_US
 
 NEWEST_US = 100 * SLOT_US
@@ -15,12 +14,13 @@ HORIZON = Horizon(1, 10 * SLOT_US // 1_000, ReportRow(seen_us=NEWEST_US, bound_m
 
 def test_a_partition_that_trails_by_more_than_the_bound_in_use_is_behind() -> None:
     def state(behind_us: int | None) -> str:
-        times = PartitionTimes(NEWEST_US - SLOT_US, NEWEST_US, 90)
         facts = PartitionFacts(
-            "p",
-            times,
-            behind_us,
-            None,
+            partition="p",
+            first_seen_us=NEWEST_US - SLOT_US,
+            last_seen_us=NEWEST_US,
+            batches=90,
+            behind_us=behind_us,
+            last_future_us=None,
             skewed=False,
             costs_ms=None,
             without_bound_ms=None,

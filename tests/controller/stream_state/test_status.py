@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import select
 
-from tidemark.controller.db.tables import RecommendationRow
 from tidemark.controller.loop import Tick
 from tidemark.models.protocol.granule_counts import GranuleCounts
 
@@ -143,21 +140,6 @@ def test_a_margin_that_crosses_the_cap_is_a_conflict_that_says_so(controller: Co
     assert "NotEnoughEvidence" not in conditions(controller)
     (body,) = [one["detail"] for one in status["conditions"] if one["type"] == "ConstraintsConflict"]
     assert "the SLO sets no on_conflict" in body
-
-
-def test_a_chain_that_an_earlier_release_wrote_is_read(controller: Controller) -> None:
-    controller.put("/slo", TARGET)
-    controller.report_all(REPORTS)
-    controller.tick()
-    with controller.service.database.write() as session:
-        row = session.scalars(select(RecommendationRow)).one()
-        row.steps = json.dumps([["quantile", 7, "why"], ["latency cap", None, "above the cap"]])
-        row.bound_ms, row.conflict = None, True
-    status = controller.status()
-    assert [step["reason"] for step in status["recommended"]["steps"]] == ["why", "above the cap"]
-    assert [one["detail"] for one in status["conditions"] if one["type"] == "ConstraintsConflict"] == [
-        "above the cap"
-    ]
 
 
 def test_the_effective_bound_is_what_the_monotone_watermark_allows(controller: Controller) -> None:

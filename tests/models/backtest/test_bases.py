@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tidemark.models.backtest import arrivals as bases
+from tidemark.models.backtest import arrivals
 from tidemark.models.backtest.arrivals import min_of_partitions, min_seen
 from tidemark.models.live.policy import NO_BASE_US
 
@@ -14,7 +14,7 @@ from tidemark.models.live.policy import NO_BASE_US
 def test_the_least_of_the_partitions_is_that_of_those_seen_however_much_is_held_at_a_time(
     monkeypatch: pytest.MonkeyPatch, cells: int
 ) -> None:
-    monkeypatch.setattr(bases, "_CELLS", cells)
+    monkeypatch.setattr(arrivals, "_CELLS", cells)
     for seed in range(30):
         dice = np.random.default_rng(seed)
         size, steps, partitions = 20, 12, 3

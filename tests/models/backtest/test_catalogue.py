@@ -33,8 +33,6 @@ def bound_of(name: str) -> int | None:
         ("ring:0.9", 900),
         ("ring:target", 990),
         ("ring:certified", 996),
-        ("aci", 990),
-        ("dtaci", 991),
         ("flink", 0),
         ("flink:5s:30s:10s", 5),
     ],
@@ -57,7 +55,7 @@ def test_every_name_of_all_can_be_made_but_those_that_need_the_whole_trace() -> 
 
 @pytest.mark.parametrize(
     "name",
-    ["", "max", "max60:5s", "fixed", "ring", "aci:1", "saocp:2", "flink-hindsight:1s", "Ring:0.95", "all"],
+    ["", "max", "max60:5s", "fixed", "ring", "saocp", "flink-hindsight:1s", "Ring:0.95", "all"],
 )
 def test_an_unknown_name_is_rejected_with_the_known_ones(name: str) -> None:
     with pytest.raises(ValueError, match="is unknown; use one of") as refused:

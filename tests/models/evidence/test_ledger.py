@@ -186,7 +186,6 @@ def test_rows_of_an_operator_that_spark_contradicts_are_unjudged() -> None:
 
 
 def test_the_first_key_is_the_lowest_and_none_without_a_judged_row() -> None:
-    """A shadow starts to count from there."""
     report = report_of([("p", 25 * SECOND), ("q", 3 * SECOND)], tumbling("10s"), late_watermark_ms=0)
     assert judge(report).first_key_us == 10 * SECOND
     assert judge(report_of([], tumbling("10s"), late_watermark_ms=0)).first_key_us is None

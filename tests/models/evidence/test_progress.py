@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from tidemark.models.evidence.progress import UNKNOWN_PROGRESS, PartitionTimes, progress_of
+from tidemark.models.evidence.progress import UNKNOWN_PROGRESS, PartitionTimes
+
+from support.progress import progress_of
 
 SECOND = 1_000_000
 

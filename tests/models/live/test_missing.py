@@ -130,16 +130,16 @@ def every_cell(watch: Missing, now_us: int) -> NDArray[np.float64]:
     short = np.where(short > chance, short, 0)
     silence = (now_us - watch._last_us[1:]) / SECOND
     unsent = forecast[1:] / np.minimum(watch._unevenness.ratio, watch._packs.ratio)[1:] * silence
-    withheld = np.where(counts == 0, short, 0)
+    outstanding = np.where(counts == 0, short, 0)
     for column in 1 + silent_partitions(unsent, silence):
         silent = (expected - due(int(watch._last_us[column])))[:, column]
         silent = np.where(silent > SILENT_SHARE * forecast[column], silent, 0)
-        withheld[:, column] = short[:, column] = np.maximum(short[:, column], silent)
+        outstanding[:, column] = short[:, column] = np.maximum(short[:, column], silent)
     most: NDArray[np.float64] = np.maximum(short[:, 0], short[:, 1:].sum(axis=1))
     watch._span_totals.raise_missing(most, watch.start_us, counts[:, 0], expected[:, 0])
-    all_withheld: NDArray[np.float64] = withheld[:, 1:].sum(axis=1)
+    all_outstanding: NDArray[np.float64] = outstanding[:, 1:].sum(axis=1)
     share = watch._short_cohorts.share_to_come
-    return np.where(whole, all_withheld + share * np.maximum(most - all_withheld, 0), 0)
+    return np.where(whole, all_outstanding + share * np.maximum(most - all_outstanding, 0), 0)
 
 
 @pytest.mark.parametrize("rates", [(80.0, 80.0), (200.0, 20.0, 5.0, 0.5), (0.2,) * 30])

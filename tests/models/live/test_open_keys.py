@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.live import control as open_keys
+from tidemark.models.live import control
 from tidemark.models.live.control import OpenKeys
 from tidemark.models.live.policy import NO_BASE_US
 
@@ -52,7 +52,7 @@ def test_a_key_that_is_closed_and_comes_again_is_open_again() -> None:
 
 
 def test_of_too_many_keys_the_next_to_close_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_keys, "_MAX_KEYS", 3)
+    monkeypatch.setattr(control, "_MAX_KEYS", 3)
     found = OpenKeys()
     found.add(np.array([50, 40, 30, 20, 10], np.int64), 0)
 

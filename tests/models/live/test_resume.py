@@ -12,7 +12,7 @@ from tidemark.models.base.operators import row_level
 from tidemark.models.live.defaults import NO_CLOSER_TRIGGERS, PILED_UP_TRIGGERS
 from tidemark.models.live.fast import FastPolicy, Order
 from tidemark.models.live.learned import Learned
-from tidemark.models.live.resumable import RestartCatchUp, UsualLag
+from tidemark.models.live.resumable import RestartCatchUp
 
 from support.fast_streams import CEILING_US, TEN_SECONDS, FastStream
 from support.killed_driver import Kept, restarted
@@ -119,7 +119,7 @@ def resumed_after_a_batch_of(names: str) -> str:
 
 
 def test_a_partition_that_comes_no_closer_is_not_waited_for_for_ever() -> None:
-    usual = UsualLag({"a": 2.0 * SECOND, "gone": 0.0, "slower": 1.0 * SECOND})
+    usual = {"a": 2.0 * SECOND, "gone": 0.0, "slower": 1.0 * SECOND}
     catch_up, now_us = RestartCatchUp(usual, SECOND), 0
     seen = []
     while catch_up.behind:
@@ -131,7 +131,7 @@ def test_a_partition_that_comes_no_closer_is_not_waited_for_for_ever() -> None:
 
 
 def test_while_a_partition_comes_closer_it_is_waited_for_however_long_it_takes() -> None:
-    catch_up = RestartCatchUp(UsualLag({"a": 0.0}), SECOND)
+    catch_up = RestartCatchUp({"a": 0.0}, SECOND)
     for second in range(0, 3_000, 5):
         catch_up.observe(second * SECOND, {"a": second * SECOND - (3_600 - second) * SECOND})
         assert catch_up.behind == ("a",)

@@ -44,9 +44,9 @@ def following(cohorts: int, *, rows: int = 40, short: float = 60, delivered: flo
 
 
 def judged(
-    found: ShortCohorts, second: int, *, delivered: float = 1.0, withheld: NDArray[np.int64] = NONE
+    found: ShortCohorts, second: int, *, delivered: float = 1.0, outstanding: NDArray[np.int64] = NONE
 ) -> float:
-    found.judge(second * SECOND, np.full(len(found.start_us), delivered), withheld)
+    found.judge(second * SECOND, np.full(len(found.start_us), delivered), outstanding)
     return found.share_to_come
 
 
@@ -101,7 +101,7 @@ def test_rows_of_other_cohorts_do_not_count() -> None:
 
 def test_a_cohort_of_which_a_silent_partition_withholds_rows_shows_nothing() -> None:
     found = following(4)
-    assert judged(found, 4 + COUNTS_AFTER, withheld=at(0, 1, 2)) == pytest.approx(weighed(0, 1))
+    assert judged(found, 4 + COUNTS_AFTER, outstanding=at(0, 1, 2)) == pytest.approx(weighed(0, 1))
     assert found.start_us.tolist() == at(3).tolist()
 
 

@@ -18,6 +18,7 @@ from tidemark.models.protocol.messages import (
     BoundAnswer,
     Report,
     read_bound_answer,
+    read_report,
     to_json_object,
 )
 from tidemark.models.specs.slo import Policy, Slo
@@ -38,11 +39,11 @@ REPORT = report_of([("p", 5), ("p", 12_000), ("q", 5)], tumbling("10s"), late_wa
 def test_a_report_is_the_same_after_the_wire(
     operator: Operator, batch: list[tuple[str, int]], watermark_ms: int | None
 ) -> None:
-    """With every operator, in pydantic's strict mode: nothing is rounded, renamed or converted."""
+    """With every operator, in pydantic's strict mode and in a driver: nothing is rounded, renamed or converted."""
     report = report_of(batch, operator, late_watermark_ms=watermark_ms, null_rows=2, rows=len(batch) + 2)
     text = json.dumps(to_json_object(report))
     received = REPORTS.validate_json(text)
-    assert received == report
+    assert received == read_report(json.loads(text)) == report
     assert type(received.operator) is type(operator)
 
 
@@ -120,7 +121,7 @@ def changed(path: tuple[str | int, ...], value: Any) -> str:
         (("operator",), {"kind": "session", "gap_us": 5.0}),
         (("operator", "size_us"), "10000000"),
         (("operator", "size_us"), 10_000_000.0),
-        (("schema_version",), 1),
+        (("schema_version",), 2),
         (("rows",), 3.0),
         (("rows",), "3"),
         (("rows",), -1),
@@ -213,3 +214,25 @@ def test_a_policy_with_an_empty_range_is_rejected() -> None:
     """No bound could be recommended, in silence."""
     with pytest.raises(ValueError, match="max_bound_ms 4 is below min_bound_ms 5"):
         Policy(min_bound_ms=5, max_bound_ms=4)
+
+
+# -- reports that a driver reads without pydantic -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        None,
+        {"schema_version": 3},
+        {"operator": {"kind": "a new one"}},
+        {"operator": None},
+        {"counts": {"partitions": []}},
+        {"counts": {}},
+        {"live": {"ceiling_ms": 1}},
+        {"granule_us": 7},
+    ],
+)
+def test_what_this_release_cannot_read_is_a_value_error(changed: dict[str, Any] | None) -> None:
+    value = json.loads(json.dumps(to_json_object(REPORT)))
+    with pytest.raises(ValueError, match=r"."):
+        read_report(changed if changed is None else value | changed)

@@ -353,12 +353,6 @@ def test_the_same_inputs_give_the_same_recommendation() -> None:
 # -- the kinds of steps ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", StepKind)
-def test_a_kind_is_found_by_its_label(kind: StepKind) -> None:
-    """Earlier releases stored the label alone."""
-    assert StepKind.of_label(kind.label) is kind
-
-
 def test_labels_are_plain_lower_case_words() -> None:
     """They are what people read."""
     assert StepKind.ROUND_UP.label == "round up"

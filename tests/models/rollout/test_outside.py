@@ -8,7 +8,7 @@ import pytest
 
 from tidemark.models.base.defaults import GATE_ASK_MS, GATE_FAILURES, GATE_VALID_MS
 from tidemark.models.rollout.evidence import Judged
-from tidemark.models.rollout.gate import answered, at_outside_gate, due
+from tidemark.models.rollout.gate import at_outside_gate, counted_after, due
 from tidemark.models.rollout.states import GateAnswer, Phase, RolloutFacts
 
 from support.rollouts import NOW_US, facts, moved, policy, rollout
@@ -122,7 +122,7 @@ def test_the_ledger_undoes_a_narrowing_whatever_gates_say() -> None:
 
 def test_failures_count_in_a_row_within_a_phase() -> None:
     def next_after(before: GateAnswer | None, verdict: Any, phase: Phase = "verify") -> GateAnswer:
-        return answered(before, gate="a", phase=phase, bound_ms=1, verdict=verdict, said="", at_us=NOW_US)
+        return counted_after(before, answer("a", phase, bound_ms=1, verdict=verdict))
 
     one = next_after(next_after(None, "no", "publish"), "no")
     assert one.failures == 1

@@ -17,8 +17,9 @@ from tidemark.models.specs.findings import (
     Severity,
     StreamJoin,
     judge_joins,
-    predicted_state_rows,
 )
+
+from support.join_state import predicted_state_rows
 
 LEFT = JoinInput("lts", 10_000, 6_001, "lts")
 RIGHT = JoinInput("rts", 5_000, 4_001, "rts")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidemark.spark_jobs.demo.fleet import Fleet
-from tidemark.spark_jobs.demo.generator import PARTITIONS, START_US
+from tidemark.spark_jobs.demo.generator import PARTITIONS, START_US, Fleet
 
 SECOND = 1_000_000
 

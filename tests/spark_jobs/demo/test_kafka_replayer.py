@@ -16,9 +16,9 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.spark_jobs.demo import kafka_replayer
+from tidemark.spark_jobs.demo import kafka_feed as kafka_replayer
 from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker, TimestampType
-from tidemark.spark_jobs.demo.kafka_replayer import ReplayError, kafka_partitions, replay_into_topic
+from tidemark.spark_jobs.demo.kafka_feed import ReplayError, kafka_partitions, replay_into_topic
 
 from support.kafka import new_topic
 from support.patience import PATIENCE_S, until

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 
 from tidemark.models.base.operators import TimeWindow
 from tidemark.spark_jobs.demo.generator import GeneratedRows
-from tidemark.spark_jobs.demo.outcome import BatchFacts, Outcome, SinkWindow, outcome_of, read_sink
 from tidemark.spark_jobs.demo.plan import plan_of
+from tidemark.spark_jobs.demo.replaying import BatchFacts, Outcome, SinkWindow, outcome_of, read_sink
 
 TIMES = np.array([1, 2, 11, 12, 13, 21, 3, 31], np.int64)
 PLAN = plan_of(

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tidemark.spark_jobs.demo.feed import FileFeed
 from tidemark.spark_jobs.demo.generator import PARTITIONS, SLOW_PARTITION, GeneratedRows, generate
 from tidemark.spark_jobs.demo.plan import (
     MAX_BATCHES,
+    FileFeed,
     nice_duration_us,
     plan_of,
     read_trace,

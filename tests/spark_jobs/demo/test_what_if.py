@@ -8,8 +8,8 @@ import pytest
 
 from tidemark.models.base.operators import TimeWindow
 from tidemark.spark_jobs.demo.generator import START_US, generate
+from tidemark.spark_jobs.demo.loop import LIVE, TraceReplays
 from tidemark.spark_jobs.demo.plan import plan_of
-from tidemark.spark_jobs.demo.what_if import LIVE, TraceReplays
 
 SECOND = 1_000_000
 WINDOW = TimeWindow(10 * SECOND, 10 * SECOND)

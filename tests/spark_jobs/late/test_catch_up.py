@@ -11,9 +11,9 @@ import pytest
 
 from tidemark.models.base.operators import tumbling
 from tidemark.models.evidence.late_counts import NOTHING, LossCounts
-from tidemark.spark_jobs.late.__main__ import main
-from tidemark.spark_jobs.late.arguments import operator_of
+from tidemark.spark_jobs.late.commands import operator_of
 
+from support.command_line import exit_code
 from support.late_streams import late_by_batch, late_in_ledger, side_rows, write_without_time
 from support.spark_streams import SCHEMA, Job, Row, random_batches
 
@@ -52,7 +52,7 @@ def finished(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> J
 def _catch_up(job: Job, checkpoint: Path, into: Path, *more: str) -> int:
     given = ["--parse", "support.late_streams:parse_rows", "--operator", 'tumbling("5 seconds")']
     given += ["--event-time", "ts", "--format", "json", "--schema", SCHEMA, "--partition", "partition"]
-    return main(["catch-up", str(checkpoint), "--into", str(into), *given, *more])
+    return exit_code("late", "catch-up", given=[str(checkpoint), "--into", str(into), *given, *more])
 
 
 def _counted(folder: Path) -> LossCounts:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.spark_jobs.late.due import NOT_KEPT, Unknown, apart, due, gaps
-from tidemark.spark_jobs.late.offset_log import (
+from tidemark.spark_jobs.late.late_rows import NOT_KEPT, Unknown, due, gaps, unknown_and_unwanted
+from tidemark.spark_jobs.spark.checkpoint import (
     LogEntry,
     LogFormatError,
     data_sources,
@@ -79,7 +79,7 @@ def test_gaps_are_runs_of_consecutive_batches() -> None:
 def test_what_can_no_longer_be_read_is_not_kept_where_it_was_off_and_unknown_elsewhere(
     missing: set[int], off: list[tuple[int, int]]
 ) -> None:
-    unknown, not_kept = apart(gaps(missing, "purged"), off)
+    unknown, not_kept = unknown_and_unwanted(gaps(missing, "purged"), off)
     was_off = {number for first, last in off for number in range(first, last + 1)}
 
     assert _numbers(not_kept) == sorted(missing & was_off)

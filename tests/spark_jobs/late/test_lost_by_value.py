@@ -16,8 +16,7 @@ from tidemark.models.base.operators import sliding, tumbling
 from tidemark.models.evidence.late_counts import AGE_LIMITS_MS, ByValue, LossCounts
 from tidemark.spark_jobs import side
 from tidemark.spark_jobs.late.count_values import count_values
-from tidemark.spark_jobs.late.due import DueBatch
-from tidemark.spark_jobs.late.late_rows import LateRule, with_batch
+from tidemark.spark_jobs.late.late_rows import DueBatch, LateRule, with_batch
 
 from support.controller_app import Controller
 from support.late_streams import (

@@ -16,16 +16,16 @@ from tidemark.models.base.granules import Granules
 from tidemark.models.base.operators import Operator, row_level, sliding, tumbling
 from tidemark.models.protocol.messages import Report
 from tidemark.spark_jobs import side
-from tidemark.spark_jobs.binding import Binding
-from tidemark.spark_jobs.client import LedgerGaps
-from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
+from tidemark.spark_jobs.core.binding import Binding
+from tidemark.spark_jobs.core.client import LedgerGaps
+from tidemark.spark_jobs.core.tap import Tap
 from tidemark.spark_jobs.late.late_rows import FutureRowTreatment, LateRule
 from tidemark.spark_jobs.late.missing_reports import MissingReports
 from tidemark.spark_jobs.late.origin import Origin
 from tidemark.spark_jobs.late.reread import LateStream
 from tidemark.spark_jobs.late.side_folder import ReportedRun, SideFolder
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
-from tidemark.spark_jobs.tap import Tap
+from tidemark.spark_jobs.spark.checkpoint import HadoopFiles
 
 from support.controller_app import Controller
 from support.late_streams import CLOSING_ID, input_pairs, late_by_batch, main_pairs

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from tidemark.models.base.operators import TimeWindow, session, sliding, tumbling
 from tidemark.spark_jobs import adaptive_watermark, flush, side
 from tidemark.spark_jobs.late.reconcile import reconciled
-from tidemark.spark_jobs.late.reconcile_command import main
 
+from support.command_line import exit_code
 from support.late_streams import CLOSING_ID, parse_rows
 from support.patience import PATIENCE_S
 from support.soak import with_soak
@@ -57,7 +57,7 @@ def test_reconciled_windows_are_those_of_the_whole_input_however_often_it_is_run
         *(str(tmp_path / "side"), "--windows", str(tmp_path / "out"), "--operator", _text(operator)),
         *("--aggregate", f"{__name__}:windows", *COMBINE, "--into", str(tmp_path / "reconciled")),
     ]
-    assert main(given) == 0
+    assert exit_code("reconcile", given=given) == 0
     (folder,) = (tmp_path / "reconciled").glob("to_batch=*")
     finished = _values(spark, tmp_path / "out")
     changed = _values(spark, folder)
@@ -73,7 +73,7 @@ def test_reconciled_windows_are_those_of_the_whole_input_however_often_it_is_run
     for name, text in (("_not_kept/0-1", '{"first": 0, "last": 1, "reason": "off"}'), ("_off/9", "")):
         (tmp_path / "side" / name).parent.mkdir()
         (tmp_path / "side" / name).write_text(text)
-    assert main(given) == 0
+    assert exit_code("reconcile", given=given) == 0
     printed = capsys.readouterr().out
     assert "nothing is new" in printed
     assert "batches 0 to 1 were not kept" in printed
@@ -86,7 +86,7 @@ def test_what_cannot_be_reconciled_is_refused_with_the_way_out(
 ) -> None:
     given = [str(tmp_path), "--windows", str(tmp_path), "--into", str(tmp_path / "into")]
     given += ["--operator", 'tumbling("5 seconds")', "--aggregate", f"{__name__}:windows"]
-    assert main([*given, *COMBINE]) == 2
+    assert exit_code("reconcile", given=[*given, *COMBINE]) == 2
     assert "is it the folder of side(...)?" in capsys.readouterr().err
 
     rows = spark.createDataFrame([], "id long, partition int, late struct<key: timestamp, reason: string>")

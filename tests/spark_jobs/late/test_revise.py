@@ -21,11 +21,10 @@ from pyspark.sql import functions as F
 from tidemark.models.base.operators import TimeWindow, sliding
 from tidemark.models.evidence.ledger import judge
 from tidemark.spark_jobs import adaptive_watermark, flush, revise
-from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
 from tidemark.spark_jobs.late.mark import BoundInForce
-from tidemark.spark_jobs.late.offset_log import parse_entry
 from tidemark.spark_jobs.late.revision import Revision, WindowColumns
-from tidemark.spark_jobs.late.version_log import VersionLog
+from tidemark.spark_jobs.late.versions import VersionLog
+from tidemark.spark_jobs.spark.checkpoint import HadoopFiles, parse_entry
 
 from support.bound_server import BoundServer
 from support.late_streams import uncommit_last

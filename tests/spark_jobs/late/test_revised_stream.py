@@ -9,10 +9,10 @@ import pytest
 from tidemark.models.base.operators import Operator, row_level, session
 from tidemark.models.protocol.messages import BoundAnswer, Mode, Pin
 from tidemark.spark_jobs import adaptive_watermark, revise
-from tidemark.spark_jobs.bound import ChosenBound
+from tidemark.spark_jobs.core.bound import ChosenBound
+from tidemark.spark_jobs.core.watch import Orders
 from tidemark.spark_jobs.late.mark import BoundInForce
 from tidemark.spark_jobs.late.revise import RevisedStream
-from tidemark.spark_jobs.live.orders import Orders
 
 OWN_MS, GRACE_MS = 10_000, 50_000
 ANSWER = BoundAnswer(job="j", stream="s", mode="OnRestart", generation=3, bound_ms=4_000, reason="")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tidemark.models.base.operators import TimeWindow, sliding, tumbling
 from tidemark.spark_jobs.late.mark import BoundInForce, next_mark
 from tidemark.spark_jobs.late.revision import Revision, WindowColumns
-from tidemark.spark_jobs.late.version_log import VersionLog, VersionLogError
+from tidemark.spark_jobs.late.versions import VersionLog, VersionLogError
 
 from support.spark_streams import EPOCH_US, Row
 from support.versions import Window, WindowVersion, check_versions, early_of, watermarks_of

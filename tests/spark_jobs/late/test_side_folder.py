@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
 from tidemark.spark_jobs.late.side_folder import SideFolder, SideFolderError
+from tidemark.spark_jobs.spark.checkpoint import HadoopFiles
 
 
 class LocalFiles:

@@ -24,12 +24,11 @@ from tidemark.spark_jobs import adaptive_watermark, flush, side
 from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker
 from tidemark.spark_jobs.late import follower
 from tidemark.spark_jobs.late.catch_up import CatchUp
-from tidemark.spark_jobs.late.follower import Follower
+from tidemark.spark_jobs.late.follower import Follower, LateSwitch
 from tidemark.spark_jobs.late.late_rows import LateRule
 from tidemark.spark_jobs.late.origin import Origin
 from tidemark.spark_jobs.late.reconcile import reconciled
 from tidemark.spark_jobs.late.reread import LateStream
-from tidemark.spark_jobs.late.switch import LateSwitch
 
 from support.controller_app import Controller
 from support.kafka import Sent, new_topic, send

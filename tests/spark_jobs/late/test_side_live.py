@@ -12,8 +12,7 @@ import pytest
 
 from tidemark.models.base.operators import row_level, tumbling
 from tidemark.spark_jobs import side
-from tidemark.spark_jobs.late.due import DueBatch
-from tidemark.spark_jobs.late.late_rows import FutureRowTreatment, LateRule, late_rows, with_batch
+from tidemark.spark_jobs.late.late_rows import DueBatch, FutureRowTreatment, LateRule, late_rows, with_batch
 from tidemark.spark_jobs.live.future_rows import FutureRowRule, Treatment
 
 from support.late_streams import CLOSING_ID, late_by_batch, late_in_ledger, side_rows

@@ -16,14 +16,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.models.base.operators import row_level
-from tidemark.spark_jobs import adaptive_watermark, side
-from tidemark.spark_jobs.late.checkpoint import Checkpoint
-from tidemark.spark_jobs.late.due import due
-from tidemark.spark_jobs.late.followers import wait_for_followers
-from tidemark.spark_jobs.late.hadoop_files import HadoopFiles
+from tidemark.spark_jobs import adaptive_watermark, flush, side
+from tidemark.spark_jobs.late.late_rows import due
 from tidemark.spark_jobs.late.origin import Origin
 from tidemark.spark_jobs.late.reread import reader_of
-from tidemark.spark_jobs.trace_source import register_trace_source
+from tidemark.spark_jobs.spark.checkpoint import Checkpoint, HadoopFiles
+from tidemark.spark_jobs.spark.trace_source import register_trace_source
 
 from support.late_streams import done
 from support.patience import PATIENCE_S, until
@@ -111,7 +109,7 @@ def test_main_and_side_add_up_to_what_the_source_had_up_to_the_last_batch(
             "the user's program sees its own query only"
         )
         query.stop()
-        assert wait_for_followers(PATIENCE_S)
+        assert flush(PATIENCE_S)
 
     run(BATCHES // 2)
     run(BATCHES)

@@ -8,8 +8,9 @@ import httpx
 import pytest
 
 from tidemark.models.protocol.late_policy import DROPPED, LatePolicy, LateTreatment
-from tidemark.spark_jobs.client import ControllerClient, LedgerGaps
-from tidemark.spark_jobs.late.switch import LateSwitch, Said
+from tidemark.spark_jobs.core.client import ControllerClient, LedgerGaps
+from tidemark.spark_jobs.late.follower import LateSwitch
+from tidemark.spark_jobs.late.missing_reports import Said
 
 
 @pytest.mark.parametrize("by_call", [True, False])
@@ -19,10 +20,10 @@ def test_the_policy_goes_before_the_call_and_an_outage_changes_nothing(
 ) -> None:
     switch = LateSwitch(by_call=by_call)
 
-    assert switch.keeps(Said("side"), before) is True
-    assert switch.keeps(Said("drop"), before) is False
-    assert switch.keeps(Said(None), before) is by_call
-    assert switch.keeps(None, before) is (by_call if before is None else before)
+    assert switch.stores(Said("side"), before) is True
+    assert switch.stores(Said("drop"), before) is False
+    assert switch.stores(Said(None), before) is by_call
+    assert switch.stores(None, before) is (by_call if before is None else before)
 
 
 def test_what_one_run_could_not_keep_the_next_one_may() -> None:
@@ -30,19 +31,18 @@ def test_what_one_run_could_not_keep_the_next_one_may() -> None:
     assert switch.treatment == LateTreatment(in_force=None, choices=("drop", "side"))
     switch.cannot_keep()
     assert switch.treatment == DROPPED
-    switch.settle(kept=True)
+    switch.settle(stored=True)
     assert switch.treatment == LateTreatment(in_force="side", choices=("drop", "side"))
 
 
 @pytest.mark.parametrize(
     ("more", "late"),
     [
-        ({}, None),
         ({"late": None}, None),
         ({"late": "drop"}, "drop"),
         ({"late": "elsewhere", "more": 1}, None),
     ],
-    ids=["an older one", "no policy", "a policy", "a newer one"],
+    ids=["no policy", "a policy", "a newer one"],
 )
 def test_a_controller_of_another_release_leaves_it_to_the_call(
     more: dict[str, Any], late: LatePolicy | None

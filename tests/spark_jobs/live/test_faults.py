@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from tidemark.spark_jobs import connections, flush
+from tidemark.spark_jobs import flush
+from tidemark.spark_jobs.core import connections
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
+from tidemark.spark_jobs.live.live_plan import live_of
 
 from support.live_faults import FaultyAnswers, LiveJob, Logged, files, logged_batches, steady, until
 from support.patience import PATIENCE_S
@@ -30,8 +32,9 @@ TRAILING_MS = 60_000
 @pytest.fixture
 def answers(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyAnswers]:
     """Return what the control sources of the session ask, in the hands of the test."""
-    answers = FaultyAnswers(connections.listener_of(spark).control)
-    monkeypatch.setitem(connections._answers, spark, answers)
+    live = live_of(connections.listener_of(spark))
+    answers = FaultyAnswers(live.control)
+    monkeypatch.setattr(live, "answers", answers)
     yield answers
     answers.speak()
 

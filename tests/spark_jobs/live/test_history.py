@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tidemark.models.live.learned import Learned, unpacked
-from tidemark.spark_jobs import connections, flush
+from tidemark.spark_jobs import flush
+from tidemark.spark_jobs.core import connections
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
-from tidemark.spark_jobs.live import learned_files
-from tidemark.spark_jobs.live.learned_files import file_of
+from tidemark.spark_jobs.live import learned as learned_files
+from tidemark.spark_jobs.live.learned import file_of
+from tidemark.spark_jobs.live.live_plan import live_of
 
 from support.live_faults import LiveJob, files, until
 from support.patience import PATIENCE_S
@@ -46,7 +48,7 @@ def job(spark: SparkSession, tmp_path: Path, controller: ControllerProcess) -> L
 
 
 def learned_of(job: LiveJob, query: StreamingQuery) -> Learned | None:
-    return connections.listener_of(job.spark).live.learned(str(query.runId)).get(STREAM)
+    return live_of(connections.listener_of(job.spark)).queries.learned(str(query.runId)).get(STREAM)
 
 
 def run_until(

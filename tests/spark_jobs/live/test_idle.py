@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tidemark.models.base.operators import tumbling
-from tidemark.spark_jobs import connections, flush
+from tidemark.spark_jobs import flush
+from tidemark.spark_jobs.core import connections
+from tidemark.spark_jobs.live.live_plan import live_of
 
 from support.live_faults import (
     Driver,
@@ -39,8 +41,9 @@ START_US = EPOCH_US + 3_600 * SECOND
 @pytest.fixture
 def answers(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> FaultyAnswers:
     """Return what the session's control sources ask, which counts the triggers: at each one it is asked."""
-    answers = FaultyAnswers(connections.listener_of(spark).control)
-    monkeypatch.setitem(connections._answers, spark, answers)
+    live = live_of(connections.listener_of(spark))
+    answers = FaultyAnswers(live.control)
+    monkeypatch.setattr(live, "answers", answers)
     return answers
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from tidemark.models.base.operators import row_level, tumbling
 from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs import adaptive_watermark, flush
-from tidemark.spark_jobs.live.mode_changes import CEILED, MODE_CHANGES, PLAIN, TAPPED, ModeChange
+from tidemark.spark_jobs.plans.start_check import CEILED, MODE_CHANGES, PLAIN, TAPPED, ModeChange
 
 from support.live_operators import join
 from support.live_streams import Input, LiveJob, work_off

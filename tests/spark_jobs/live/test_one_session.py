@@ -14,7 +14,7 @@ import pytest
 
 from tidemark.models.base.operators import row_level
 from tidemark.spark_jobs import flush
-from tidemark.spark_jobs.running_query import RunningQuery
+from tidemark.spark_jobs.spark.running_query import RunningQuery
 
 from support.live_comparisons import (
     LiveCompared,

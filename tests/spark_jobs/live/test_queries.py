@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidemark.models.base.operators import tumbling
-from tidemark.spark_jobs.live.orders import Orders
+from tidemark.spark_jobs.core.watch import Orders
 from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
 
 from support.streams import SECOND, report_of

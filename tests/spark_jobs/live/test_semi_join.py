@@ -11,8 +11,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.models.specs.findings import predicted_state_rows
-
+from support.join_state import predicted_state_rows
 from support.live_comparisons import fates_of
 from support.live_operators import AFTER_US, BEFORE_US, COPY, JOINED, NEAR, match
 from support.live_streams import SECOND_US, LiveJob, run_side_by_side, trailing_batches

@@ -1,1 +1,0 @@
-"""Predictions for published bounds, and how each came out."""

@@ -1,0 +1,282 @@
+"""The bound at start: from the controller, else its last good answer on disk, else the job's own.
+
+A job must start even when the controller is away (fail open), so nothing here raises for an outage. The whole answer is
+on disk, including "no bound": an outage must not revive a bound that was withdrawn. A pin is a kill switch and goes
+before everything else: first the job's own pin, then the controller's.
+
+The runner needs to know which bounds a plan was built with, and may have to hold one that worked: ``collected_choices``
+and ``imposed_bounds`` are for that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from urllib.parse import quote
+
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.text import format_number
+from tidemark.models.protocol.messages import BoundAnswer, BoundSource, Mode, Pin
+from tidemark.spark_jobs.core.client import ControllerClient, read_answer
+from tidemark.spark_jobs.core.settings import PIN_KEY
+
+_log = logging.getLogger("tidemark.spark")
+_Key = tuple[str, str]
+# Context variables, not module state: what one thread builds is neither imposed on another nor collected there.
+_collected: ContextVar[tuple[list[Choice], ...]] = ContextVar("tidemark_collected_choices", default=())
+_imposed: ContextVar[Mapping[_Key, ChosenBound] | None] = ContextVar("tidemark_imposed_bounds", default=None)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write ``text`` to ``path``, folders included, in one step: whoever reads it finds the old or the new text.
+
+    Raises:
+        OSError: when it cannot be written; then the old text is still there.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+class BoundCache:
+    """The last good answer of each stream of a controller, in one small file each.
+
+    Args:
+        folder: where the files are; made when first written.
+        controller_url: address of the controller; staging's answers are not production's.
+    """
+
+    def __init__(self, folder: Path, controller_url: str = "") -> None:
+        self._folder = folder / hashlib.sha256(controller_url.encode()).hexdigest()[:16]
+
+    def read(self, job: str, stream: str) -> BoundAnswer | None:
+        """Return the last good answer; None when there is none or it cannot be read."""
+        path = self._path(job, stream)
+        try:
+            return read_answer(json.loads(path.read_text()), str(path))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            _log.warning("the last good bound in %s cannot be read: %s", path, error)
+            return None
+
+    def write(self, answer: BoundAnswer) -> None:
+        """Write ``answer``; the file is replaced in one step, so a killed driver leaves the old or the new one."""
+        path = self._path(answer.job, answer.stream)
+        try:
+            write_whole(path, json.dumps(asdict(answer)))
+        except OSError as error:
+            _log.warning("the bound cannot be written to %s: %s", path, error)
+
+    def _path(self, job: str, stream: str) -> Path:
+        return self._folder / quote(job, safe="") / f"{quote(stream, safe='')}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenBound:
+    """The bound a run starts with."""
+
+    bound_ms: int
+    source: BoundSource
+    generation: int | None
+    """Its generation; None when it is the job's own."""
+    mode: Mode
+    """The mode in the controller's last answer; Off when there was none."""
+    reason: str
+    """Why this one, in one sentence."""
+    answer: BoundAnswer | None = None
+    """The controller's answer, from now or from disk; None when there is none or it was not asked."""
+    pin: Pin | None = None
+    """The pin, of the job or of the controller, that fixes the bound; None for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A bound that was chosen for a plan, and what it was chosen from."""
+
+    job: str
+    stream: str
+    own_bound_ms: int
+    ceiling_ms: int | None
+    """The ceiling of a job that can run in Live, in milliseconds; None for none."""
+    pin: Pin | None
+    """The job's own pin, which no answer can undo."""
+    client: ControllerClient | None
+    cache: BoundCache
+    """Where the last good answers are."""
+    chosen: ChosenBound
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Names of the job and the stream."""
+        return self.job, self.stream
+
+    def by(self, answer: BoundAnswer) -> ChosenBound:
+        """Return what would be chosen if ``answer`` were the controller's now."""
+        if self.pin is not None:
+            return self.chosen
+        return _chosen(answer, "controller", _Own(self.own_bound_ms, self.ceiling_ms), answer.reason)
+
+
+@contextmanager
+def collected_choices() -> Iterator[list[Choice]]:
+    """Collect every bound that is chosen within the context, in this thread: the list grows as plans are built.
+
+    A context within a context takes nothing away from the outer one.
+    """
+    choices: list[Choice] = []
+    token = _collected.set((*_collected.get(), choices))
+    try:
+        yield choices
+    finally:
+        _collected.reset(token)
+
+
+@contextmanager
+def imposed_bounds(bounds: Mapping[_Key, ChosenBound]) -> Iterator[None]:
+    """Let the streams in ``bounds`` get the bound given there, not the controller's; in this thread only.
+
+    Args:
+        bounds: by names of job and stream. The job's own pin still goes before them.
+    """
+    token = _imposed.set(dict(bounds))
+    try:
+        yield
+    finally:
+        _imposed.reset(token)
+
+
+def choose_bound_at_start(  # noqa: PLR0917 - what a bound depends on
+    job: str,
+    stream: str,
+    own_bound_ms: int,
+    client: ControllerClient | None,
+    cache: BoundCache,
+    limit_s: float = 3.0,
+    *,
+    pin: Pin | None = None,
+    ceiling_ms: int | None = None,
+    restarts: bool = True,
+) -> ChosenBound:
+    """Return the bound to start with, within about ``limit_s`` seconds. Never raises: a job must start.
+
+    The first of these that exists: the bound that the job's own pin fixes (then the controller is not asked), the one
+    that ``imposed_bounds`` gives, the controller's answer, the last good answer on disk, the job's own bound. A pin in
+    an answer is followed, too.
+
+    Args:
+        job: name of the job.
+        stream: name of the stream.
+        own_bound_ms: the job's own bound, in milliseconds.
+        client: the controller; None when the job has none.
+        cache: last good answers.
+        limit_s: how long the controller may take, in seconds.
+        pin: the job's own pin, from ``spark.tidemark.pin``.
+        ceiling_ms: the ceiling of a job that can run in Live, in milliseconds: what the pin ``Ceiling`` holds it to.
+        restarts: whether another bound needs another start; a stream that takes it at once is none of the runner's.
+    """
+    own = _Own(own_bound_ms, ceiling_ms)
+    imposed = (_imposed.get() or {}).get((job, stream))
+    if pin is not None:
+        chosen = _pinned(pin, own, PIN_KEY, None)
+    elif imposed is not None:
+        chosen = imposed
+    else:
+        chosen = _from_controller(client, cache, (job, stream), own, limit_s)
+    choice = Choice(
+        job=job,
+        stream=stream,
+        own_bound_ms=own_bound_ms,
+        ceiling_ms=ceiling_ms,
+        pin=pin,
+        client=client,
+        cache=cache,
+        chosen=chosen,
+    )
+    for choices in _collected.get() if restarts else ():
+        choices.append(choice)
+    return chosen
+
+
+def chosen_by(answer: BoundAnswer, own_bound_ms: int) -> ChosenBound:
+    """Return what the controller's ``answer`` makes of a job's own bound, where the job has neither pin nor ceiling."""
+    return _chosen(answer, "controller", _Own(own_bound_ms), answer.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """What is the job's own, in milliseconds."""
+
+    bound_ms: int
+    ceiling_ms: int | None = None
+
+
+def _from_controller(
+    client: ControllerClient | None, cache: BoundCache, key: _Key, own: _Own, limit_s: float
+) -> ChosenBound:
+    """Return what the controller's answer gives, or the last good answer on disk."""
+    if client is None:
+        return ChosenBound(own.bound_ms, "job", None, "Off", "no controller is set")
+    answer, problem = _ask(client, *key, limit_s)
+    if answer is None:
+        last = cache.read(*key)
+        if last is None:
+            return ChosenBound(own.bound_ms, "job", None, "Off", f"no answer and none on disk: {problem}")
+        return _chosen(last, "disk", own, f"the last good answer, because: {problem}")
+    cache.write(answer)
+    return _chosen(answer, "controller", own, answer.reason)
+
+
+def _ask(client: ControllerClient, job: str, stream: str, limit_s: float) -> tuple[BoundAnswer | None, str]:
+    """Return the controller's answer, or None and why there is none."""
+    got: list[BoundAnswer] = []
+    problems = [f"{client.url} did not answer within {format_number(limit_s)} s"]
+
+    def ask() -> None:
+        try:
+            got.append(client.bound(job, stream))
+        except Exception as error:  # noqa: BLE001 - no fault of the network or its settings may stop the job
+            problems.append(str(error) or type(error).__name__)
+
+    # In a thread of its own, since the limit of a request does not hold for names and for answers that trickle.
+    thread = threading.Thread(target=ask, name="tidemark-bound", daemon=True)
+    thread.start()
+    thread.join(limit_s + 0.5)
+    return (got[0] if got else None), problems[-1]
+
+
+def _chosen(answer: BoundAnswer, source: BoundSource, own: _Own, reason: str) -> ChosenBound:
+    if answer.pin is not None and answer.mode != "Off":
+        chosen = _pinned(answer.pin, own, "the controller", answer)
+        return replace(chosen, reason=f"{chosen.reason} ({reason})")
+    if answer.bound_ms is None or answer.mode == "Off":
+        return ChosenBound(own.bound_ms, "job", None, answer.mode, reason, answer, answer.pin)
+    return ChosenBound(answer.bound_ms, source, answer.generation, answer.mode, reason, answer)
+
+
+def _pinned(pin: Pin, own: _Own, who: str, answer: BoundAnswer | None) -> ChosenBound:
+    """Return the bound that a pin fixes: the job's own, or its ceiling where it has one."""
+    bound_ms, what = own.bound_ms, "the job's own bound"
+    if pin == "Ceiling" and own.ceiling_ms is not None:
+        bound_ms, what = own.ceiling_ms, "the ceiling"
+    bound = format_duration(bound_ms * 1_000)
+    reason = f"pinned to {what} of {bound} by {who}: every window closes at least {bound} after its end"
+    mode: Mode = "Off" if answer is None else answer.mode
+    return ChosenBound(bound_ms, "job", None, mode, reason, answer, pin)

@@ -1,0 +1,187 @@
+"""What a driver has once, a listener a session and a sender a controller; and what a stream starts with."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from shlex import quote
+from textwrap import shorten
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tidemark.models.base.duration import format_duration
+from tidemark.models.protocol.messages import Mode
+from tidemark.spark_jobs.core.arguments import checked
+from tidemark.spark_jobs.core.bound import BoundCache, ChosenBound, choose_bound_at_start
+from tidemark.spark_jobs.core.client import ControllerClient
+from tidemark.spark_jobs.core.driver_metrics import StreamCounts
+from tidemark.spark_jobs.core.listener import TidemarkListener
+from tidemark.spark_jobs.core.sender import Sender
+from tidemark.spark_jobs.core.settings import JobSettings
+from tidemark.spark_jobs.core.watch import BoundWatch, Orders, mode_of
+
+_log = logging.getLogger("tidemark.spark")
+_lock = threading.Lock()
+_listeners: dict[SparkSession, TidemarkListener] = {}
+_waits: list[Callable[[float], bool]] = []
+_connections: dict[tuple[str, Path | None], Connection] = {}
+_REASON_LENGTH = 200
+"""Characters of the reason in the line that a job logs at its start; the status has all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A controller, and the way of reports to it."""
+
+    client: ControllerClient
+    sender: Sender
+
+
+def listen(spark: SparkSession) -> TidemarkListener:
+    """Return a new listener, which is added to a session in the driver."""
+    listener = TidemarkListener(spark)
+    spark.streams.addListener(listener)
+    return listener
+
+
+def listener_of(
+    spark: SparkSession, listen: Callable[[SparkSession], TidemarkListener] = listen
+) -> TidemarkListener:
+    """Return the session's listener; with the first call ``listen`` adds one to the session."""
+    with _lock:
+        if spark not in _listeners:
+            _listeners[spark] = listen(spark)
+        return _listeners[spark]
+
+
+def wait_at_flush(wait: Callable[[float], bool]) -> None:
+    """Let ``flush`` wait for something more: ``wait`` gets the seconds left, and returns whether it is done."""
+    with _lock:
+        _waits.append(wait)
+
+
+def connection_to(settings: JobSettings) -> Connection | None:
+    """Return the connection to the job's controller; None without one, or when none can be made."""
+    if settings.controller_url is None:
+        return None
+    with _lock:
+        where = settings.controller_url, settings.token_file
+        if where not in _connections:
+            try:
+                client = ControllerClient(settings.controller_url, settings.token_file, settings.timeout_s)
+            except Exception:  # noqa: BLE001 - proxies and certificates of the environment; the job must start
+                _log.exception(
+                    "no connection to %s can be made; nothing is reported", settings.controller_url
+                )
+                return None
+            _connections[where] = Connection(client, Sender(client, settings.queue_reports))
+        return _connections[where]
+
+
+@checked()
+def flush(timeout_s: float = 10.0) -> bool:
+    """Wait until the batches of ended queries are reported, the reports have left the driver, and late rows are kept.
+
+    Call it before a short job (``trigger(availableNow=True)``) ends: Spark notifies listeners of batches
+    asynchronously. Returns whether all went out in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    with _lock:
+        listeners, waits = list(_listeners.values()), list(_waits)
+        senders = [connection.sender for connection in _connections.values()]
+    done = [listener.wait_for_ended_runs(deadline - time.monotonic()) for listener in listeners]
+    done += [sender.flush(max(deadline - time.monotonic(), 0)) for sender in senders]
+    done += [wait(max(deadline - time.monotonic(), 0)) for wait in waits]
+    return all(done)
+
+
+@checked()
+def counts_of(query: StreamingQuery) -> dict[str, StreamCounts]:
+    """Return by stream what became of the rows of a running query.
+
+    It is empty where ``spark.sql.streaming.metricsEnabled`` was not true as the query started, without a call of
+    ``adaptive_watermark`` in the query, and when it has ended.
+    """
+    run_id = str(query.runId)
+    with _lock:
+        listeners = list(_listeners.values())
+    return next(filter(None, (listener.metrics.of(run_id) for listener in listeners)), {})
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a stream starts with, and where it hears of what comes after that."""
+
+    connection: Connection | None
+    """None for a job without a controller."""
+    chosen: ChosenBound
+    mode: Mode
+    orders: Orders
+    """What comes after that."""
+
+
+def start_of(
+    settings: JobSettings, own_bound_ms: int, ceiling_ms: int | None, mode: Mode, *, restarts: bool
+) -> Start:
+    """Ask for the bound of a stream.
+
+    Args:
+        settings: the stream's.
+        own_bound_ms: the job's own bound, in milliseconds.
+        ceiling_ms: its ceiling, in milliseconds; None where it cannot run in Live.
+        mode: the job's own mode.
+        restarts: whether another bound needs another start.
+    """
+    connection = connection_to(settings)
+    client = None if connection is None else connection.client
+    cache = BoundCache(settings.cache_dir, settings.controller_url or "")
+    chosen = choose_bound_at_start(
+        settings.job,
+        settings.stream,
+        own_bound_ms,
+        client,
+        cache,
+        settings.timeout_s,
+        pin=settings.pin,
+        ceiling_ms=ceiling_ms,
+        restarts=restarts,
+    )
+    make_watch = None
+    if client is not None:
+        make_watch = partial(
+            BoundWatch, client, settings.job, settings.stream, cache, wait_s=settings.watch_s
+        )
+    orders = Orders(chosen.answer, own_bound_ms, mode, settings.pin, make_watch)
+    return Start(connection, chosen, mode_of(chosen.answer, mode), orders)
+
+
+def announce(settings: JobSettings, start: Start, ceiling: str | None) -> None:
+    """Say with which bound a stream runs and, with a controller, which command shows what the job still needs."""
+    _print_or_log(
+        f"tidemark: job={settings.job} stream={settings.stream} bound={format_duration(start.chosen.bound_ms * 1_000)} "
+        f"source={start.chosen.source} generation={start.chosen.generation} mode={start.mode} ceiling={ceiling} "
+        f"controller={settings.controller_url} ({shorten(start.chosen.reason, _REASON_LENGTH, placeholder=' ...')})"
+    )
+    if settings.controller_url is not None:
+        _say_next(settings.job, settings.controller_url)
+
+
+@cache
+def _say_next(job: str, url: str) -> None:
+    """Say it once in a process: a job has several streams, and may start its query again."""
+    _print_or_log(f"tidemark: next: tidemark doctor {quote(job)} --url {quote(url)}")
+
+
+def _print_or_log(line: str) -> None:
+    """Log one line so that it is in the driver's log even if nobody configured Python's logging."""
+    if _log.isEnabledFor(logging.INFO) and _log.hasHandlers():
+        _log.info(line)
+    else:
+        print(line, file=sys.stderr, flush=True)  # noqa: T201

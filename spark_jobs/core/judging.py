@@ -1,0 +1,151 @@
+"""How the rows of a stream are judged in one run of a query, given what its call says and what the plan shows."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.granules import Granules, default_granule_us
+from tidemark.models.base.operators import Operator, call_for, row_level
+from tidemark.spark_jobs.core.binding import Binding, Judging, QueryRun, not_in_real_time
+from tidemark.spark_jobs.spark.query_plan import Found, NoOperator
+
+_log = logging.getLogger("tidemark.spark")
+
+
+class PlanRejectedError(Exception):
+    """A query must not run with this call; the message says why, and what to write."""
+
+
+def judge(run: QueryRun, found: Mapping[str, Found]) -> list[str]:
+    """Settle how the rows of each stream of a run are judged; return why its query must not run."""
+    rejected = []
+    run.is_real_time = run.query.is_real_time()
+    names = Counter((binding.job, binding.stream) for binding in run.bindings.values())
+    for metric, operator in found.items():
+        binding = run.bindings[metric]
+        try:
+            judging = judging_of(binding, operator)
+            _check(run, metric, judging)
+            if run.plan is not None:
+                # A control stream is in Spark's event times, and of several watermarks Spark reports one.
+                compared = run.plan.watermarks == 1 and binding.ceiling_ms is None
+                judging = replace(judging, compared=compared)
+        except PlanRejectedError as error:
+            rejected.append(f"stream {binding.stream}: {error}")
+            judging = not_judged(binding, str(error))
+        if (number := names[binding.job, binding.stream]) > 1:
+            why = f"{number} inputs of the query are called {binding.stream!r}, and a batch is reported once for a name"
+            judging = not_judged(binding, f"{why}; give each call a name of its own: stream=...")
+        run.streams[metric] = judging
+    return rejected
+
+
+def _check(run: QueryRun, metric: str, judging: Judging) -> None:
+    """Raise if a stream's query must not run with what its call adds."""
+    binding = run.bindings[metric]
+    for extension in binding.extensions:
+        if (why := extension.why_not(run, metric, judging)) is not None:
+            raise PlanRejectedError(why)
+    if run.is_real_time and binding.mode == "Restart":
+        raise PlanRejectedError(
+            not_in_real_time("mode Restart has not been tried in it", "use mode OnRestart")
+        )
+
+
+def warn_of_other_queries(run: QueryRun, others: Iterable[QueryRun]) -> None:
+    """Log which streams of a query that starts are reported by another query of this driver already."""
+    reported = {
+        (binding.job, binding.stream)
+        for each in others
+        for binding in map(each.bindings.get, each.streams)
+        if binding
+    }
+    for binding in run.bindings.values():
+        if (binding.job, binding.stream) in reported:
+            _log.warning(
+                "stream %s: another query of this driver reports it, too, so that each row counts once for each of "
+                "them; call adaptive_watermark once for each query, with a stream= of its own",
+                binding.stream,
+            )
+
+
+def judging_of(binding: Binding, found: Found) -> Judging:
+    """Return how the rows of a stream are judged, given its operator in the plan.
+
+    Raises:
+        PlanRejectedError: when the ledger would be wrong, or nobody knows the operator.
+    """
+    declared = binding.operator
+    if not isinstance(found, NoOperator):
+        if declared is not None and declared != found:
+            raise PlanRejectedError(
+                f"the call declares a {declared}, but the query has a {found}; write {call_for(found)}"
+            )
+        return Judging(found, granules_of(binding, found))
+    if found.kind == "Unsupported":
+        raise PlanRejectedError(f"{found.why}; give it a fixed gap, or write withWatermark")
+    if found.kind == "Uncounted":
+        return not_judged(binding, found.why)
+    if found.kind == "NothingLate":
+        return not_judged(binding, f"Spark drops no row by this stream's event time: {found.why}")
+    if declared is not None:
+        return Judging(declared, granules_of(binding, declared), doubt=found.why)
+    if found.kind == "Unreadable":
+        return not_judged(binding, f"the call declares no operator, and {found.why}")
+    raise PlanRejectedError(
+        f"the operator cannot be read from the plan: {found.why}; declare it after the bound, with tumbling(size), "
+        "sliding(size, slide), session(gap) or row_level()"
+    )
+
+
+def not_judged(binding: Binding, why: str) -> Judging:
+    """Return that no row of a stream is judged. A report names an operator all the same."""
+    operator = binding.operator or row_level()
+    closed = binding.tap.closed or operator.closed
+    return Judging(operator, Granules(binding.tap.granule_us, closed), contradiction=why)
+
+
+def log_judging(binding: Binding, judging: Judging) -> None:
+    """Log how the rows of a stream are judged."""
+    if judging.contradiction is not None:
+        _log.error(
+            "stream %s: %s; its rows are not judged and it is not steered",
+            binding.stream,
+            judging.contradiction,
+        )
+    elif judging.doubt is not None:
+        why = "stream %s: the declared %s is trusted, since the plan does not show it: %s"
+        _log.warning(why, binding.stream, judging.operator, judging.doubt)
+    elif binding.operator is None:
+        _log.info("stream %s: the query has a %s", binding.stream, judging.operator)
+
+
+def granules_of(binding: Binding, operator: Operator) -> Granules:
+    """Return the granules of reports: the tap's, or without a declaration the operator's default made of them.
+
+    Raises:
+        PlanRejectedError: when the tap's granules do not fit the operator.
+    """
+    tap = binding.tap
+    if tap.closed is not None:
+        return Granules(tap.granule_us, tap.closed)
+    if not operator.granule_fits(tap.granule_us):
+        counted = format_duration(tap.granule_us)
+        raise PlanRejectedError(
+            f"without an operator in the call rows are counted by {counted}, which does not divide the query's "
+            f"{operator}; {_fitting(operator)}"
+        )
+    granule_us = tap.granule_us if binding.names_granule else default_granule_us(operator, tap.granule_us)
+    return Granules(granule_us, operator.closed)
+
+
+def _fitting(operator: Operator) -> str:
+    try:
+        granule = format_duration(default_granule_us(operator))
+    except ValueError as error:
+        return str(error)
+    return f'write {call_for(operator)} after the bound, or granule="{granule}"'

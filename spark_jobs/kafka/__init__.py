@@ -1,1 +1,0 @@
-"""Kafka: how far a query is behind its topics."""

@@ -1,1 +1,0 @@
-"""``tidemark lint``: the checks of a query's start, before it starts."""

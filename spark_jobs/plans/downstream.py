@@ -1,0 +1,195 @@
+"""What the bounds of a query decide at its stateful operators, read from its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any, NamedTuple
+
+from tidemark.models.base.operators import Operator, RowLevel
+from tidemark.models.protocol.downstream import DelayedOperator, Downstream, OperatorDelay
+from tidemark.models.specs.findings import JoinedQuery
+from tidemark.spark_jobs.spark.event_time import SESSION_WINDOW, TIME_WINDOW, delay_ms, is_event_time
+from tidemark.spark_jobs.spark.jvm import items
+from tidemark.spark_jobs.spark.query_plan import tap_at
+
+_Node = Any
+"""A node of a plan, or an expression, in the JVM."""
+
+
+class PlanOperator(NamedTuple):
+    """A stateful operator of a plan."""
+
+    decided: OperatorDelay
+    """What the bounds decide at it."""
+    metrics: frozenset[str]
+    """The taps below it."""
+
+
+class PlanDelay(NamedTuple):
+    """A watermark of a plan."""
+
+    delay_ms: int
+    metrics: frozenset[str]
+    """The taps below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOperators:
+    """What the bounds decide at each stateful operator of a query, and what they are."""
+
+    operators: list[PlanOperator] = field(default_factory=list)
+    """The operators, upstream ones first."""
+    delays: list[PlanDelay] = field(default_factory=list)
+
+    def downstream_of(
+        self,
+        metric: str,
+        operator: Operator,
+        *,
+        bound_ms: int,
+        live: Iterable[str] = (),
+        unsafe: bool = False,
+    ) -> Downstream | None:
+        """Return what one stream's bound decides behind its own operator; None when nothing.
+
+        Args:
+            metric: name of the stream's metric.
+            operator: its own operator, which the bound decides as the stream's reports say.
+            bound_ms: its bound, in milliseconds.
+            live: metrics of the streams in Live, whose delays are ceilings.
+            unsafe: whether a narrower bound may end the query.
+        """
+        in_live = frozenset(live)
+        behind: set[DelayedOperator] = {"windows", "sessions"} if isinstance(operator, RowLevel) else set()
+        windows, horizons = [], []
+        for each in self.operators:
+            decided = each.decided
+            if decided.horizon_ms is None:
+                if decided.retention_ms or decided.operator in behind:
+                    windows.append(decided.retention_ms)
+            else:
+                # Where an input's event time was dropped on the way, the horizon is another input's delay.
+                moves = metric in each.metrics - in_live and decided.horizon_ms == bound_ms
+                horizons.append(_Horizon(decided.retention_ms, decided.horizon_ms, moves))
+        farthest = max(horizons, key=lambda one: one.retention_ms + one.horizon_ms, default=None)
+        others = [each.delay_ms for each in self.delays if not each.metrics & {metric, *in_live}]
+        if not windows and farthest is None and not unsafe:
+            return None
+        return Downstream(
+            retention_ms=max(windows, default=None),
+            horizon_ms=None if farthest is None else farthest.fixed_ms,
+            horizon_moves=farthest is not None and farthest.moves,
+            others_ms=max(others, default=0),
+            unsafe=unsafe,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Horizon:
+    """How long deduplication knows a row; the part of its horizon may move with the stream's bound."""
+
+    retention_ms: int
+    horizon_ms: int
+    moves: bool
+
+    @property
+    def fixed_ms(self) -> int:
+        """What does not move with the bound."""
+        return self.retention_ms + (0 if self.moves else self.horizon_ms)
+
+
+def read_operators(
+    session: _Node, analysed: _Node, joins: JoinedQuery | None, bound_ms: int | None = None
+) -> PlanOperators:
+    """Return what the bounds decide.
+
+    Args:
+        session: Spark's own session (``_jsparkSession``).
+        analysed: the analysed plan.
+        joins: what Spark makes of its joins; None without any.
+        bound_ms: the bound of all inputs, in milliseconds; None: those in the plan.
+
+    Raises:
+        Py4JError: when the plan cannot be walked.
+    """
+    # Only joins are read from the optimised plan, whose order is theirs.
+    planned = analysed if joins is None else session.sessionState().optimizer().execute(analysed)
+    reader = _Reader(joins, bound_ms)
+    reader.read(planned)
+    widest_ms = bound_ms
+    if widest_ms is None:
+        widest_ms = max((each.delay_ms for each in reader.delays), default=0)
+    found = [each._replace(decided=replace(each.decided, bound_ms=widest_ms)) for each in reader.operators]
+    return PlanOperators(found, reader.delays)
+
+
+class _Below(NamedTuple):
+    """What is at a node and below it."""
+
+    retention_ms: int = 0
+    """By how much joins hold back the watermark that the node passes on."""
+    joins: tuple[int, ...] = ()
+    """The numbers of those joins."""
+    metrics: frozenset[str] = frozenset()
+    """The taps."""
+
+
+class _Reader:
+    def __init__(self, joins: JoinedQuery | None, bound_ms: int | None) -> None:
+        self._joins = () if joins is None else joins.joins
+        self._bound_ms = bound_ms
+        self._numbers = count(1)
+        self.operators: list[PlanOperator] = []
+        self.delays: list[PlanDelay] = []
+
+    def read(self, node: _Node) -> _Below:
+        """Note the operators and watermarks at a node and below it."""
+        kind, children = node.nodeName(), items(node.children())
+        join = kind == "Join" and all(child.isStreaming() for child in children)
+        # Joins have their numbers from the root down, as where they were read.
+        number = next(self._numbers) if join else 0
+        read = [self.read(child) for child in children]
+        longest = max(read, key=lambda below: (below.retention_ms, below.joins), default=_Below())
+        retention_ms, joins = longest.retention_ms, longest.joins
+        metrics = frozenset[str]().union(*(below.metrics for below in read))
+        tap = tap_at(node, kind)
+        if tap is not None:
+            metrics |= {tap}
+        elif kind == "EventTimeWatermark":
+            columns = [column for column in items(node.output()) if is_event_time(column)]
+            self.delays.extend(PlanDelay(delay_ms(column), metrics) for column in columns)
+        elif join and number <= len(self._joins):
+            sides = self._joins[number - 1].left, self._joins[number - 1].right
+            retained_ms = max((side.retention_ms or 0 for side in sides), default=0)
+            if retained_ms > 0:
+                retention_ms, joins = retention_ms + retained_ms, (*joins, number)
+        elif node.isStreaming():
+            decided = self._decided(kind, node)
+            if decided is not None:
+                decided = replace(decided, retention_ms=retention_ms, joins=joins)
+                self.operators.append(PlanOperator(decided, metrics))
+        return _Below(retention_ms, joins, metrics)
+
+    def _decided(self, kind: str, node: _Node) -> OperatorDelay | None:
+        """Return what the bounds decide at a node; None when nothing. The bound is filled in later."""
+        if kind == "Aggregate":
+            keys = [column for column in items(node.groupingExpressions()) if is_event_time(column)]
+            return OperatorDelay(operator=_of_key(keys[0]), bound_ms=0) if keys else None
+        if kind not in {"Deduplicate", "DeduplicateWithinWatermark"}:
+            return None
+        columns = [column for column in items(node.child().output()) if is_event_time(column)]
+        if not columns:
+            return None
+        horizon_ms = 0
+        if kind == "DeduplicateWithinWatermark":
+            horizon_ms = delay_ms(columns[0]) if self._bound_ms is None else self._bound_ms
+        return OperatorDelay(operator="deduplication", bound_ms=0, horizon_ms=horizon_ms)
+
+
+def _of_key(column: _Node) -> DelayedOperator:
+    metadata = column.metadata()
+    if metadata.contains(SESSION_WINDOW):
+        return "sessions"
+    return "windows" if metadata.contains(TIME_WINDOW) else "event time as a key"

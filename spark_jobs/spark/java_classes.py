@@ -1,0 +1,127 @@
+"""The Java classes: compiled in the driver, and sent to the executors as a jar.
+
+They are compiled by Janino, which Spark brings to compile the code that it generates, so no JDK is needed and no jar is
+shipped. Spark adds a jar to the class loaders of executors, not to the driver's: here it has one of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column
+
+from tidemark.spark_jobs.spark.jvm import COMPILER, PLACEMENT, Py4JJavaError, SparkContext, find
+
+_PACKAGE = "tidemark"
+_SOURCES = ("RowCounter", "BatchCounts", "SetBack", "PlaceCounters", "ControlSource")
+"""Files in ``java_sources``, in the order in which they need each other."""
+
+_OPTIONAL = "PlaceCounters"
+"""It knows the nodes of Spark's plans, which another Spark may have changed; the others do without it."""
+
+_log = logging.getLogger("tidemark.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class JavaClasses:
+    """The classes, loaded in the driver."""
+
+    context: SparkContext
+    """The context whose executors have them."""
+    loader: Any
+
+    def make(self, name: str, *arguments: Any) -> Any:
+        """Return a new object of a class, nested ones after a ``$``; it has one constructor."""
+        constructor = self.loader.loadClass(f"{_PACKAGE}.{name}").getConstructors()[0]
+        return constructor.newInstance(java_array("java.lang.Object", arguments))
+
+    def function(self, object_: Any, name: str, result: str, arguments: Sequence[Column]) -> Column:
+        """Return what a function in Java returns for ``arguments``; Spark takes it for non-deterministic.
+
+        So it is evaluated once for each row, and no filter and no projection is moved past it.
+
+        Args:
+            object_: the function, of as many arguments.
+            name: its name in plans. Spark writes it into the code that it compiles, and compiles no code twice: all
+                streams have the same one.
+            result: the field of ``DataTypes`` with the type of its result.
+            arguments: what it is called with.
+        """
+        jvm: Any = SparkContext._jvm  # noqa: SLF001 - the one way to the JVM
+        of, spark_sql = jvm.java.lang.Class.forName, "org.apache.spark.sql"
+        # By its types: Py4J may take another of the overloaded methods, for functions of Scala.
+        types = [of(f"{spark_sql}.api.java.UDF{len(arguments)}"), of(f"{spark_sql}.types.DataType")]
+        make = of(f"{spark_sql}.functions").getMethod("udf", java_array("java.lang.Class", types))
+        kind = getattr(jvm.org.apache.spark.sql.types.DataTypes, result)
+        made = make.invoke(None, java_array("java.lang.Object", [object_, kind]))
+        columns = java_array(f"{spark_sql}.Column", [argument._jc for argument in arguments])  # noqa: SLF001
+        return Column(made.asNondeterministic().withName(name).apply(columns))
+
+
+def load_classes(context: SparkContext) -> JavaClasses | None:
+    """Compile the classes and send them to the executors of a context; return None where Spark has no such compiler.
+
+    Raises:
+        Py4JError: when they cannot be compiled.
+        PySparkException: when Spark does not take the jar.
+        OSError: when there is no place for the jar.
+    """
+    compiler = find(COMPILER)
+    if compiler is None:
+        return None
+    jvm: Any = SparkContext._jvm  # noqa: SLF001 - as above
+    spark_loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    loader = spark_loader
+    compiled: dict[str, bytes] = {}
+    sources = files("tidemark.spark_jobs.spark").joinpath("java_sources")
+    for name in _SOURCES:
+        one = compiler()
+        one.setParentClassLoader(loader)
+        try:
+            one.cook(sources.joinpath(f"{name}.java").read_text(encoding="utf-8"))
+        except Py4JJavaError as error:
+            if name != _OPTIONAL:
+                raise
+            _log.warning("running without %s: %s", PLACEMENT.without, error.java_exception.toString())
+            continue
+        loader, codes = one.getClassLoader(), one.getBytecodes()
+        compiled |= {str(each): bytes(codes.get(each)) for each in codes.keySet().toArray()}
+    jar = _jar(compiled)
+    context._jsc.addJar(str(jar))  # noqa: SLF001 - PySpark has no method for it
+    urls = java_array("java.net.URL", [jvm.java.io.File(str(jar)).toURI().toURL()])
+    return JavaClasses(context, jvm.java.net.URLClassLoader(urls, spark_loader))
+
+
+def java_array(kind: str, values: Any) -> Any:
+    """Return a Java array with ``values``.
+
+    Args:
+        kind: full name of the class of its elements, or of a primitive type.
+        values: the elements.
+    """
+    made: Any = SparkContext._jvm  # noqa: SLF001 - the one way to the JVM
+    for part in kind.split("."):
+        made = getattr(made, part)
+    array = SparkContext._gateway.new_array(made, len(values))  # type: ignore[union-attr]  # noqa: SLF001
+    for position, value in enumerate(values):
+        array[position] = value
+    return array
+
+
+def _jar(classes: dict[str, bytes]) -> Path:
+    folder = tempfile.mkdtemp(prefix="tidemark-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors may come for it until then
+    jar = Path(folder, "tidemark.jar")
+    with zipfile.ZipFile(jar, "w") as archive:
+        for name, code in classes.items():
+            archive.writestr(name.replace(".", "/") + ".class", code)
+    return jar

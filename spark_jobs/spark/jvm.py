@@ -1,0 +1,226 @@
+"""PySpark's way to the JVM, and the classes there that Tidemark uses beyond the public interfaces.
+
+``pyspark-client``, which is Spark Connect alone, has no JVM. Spark is asked for what it has, not for its number, as far
+as it can be: platforms number their own builds.
+
+Their places differ between versions. ``find`` takes the one that this Spark has; where it has none, the driver says so
+once and goes on without. A test asks each version of Spark for all of them, with their members, and
+``docs/reference/spark.md`` lists them.
+
+From Python they are reached by ``SparkContext._jvm``, ``SparkSession._jsparkSession``, ``DataFrame._jdf``,
+``DataStreamReader._jreader`` and ``StreamingQuery._jsq``. Nodes and expressions of plans are asked by name
+(``event_time``, ``query_plan``, ``downstream``, ``joins``), and one that cannot be read is a plan that is not
+recognised.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import pyspark
+
+if hasattr(pyspark, "SparkContext"):
+    from py4j.java_gateway import JavaClass, get_field
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark import SparkContext
+else:
+
+    class Py4JError(Exception):  # type: ignore[no-redef]
+        """Never raised: nobody asks a JVM."""
+
+    class Py4JJavaError(Exception):  # type: ignore[no-redef]
+        """Never raised either."""
+
+    class JavaClass:  # type: ignore[no-redef]
+        """Nothing is one."""
+
+    class SparkContext:  # type: ignore[no-redef]
+        """There is none."""
+
+        _jvm = _gateway = None
+
+    def get_field(java_object: object, field_name: str) -> object:
+        """Never called."""
+        raise NotImplementedError
+
+
+def items(sequence: Any) -> list[Any]:
+    """Return the items of a Scala sequence."""
+    return [sequence.apply(index) for index in range(sequence.length())]
+
+
+def is_since(major: int, minor: int) -> bool:
+    """Return whether this is PySpark of a version or a later one."""
+    numbers = re.findall(r"\d+", pyspark.__version__)
+    return (int(numbers[0]), int(numbers[1])) >= (major, minor)
+
+
+def has_read_limits() -> bool:
+    """Return whether streaming sources in Python can be asked for a part of what there is (PySpark 4.2)."""
+    return find_spec("pyspark.sql.streaming.datasource") is not None
+
+
+TRIED = ("3.5.9", "4.0.5", "4.1.4", "4.2.0", "4.3.0")
+"""The versions of PySpark on which every name was tried."""
+
+_SQL = "org.apache.spark.sql"
+_STREAMING = f"{_SQL}.execution.streaming"
+_CATALYST = f"{_SQL}.catalyst"
+_log = logging.getLogger("tidemark.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateName:
+    """A class of Spark's, and what of it is used."""
+
+    places: tuple[str, ...]
+    """Its full names, that of the newest Spark first."""
+    members: tuple[str, ...]
+    """Its methods that are used, with a newer and an older name parted by a stroke; none of one that is made, or is a
+    constant."""
+    without: str
+    """What Tidemark runs without when this Spark does not have it, and what it does instead."""
+
+
+def _named(without: str, name: str, members: str = "", older: str | None = None) -> PrivateName:
+    return PrivateName((name,) if older is None else (name, older), tuple(members.split()), without)
+
+
+_RESTART = "the place between two batches; a query is restarted in a gap between two, if there is one"
+_REJECTION = "a way to end a query that must not run; the log says why, and its rows are not judged"
+_JOINS = "the check of joins"
+_PLAN = "the operator in the plan; a declared one is trusted, and without one rows are not judged"
+_METRICS = "late rows and the bound among Spark's metrics of a query"
+_QUERY = "the plan, trigger and logged watermarks of a query; rows are judged from its second batch on"
+
+_EXECUTION = f"{_STREAMING}.runtime.MicroBatchExecution", f"{_STREAMING}.MicroBatchExecution"
+
+LISTENER = _named(
+    "events as JSON; PySpark's own listener takes a hundred times as long and fails on queries with job tags",
+    f"{_SQL}.streaming.PythonStreamingQueryListenerWrapper",
+)
+SESSION = _named(
+    "traces in a second session of one driver",
+    f"{_SQL}.classic.SparkSession",
+    "getActiveSession setActiveSession clearActiveSession",
+    f"{_SQL}.SparkSession",
+)
+QUERY = _named(
+    _QUERY,
+    _EXECUTION[0],
+    "id runId outputMode resolvedCheckpointRoot offsetLog sparkSessionForStream/sparkSession analyzedPlan trigger "
+    "lastProgress recentProgress",
+    _EXECUTION[1],
+)
+FAILING = _named(_REJECTION, _EXECUTION[0], "state streamDeathCause_$eq", _EXECUTION[1])
+FAILURE = _named(_REJECTION, f"{_SQL}.streaming.StreamingQueryException")
+INITIALIZING = _named(_REJECTION, f"{_STREAMING}.runtime.INITIALIZING$", older=f"{_STREAMING}.INITIALIZING$")
+TERMINATED = _named(_RESTART, f"{_STREAMING}.runtime.TERMINATED$", older=f"{_STREAMING}.TERMINATED$")
+ACTIVE = _named(_RESTART, f"{_STREAMING}.runtime.ACTIVE$", older=f"{_STREAMING}.ACTIVE$")
+GATE = _named(_RESTART, _EXECUTION[0], "awaitProgressLock queryExecutionThread state status", _EXECUTION[1])
+CHECKPOINT_FILES = _named(
+    "files beside a checkpoint, and so without late rows that are kept and without what live policies had learned",
+    f"{_STREAMING}.checkpointing.CheckpointFileManager",
+    "create createAtomic",
+    f"{_STREAMING}.CheckpointFileManager",
+)
+JOIN_HELPER = _named(
+    _JOINS,
+    f"{_STREAMING}.operators.stateful.join.StreamingSymmetricHashJoinHelper",
+    "getStateWatermark",
+    f"{_STREAMING}.StreamingSymmetricHashJoinHelper",
+)
+COMPILER = _named(
+    "classes in Java, and so without Live; rows are counted by observe, which costs three times as much",
+    "org.codehaus.janino.SimpleCompiler",
+    "setParentClassLoader cook getClassLoader getBytecodes",
+)
+_PLACES = "row counters where rows are judged; where filters, joins or generators change them behind the call, none is"
+PLACEMENT = _named(_PLACES, f"{_CATALYST}.rules.Rule", "apply")
+GAUGE = _named(_METRICS, "com.codahale.metrics.DefaultSettableGauge", "setValue")
+PRIVATE_NAMES = (
+    QUERY,
+    _named(
+        _QUERY,
+        f"{_STREAMING}.runtime.StreamingQueryWrapper",
+        "streamingQuery",
+        f"{_STREAMING}.StreamingQueryWrapper",
+    ),
+    _named(
+        _QUERY,
+        f"{_STREAMING}.checkpointing.OffsetSeq",
+        "metadataOpt/metadata",
+        f"{_STREAMING}.OffsetSeq",
+    ),
+    _named(
+        _QUERY,
+        f"{_STREAMING}.checkpointing.OffsetSeqMetadata",
+        "batchWatermarkMs batchTimestampMs",
+        f"{_STREAMING}.OffsetSeqMetadata",
+    ),
+    LISTENER,
+    GATE,
+    ACTIVE,
+    TERMINATED,
+    FAILING,
+    INITIALIZING,
+    FAILURE,
+    _named(_PLAN, f"{_CATALYST}.expressions.BindReferences", "bindReference"),
+    _named(_PLAN, f"{_CATALYST}.expressions.GenericInternalRow"),
+    _named(_PLAN, f"{_CATALYST}.expressions.package$AttributeSeq", "indexOf"),
+    JOIN_HELPER,
+    _named(_JOINS, f"{_CATALYST}.analysis.StreamingJoinHelper", "getStateValueWatermark"),
+    _named(_JOINS, f"{_CATALYST}.analysis.UnsupportedOperationChecker", "checkForStreaming"),
+    _named(_JOINS, f"{_CATALYST}.planning.ExtractEquiJoinKeys", "unapply"),
+    SESSION,
+    CHECKPOINT_FILES,
+    COMPILER,
+    PLACEMENT,
+    _named(_PLACES, f"{_SQL}.ExperimentalMethods", "extraOptimizations extraOptimizations_$eq"),
+    _named(_PLACES, f"{_CATALYST}.plans.logical.Project", "projectList withNewChildren output"),
+    _named(_PLACES, f"{_CATALYST}.plans.logical.Filter", "condition"),
+    _named(_PLACES, f"{_CATALYST}.expressions.Alias", "child name exprId toAttribute"),
+    _named(_METRICS, _EXECUTION[0], "isActive streamMetrics", _EXECUTION[1]),
+    _named(
+        _METRICS,
+        f"{_STREAMING}.runtime.MetricsReporter",
+        "metricRegistry",
+        f"{_STREAMING}.MetricsReporter",
+    ),
+    GAUGE,
+)
+"""All of them."""
+
+_said: set[PrivateName] = set()
+
+
+def find(name: PrivateName) -> Any:
+    """Return a class in the JVM; None where this Spark has it in none of its places, which is logged once."""
+    for place in name.places:
+        found: Any = SparkContext._jvm  # noqa: SLF001 - see the module's docstring
+        for part in place.split("."):
+            found = getattr(found, part)
+        if isinstance(found, JavaClass):
+            return found
+    if name not in _said:
+        _said.add(name)
+        _log.warning("running without %s: this Spark has no %s", name.without, " and no ".join(name.places))
+    return None
+
+
+def constant(name: PrivateName) -> Any:
+    """Return a Scala object in the JVM; None as ``find`` does."""
+    found = find(name)
+    return None if found is None else getattr(found, "MODULE$")
+
+
+def member_of(node: Any, name: str, older: str) -> str:
+    """Return by which of two names an object of the JVM has a method."""
+    return name if name in dir(node) else older
+
+
+__all__ = ["JavaClass", "Py4JError", "Py4JJavaError", "SparkContext", "get_field"]
