@@ -26,22 +26,18 @@ from tidemark.controller.api.routes import (
     streams,
     tokens,
 )
-from tidemark.controller.joins import list_routes as join_list_routes
-from tidemark.controller.joins import routes as join_routes
 from tidemark.controller.page import server as page_server
-from tidemark.controller.pins import routes as pin_routes
 from tidemark.controller.runtime.clock import Clock, SteadyClock, system_clock
 from tidemark.controller.service import make_service
 from tidemark.controller.settings import Settings
-from tidemark.controller.specs import routes as spec_routes
+from tidemark.controller.spec_api import join_routes, pin_routes, stream_routes
 
 _RESOURCES = (
     # First, because routes are tried in order: what every job sends for every batch.
+    stream_routes,
     jobs,
     fleet,
     streams,
-    spec_routes,
-    join_list_routes,
     join_routes,
     pin_routes,
     curves,

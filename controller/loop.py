@@ -15,7 +15,7 @@ from tidemark.controller.decide.decider import Decider
 from tidemark.controller.decide.pace import Pace, read_versions
 from tidemark.controller.errors import LeaseLostError
 from tidemark.controller.evidence.upkeep import Upkeep
-from tidemark.controller.pins.apply import publish_missing_pins
+from tidemark.controller.rollout.pinned import publish_missing_pins
 from tidemark.controller.runtime.background import (
     GivenUpError,
     LimitedRuns,

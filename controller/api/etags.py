@@ -9,7 +9,7 @@ from fastapi import Header, Response, status
 from pydantic import TypeAdapter
 
 from tidemark.controller.errors import PreconditionFailedError, PreconditionRequiredError
-from tidemark.controller.specs.store import Precondition
+from tidemark.controller.specs.kinds import Precondition
 
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 """Writes any answer as JSON."""
@@ -58,20 +58,17 @@ def is_current(header: str | None, current: str) -> bool:
     return "*" in names or current in names
 
 
-def precondition(if_match: str | None) -> Precondition:
-    """Return the check that If-Match asks for.
-
-    The check raises ``PreconditionFailedError`` when the store holds another generation, or none at all, and
-    ``PreconditionRequiredError`` when it holds one and no If-Match was sent.
+def precondition(if_match: str | None, *, optional: bool = False) -> Precondition:
+    """Return the check that If-Match asks for: ``check_match`` without what is stored.
 
     Args:
         if_match: the header.
+        optional: whether it need not be sent even where there is something.
     """
 
-    def check(generation: int, version: str | None) -> None:
-        held = f"generation {generation}" if generation else "no generation yet"
+    def check(version: str | None, held: str, is_set: bool) -> None:
         current = None if version is None else etag(version)
-        check_match(if_match, current, held, required=generation > 0)
+        check_match(if_match, current, held, required=is_set and not optional)
 
     return check
 

@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from functools import cache
 from http import HTTPStatus
 from importlib import import_module
@@ -30,6 +31,7 @@ from tidemark.controller.intake.sent_bodies import ReportBody
 from tidemark.controller.runtime.answer import Answer
 from tidemark.models.evidence.late_counts import LateCounts
 from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer
+from tidemark.models.specs.fields import spec_fields
 from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 API_VERSION = "1"
@@ -183,7 +185,10 @@ def _document_of_security(operation: dict[str, Any]) -> None:
 
 
 class DescribedFields(GenerateJsonSchema):
-    """Generates JSON schemas in which fields have their docstrings as descriptions, inherited ones too."""
+    """Generates JSON schemas in which fields have their docstrings as descriptions, inherited ones too.
+
+    What people set also has titles, help and examples for forms.
+    """
 
     def dataclass_schema(self, schema: DataclassSchema) -> JsonSchemaValue:
         """Return the schema of a dataclass."""
@@ -201,6 +206,12 @@ def _described(found: JsonSchemaValue, kind: type[Any]) -> JsonSchemaValue:
         for name, text in _docstrings(base.__module__).get(base.__qualname__, {}).items():
             if name in found["properties"]:
                 found["properties"][name].setdefault("description", text)
+    for field in spec_fields(kind) if is_dataclass(kind) else ():
+        described = found["properties"][field.name]
+        described["description"], described["title"] = field.description, field.label
+        described["x-help"] = field.shown.help
+        if isinstance(field.shown.example, int):
+            described["examples"] = [field.shown.example]
     return found
 
 

@@ -14,7 +14,7 @@ from pydantic import WithJsonSchema
 
 from tidemark.controller.errors import ErrorItem, InvalidParameterError, NotAcceptableError
 from tidemark.controller.service import Service
-from tidemark.controller.streams.names import MAX_LENGTH, STREAM_ACTS, name_problem
+from tidemark.models.base.names import ACTIONS, MAX_LENGTH, name_problem
 
 
 async def reject_unknown(request: Request) -> None:
@@ -115,7 +115,7 @@ def check_method(request: Request) -> None:
     Raises:
         HTTPException: 405 when it has another.
     """
-    if request.path_params.get("stream", "").endswith(STREAM_ACTS) and request.url.path.endswith(STREAM_ACTS):
+    if request.path_params.get("stream", "").endswith(ACTIONS) and request.url.path.endswith(ACTIONS):
         raise HTTPException(status.HTTP_405_METHOD_NOT_ALLOWED)
 
 

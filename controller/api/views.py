@@ -15,6 +15,7 @@ from tidemark.controller.api.schemas.bounds import (
     StepAnswer,
     TransitionAnswer,
 )
+from tidemark.controller.api.schemas.pins import PinInForce
 from tidemark.controller.api.schemas.rollouts import (
     Approved,
     Event,
@@ -24,6 +25,7 @@ from tidemark.controller.api.schemas.rollouts import (
     Proof,
     RolloutAnswer,
 )
+from tidemark.controller.api.schemas.specs import SloAnswer
 from tidemark.controller.api.schemas.streams import (
     AppendDelaySeen,
     Completeness,
@@ -49,12 +51,10 @@ from tidemark.controller.decide.load import is_current
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import open_keys
 from tidemark.controller.evidence.live import NewestState
-from tidemark.controller.pins.store import StoredPin, pin_in_force
-from tidemark.controller.pins.views import pin_answer
 from tidemark.controller.rollout.store import gate_answers_of
 from tidemark.controller.runtime.answer import milliseconds, share_ppm
 from tidemark.controller.runtime.operator_file import Destination, destinations_of
-from tidemark.controller.specs.views import slo_answer
+from tidemark.controller.specs.pins import StoredPin, pin_in_force
 from tidemark.controller.stream_state.budget import read_budget
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.load import load_horizon, load_state
@@ -235,7 +235,7 @@ def stream_status(
         summary=summary_of(state, conditions),
         mode=state.mode,
         registered_us=row.registered_us,
-        slo=None if slo is None else slo_answer(slo),
+        slo=None if slo is None else SloAnswer.of(slo),
         recommended=recommended_answer(session, state.recommendation, state.published),
         transition=transition_answer(state.recommendation),
         published=published_answer(row, state.published, state.pin),
@@ -243,7 +243,7 @@ def stream_status(
         in_use_bound_ms=None if newest is None else newest.report.bound_ms,
         effective_bound_ms=None if newest is None else newest.effective_bound_ms,
         windows_per_row=None if newest is None else newest.report.keys_per_row,
-        pin=pin_answer(state.pin),
+        pin=PinInForce.of_pin(state.pin),
         frozen_until_us=state.frozen_until_us(now_us),
         live=None if driver.live is None else Live.of(driver.live),
         append_delay=_append_delay(driver.append_delay),

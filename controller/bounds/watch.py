@@ -23,7 +23,7 @@ from tidemark.controller.db.database import Database
 from tidemark.controller.db.epoch import epoch_of, version_in
 from tidemark.controller.db.tables import PublishedRow, StreamRow
 from tidemark.controller.errors import TooManyPollsError
-from tidemark.controller.pins.store import StoredPin, pins_in_force
+from tidemark.controller.specs.pins import StoredPin, pins_in_force
 from tidemark.controller.streams.store import named_streams, names_given
 
 _log = logging.getLogger(__name__)

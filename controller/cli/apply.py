@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from json import dumps
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from tidemark.controller.api.schemas.specs import Consequences
 from tidemark.controller.cli.remote import (
     Call,
     DryRunOption,
@@ -25,14 +26,19 @@ from tidemark.controller.cli.remote import (
 )
 from tidemark.controller.cli.show import as_json, fail_request, fail_usage, say, show_consequences
 from tidemark.controller.client.address import DEFAULT_URL
+from tidemark.controller.client.applying import Action, SpecChange, carry_out, check, in_force, plan
+from tidemark.controller.client.base import checked
+from tidemark.controller.client.client import Client
 from tidemark.controller.client.errors import ClientError
+from tidemark.controller.specs.documents import (
+    DocumentsInvalidError,
+    WantedSpec,
+    own_document,
+    read_documents,
+    without_defaults,
+)
+from tidemark.controller.specs.openslo import documents_text, openslo_documents
 from tidemark.models.base.text import plural
-
-if TYPE_CHECKING:
-    from tidemark.controller.api.schemas.specs import Consequences
-    from tidemark.controller.client.applying import Action, SpecChange
-    from tidemark.controller.client.client import Client
-    from tidemark.controller.specs.documents import WantedSpec
 
 _STANDARD_INPUT = "-"
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
@@ -90,8 +96,6 @@ def register(app: typer.Typer) -> None:
         if validate_only:
             return say(f"{plural(len(wanted), 'document')} can be applied")
         with call.open() as tidemark:
-            from tidemark.controller.client.applying import check, plan  # noqa: PLC0415 - the other commands start fast
-
             changes = plan(tidemark, wanted, prune=prune)
             # Every change is tried before the first is made.
             tried = list(check(tidemark, changes))
@@ -120,8 +124,6 @@ def register(app: typer.Typer) -> None:
 
         An SLO is a document of OpenSLO, which refers to the metrics that Prometheus scrapes from the controller.
         """
-        from tidemark.controller.specs.documents import documents_text  # noqa: PLC0415 - needs PyYAML
-
         with open_client(url, token_file) as tidemark:
             jobs = sorted({row.job for row in streams_by_name(tidemark, job)})
             found = [
@@ -136,10 +138,6 @@ def _documents(
     tidemark: Client, job: str, stream: str | None, *, openslo: bool
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the documents of a job, or of one of its streams; with ``openslo`` only those of OpenSLO."""
-    from tidemark.controller.client.applying import in_force  # noqa: PLC0415 - as above
-    from tidemark.controller.specs.documents import own_document, without_defaults  # noqa: PLC0415
-    from tidemark.controller.specs.openslo import openslo_documents  # noqa: PLC0415
-
     found = [one for one in in_force(tidemark, job) if stream is None or stream == one[1] != "Join"]
     slos = [(job, name, slo) for kind, name, _ in found if kind == "SLO" and (slo := tidemark.slo(job, name))]
     yield from openslo_documents(slos)
@@ -154,8 +152,6 @@ def _documents(
 
 def _wanted(files: Sequence[str]) -> list[WantedSpec]:
     """Return what the files say; a mistake in any of them ends the command, with a line for each."""
-    from tidemark.controller.specs.documents import DocumentsInvalidError, read_documents  # noqa: PLC0415
-
     try:
         found = read_documents([text for name in files for text in _texts(name)])
     except DocumentsInvalidError as error:
@@ -185,8 +181,6 @@ def _made(
     tidemark: Client, changes: Sequence[SpecChange], reason: str | None
 ) -> Iterator[tuple[SpecChange, dict[str, Any] | None]]:
     """Make the changes, and yield each with the answer; a failure names what is not made."""
-    from tidemark.controller.client.applying import carry_out  # noqa: PLC0415 - as above
-
     due = sum(change.action != "keep" for change in changes)
     made = 0
     for change in changes:
@@ -221,7 +215,7 @@ def _show(done: Iterable[tuple[SpecChange, dict[str, Any] | None]], *, dry_run: 
         for line in _difference(change):
             say(f"  {line}")
         if answer is not None and change.kind != "Join":
-            show_consequences(_consequences(answer))
+            show_consequences(checked(Consequences, answer))
     said = [f"{count} {_WORDS[action][0 if dry_run else 1]}" for action, count in counts.items() if count]
     say(", ".join([*said, f"{kept} unchanged"]))
     if jobs and not dry_run:
@@ -230,7 +224,6 @@ def _show(done: Iterable[tuple[SpecChange, dict[str, Any] | None]], *, dry_run: 
 
 def _difference(change: SpecChange) -> Iterator[str]:
     """Yield what differs, field by field: as it is with a minus, as it will be with a plus."""
-    from tidemark.controller.specs.documents import without_defaults  # noqa: PLC0415 - as above
 
     def shown(fields: Mapping[str, Any] | None) -> Mapping[str, Any]:
         # What appears or vanishes is shown without its defaults.
@@ -243,13 +236,6 @@ def _difference(change: SpecChange) -> Iterator[str]:
             for sign, fields in (("-", before), ("+", after)):
                 if field in fields:
                     yield f"{sign} {field}: {dumps(fields[field], ensure_ascii=False)}"
-
-
-def _consequences(answer: dict[str, Any]) -> Consequences:
-    from tidemark.controller.api.schemas.specs import Consequences  # noqa: PLC0415 - as above
-    from tidemark.controller.client.base import checked  # noqa: PLC0415
-
-    return checked(Consequences, answer)
 
 
 def _row(change: SpecChange) -> dict[str, Any]:

@@ -45,9 +45,9 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
         "events": Entry("streams", "Show what changed, why and by whom, the newest first."),
     },
     "Set": {
-        "slo": Entry("slo", "Set, show, delete and list SLOs."),
-        "policy": Entry("policy", "Set, show and delete what the controller may do to a stream."),
-        "join": Entry("join", "Set, list, show and delete the SLO on the joined output of several streams."),
+        "slo": Entry("specs", "Set, show, delete and list SLOs."),
+        "policy": Entry("specs", "Set, show and delete what the controller may do to a stream."),
+        "join": Entry("specs", "Set, list, show and delete the SLO on the joined output of several streams."),
         "apply": Entry(
             "apply",
             "Make SLOs, policies and joins as documents in files say, all or none; show what differs.",

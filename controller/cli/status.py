@@ -25,7 +25,7 @@ from tidemark.controller.cli.show import (
     show_facts,
     table,
 )
-from tidemark.controller.cli.slo import slo_text
+from tidemark.controller.cli.specs import slo_text
 from tidemark.models.base.text import plural
 
 if TYPE_CHECKING:

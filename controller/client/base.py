@@ -87,9 +87,9 @@ class BaseClient(Transport):
         )
         return checked(kind, answer.content)
 
-    def _read_or_none(self, path: str) -> bytes | None:
+    def _read_or_none(self, path: str) -> httpx.Response | None:
         try:
-            return self._send("GET", path).content
+            return self._send("GET", path)
         except RequestRejectedError as error:
             if error.status == httpx.codes.NOT_FOUND:
                 return None
@@ -98,35 +98,30 @@ class BaseClient(Transport):
     def _change(
         self, path: str, changes: Mapping[str, Any], kind: type[T], *, reason: str | None, dry_run: bool
     ) -> T:
-        headers: dict[str, str] = {}
-        body: dict[str, Any] = {}
+        """Change fields of a specification, or set one; the other fields stay as they are read."""
+        fields, version = self.read_specification(path) or ({}, None)
         try:
-            current = self._send("GET", path)
-        except RequestRejectedError as error:
-            if error.status != httpx.codes.NOT_FOUND:
-                raise
-        else:
-            headers["If-Match"] = current.headers.get("etag", "*")
-            body = _writable(current.json())
-        params = {"reason": reason, **dry_run_params(dry_run)}
-        try:
-            answer = self._send("PUT", path, body={**body, **changes}, params=params, headers=headers)
+            found = self.write_specification(
+                path, {**fields, **changes}, version, reason=reason, dry_run=dry_run
+            )
         except ChangedError as error:
             raise ChangedError(
                 error.status,
                 error.kind,
                 f"somebody else changed {path} at the same time, and nothing was written; try again",
             ) from error
-        return checked(kind, answer.content)
+        return checked(kind, found)
+
+    def _delete(self, path: str, kind: type[T], *, reason: str | None, dry_run: bool) -> T:
+        """Delete a specification as it is read, which has to be there."""
+        version = self._send("GET", path).headers.get("etag", "*")
+        return checked(kind, self.write_specification(path, None, version, reason=reason, dry_run=dry_run))
 
     def read_specification(self, path: str) -> tuple[dict[str, Any], str] | None:
         """Return the fields of a specification that can be written, and its ETag; None when there is none."""
-        try:
-            answer = self._send("GET", path)
-        except RequestRejectedError as error:
-            if error.status == httpx.codes.NOT_FOUND:
-                return None
-            raise
+        answer = self._read_or_none(path)
+        if answer is None:
+            return None
         return _writable(answer.json()), answer.headers.get("etag", "*")
 
     def write_specification(
@@ -155,11 +150,6 @@ class BaseClient(Transport):
         headers = {} if version is None else {"If-Match": version}
         found: dict[str, Any] = self._send(method, path, body=fields, params=params, headers=headers).json()
         return found
-
-    def _delete_spec(self, path: str, kind: type[T], *, reason: str | None, dry_run: bool) -> T:
-        headers = {"If-Match": self._send("GET", path).headers.get("etag", "*")}
-        params = {"reason": reason, **dry_run_params(dry_run)}
-        return checked(kind, self._send("DELETE", path, params=params, headers=headers).content)
 
 
 def dry_run_params(dry_run: bool) -> dict[str, str]:

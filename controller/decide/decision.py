@@ -15,12 +15,12 @@ from tidemark.controller.decide.load import Loaded, read_progress, read_replaced
 from tidemark.controller.decide.predictions import keep_prediction, newest_prediction, score_predictions
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon
-from tidemark.controller.joins.store import keep_choice
 from tidemark.controller.reports.store import newest_report_id
 from tidemark.controller.rollout.advance import advance_rollout
 from tidemark.controller.rollout.propose import propose
 from tidemark.controller.rollout.publish import republish_under
 from tidemark.controller.rollout.store import Proposal, RolloutRules, set_predicted
+from tidemark.controller.specs.joins import keep_choice
 from tidemark.controller.streams.store import add_event
 from tidemark.models.base.duration import format_about
 from tidemark.models.evidence.progress import Progress

@@ -21,12 +21,12 @@ from tidemark.controller.db.tables import (
     SloRow,
     StreamRow,
 )
+from tidemark.controller.decide.join_sides import side_of
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.live import newest_state
 from tidemark.controller.evidence.windows import windows_in
 from tidemark.controller.intake.stored_bodies import stored_report
-from tidemark.controller.joins.sides import side_of
 from tidemark.controller.specs.store import get_specs
 from tidemark.models.base.defaults import SAMPLED_BATCHES
 from tidemark.models.base.granules import SPARK_TICK_US

@@ -37,8 +37,9 @@ from tidemark.controller.errors import StreamReportsError
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.forgetting.bounded import delete_some
-from tidemark.controller.pins.store import PinScope, delete_pin, get_pin
-from tidemark.controller.specs.store import get_policy, get_slo, horizon_ms_of, policy_version, slo_version
+from tidemark.controller.specs.pins import PinScope, delete_pin, get_pin
+from tidemark.controller.specs.store import POLICY, SLO, get_policy, get_slo, horizon_ms_of
+from tidemark.controller.specs.store import version_of as spec_version
 from tidemark.controller.streams.store import add_event
 from tidemark.models.base.duration import format_about
 
@@ -94,8 +95,8 @@ def held_of(session: Session, stream: StreamRow) -> dict[str, int]:
 def version_of(session: Session, stream: StreamRow) -> str:
     """Return what tells a stream from another one of its name, and from itself under another SLO or policy."""
     slo = get_slo(session, stream.id)
-    beside = None if slo is None else slo_version(session, stream.id, slo)
-    policy = policy_version(session, stream.id, get_policy(session, stream.id))
+    beside = None if slo is None else spec_version(session, SLO, stream, slo)
+    policy = spec_version(session, POLICY, stream, get_policy(session, stream.id))
     return stored_version(session, "stream", stream.id, beside, policy)
 
 

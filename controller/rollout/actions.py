@@ -12,12 +12,12 @@ from tidemark.controller.bounds.publication import SteeredStream
 from tidemark.controller.bounds.recommendations import because_of
 from tidemark.controller.db.tables import RecommendationRow, RolloutRow, StreamRow
 from tidemark.controller.errors import RolloutNotFoundError, RolloutStateError
-from tidemark.controller.pins.store import pin_in_force
 from tidemark.controller.rollout.advance import advance_rollout, apply_move
 from tidemark.controller.rollout.propose import propose
 from tidemark.controller.rollout.publish import current_answer, republish_under
 from tidemark.controller.rollout.store import Proposal, RolloutRules, find_rollout, read_rules
 from tidemark.controller.runtime.actor import current_actor
+from tidemark.controller.specs.pins import pin_in_force
 from tidemark.controller.specs.store import Spec, get_slo
 from tidemark.controller.streams.store import EventBasis, add_event
 from tidemark.models.base.read_json import read_object

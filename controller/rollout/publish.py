@@ -20,7 +20,6 @@ from tidemark.controller.bounds.publication import (
 )
 from tidemark.controller.bounds.recommendations import because_of
 from tidemark.controller.db.tables import RecommendationRow, RolloutRow
-from tidemark.controller.pins.store import StoredPin
 from tidemark.controller.rollout.failed_bounds import envelope_failed
 from tidemark.controller.rollout.store import (
     Proposal,
@@ -30,6 +29,7 @@ from tidemark.controller.rollout.store import (
     new_rollout,
     open_rollout_row,
 )
+from tidemark.controller.specs.pins import StoredPin
 from tidemark.controller.specs.store import Spec, get_policy
 from tidemark.models.base.duration import format_duration
 from tidemark.models.protocol.downstream import UNSAFE, Downstream

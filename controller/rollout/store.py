@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.bounds.publication import SteeredStream, envelope_json, newest_rollout
 from tidemark.controller.db.tables import PolicyRow, PublishedRow, RolloutRow, StreamRow
-from tidemark.controller.joins.store import join_of
-from tidemark.controller.pins.store import StoredPin, pin_in_force
+from tidemark.controller.specs.joins import join_of
+from tidemark.controller.specs.pins import StoredPin, pin_in_force
 from tidemark.controller.specs.store import Spec, get_specs
 from tidemark.controller.streams.store import EventBasis, add_event
 from tidemark.models.base.read_json import read_object

@@ -8,18 +8,19 @@ is, so that applying a file does not end a pause.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, asdict, dataclass
-from dataclasses import fields as dataclass_fields
+import re
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from decimal import Decimal
 from typing import Any, Literal
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from tidemark.controller.specs.read_openslo import read_slo
-from tidemark.controller.specs.yaml_text import yaml_documents
-from tidemark.controller.streams.names import name_problem
+from tidemark.controller.specs.openslo import read_slo
+from tidemark.models.base.names import name_problem
+from tidemark.models.specs.fields import defaults_of
 from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 OWN_VERSION = "tidemark/v1"
@@ -32,11 +33,7 @@ _OPENSLO = "openslo/"
 _IGNORED = frozenset({"Service", "SLI", "DataSource"})
 """Kinds of OpenSLO that may stand beside an SLO; nothing follows from them here."""
 
-_ADAPTERS: dict[Kind, TypeAdapter[Any]] = {
-    "SLO": TypeAdapter(Slo),
-    "Policy": TypeAdapter(Policy),
-    "Join": TypeAdapter(JoinSlo),
-}
+_TYPES: dict[Kind, type[Any]] = {"SLO": Slo, "Policy": Policy, "Join": JoinSlo}
 _NAME_FIELD: dict[Kind, str] = {"Policy": "stream", "Join": "join"}
 
 
@@ -118,12 +115,6 @@ def own_document(kind: Kind, job: str, name: str, fields: Mapping[str, Any]) -> 
     }
 
 
-def documents_text(documents: Iterable[Mapping[str, Any]]) -> str:
-    """Return documents as one YAML text."""
-    # Off is quoted: readers of YAML 1.1 take it for a boolean.
-    return str(yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True, allow_unicode=True))
-
-
 def _read(document: object, where: str) -> WantedSpec | None:
     if not isinstance(document, dict):
         raise ValueError("a document is a mapping with apiVersion and kind")  # noqa: TRY004 - one kind of error
@@ -160,14 +151,14 @@ def _text(fields: dict[Any, Any], field: str) -> str:
 
 
 def _wanted(
-    kind: Kind, job: str, name: str, fields: Mapping[str, Any], where: str, *, paused: bool
+    kind: Kind, job: str, name: str, given: Mapping[str, Any], where: str, *, paused: bool
 ) -> WantedSpec:
     for one in (job, name):
         problem = name_problem(one)
         if problem is not None:
             raise ValueError(f"{one!r}: {problem}")
     # By way of JSON, as the controller reads it; what JSON has no type for becomes a text, which no number takes.
-    value = _ADAPTERS[kind].validate_json(json.dumps(fields, default=str))
+    value = TypeAdapter(_TYPES[kind]).validate_json(json.dumps(given, default=str))
     whole = asdict(value)
     if kind == "Policy" and not paused:
         del whole["paused"]
@@ -194,19 +185,62 @@ def default_policy() -> dict[str, Any]:
     return dict(_DEFAULTS["Policy"])
 
 
-def _defaults(specification: type[Slo | Policy | JoinSlo]) -> dict[str, Any]:
-    """Return the default of each field as JSON has it; None for a field without one, which is never None."""
-    return {one.name: _default(one) for one in dataclass_fields(specification)}
-
-
-def _default(field: Field[Any]) -> Any:
-    if field.default_factory is not MISSING:
-        return field.default_factory()
-    return None if field.default is MISSING else json.loads(json.dumps(field.default))
-
-
 _DEFAULTS: dict[Kind, dict[str, Any]] = {
-    "SLO": _defaults(Slo),
-    "Policy": _defaults(Policy),
-    "Join": _defaults(JoinSlo),
+    # As JSON has them.
+    kind: json.loads(json.dumps(defaults_of(type_)))
+    for kind, type_ in _TYPES.items()
 }
+
+
+# -- YAML in which a mistake is an error and a number is exact ---------------------------------------------------------
+
+
+def yaml_documents(text: str) -> list[Any]:
+    """Return the documents of a YAML or JSON text, without those that are empty.
+
+    Unlike in YAML 1.1, ``Off`` is a text: only ``true`` and ``false`` are booleans. Decimal fractions are ``Decimal``.
+
+    Raises:
+        ValueError: when it is not YAML, nested too deeply, or a key stands twice in one mapping.
+    """
+    try:
+        return [found for found in yaml.load_all(text, Loader=_Loader) if found is not None]
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+        raise ValueError(f"{where}{error.problem or 'this is not YAML'}") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except yaml.YAMLError as error:
+        raise ValueError(f"this is not YAML: {' '.join(str(error).split())}") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """A safe loader that takes no second key and only the booleans of YAML 1.2."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        found: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in found:
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key {key.value!r} stands twice", problem_mark=key.start_mark
+                )
+            found.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _exact(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
+    text = loader.construct_scalar(node).replace("_", "")
+    # Infinity and sexagesimal numbers stay texts, which no field takes.
+    return (
+        Decimal(text) if re.fullmatch(r"[-+]?[0-9]*\.?[0-9]*(e[-+]?[0-9]+)?", text, re.IGNORECASE) else text
+    )
+
+
+_BOOL = "tag:yaml.org,2002:bool"
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag != _BOOL]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|false)$", re.IGNORECASE), list("tTfF"))
+_Loader.add_constructor("tag:yaml.org,2002:float", _exact)

@@ -1,15 +1,14 @@
-"""Specifications: the SLO and the policy of a stream, each with a generation that grows with every change.
+"""The SLO and the policy of a stream, each with a generation that grows with every change.
 
-A change of the join that the stream is a side of counts as a change of its SLO.
-
-Each is stored whole, as versioned JSON. Columns beside it repeat only what queries filter or list by.
+A change of the join that the stream is a side of counts as a change of its SLO. Each is stored whole, as versioned
+JSON. Columns beside it repeat only what queries filter or list by.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
@@ -18,13 +17,13 @@ from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.db.epoch import stored_version
-from tidemark.controller.db.tables import JoinRow, PolicyRow, RecommendationRow, SloRow, StreamRow
-from tidemark.controller.errors import PolicyNotSetError, SloNotSetError, StreamJoinedError
-from tidemark.controller.rollout.failed_bounds import carry_failures
-from tidemark.controller.streams.store import add_event
-from tidemark.models.specs.slo import JoinSlo, Policy, Slo
+from tidemark.controller.db.tables import JoinRow, PolicyRow, SloRow, StreamRow
+from tidemark.controller.errors import PolicyNotSetError, SloNotSetError, StreamJoinedError, TidemarkError
+from tidemark.controller.specs.kinds import ChangeRequest, Write, loaded_specification, stored_specification
+from tidemark.models.specs.slo import Policy, Slo
 
 T = TypeVar("T")
+V = TypeVar("V", Slo, Policy)
 
 DEFAULT_HORIZON_MS = Slo(target_ppm=1).horizon_ms
 """The horizon of a stream without an SLO, in milliseconds."""
@@ -38,22 +37,15 @@ DEFAULT_CONFIDENCE_PPM = Slo(target_ppm=1).confidence_ppm
 DEFAULT_SHARE_PPM = 990_000
 """The share of rows that a stream without an SLO is judged by, in parts per million."""
 
-_SCHEMA_VERSION = 1
-"""Version of the stored JSON: it grows when a field changes its meaning; a new field with a default needs no other."""
-
 _MAX_READ = 4_096
 """How many stored SLOs, and how many policies, are kept as they were read: some hundred bytes each."""
 
 _SLO, _POLICY = TypeAdapter(Slo), TypeAdapter(Policy)
 
-Precondition = Callable[[int, str | None], None]
-"""Takes the generation in the store, 0 for none, and its version, None for nothing to read; raises when the caller
-expected another."""
-
 
 @dataclass(frozen=True, slots=True)
 class Spec(Generic[T]):
-    """A specification as it is stored."""
+    """A specification of a stream as it is stored."""
 
     value: T
     """The SLO or the policy."""
@@ -71,8 +63,27 @@ def get_slo(session: Session, stream_id: int) -> Spec[Slo] | None:
     return None if row is None else slo_of(row)
 
 
-# Built once: building it takes longer than running it.
+def get_policy(session: Session, stream_id: int) -> Spec[Policy]:
+    """Return the stream's policy; the default one, with generation 0, when none was set."""
+    return policy_of(session.get(PolicyRow, stream_id))
+
+
+def get_specs(session: Session, stream_id: int) -> tuple[Spec[Slo] | None, Spec[Policy]]:
+    """Return what ``get_slo`` and ``get_policy`` return, in one statement."""
+    found: Any = session.execute(_SPECS, {"stream": stream_id}).one()
+    slo, policy = found
+    return None if slo is None else slo_of(slo), policy_of(policy)
+
+
+# Built once: building them takes longer than running them.
 _SLO_OF = select(SloRow).where(SloRow.stream_id == bindparam("stream"))
+_SPECS = (
+    select(SloRow, PolicyRow)
+    .select_from(StreamRow)
+    .outerjoin(SloRow, SloRow.stream_id == StreamRow.id)
+    .outerjoin(PolicyRow, PolicyRow.stream_id == StreamRow.id)
+    .where(StreamRow.id == bindparam("stream"))
+)
 
 
 def horizon_ms_of(session: Session, stream_id: int) -> int:
@@ -93,28 +104,6 @@ def share_ppm_of(session: Session, stream_id: int) -> int:
     return DEFAULT_SHARE_PPM if slo is None else slo.value.target_ppm
 
 
-def get_policy(session: Session, stream_id: int) -> Spec[Policy]:
-    """Return the stream's policy; the default one, with generation 0, when none was set."""
-    return policy_of(session.get(PolicyRow, stream_id))
-
-
-def get_specs(session: Session, stream_id: int) -> tuple[Spec[Slo] | None, Spec[Policy]]:
-    """Return what ``get_slo`` and ``get_policy`` return, in one statement."""
-    found: Any = session.execute(_SPECS, {"stream": stream_id}).one()
-    slo, policy = found
-    return None if slo is None else slo_of(slo), policy_of(policy)
-
-
-# Built once: building it takes longer than running it.
-_SPECS = (
-    select(SloRow, PolicyRow)
-    .select_from(StreamRow)
-    .outerjoin(SloRow, SloRow.stream_id == StreamRow.id)
-    .outerjoin(PolicyRow, PolicyRow.stream_id == StreamRow.id)
-    .where(StreamRow.id == bindparam("stream"))
-)
-
-
 def slo_of(row: SloRow) -> Spec[Slo]:
     """Return the SLO that a row holds."""
     return Spec(_slo(row.specification), row.generation, row.updated_us, row.join_id)
@@ -125,197 +114,6 @@ def policy_of(row: PolicyRow | None) -> Spec[Policy]:
     if row is None:
         return Spec(Policy(), 0, None)
     return Spec(_policy(row.specification), row.generation, row.updated_us)
-
-
-def slo_values(slo: Slo) -> dict[str, Any]:
-    """Return the columns that hold an SLO."""
-    return {"target_ppm": slo.target_ppm, "specification": stored_specification(slo)}
-
-
-def policy_values(policy: Policy) -> dict[str, Any]:
-    """Return the columns that hold a policy."""
-    return {"mode": policy.mode, "paused": policy.paused, "specification": stored_specification(policy)}
-
-
-def put_slo(
-    session: Session, stream_id: int, slo: Slo, precondition: Precondition, now_us: int, *, reason: str
-) -> Spec[Slo]:
-    """Set the SLO of a locked stream and return it; an equal one changes nothing, whatever the precondition.
-
-    Raises:
-        Exception: whatever ``precondition`` raises.
-    """
-    before = get_slo(session, stream_id)
-    if before is not None and before.value == slo:
-        return before
-    precondition(
-        before.generation if before else 0, slo_version(session, stream_id, before) if before else None
-    )
-    generation = 1 + (before.generation if before else session.get_one(StreamRow, stream_id).slo_generation)
-    session.merge(
-        SloRow(stream_id=stream_id, generation=generation, updated_us=now_us, **slo_values(slo)),
-    )
-    add_event(
-        session,
-        stream_id,
-        now_us,
-        kind="SloSet",
-        reason=reason,
-        before=json.dumps(asdict(before.value)) if before else None,
-        after=json.dumps(asdict(slo)),
-    )
-    return Spec(slo, generation, now_us, before.join_id if before else None)
-
-
-def put_policy(
-    session: Session, stream_id: int, policy: Policy, precondition: Precondition, now_us: int, *, reason: str
-) -> Spec[Policy]:
-    """Set the policy of a locked stream and return it; an equal one changes nothing, whatever the precondition.
-
-    Raises:
-        Exception: whatever ``precondition`` raises.
-    """
-    before = get_policy(session, stream_id)
-    if before.generation and before.value == policy:
-        return before
-    precondition(before.generation, policy_version(session, stream_id, before))
-    generation = _next_policy(session, stream_id, before)
-    session.merge(_policy_row(stream_id, generation, policy, now_us, None))
-    if replace(before.value, labels=policy.labels) == policy:
-        carry_failures(session, stream_id, before.generation, generation)
-    add_event(
-        session,
-        stream_id,
-        now_us,
-        kind="PolicySet",
-        reason=reason,
-        before=json.dumps(asdict(before.value)),
-        after=json.dumps(asdict(policy)),
-    )
-    return Spec(policy, generation, now_us)
-
-
-def delete_slo(
-    session: Session, stream_id: int, precondition: Precondition, now_us: int, *, reason: str
-) -> Spec[Slo]:
-    """Delete the SLO of a locked stream, with what was recommended for it, and return it as it was.
-
-    Raises:
-        SloNotSetError: when it has none.
-        StreamJoinedError: when it is a side of a join.
-        Exception: whatever ``precondition`` raises.
-    """
-    before = get_slo(session, stream_id)
-    if before is None:
-        raise SloNotSetError("the stream has no SLO that could be deleted")
-    check_not_joined(session, before)
-    precondition(before.generation, slo_version(session, stream_id, before))
-    # A later one must not be taken for this one.
-    session.get_one(StreamRow, stream_id).slo_generation = before.generation
-    for table in (SloRow, RecommendationRow):
-        session.execute(delete(table).where(table.stream_id == stream_id))
-    add_event(
-        session, stream_id, now_us, kind="SloDeleted", reason=reason, before=json.dumps(asdict(before.value))
-    )
-    return before
-
-
-def check_not_joined(session: Session, slo: Spec[Slo] | None) -> None:
-    """Check that a stream, given its SLO, is not a side of a join.
-
-    Raises:
-        StreamJoinedError: when it is.
-    """
-    if slo is not None and slo.join_id is not None:
-        join = session.get_one(JoinRow, slo.join_id)
-        raise StreamJoinedError(
-            f"the stream is a side of join {join.name!r} of job {join.job!r}; delete that join first"
-        )
-
-
-def delete_policy(
-    session: Session, stream_id: int, precondition: Precondition, now_us: int, *, reason: str
-) -> Spec[Policy]:
-    """Delete the policy of a locked stream, so that the default one holds, and return it as it was.
-
-    Raises:
-        PolicyNotSetError: when the default one holds already.
-        Exception: whatever ``precondition`` raises.
-    """
-    before = get_policy(session, stream_id)
-    if not before.generation:
-        raise PolicyNotSetError("the stream has the default policy, which cannot be deleted")
-    precondition(before.generation, policy_version(session, stream_id, before))
-    session.get_one(StreamRow, stream_id).policy_generation = before.generation
-    session.execute(delete(PolicyRow).where(PolicyRow.stream_id == stream_id))
-    add_event(
-        session,
-        stream_id,
-        now_us,
-        kind="PolicyDeleted",
-        reason=reason,
-        before=json.dumps(asdict(before.value)),
-        after=json.dumps(asdict(Policy())),
-    )
-    return before
-
-
-def set_paused(session: Session, stream_id: int, *, paused: bool, reason: str, now_us: int) -> Spec[Policy]:
-    """Set whether the policy of a locked stream is paused, and nothing else of it, and return the policy."""
-    before = get_policy(session, stream_id)
-    if before.value.paused == paused:
-        return before
-    policy, generation = replace(before.value, paused=paused), _next_policy(session, stream_id, before)
-    session.merge(_policy_row(stream_id, generation, policy, now_us, reason if paused else None))
-    # Pausing does not make a bound that failed worth another try.
-    carry_failures(session, stream_id, before.generation, generation)
-    add_event(session, stream_id, now_us, kind="Paused" if paused else "Resumed", reason=reason)
-    return Spec(policy, generation, now_us)
-
-
-def slo_version(session: Session, stream_id: int, slo: Spec[Slo]) -> str:
-    """Return what tells an SLO of a stream from every other one it ever had."""
-    text = stored_specification(slo.value)
-    return stored_version(session, slo.generation, stream_id, slo.updated_us, text)
-
-
-def policy_version(session: Session, stream_id: int, policy: Spec[Policy]) -> str:
-    """Return what tells a policy of a stream from every other one it ever had.
-
-    It is 0 for the default one as long as none was ever set.
-    """
-    text = stored_specification(policy.value)
-    if policy.generation:
-        return stored_version(session, policy.generation, stream_id, policy.updated_us, text)
-    deleted = session.get_one(StreamRow, stream_id).policy_generation
-    return stored_version(session, 0, stream_id, deleted, text) if deleted else "0"
-
-
-def fields_of(value: Slo | Policy | JoinSlo) -> dict[str, Any]:
-    """Return the fields of a specification by name, their values as they are."""
-    return {field.name: getattr(value, field.name) for field in fields(value)}
-
-
-def _next_policy(session: Session, stream_id: int, before: Spec[Policy]) -> int:
-    """Return the generation of the next policy."""
-    return 1 + (before.generation or session.get_one(StreamRow, stream_id).policy_generation)
-
-
-def _policy_row(
-    stream_id: int, generation: int, policy: Policy, now_us: int, paused_why: str | None
-) -> PolicyRow:
-    return PolicyRow(
-        stream_id=stream_id,
-        generation=generation,
-        updated_us=now_us,
-        paused_why=paused_why,
-        **policy_values(policy),
-    )
-
-
-def stored_specification(value: Slo | Policy | JoinSlo) -> str:
-    """Return a specification as it is stored."""
-    return json.dumps({"schema_version": _SCHEMA_VERSION, **asdict(value)})
 
 
 # What a text says never changes, and every decision reads it several times.
@@ -331,13 +129,141 @@ def _policy(text: str) -> Policy:
     return loaded_specification(_POLICY, text)
 
 
-def loaded_specification(adapter: TypeAdapter[T], text: str) -> T:
-    """Return a stored specification."""
-    document = json.loads(text)
-    version = document.pop("schema_version")
-    if version != _SCHEMA_VERSION:
-        raise ValueError(
-            f"the store holds a specification of version {version}; this release reads {_SCHEMA_VERSION}: upgrade it"
+def slo_values(slo: Slo) -> dict[str, Any]:
+    """Return the columns that hold an SLO."""
+    return {"target_ppm": slo.target_ppm, "specification": stored_specification(slo)}
+
+
+def policy_values(policy: Policy) -> dict[str, Any]:
+    """Return the columns that hold a policy."""
+    specification = stored_specification(policy)
+    return {"mode": policy.mode, "paused": policy.paused, "paused_why": None, "specification": specification}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamKind(Generic[V]):
+    """A kind of specification of which a stream has one."""
+
+    name: str
+    """What its events begin with."""
+    table: type[SloRow | PolicyRow]
+    columns: Callable[[V], dict[str, Any]]
+    last: str
+    """Column of streams with the generation of the one deleted last: a later one must not be taken for it."""
+    get: Callable[[Session, int], Spec[V] | None]
+    absent: Callable[[], TidemarkError]
+    """Makes the error when there is none that could be deleted."""
+
+
+SLO = StreamKind(
+    "Slo",
+    SloRow,
+    slo_values,
+    "slo_generation",
+    get_slo,
+    lambda: SloNotSetError("the stream has no SLO that could be deleted"),
+)
+POLICY = StreamKind(
+    "Policy",
+    PolicyRow,
+    policy_values,
+    "policy_generation",
+    get_policy,
+    lambda: PolicyNotSetError("the stream has the default policy, which cannot be deleted"),
+)
+
+
+def put_spec(change: ChangeRequest, kind: StreamKind[V], stream: StreamRow, value: V) -> Write[Spec[V]]:
+    """Set the SLO or the policy of a locked stream; an equal one changes nothing, whatever the precondition.
+
+    Raises:
+        Exception: whatever the precondition raises.
+    """
+    before = kind.get(change.session, stream.id)
+    if before is not None and before.generation and before.value == value:
+        stored = before
+    else:
+        _check(change, kind, stream, before)
+        stored = _store(change, kind, stream, value, before)
+        change.note([stream], f"{kind.name}Set", before=_event(before), after=_event(stored))
+    return Write(stored, version_of(change.session, kind, stream, stored), [stream], before)
+
+
+def delete_spec(change: ChangeRequest, kind: StreamKind[V], stream: StreamRow) -> Write[Spec[V]]:
+    """Delete the SLO or the policy of a locked stream.
+
+    Raises:
+        SloNotSetError, PolicyNotSetError: when nobody set one.
+        StreamJoinedError: when it is the SLO of a side of a join.
+        Exception: whatever the precondition raises.
+    """
+    session, before = change.session, kind.get(change.session, stream.id)
+    if before is None or not before.generation:
+        raise kind.absent()
+    check_not_joined(session, before)
+    _check(change, kind, stream, before)
+    setattr(stream, kind.last, before.generation)
+    session.execute(delete(kind.table).where(kind.table.stream_id == stream.id))
+    session.flush()
+    after = kind.get(session, stream.id)
+    change.note([stream], f"{kind.name}Deleted", before=_event(before), after=_event(after))
+    return Write(before, streams=[stream])
+
+
+def set_paused(change: ChangeRequest, stream: StreamRow, *, paused: bool) -> Write[Spec[Policy]]:
+    """Set whether the policy of a locked stream is paused, and nothing else of it."""
+    stored = before = get_policy(change.session, stream.id)
+    if before.value.paused != paused:
+        policy, why = replace(before.value, paused=paused), change.reason if paused else None
+        stored = _store(change, POLICY, stream, policy, before, paused_why=why)
+        change.note([stream], "Paused" if paused else "Resumed")
+    return Write(stored, version_of(change.session, POLICY, stream, stored), [stream], before)
+
+
+def version_of(session: Session, kind: StreamKind[V], stream: StreamRow, stored: Spec[V]) -> str:
+    """Return what tells an SLO or a policy of a stream from every other one it ever had.
+
+    It is 0 for the default policy as long as none was ever set.
+    """
+    text = stored_specification(stored.value)
+    if stored.generation:
+        return stored_version(session, stored.generation, stream.id, stored.updated_us, text)
+    deleted: int = getattr(stream, kind.last)
+    return stored_version(session, 0, stream.id, deleted, text) if deleted else "0"
+
+
+def check_not_joined(session: Session, slo: Spec[Any] | None) -> None:
+    """Check that a stream, given its SLO, is not a side of a join.
+
+    Raises:
+        StreamJoinedError: when it is.
+    """
+    if slo is not None and slo.join_id is not None:
+        join = session.get_one(JoinRow, slo.join_id)
+        raise StreamJoinedError(
+            f"the stream is a side of join {join.name!r} of job {join.job!r}; delete that join first"
         )
-    # JSON has no tuples: strictness is for requests. A field of a newer release is none of ours.
-    return adapter.validate_python(document, strict=False, extra="ignore")
+
+
+def _check(change: ChangeRequest, kind: StreamKind[V], stream: StreamRow, before: Spec[V] | None) -> None:
+    version = None if before is None else version_of(change.session, kind, stream, before)
+    generation = 0 if before is None else before.generation
+    change.check(version, f"generation {generation}" if generation else "no generation yet", generation > 0)
+
+
+def _store(
+    change: ChangeRequest,
+    kind: StreamKind[V],
+    stream: StreamRow,
+    value: V,
+    before: Spec[V] | None,
+    **columns: Any,
+) -> Spec[V]:
+    last: int = before.generation if before and before.generation else getattr(stream, kind.last)
+    columns = {"generation": last + 1, "updated_us": change.now_us, **kind.columns(value), **columns}
+    change.session.merge(kind.table(stream_id=stream.id, **columns))
+    return Spec(value, last + 1, change.now_us, before.join_id if before else None)
+
+
+def _event(stored: Spec[V] | None) -> str | None:
+    return None if stored is None else json.dumps(asdict(stored.value))

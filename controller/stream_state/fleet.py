@@ -21,8 +21,8 @@ from tidemark.controller.db.tables import (
     SloRow,
     StreamRow,
 )
-from tidemark.controller.pins.store import StoredPin, pins_in_force
 from tidemark.controller.rollout.store import newest_rollout_query
+from tidemark.controller.specs.pins import StoredPin, pins_in_force
 from tidemark.controller.stream_state.answers import ConditionType
 
 

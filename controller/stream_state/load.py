@@ -27,15 +27,15 @@ from tidemark.controller.db.tables import (
     SloRow,
     StreamRow,
 )
+from tidemark.controller.decide.join_sides import miss_of
 from tidemark.controller.decide.load import progress_from
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.live import state_in
 from tidemark.controller.intake.quarantine import Quarantine, quarantines
-from tidemark.controller.joins.lost import miss_of
 from tidemark.controller.lost.store import LostSummary
-from tidemark.controller.pins.store import StoredPin, pins_in_force
 from tidemark.controller.reports.store import newest_report_query, with_gone
 from tidemark.controller.rollout.store import missed_rollout_query, newest_rollout_query
+from tidemark.controller.specs.pins import StoredPin, pins_in_force
 from tidemark.controller.specs.store import policy_of, slo_of
 from tidemark.controller.stream_state.partition_rows import (
     PartitionFacts,

@@ -20,13 +20,13 @@ from tidemark.controller.db.tables import (
     RolloutRow,
     StreamRow,
 )
+from tidemark.controller.decide.join_sides import JoinMiss
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.live import KeptLive, NewestState
 from tidemark.controller.intake.quarantine import Quarantine
-from tidemark.controller.joins.lost import JoinMiss
 from tidemark.controller.lost.store import LostSummary
 from tidemark.controller.partitions.store import FutureRows, MisdatedRows, Skew
-from tidemark.controller.pins.store import StoredPin
+from tidemark.controller.specs.pins import StoredPin
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, Spec
 from tidemark.controller.stream_state.partition_rows import PartitionFacts
 from tidemark.controller.stream_state.recent_reports import RecentQuery

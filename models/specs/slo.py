@@ -12,6 +12,7 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from tidemark.models.base.ranges import STRICT, Count, DurationMs
 from tidemark.models.protocol.late_policy import LatePolicy
 from tidemark.models.protocol.messages import Mode, Name
+from tidemark.models.specs.fields import shown
 
 OnConflict = Literal["miss_target", "exceed_latency_cap", "exceed_state_cap"]
 """Which constraint is broken when no bound meets all."""
@@ -31,11 +32,27 @@ Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 MINUTES_OF_DAY = 1_440
 """Minutes of a day."""
 
+DAY_MS = 86_400_000
+
+Share = Annotated[int, Gt(0), Lt(1_000_000)]
+"""Parts per million, neither nothing nor all."""
+
+ShareToAll = Annotated[int, Gt(0), Le(1_000_000)]
+"""Parts per million, up to all."""
+
+WindowMs = Annotated[int, Gt(0), Le(31 * DAY_MS)]
+DelayMs = Annotated[int, Ge(0), Le(31 * DAY_MS)]
+
 MAX_SIDES = 4
 """Maximum number of streams of one join: the work of choosing bounds grows with its cube."""
 
 MAX_GATES = 10
 """Maximum number of outside gates of one policy."""
+
+
+_WINDOW = shown("Rolling window over which the error budget counts", 30 * DAY_MS, "Window of the budget")
+_CONFIDENCE = shown("Confidence with which the target must be certified", 950_000)
+"""The same in the SLOs of streams and of joins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,26 +61,49 @@ class Slo:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
-    target_ppm: Annotated[int, Gt(0), Lt(1_000_000)]
-    """Share of (row, window) pairs to admit, in parts per million."""
-    latency_cap_ms: Count | None = None
-    """Maximum mean emit latency (wall time of emission minus window end), in milliseconds; null for no cap."""
-    on_conflict: OnConflict | None = None
-    """Which constraint is broken when no bound meets all; null: none, the bound in use is held."""
-    confidence_ppm: Annotated[int, Gt(0), Lt(1_000_000)] = 950_000
-    """Confidence with which the target must be certified, in parts per million."""
-    horizon_ms: Annotated[int, Gt(0), Le(31 * 86_400_000)] = 86_400_000
-    """How far back evidence counts, in milliseconds."""
-    objective: Objective = "occurrences"
-    """occurrences: the target is a share of all rows; timeslices: a share of the windows must each reach it."""
-    good_windows_ppm: Annotated[int, Gt(0), Le(1_000_000)] = 990_000
-    """Under timeslices: share of the windows that must reach the target, in parts per million."""
-    window_ms: Annotated[int, Gt(0), Le(31 * 86_400_000)] = 30 * 86_400_000
-    """Rolling window over which the budget counts, in milliseconds."""
-    state_cap_rows: Count | None = None
-    """Maximum rows of state; null for no cap."""
-    worst_window_ppm: Annotated[int, Ge(0), Lt(1_000_000)] | None = None
-    """Minimum completeness of every single window, in parts per million; null for no floor."""
+    target_ppm: Share = field(metadata=shown("Share of the rows, or (row, window) pairs, to admit", 995_000))
+    latency_cap_ms: Count | None = field(
+        default=None,
+        metadata=shown("Maximum mean latency of a window: wall time of emission minus its end", 900_000),
+    )
+    on_conflict: OnConflict | None = field(
+        default=None,
+        metadata=shown(
+            "What to do when no bound meets the target and the caps together: miss_target keeps the caps and admits "
+            "fewer rows; exceed_latency_cap or exceed_state_cap meets the target and exceeds that cap",
+            label="When no bound meets all",
+            none="the bound in use is held, and a condition raised",
+        ),
+    )
+    objective: Objective = field(
+        default="occurrences",
+        metadata=shown(
+            "What must meet the target: occurrences, all rows together; timeslices, each of most windows",
+            label="The target applies to",
+        ),
+    )
+    good_windows_ppm: ShareToAll = field(
+        default=990_000,
+        metadata=shown(
+            "With timeslices: share of the windows that must reach the target",
+            990_000,
+            "Windows that must reach it",
+        ),
+    )
+    worst_window_ppm: Annotated[int, Ge(0), Lt(1_000_000)] | None = field(
+        default=None,
+        metadata=shown(
+            "Minimum completeness of every single window", 900_000, "Minimum of every single window"
+        ),
+    )
+    state_cap_rows: Count | None = field(
+        default=None, metadata=shown("Maximum number of rows of state", 1_000_000, "State cap in rows")
+    )
+    window_ms: WindowMs = field(default=30 * DAY_MS, metadata=_WINDOW)
+    horizon_ms: WindowMs = field(
+        default=DAY_MS, metadata=shown("How far back evidence counts", 43_200_000, "Horizon of the evidence")
+    )
+    confidence_ppm: Share = field(default=950_000, metadata=_CONFIDENCE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,16 +112,19 @@ class JoinSlo:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
-    streams: Annotated[tuple[Name, ...], MinLen(2), MaxLen(MAX_SIDES)]
-    """Names of the streams that are joined, each once; each has an SLO of its own too."""
-    target_ppm: Annotated[int, Gt(0), Lt(1_000_000)]
-    """Share of the joined pairs to come out, in parts per million."""
-    confidence_ppm: Annotated[int, Gt(0), Lt(1_000_000)] = 950_000
-    """Confidence with which the target must be certified, in parts per million."""
-    horizon_ms: Annotated[int, Gt(0), Le(86_400_000)] = 3_600_000
-    """How far back evidence counts, in milliseconds; at most about 1,000 batches count."""
-    window_ms: Annotated[int, Gt(0), Le(31 * 86_400_000)] = 30 * 86_400_000
-    """Rolling window over which the budget counts, in milliseconds."""
+    streams: Annotated[tuple[Name, ...], MinLen(2), MaxLen(MAX_SIDES)] = field(
+        metadata=shown(
+            "The streams that one query joins, each once; each has an SLO of its own too",
+            "clicks,impressions",
+        )
+    )
+    target_ppm: Share = field(metadata=shown("Share of the joined pairs to come out", 990_000))
+    confidence_ppm: Share = field(default=950_000, metadata=_CONFIDENCE)
+    horizon_ms: Annotated[int, Gt(0), Le(DAY_MS)] = field(
+        default=3_600_000,
+        metadata=shown("How far back evidence counts, at most a day and about 1,000 batches", 3_600_000),
+    )
+    window_ms: WindowMs = field(default=30 * DAY_MS, metadata=_WINDOW)
 
     def __post_init__(self) -> None:
         """Reject a stream named twice."""
@@ -119,45 +162,92 @@ class Policy:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
-    mode: Mode = "Off"
-    """Off only observes; OnRestart gives the job its bound at its next start; Restart makes the runner restart it; Live
-    steers it without a restart."""
-    min_bound_ms: DurationMs = 0
-    """The minimum bound, in milliseconds."""
-    max_bound_ms: DurationMs | None = None
-    """The maximum bound, in milliseconds; null: nothing wider than the SLO's window, unless it is in use already."""
-    directions: Annotated[tuple[Direction, ...], MinLen(1), MaxLen(2)] = ("Widen", "Narrow")
-    """Which ways the bound may be changed; at least one."""
-    margin_ppm: Annotated[int, Ge(0), Le(10_000_000)] = 0
-    """What is added to the required bound, as a share of it, in parts per million."""
-    cooldown_ms: Annotated[int, Ge(0), Le(31 * 86_400_000)] = 3_600_000
-    """Minimum time between two published narrowings, in milliseconds; widening never waits for it."""
-    max_narrowings_a_day: Annotated[int, Ge(1)] | None = None
-    """Maximum number of narrowings published within any 24 hours; null for no limit."""
-    max_narrowing_ppm: Annotated[int, Gt(0), Le(1_000_000)] | None = 500_000
-    """Maximum narrowing by one rollout, as a share of the bound in use, in parts per million; null for no limit."""
-    evidence_ms: Annotated[int, Ge(0), Le(31 * 86_400_000)] = 3_600_000
-    """Event time that reports must cover before a stream's first narrowing, in milliseconds; 0 for none."""
-    evidence_windows: Annotated[int, Ge(0), Le(100_000)] = 100
-    """Windows of event time that they must cover before it; 0 for none. Operators without windows need none."""
-    freeze_windows: Annotated[tuple[FreezeWindow, ...], MaxLen(50)] = ()
-    """When nothing is narrowed, in UTC."""
+    mode: Mode = field(
+        default="Off",
+        metadata=shown(
+            "How the job takes a bound: Off, never, the controller only watches; OnRestart, when somebody restarts the "
+            "job; Restart, the job restarts itself between batches; Live, without a restart"
+        ),
+    )
+    min_bound_ms: DurationMs = field(default=0, metadata=shown("Minimum bound", 30_000, "Minimum bound"))
+    max_bound_ms: DurationMs | None = field(
+        default=None,
+        metadata=shown(
+            "Maximum bound",
+            3_600_000,
+            "Maximum bound",
+            "nothing wider than the SLO's window, unless it is in use already",
+        ),
+    )
+    directions: Annotated[tuple[Direction, ...], MinLen(1), MaxLen(2)] = field(
+        default=("Widen", "Narrow"),
+        metadata=shown(
+            "Which ways the controller may change the bound: both, or only one of widen and narrow"
+        ),
+    )
+    margin_ppm: Annotated[int, Ge(0), Le(10_000_000)] = field(
+        default=0, metadata=shown("Margin added to the required bound, as a share of it", 100_000)
+    )
+    cooldown_ms: DelayMs = field(
+        default=3_600_000,
+        metadata=shown("Minimum time between two published narrowings; widening never waits for it", 300_000),
+    )
+    max_narrowings_a_day: Annotated[int, Ge(1)] | None = field(
+        default=None, metadata=shown("Maximum number of narrowings published within any 24 hours")
+    )
+    max_narrowing_ppm: ShareToAll | None = field(
+        default=500_000,
+        metadata=shown("Maximum share of the bound in use that one rollout narrows by", 250_000),
+    )
+    evidence_ms: DelayMs = field(
+        default=3_600_000,
+        metadata=shown("Event time to observe before the stream's first narrowing, 0 for none", 3_600_000),
+    )
+    evidence_windows: Annotated[int, Ge(0), Le(100_000)] = field(
+        default=100,
+        metadata=shown(
+            "Windows to observe before the stream's first narrowing, 0 for none; operators without windows need none",
+            100,
+        ),
+    )
+    freeze_windows: Annotated[tuple[FreezeWindow, ...], MaxLen(50)] = field(
+        default=(), metadata=shown("When nothing is narrowed, in UTC", "Mon-Fri 08:00-18:00")
+    )
     paused: bool = False
     """Whether new rollouts are stopped; one under way is still verified, and rolled back if it is worse."""
-    on_no_data: OnNoData = "hold"
-    """The bound for a job whose reports stopped. hold: the one in use; max: max_bound_ms; own: the job's own."""
-    approval: Approval = "first"
-    """Which rollouts wait for a person: none, the first of the stream, those that narrow, or all."""
-    gates: Annotated[tuple[Name, ...], MaxLen(MAX_GATES)] = ()
-    """Outside gates that are asked before a narrowing is published and while it is verified, by the names that the
-    controller's operators gave them (TIDEMARK_GATES_FILE)."""
-    late: LatePolicy | None = None
-    """What becomes of late rows where the job's call has late=side(...): side keeps them, drop only counts them; null:
-    what the call says. A job follows it while it runs."""
-    labels: Annotated[dict[str, Annotated[str, MinLen(1), MaxLen(100)]], MaxLen(MAX_LABELS)] = field(
-        default_factory=dict
+    on_no_data: OnNoData = field(
+        default="hold",
+        metadata=shown(
+            "What to publish when the reports of a job stop: hold, the bound in use; max, the maximum bound; own, the "
+            "job's own bound"
+        ),
     )
-    """Labels of the stream by name, such as team: its alerts carry them and are routed by them."""
+    approval: Approval = field(
+        default="first",
+        metadata=shown(
+            "Which rollouts wait for a person: none; the first of the stream; those that narrow; all",
+            label="Which rollouts wait for a person",
+        ),
+    )
+    gates: Annotated[tuple[Name, ...], MaxLen(MAX_GATES)] = field(
+        default=(),
+        metadata=shown(
+            "Outside gates that are asked before a narrowing is published and while it is verified, by the names that "
+            "the controller's operators gave them (TIDEMARK_GATES_FILE)"
+        ),
+    )
+    late: LatePolicy | None = field(
+        default=None,
+        metadata=shown(
+            "What becomes of late rows, within a minute, where the job's call has late=side(...): side, they are kept; "
+            "drop, they are only counted",
+            none="what the call says",
+        ),
+    )
+    labels: Annotated[dict[str, Annotated[str, MinLen(1), MaxLen(100)]], MaxLen(MAX_LABELS)] = field(
+        default_factory=dict,
+        metadata=shown("Labels of the stream, which its alerts carry and are routed by", "team=payments"),
+    )
 
     def __post_init__(self) -> None:
         """Reject contradictions."""

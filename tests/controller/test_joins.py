@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import delete, select
 
 from tidemark.controller.db.tables import ReportBodyRow, ReportRow
+from tidemark.controller.decide.join_sides import state_of
 from tidemark.controller.evidence.kept_joins import KeptJoins
-from tidemark.controller.joins.sides import state_of
-from tidemark.controller.joins.store import get_join
+from tidemark.controller.specs.joins import get_join
 from tidemark.models.evidence.joint_needs import JointNeeds
 
 from support.controller_app import Controller

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tidemark.controller.cli import app
-from tidemark.controller.pins.store import FLEET, StoredPin
 from tidemark.controller.rollout.publish import answer_for, envelope_for, pinned_answer
+from tidemark.controller.specs.pins import FLEET, StoredPin
 from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.protocol.messages import (
     Acknowledgement,

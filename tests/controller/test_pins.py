@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import select
 
 from tidemark.controller.db.tables import EventRow
-from tidemark.controller.pins.cost import cost_text
-from tidemark.controller.pins.store import FLEET, StoredPin, put_pin
+from tidemark.controller.spec_api.pin_cost import cost_text
+from tidemark.controller.specs.pins import FLEET, StoredPin, put_pin
 from tidemark.models.base.duration import format_about
 from tidemark.models.evidence.curve import Curve
 from tidemark.models.protocol.messages import Acknowledgement, to_json_object
@@ -423,7 +423,7 @@ def test_the_pin_holds_before_its_cost_is_worked_out_and_that_has_a_limit(
     for job in ("a", "b", "c"):
         report = replace(REPORTS[0], job=job, stream="s")
         controller.http.post(f"/v1/jobs/{job}/streams/s/reports", json=to_json_object(report))
-    monkeypatch.setattr("tidemark.controller.pins.routes.COST_SECONDS", -1.0)
+    monkeypatch.setattr("tidemark.controller.spec_api.pin_routes.COST_SECONDS", -1.0)
     body = pin(controller, FLEET_PIN, OFF)
     assert (len(body["streams"]), body["more_streams"]) == (1, 2)
     assert [bound(controller, f"/v1/jobs/{job}/streams/s")["pin"] for job in "abc"] == ["Off"] * 3

@@ -203,10 +203,10 @@ def test_no_subject_imports_the_routes_of_another() -> None:
 @pytest.mark.parametrize(
     "planted",
     [
-        "from tidemark.controller.pins import routes",
-        "from tidemark.controller.pins.routes import router",
+        "from tidemark.controller.spec_api import routes",
+        "from tidemark.controller.spec_api.pin_routes import router",
         "import tidemark.controller.api.routes.fleet",
-        "from ..pins import routes",
+        "from ..spec_api import routes",
     ],
 )
 def test_the_checker_finds_a_planted_import_of_routes(planted: str) -> None:
@@ -215,8 +215,10 @@ def test_the_checker_finds_a_planted_import_of_routes(planted: str) -> None:
 
 
 def test_the_checker_accepts_a_subjects_own_routes_and_anothers_store() -> None:
-    allowed = "from tidemark.controller.rollout.store import open_rollout\nfrom tidemark.controller.pins import routes"
-    assert imports_of_routes("controller/pins/list_routes.py", allowed) == []
+    allowed = (
+        "from tidemark.controller.specs.pins import get_pin\nfrom tidemark.controller.rollout import routes"
+    )
+    assert imports_of_routes("controller/api/routes/rollouts.py", allowed) == []
 
 
 # -- names and lengths ---------------------------------------------------------------------------------------------

@@ -31,12 +31,12 @@ from tidemark.controller.api.schemas.fleet import (
     SkewedPartition,
     WorstCount,
 )
+from tidemark.controller.api.schemas.pins import PinInForce
 from tidemark.controller.db.tables import OverviewRow
 from tidemark.controller.errors import InvalidParameterError
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
-from tidemark.controller.pins.store import StoredPin, pin_in_force
-from tidemark.controller.pins.views import pin_answer
 from tidemark.controller.runtime.principal import Principal
+from tidemark.controller.specs.pins import StoredPin, pin_in_force
 from tidemark.controller.stream_state.answers import (
     CONDITION_TYPES,
     Condition,
@@ -152,7 +152,7 @@ def _stream(state: Row[Any], pin: StoredPin | None) -> FleetStream:
         mode=state.mode,
         registered_us=state.registered_us,
         paused=bool(state.paused),
-        pin=pin_answer(pin),
+        pin=PinInForce.of_pin(pin),
         target_ppm=state.target_ppm,
         completeness_min_ppm=seen.now_min_ppm,
         completeness_max_ppm=seen.now_max_ppm,
@@ -230,7 +230,7 @@ def read(job: WhichJob, service: TheService) -> JobStatus:
         pin = pin_in_force(session, job, "")
     return JobStatus(
         **dict(summary),
-        pin=pin_answer(pin),
+        pin=PinInForce.of_pin(pin),
         conditions=found[:_MAX_CONDITIONS],
         more_conditions=max(len(found) - _MAX_CONDITIONS, 0),
     )

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from tidemark.controller.access.authorize import ThePrincipal
 from tidemark.controller.api.bodies import ReasonBody
 from tidemark.controller.api.cursors import Paging, ThePaging, decode_number_cursor, in_reach
-from tidemark.controller.api.etags import etag
+from tidemark.controller.api.etags import etag, precondition
 from tidemark.controller.api.openapi import answers, takes
 from tidemark.controller.api.parameters import DryRun, StreamPath, TheService, WhichStream
 from tidemark.controller.api.request_body import JsonBody
@@ -28,13 +28,14 @@ from tidemark.controller.api.views import event_answer, rollout_answer
 from tidemark.controller.bounds.publication import SteeredStream
 from tidemark.controller.db.tables import EventRow, RolloutRow, StreamRow
 from tidemark.controller.rollout.actions import approve, discard, get_rollout, lift, roll_back
+from tidemark.controller.rollout.failed_bounds import carry_failures
 from tidemark.controller.rollout.store import list_rollouts
 from tidemark.controller.runtime.operator_file import PrometheusGate
 from tidemark.controller.runtime.parse_body import parse_body
 from tidemark.controller.service import Service
-from tidemark.controller.specs.consequences import decide_now
-from tidemark.controller.specs.store import policy_version, set_paused
-from tidemark.controller.specs.views import policy_answer
+from tidemark.controller.spec_api.consequences import decide_now
+from tidemark.controller.specs.kinds import ChangeRequest
+from tidemark.controller.specs.store import set_paused
 from tidemark.controller.streams.store import get_stream, history_of, list_events, lock_known_stream
 from tidemark.models.rollout.restarts import FleetLimits
 from tidemark.models.rollout.states import State
@@ -256,12 +257,16 @@ def _set_paused(
     reason = parse_body(_REASON, body).reason
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
-        stream_id = lock_known_stream(session, which.job, which.stream).id
-        stored = set_paused(session, stream_id, paused=paused, reason=reason, now_us=now_us)
-        response.headers["ETag"] = etag(policy_version(session, stream_id, stored))
+        stream = lock_known_stream(session, which.job, which.stream)
+        stream_id = stream.id
+        done = set_paused(ChangeRequest(session, now_us, precondition(None), reason), stream, paused=paused)
+        if done.before is not None:
+            # Pausing does not make a bound that failed worth another try.
+            carry_failures(session, stream_id, done.before.generation, done.stored.generation)
+        response.headers["ETag"] = etag(done.version)
     if not dry_run:
         decide_now(service, stream_id)
-    return policy_answer(stored)
+    return PolicyAnswer.of(done.stored)
 
 
 _events = APIRouter(tags=["events"])

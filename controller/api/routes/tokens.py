@@ -35,7 +35,7 @@ from tidemark.controller.errors import (
 from tidemark.controller.runtime.parse_body import parse_body
 from tidemark.controller.runtime.principal import Need, Reach, Right
 from tidemark.controller.service import Service
-from tidemark.controller.streams.names import MAX_LENGTH
+from tidemark.models.base.names import MAX_LENGTH
 
 router = APIRouter(tags=["tokens"])
 

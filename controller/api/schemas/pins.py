@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Self
+
 from tidemark.controller.runtime.answer import Answer
 from tidemark.models.protocol.messages import Pin, ScopeKind
+
+if TYPE_CHECKING:
+    from tidemark.controller.specs.pins import StoredPin
 
 
 class PinInForce(Answer):
@@ -17,6 +22,11 @@ class PinInForce(Answer):
     """Why it was set."""
     since_us: int
     """When it was set, in microseconds since the epoch."""
+
+    @classmethod
+    def of_pin(cls, pin: StoredPin | None) -> Self | None:
+        """Return a pin as the status has it; None for none."""
+        return None if pin is None else cls.of(pin, scope=pin.scope.kind)
 
 
 class PinnedStream(Answer):
@@ -38,21 +48,13 @@ class PinnedStream(Answer):
     """What it costs against the bound that it replaces, in words."""
 
 
-class PinSummary(Answer):
+class PinSummary(PinInForce):
     """A pin."""
 
-    scope: ScopeKind
-    """What it is set on: one stream, all streams of a job, or the whole fleet."""
     job: str | None
     """Name of the job; null for the whole fleet."""
     stream: str | None
     """Name of the stream; null for all streams."""
-    to: Pin
-    """What jobs are held to: their own bound (Off), or their ceiling alone (Ceiling)."""
-    reason: str
-    """Why it was set."""
-    since_us: int
-    """When it was set, in microseconds since the epoch."""
 
 
 class PinAnswer(PinSummary):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tidemark.controller.api.schemas.bounds import Published, RecommendationAnswer, TransitionAnswer
 from tidemark.models.base.ranges import WIRE
+from tidemark.models.specs.fields import values_of
 from tidemark.models.specs.slo import Policy, Slo
+
+if TYPE_CHECKING:
+    from tidemark.controller.specs.store import Spec
 
 ANSWERED: dict[str, Any] = {**WIRE, "json_schema_serialization_defaults_required": True}
 """How the document describes these classes: an answer has every field."""
@@ -24,6 +28,11 @@ class SloAnswer(Slo):
     updated_us: int | None
     """When it was last changed, in microseconds since the epoch."""
 
+    @classmethod
+    def of(cls, slo: Spec[Slo]) -> Self:
+        """Return an SLO as it is answered."""
+        return cls(**values_of(slo.value), generation=slo.generation, updated_us=slo.updated_us)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyAnswer(Policy):
@@ -35,6 +44,11 @@ class PolicyAnswer(Policy):
     """How often the policy was changed, 0 for the default."""
     updated_us: int | None
     """When it was last changed, in microseconds since the epoch; null for the default."""
+
+    @classmethod
+    def of(cls, policy: Spec[Policy]) -> Self:
+        """Return a policy as it is answered."""
+        return cls(**values_of(policy.value), generation=policy.generation, updated_us=policy.updated_us)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,53 +3,39 @@
 import { el } from "./dom.js";
 
 /** @import { GateList } from "api" */
+/** @import { Control } from "./spec_form.js" */
 
-/** The choice. */
-export class GateField {
-    /** @type {HTMLInputElement[]} */
-    #boxes;
-    node;
-
-    /**
-     * @param {string[]} named The gates of the policy; one that is no longer set up can only be taken away.
-     * @param {GateList["gates"]} offered
-     */
-    constructor(named, offered) {
-        const gone = named.filter((name) => offered.every((gate) => gate.name !== name));
-        const choices = [
-            ...offered.map(({ name, asks }) => ({ name, hint: asks })),
-            ...gone.map((name) => ({ name, hint: "no longer set up; while it is named here, nothing is narrowed" })),
-        ];
-        this.#boxes = choices.map(({ name }) =>
-            el("input", { type: "checkbox", value: name, checked: named.includes(name) }),
-        );
-        this.node = el(
+/**
+ * Return the choice.
+ * @param {string[]} named The gates of the policy; one that is no longer set up can only be taken away.
+ * @param {GateList["gates"]} offered
+ * @returns {Control}
+ */
+export function gateControl(named, offered) {
+    const gone = named.filter((name) => offered.every((gate) => gate.name !== name));
+    const choices = [
+        ...offered.map(({ name, asks }) => ({ name, hint: asks })),
+        ...gone.map((name) => ({ name, hint: "no longer set up; while it is named here, nothing is narrowed" })),
+    ];
+    const boxes = choices.map(({ name }) =>
+        el("input", { type: "checkbox", value: name, checked: named.includes(name) }),
+    );
+    return {
+        node: el(
             "fieldset",
             { class: "field field-wide gates" },
             el("legend", { text: "Gates that are asked before a narrowing is published and while it is verified" }),
             choices.map(({ name, hint }, index) =>
-                el(
-                    "label",
-                    {},
-                    this.#boxes[index],
-                    el("span", { text: name }),
-                    el("span", { class: "hint", text: hint }),
-                ),
+                el("label", {}, boxes[index], el("span", { text: name }), el("span", { class: "hint", text: hint })),
             ),
             choices.length === 0 &&
                 el("p", {
                     class: "hint",
                     text: "None is set up. The controller's operators add gates to the file in TIDEMARK_GATES_FILE.",
                 }),
-        );
-    }
-
-    /** The names of the gates that are chosen. */
-    get chosen() {
-        return this.#boxes.filter((box) => box.checked).map((box) => box.value);
-    }
-
-    focus() {
-        this.#boxes[0]?.focus();
-    }
+        ),
+        read: () => boxes.filter((box) => box.checked).map((box) => box.value),
+        focus: () => boxes[0]?.focus(),
+        say: () => undefined,
+    };
 }

@@ -6,8 +6,8 @@ import { el, put } from "./dom.js";
 import { duration, moment, target } from "./format.js";
 import { pinButton } from "./pin_form.js";
 import { openPolicyForm } from "./policy_form.js";
-import { MODES, policyWord } from "./policy_fields.js";
 import { openSloForm } from "./slo_form.js";
+import { MODES, policyWord } from "./words.js";
 
 /** @import { PolicyAnswer, StreamStatus } from "api" */
 /** @import { PolicyPart } from "./policy_form.js" */

@@ -3,7 +3,7 @@
 import { nowUs } from "./api.js";
 import { badge, el, icon } from "./dom.js";
 import { about, ago, budget, bytes, duration, fullMoment, latency } from "./format.js";
-import { MODES } from "./policy_fields.js";
+import { MODES } from "./words.js";
 import { fleetHash } from "./router.js";
 import { budgetKind, latencyUnknown } from "./words.js";
 

@@ -2,6 +2,7 @@
 
 import { count, duration, target } from "./format.js";
 
+/** @import { StreamStatus } from "api" */
 /** @import { Kind } from "./dom.js" */
 
 /** @type {Record<string, [Kind, string]>} */
@@ -67,6 +68,30 @@ const CHOICES = {
  */
 export function choice(value) {
     return CHOICES[value] ?? value.replaceAll("_", " ");
+}
+
+/** @type {Record<StreamStatus["mode"], string>} What each mode does. */
+export const MODES = {
+    Off: "The controller only watches; the job keeps its own bound.",
+    OnRestart: "The job takes a new bound when it next starts.",
+    Restart: "The job is restarted between two batches to take a new bound.",
+    Live: "The job is steered while it runs.",
+};
+
+/** @type {Record<string, string>} */
+const APPROVALS = {
+    none: "no rollout waits",
+    first: "the first rollout waits",
+    narrow: "narrowing waits",
+    all: "every rollout waits",
+};
+
+/**
+ * Return the words for a value of a policy.
+ * @param {string} value
+ */
+export function policyWord(value) {
+    return APPROVALS[value] ?? value;
 }
 
 /**

@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 from tidemark.controller.api.schemas.specs import SloAnswer
 from tidemark.controller.cli import app
 from tidemark.controller.runtime.counters import HELP
-from tidemark.controller.specs.documents import documents_text
-from tidemark.controller.specs.openslo import openslo_documents
+from tidemark.controller.specs.openslo import documents_text, openslo_documents
 
 from support.controller_app import Controller
 from support.prometheus import names_in

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from tidemark.controller.cli import app
-from tidemark.controller.cli.freeze import DAYS, format_freeze, parse_freeze
 from tidemark.controller.cli.options import milliseconds_of, number_of, share_of
+from tidemark.controller.cli.spec_options import DAYS, format_freeze, parse_freeze
 from tidemark.models.base.duration import format_duration
 from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.protocol.messages import Acknowledgement

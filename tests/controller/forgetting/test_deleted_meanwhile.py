@@ -20,8 +20,8 @@ from tidemark.controller.alerts.notifier import Notifier
 from tidemark.controller.db.tables import Base, StreamRow
 from tidemark.controller.evidence.upkeep import Upkeep
 from tidemark.controller.forgetting.delete_stream import delete_stream
-from tidemark.controller.pins.apply import publish_missing_pins
-from tidemark.controller.pins.store import PinScope, StoredPin, put_pin
+from tidemark.controller.rollout.pinned import publish_missing_pins
+from tidemark.controller.specs.pins import PinScope, StoredPin, put_pin
 from tidemark.controller.streams import store
 from tidemark.controller.streams.store import lock_known_stream, lock_stream
 from tidemark.models.evidence.slots import HOUR_US, Retention

@@ -90,6 +90,25 @@ def test_the_limits_are_changed_and_must_fit_together(watched: Watched, job: Rol
     watched.assert_no_errors()
 
 
+def test_two_who_change_the_policy_at_once_see_each_other_and_the_rest_of_theirs_stays(
+    watched: Watched, job: RolledJob
+) -> None:
+    dialog = opened(watched.page, "Change the limits …")
+    dialog.get_by_label("Minimum bound").fill("40 s")
+    dialog.get_by_label("Why").fill("mine")
+    job.put("policy", at_once(min_bound_ms=20_000, cooldown_ms=7_000))
+    dialog.get_by_role("button", name="Show the consequences").click()
+    expect(dialog).to_contain_text("Somebody else has set the policy meanwhile")
+    expect(dialog.get_by_role("row", name=re.compile("^Minimum bound"))).to_have_text(
+        re.compile(r"Minimum bound\s*0 s\s*20 s\s*40 s")
+    )
+    dialog.get_by_role("button", name="Keep mine").click()
+    expect(dialog).to_contain_text("Consequences")
+    dialog.get_by_role("button", name="Set it").click()
+    expect(dialog).to_have_count(0)
+    assert (policy(job)["min_bound_ms"], policy(job)["cooldown_ms"]) == (40_000, 7_000)
+
+
 def test_which_rollouts_wait_is_changed(watched: Watched, job: RolledJob) -> None:
     dialog = opened(watched.page, "Change the approval …")
     dialog.get_by_label("Which rollouts wait").select_option("none")

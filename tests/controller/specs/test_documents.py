@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from tidemark.controller.api.schemas.specs import SloAnswer
 from tidemark.controller.specs.documents import (
     DocumentsInvalidError,
-    documents_text,
     own_document,
     read_documents,
     without_defaults,
 )
-from tidemark.controller.specs.openslo import openslo_documents
+from tidemark.controller.specs.openslo import documents_text, openslo_documents
 from tidemark.models.specs.slo import Policy, Slo
 
 SLO = """

@@ -9,7 +9,7 @@ import pytest
 from tidemark.controller.db.tables import RolloutRow
 from tidemark.controller.evidence.live import KeptLive, NewestState
 from tidemark.controller.intake.quarantine import Quarantine
-from tidemark.controller.pins.store import PinScope, StoredPin
+from tidemark.controller.specs.pins import PinScope, StoredPin
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.models.rollout.states import State
 from tidemark.models.specs.slo import FreezeWindow

@@ -11,8 +11,8 @@ from tidemark.controller.bounds.publication import last_published, newest_rollou
 from tidemark.controller.db.tables import Base
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.evidence.live import newest_state
-from tidemark.controller.pins.store import pin_in_force
 from tidemark.controller.reports.store import effective_bound_of
+from tidemark.controller.specs.pins import pin_in_force
 from tidemark.controller.stream_state.load import load_state, load_states
 from tidemark.controller.stream_state.state import StreamState
 from tidemark.models.protocol.messages import Acknowledgement

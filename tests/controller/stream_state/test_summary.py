@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidemark.controller.db.tables import RolloutRow
-from tidemark.controller.pins.store import PinScope, StoredPin
+from tidemark.controller.specs.pins import PinScope, StoredPin
 from tidemark.controller.stream_state.conditions import conditions_of
 from tidemark.controller.stream_state.summary import summary_of
 from tidemark.models.recommend.steps import DecisionStep, StepKind

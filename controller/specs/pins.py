@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from sqlalchemy import bindparam, or_, select, tuple_
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.epoch import version_in
+from tidemark.controller.db.database import Limits
+from tidemark.controller.db.epoch import epoch_of, version_in
 from tidemark.controller.db.statements import insert_into
 from tidemark.controller.db.tables import KNOWN, PinRow, StreamRow
+from tidemark.controller.errors import PinNotSetError
+from tidemark.controller.specs.kinds import ChangeRequest, Write
+from tidemark.controller.streams.store import lock_stream
 from tidemark.models.protocol.messages import Pin, ScopeKind
 
 _ALL = ""
@@ -69,6 +74,10 @@ class StoredPin:
         """What tells it from any other pin on its scope, before and after it."""
         return version_in(epoch, "pin", self.since_us, self.to, self.reason)
 
+    def event(self) -> str:
+        """Return it as events have it."""
+        return json.dumps({"scope": self.scope.kind, "to": self.to, "reason": self.reason})
+
     @property
     def why(self) -> str:
         """Its scope and why it was set."""
@@ -79,6 +88,18 @@ def get_pin(session: Session, scope: PinScope) -> StoredPin | None:
     """Return the pin on exactly this scope; None without one."""
     row = session.get(PinRow, _key(scope))
     return None if row is None else _pin(row)
+
+
+def existing_pin(session: Session, scope: PinScope) -> StoredPin:
+    """Return the pin on exactly this scope.
+
+    Raises:
+        PinNotSetError: when there is none.
+    """
+    pin = get_pin(session, scope)
+    if pin is None:
+        raise PinNotSetError(f"there is no pin on {scope}; GET /v1/pins lists those there are")
+    return pin
 
 
 def put_pin(session: Session, pin: StoredPin) -> StoredPin:
@@ -99,19 +120,16 @@ def put_pin(session: Session, pin: StoredPin) -> StoredPin:
     )
     if row is not None:
         session.expire(row)
-    _changed(session)
+    session.flush()
     return pin
 
 
-def delete_pin(session: Session, scope: PinScope) -> StoredPin | None:
-    """Remove the pin on exactly this scope and return it; None when there was none."""
+def delete_pin(session: Session, scope: PinScope) -> None:
+    """Remove the pin on exactly this scope, if there is one."""
     row = session.get(PinRow, _key(scope))
-    if row is None:
-        return None
-    pin = _pin(row)
-    session.delete(row)
-    _changed(session)
-    return pin
+    if row is not None:
+        session.delete(row)
+        session.flush()
 
 
 def list_pins(session: Session, after: tuple[str, str] | None, limit: int) -> Sequence[StoredPin]:
@@ -146,6 +164,61 @@ def pins_in_force(session: Session, streams: Collection[tuple[str, str]]) -> dic
     return {name: pin for name, pin in found.items() if pin is not None}
 
 
+def _most_specific(rows: dict[tuple[str, str], PinRow], job: str, stream: str) -> StoredPin | None:
+    for key in ((job, stream), (job, _ALL), (_ALL, _ALL)):
+        if key in rows:
+            return _pin(rows[key])
+    return None
+
+
+def _key(scope: PinScope) -> tuple[str, str]:
+    return scope.job or _ALL, scope.stream or _ALL
+
+
+def _pin(row: PinRow) -> StoredPin:
+    scope = PinScope(row.job or None, row.stream or None)
+    return StoredPin(scope, cast("Pin", row.held_to), row.reason, row.since_us)
+
+
+def set_pin(change: ChangeRequest, pin: StoredPin, limits: Limits) -> Write[StoredPin]:
+    """Set a pin; the known streams of its scope are locked.
+
+    Raises:
+        TooManyStreamsError: when it names a stream that is new and there is no room for it.
+        Exception: whatever the precondition raises.
+    """
+    session, scope = change.session, pin.scope
+    if scope.job is not None and scope.stream is not None:
+        lock_stream(session, scope.job, scope.stream, limits)
+    streams = streams_in(session, scope, lock=True)
+    before = get_pin(session, scope)
+    if before is not None and (before.to, before.reason) == (pin.to, pin.reason):
+        return Write(before, before.version(epoch_of(session)))
+    _check(change, before)
+    put_pin(session, pin)
+    held = _held(session, scope, streams)
+    was = None if before is None else before.event()
+    replace(change, reason=pin.why).note(held, "PinSet", before=was, after=pin.event())
+    return Write(pin, pin.version(epoch_of(session)), held)
+
+
+def remove_pin(change: ChangeRequest, scope: PinScope) -> Write[StoredPin]:
+    """Remove a pin; the known streams of its scope are locked.
+
+    Raises:
+        PinNotSetError: when there is none.
+        Exception: whatever the precondition raises.
+    """
+    session = change.session
+    streams = streams_in(session, scope, lock=True)
+    before = existing_pin(session, scope)
+    _check(change, before)
+    delete_pin(session, scope)
+    held, why = _held(session, scope, streams), f"{change.reason}; it was set {before.why}"
+    replace(change, reason=why).note(held, "PinRemoved", before=before.event())
+    return Write(before, streams=held)
+
+
 def streams_in(session: Session, scope: PinScope, *, lock: bool) -> Sequence[StreamRow]:
     """Return the known streams of a scope, always in the same order, so that writers that lock them do not deadlock."""
     statement = select(StreamRow).where(KNOWN).order_by(StreamRow.job, StreamRow.stream)
@@ -156,21 +229,16 @@ def streams_in(session: Session, scope: PinScope, *, lock: bool) -> Sequence[Str
     return session.scalars(statement.with_for_update() if lock else statement).all()
 
 
-def _most_specific(rows: dict[tuple[str, str], PinRow], job: str, stream: str) -> StoredPin | None:
-    for key in ((job, stream), (job, _ALL), (_ALL, _ALL)):
-        if key in rows:
-            return _pin(rows[key])
-    return None
+def _held(session: Session, scope: PinScope, streams: Sequence[StreamRow]) -> Sequence[StreamRow]:
+    """Return the streams of a scope that no more specific pin holds."""
+    pins = pins_in_force(session, [(row.job, row.stream) for row in streams])
+    found = [(row, pins.get((row.job, row.stream))) for row in streams]
+    return [row for row, pin in found if pin is None or pin.scope.rank <= scope.rank]
 
 
-def _changed(session: Session) -> None:
-    session.flush()
-
-
-def _key(scope: PinScope) -> tuple[str, str]:
-    return scope.job or _ALL, scope.stream or _ALL
-
-
-def _pin(row: PinRow) -> StoredPin:
-    scope = PinScope(row.job or None, row.stream or None)
-    return StoredPin(scope, cast("Pin", row.held_to), row.reason, row.since_us)
+def _check(change: ChangeRequest, before: StoredPin | None) -> None:
+    if before is None:
+        change.check(None, "no pin there", False)
+    else:
+        version = before.version(epoch_of(change.session))
+        change.check(version, f"a pin to {before.to}: {before.reason}", True)

@@ -12,8 +12,8 @@ from tidemark.controller.db.tables import ReportRow, StreamRow
 from tidemark.controller.decide.decider import Decider
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.evidence.live import newest_state
-from tidemark.controller.pins.store import PinScope, pin_in_force
 from tidemark.controller.reports.store import effective_bound_of
+from tidemark.controller.specs.pins import PinScope, pin_in_force
 from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.target import PPM

@@ -11,9 +11,9 @@ from tidemark.controller.api.views import published_answer, recommended_answer, 
 from tidemark.controller.bounds.publication import last_published
 from tidemark.controller.db.tables import RecommendationRow, StreamRow
 from tidemark.controller.errors import LeaseLostError
-from tidemark.controller.pins.store import pin_in_force
 from tidemark.controller.rollout.store import open_rollout
 from tidemark.controller.service import Service
+from tidemark.controller.specs.pins import pin_in_force
 from tidemark.models.rollout.states import CANDIDATE
 
 _log = logging.getLogger(__name__)

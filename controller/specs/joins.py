@@ -7,7 +7,7 @@ join it is a side of: of at most one, and every decision reads that row anyway.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -19,15 +19,13 @@ from tidemark.controller.db.epoch import stored_version
 from tidemark.controller.db.statements import insert_into
 from tidemark.controller.db.tables import JoinRow, SloRow, StreamRow
 from tidemark.controller.errors import JoinNotFoundError, JoinRefusedError
-from tidemark.controller.specs.store import get_policy, loaded_specification, stored_specification
-from tidemark.controller.streams.store import add_event, lock_known_stream
+from tidemark.controller.specs.kinds import ChangeRequest, Write, loaded_specification, stored_specification
+from tidemark.controller.specs.store import get_policy
+from tidemark.controller.streams.store import lock_known_stream
 from tidemark.models.recommend.joint_bounds import JoinSide, JointChoice
 from tidemark.models.specs.slo import JoinSlo
 
 _SLO, _CHOICE = TypeAdapter(JoinSlo), TypeAdapter(JointChoice)
-
-Precondition = Callable[["StoredJoin | None"], None]
-"""Takes the join in the store, None for none, and raises when the caller expected another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,75 +84,6 @@ def streams_of(session: Session, join: StoredJoin) -> Sequence[StreamRow]:
     return [found[name] for name in join.slo.streams]
 
 
-def put_join(
-    session: Session, new: StoredJoin, precondition: Precondition, *, reason: str
-) -> tuple[StoredJoin, Sequence[int]]:
-    """Set a join; return it, and the streams that it decides about or did before. An equal one changes nothing.
-
-    Raises:
-        StreamNotFoundError: when one of its streams is not known.
-        JoinRefusedError: when one of them cannot be a side of it.
-        Exception: whatever ``precondition`` raises.
-    """
-    new = replace(new, slo=replace(new.slo, streams=tuple(sorted(new.slo.streams))))
-    values: dict[str, Any] = {"updated_us": new.updated_us, "specification": stored_specification(new.slo)}
-    made = 0
-    # Another process may make it and a third one delete it, both just now.
-    while (row := session.scalars(_named(new.job, new.name).with_for_update()).one_or_none()) is None:
-        insert = insert_into(session, JoinRow).values(job=new.job, name=new.name, **values)
-        done: Any = session.execute(insert.on_conflict_do_nothing(index_elements=["job", "name"]))
-        made = done.rowcount
-    before = None if made else _stored(row)
-    if before is not None and before.slo == new.slo:
-        return before, ()
-    precondition(before)
-    row.updated_us, row.specification, row.choice = new.updated_us, values["specification"], None
-    sides = set(new.slo.streams)
-    changed = []
-    # Always in the same order, so that writers that lock them do not deadlock.
-    for name in sorted(sides.union(() if before is None else before.slo.streams)):
-        stream_id = lock_known_stream(session, new.job, name).id
-        if name in sides:
-            _check_side(session, row.id, stream_id, name)
-        _set_join(session, stream_id, row.id if name in sides else None)
-        add_event(
-            session,
-            stream_id,
-            new.updated_us,
-            kind="JoinSet",
-            reason=reason,
-            before=None if before is None else before.event(),
-            after=new.event(),
-        )
-        changed.append(stream_id)
-    return new, changed
-
-
-def delete_join(
-    session: Session, job: str, name: str, precondition: Precondition, now_us: int, *, reason: str
-) -> tuple[StoredJoin, Sequence[int]]:
-    """Delete a join; return it as it was and its streams, which their own SLOs decide about from then on.
-
-    Raises:
-        JoinNotFoundError: when the job has none of this name.
-        Exception: whatever ``precondition`` raises.
-    """
-    row = session.scalars(_named(job, name).with_for_update()).one_or_none()
-    if row is None:
-        raise JoinNotFoundError(f"job {job!r} has no join {name!r} that could be deleted")
-    before = _stored(row)
-    precondition(before)
-    changed = []
-    for stream in before.slo.streams:
-        stream_id = lock_known_stream(session, job, stream).id
-        _set_join(session, stream_id, None)
-        add_event(session, stream_id, now_us, kind="JoinDeleted", reason=reason, before=before.event())
-        changed.append(stream_id)
-    session.flush()
-    session.execute(delete(JoinRow).where(JoinRow.id == row.id))
-    return before, changed
-
-
 def keep_choice(session: Session, join_id: int | None, side: JoinSide | None) -> None:
     """Store the bounds that a decision about a side rests on: every process goes by them, after restarts too."""
     if side is None or side.choice is None:
@@ -164,6 +93,70 @@ def keep_choice(session: Session, join_id: int | None, side: JoinSide | None) ->
     row = session.scalars(locked).one_or_none()
     if row is not None:
         row.choice = json.dumps(asdict(side.choice))
+
+
+def put_join(change: ChangeRequest, job: str, name: str, slo: JoinSlo) -> Write[StoredJoin]:
+    """Set a join, which decides about its streams and no others from then on.
+
+    Raises:
+        StreamNotFoundError: when one of its streams is not known.
+        JoinRefusedError: when one of them cannot be a side of it.
+        Exception: whatever the precondition raises.
+    """
+    session, now_us = change.session, change.now_us
+    new = StoredJoin(job, name, replace(slo, streams=tuple(sorted(slo.streams))), now_us)
+    values: dict[str, Any] = {"updated_us": now_us, "specification": stored_specification(new.slo)}
+    made = 0
+    # Another process may make it and a third one delete it, both just now.
+    while (row := session.scalars(_named(job, name).with_for_update()).one_or_none()) is None:
+        insert = insert_into(session, JoinRow).values(job=job, name=name, **values)
+        done: Any = session.execute(insert.on_conflict_do_nothing(index_elements=["job", "name"]))
+        made = done.rowcount
+    before = None if made else _stored(row)
+    if before is not None and before.slo == new.slo:
+        return Write(before, before.version(session))
+    _check(change, before)
+    row.updated_us, row.specification, row.choice = now_us, values["specification"], None
+    sides = set(new.slo.streams)
+    changed = []
+    # Always in the same order, so that writers that lock them do not deadlock.
+    for each in sorted(sides.union(() if before is None else before.slo.streams)):
+        stream = lock_known_stream(session, job, each)
+        if each in sides:
+            _check_side(session, row.id, stream.id, each)
+        _set_join(session, stream.id, row.id if each in sides else None)
+        changed.append(stream)
+    change.note(changed, "JoinSet", before=None if before is None else before.event(), after=new.event())
+    return Write(new, new.version(session), changed)
+
+
+def delete_join(change: ChangeRequest, job: str, name: str) -> Write[StoredJoin]:
+    """Delete a join; its streams' own SLOs decide about them from then on.
+
+    Raises:
+        JoinNotFoundError: when the job has none of this name.
+        Exception: whatever the precondition raises.
+    """
+    session = change.session
+    row = session.scalars(_named(job, name).with_for_update()).one_or_none()
+    if row is None:
+        raise JoinNotFoundError(f"job {job!r} has no join {name!r} that could be deleted")
+    before = _stored(row)
+    _check(change, before)
+    changed = [lock_known_stream(session, job, each) for each in before.slo.streams]
+    for stream in changed:
+        _set_join(session, stream.id, None)
+    change.note(changed, "JoinDeleted", before=before.event())
+    session.flush()
+    session.execute(delete(JoinRow).where(JoinRow.id == row.id))
+    return Write(before, streams=changed)
+
+
+def _check(change: ChangeRequest, before: StoredJoin | None) -> None:
+    if before is None:
+        change.check(None, "no such join yet", False)
+    else:
+        change.check(before.version(change.session), f"a join of {', '.join(before.slo.streams)}", True)
 
 
 def _check_side(session: Session, join_id: int, stream_id: int, name: str) -> None:

@@ -1,12 +1,11 @@
-"""Names of jobs and streams: which are allowed, and streams picked by them, many by one statement."""
+"""Which names jobs, streams and joins may have: those that can be part of a path."""
 
 from __future__ import annotations
 
 MAX_LENGTH = 200
 """Greatest length of a name in characters, as in the wire types."""
 
-
-STREAM_ACTS = (":pause", ":resume")
+ACTIONS = (":pause", ":resume")
 """Actions that follow the name of a stream in a path; no name may end with one."""
 
 
@@ -18,8 +17,8 @@ def name_problem(name: str) -> str | None:
         return "a name cannot contain a slash, because it is part of a path"
     if name in {".", ".."}:
         return f"{name!r} cannot be a name, because clients and proxies resolve it as part of the path"
-    if name.endswith(STREAM_ACTS):
-        return f"a name cannot end with {' or '.join(STREAM_ACTS)}, because those are actions"
+    if name.endswith(ACTIONS):
+        return f"a name cannot end with {' or '.join(ACTIONS)}, because those are actions"
     if not name.isprintable() or name != name.strip():
         return "a name has printable characters only, and no space at its ends"
     return None

@@ -1,1 +1,0 @@
-"""Pins: kill switches on a stream, a job or the whole fleet."""

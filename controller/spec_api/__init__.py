@@ -1,0 +1,1 @@
+"""Setting, reading and deleting SLOs, policies, joins and pins over HTTP, and what follows from a write."""
