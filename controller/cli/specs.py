@@ -187,7 +187,7 @@ def _show_slo(_job: str, _stream: str, slo: SloAnswer) -> None:
 _SLO = _Spec(
     name="slo",
     kind=Slo,
-    help="Set, show, delete, list and export SLOs.",
+    help="Set, show, delete and list SLOs.",
     set_help="Set the SLO of a stream, or change it.\n\nFields without an option stay as they are.",
     get_help="Show the SLO of a stream.",
     delete_help="Delete the SLO of a stream; nothing is recommended from then on.",

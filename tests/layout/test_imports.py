@@ -216,9 +216,9 @@ def test_the_checker_finds_a_planted_import_of_routes(planted: str) -> None:
 
 def test_the_checker_accepts_a_subjects_own_routes_and_anothers_store() -> None:
     allowed = (
-        "from tidemark.controller.specs.pins import get_pin\nfrom tidemark.controller.rollout import routes"
+        "from tidemark.controller.specs.pins import get_pin\nfrom tidemark.controller.spec_api import routes"
     )
-    assert imports_of_routes("controller/api/routes/rollouts.py", allowed) == []
+    assert imports_of_routes("controller/spec_api/pin_routes.py", allowed) == []
 
 
 # -- names and lengths ---------------------------------------------------------------------------------------------
