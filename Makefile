@@ -11,7 +11,7 @@ LOCKS := deploy/requirements
 DIST  := dist
 NODE  := node_modules/.bin
 NODE_STAMP := node_modules/.stamp
-PAGE  := 'controller/page/static/*.{js,css}' 'tests/controller/page/*.js' eslint.config.js package.json tsconfig.json
+PAGE  := 'controller/server/page/static/*.{js,css}' 'tests/controller/server/page/*.js' eslint.config.js package.json tsconfig.json
 
 # PYTHON=/path/to/python names the interpreter to try first; ARGS reaches the command that a target runs.
 PYTHON ?=
@@ -131,13 +131,13 @@ ifeq ($(NPM),)
 	[ "$$CI" != true ]
 else
 	@$(MAKE) --silent $(NODE_STAMP)
-	@$(NODE)/eslint controller/page tests/controller/page
+	@$(NODE)/eslint controller/server/page tests/controller/server/page
 	@$(NODE)/prettier --check --log-level warn $(PAGE)
 	@mkdir -p build/page
 	@$(NODE)/openapi-typescript controller/openapi.json --root-types --root-types-no-schema-prefix \
 		--output build/page/api.d.ts >/dev/null
 	@$(NODE)/tsc
-	@node --test tests/controller/page/*.test.js >build/page/tests.txt || { cat build/page/tests.txt; exit 1; }
+	@node --test tests/controller/server/page/*.test.js >build/page/tests.txt || { cat build/page/tests.txt; exit 1; }
 endif
 
 $(NODE_STAMP): package.json package-lock.json .npmrc
@@ -147,7 +147,7 @@ $(NODE_STAMP): package.json package-lock.json .npmrc
 format: $(STAMP) ## format the code and mend what ruff and ESLint can
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
-	@[ ! -e $(NODE_STAMP) ] || { $(NODE)/eslint --fix controller/page tests/controller/page; $(NODE)/prettier --write --log-level warn $(PAGE); }
+	@[ ! -e $(NODE_STAMP) ] || { $(NODE)/eslint --fix controller/server/page tests/controller/server/page; $(NODE)/prettier --write --log-level warn $(PAGE); }
 
 mutants: $(STAMP) ## change the pure core a line at a time and print what no test notices; an hour (ARGS="models/rollout --minutes 20")
 	@PYTHONPATH=tests $(BIN)/python -m support.mutants $(ARGS)

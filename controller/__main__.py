@@ -1,6 +1,6 @@
 """``python -m tidemark.controller``: the same as the ``tidemark`` command."""
 
-from tidemark.controller.cli import main
+from tidemark.controller.tools.cli import main
 
 if __name__ == "__main__":
     main()

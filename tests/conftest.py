@@ -46,7 +46,7 @@ OWN_SPARK = frozenset(
 )
 """Files among them whose tests have no session and start Spark in other processes: they need not wait for it."""
 
-PAGE_LANE = "tests/controller/page/"
+PAGE_LANE = "tests/controller/server/page/"
 """Tests that run in one process, so that one browser serves them all."""
 
 MEMORY = Path("/dev/shm")

@@ -1,1 +1,4 @@
-"""Evidence of a stream: horizon, needs, ledger, roll-ups."""
+"""What follows from stored reports: rollups, needs, the ledger, and who is lost.
+
+It uses ``base``, ``specs`` and ``reports``.
+"""

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 from sqlalchemy import Row, bindparam, func, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import ReportRow, StreamRow
-from tidemark.controller.errors import StreamBusyError
+from tidemark.controller.base.db.tables import ReportRow, StreamRow
+from tidemark.controller.base.errors import StreamBusyError
 from tidemark.controller.evidence.horizon import WINDOW, Horizon, facts_from
 from tidemark.controller.evidence.kept_batches import STEP_ROW, KeptBatches, KeptKeys, KeptSteps
 from tidemark.controller.evidence.kept_joins import KeptJoins

@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.statements import upsert_many
-from tidemark.controller.db.tables import LedgerKeyRow
+from tidemark.controller.base.db.statements import upsert_many
+from tidemark.controller.base.db.tables import LedgerKeyRow
 from tidemark.controller.evidence import roll_up
-from tidemark.controller.intake.raise_bases import Corrected
-from tidemark.controller.intake.store_reports import CountedReport
-from tidemark.controller.partitions.store import (
+from tidemark.controller.reports.partitions import (
     add_partitions,
     arrived_in,
     base_after_us,
     forget_partitions,
 )
+from tidemark.controller.reports.raise_bases import Corrected
+from tidemark.controller.reports.store_reports import CountedReport
 from tidemark.models.base.operators import TimeWindow
 from tidemark.models.evidence.horizon import bucket_keys_us, horizon_from_us
 from tidemark.models.evidence.key_counts import sum_runs

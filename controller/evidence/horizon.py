@@ -12,7 +12,7 @@ import numpy as np
 from sqlalchemy import ColumnElement, bindparam, func, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import LedgerKeyRow, OffsetRow, PartitionRow, ReportRow
+from tidemark.controller.base.db.tables import LedgerKeyRow, OffsetRow, PartitionRow, ReportRow
 from tidemark.controller.evidence.rollups import Span, Sums, levels_of, needs_of, rollups_in, sums_of
 from tidemark.controller.reports.store import NEWEST_FIRST, max_before_us, newest_report
 from tidemark.models.base.granules import SPARK_TICK_US

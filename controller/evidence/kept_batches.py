@@ -14,7 +14,7 @@ import numpy as np
 from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import ReportRow
+from tidemark.controller.base.db.tables import ReportRow
 from tidemark.controller.evidence.horizon import Horizon, keys_in, step_rows
 from tidemark.controller.reports.store import max_before_us
 from tidemark.models.base.defaults import PACE_BATCHES

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from sqlalchemy import Row, bindparam, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import ReportBodyRow, ReportRow, StreamRow
-from tidemark.controller.intake.stored_bodies import stored_report
+from tidemark.controller.base.db.tables import ReportBodyRow, ReportRow, StreamRow
+from tidemark.controller.reports.stored_bodies import stored_report
 from tidemark.models.base.text import plural
 from tidemark.models.evidence.joint_needs import JointNeeds
 from tidemark.models.recommend.choice import rounded_up

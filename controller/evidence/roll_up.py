@@ -23,8 +23,8 @@ from typing import Any, cast
 from sqlalchemy import Table, bindparam, delete, func, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.statements import upsert_many
-from tidemark.controller.db.tables import (
+from tidemark.controller.base.db.statements import upsert_many
+from tidemark.controller.base.db.tables import (
     OffsetRow,
     PartitionRollupRow,
     ReportBodyRow,
@@ -33,10 +33,10 @@ from tidemark.controller.db.tables import (
     StreamRow,
 )
 from tidemark.controller.evidence.rollups import WIDTHS_US, Rollup, levels_of
-from tidemark.controller.intake.raise_bases import Corrected
-from tidemark.controller.intake.store_reports import NewNeeds
-from tidemark.controller.intake.stored_bodies import stored_report
+from tidemark.controller.reports.raise_bases import Corrected
 from tidemark.controller.reports.store import effective_bound_of
+from tidemark.controller.reports.store_reports import NewNeeds
+from tidemark.controller.reports.stored_bodies import stored_report
 from tidemark.models.evidence.coverage import Range, merge_ranges
 from tidemark.models.evidence.horizon import SUMMED
 from tidemark.models.evidence.needs import needs_against

@@ -19,15 +19,15 @@ from typing import Any
 from sqlalchemy import BigInteger, ColumnElement, Executable, Row, Select, bindparam, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.statements import given, given_rows
-from tidemark.controller.db.tables import (
+from tidemark.controller.base.db.statements import given, given_rows
+from tidemark.controller.base.db.tables import (
     OffsetRow,
     PartitionRollupRow,
     ReportBodyRow,
     ReportRow,
     RollupRow,
 )
-from tidemark.controller.intake.stored_bodies import stored_report
+from tidemark.controller.reports.stored_bodies import stored_report
 from tidemark.models.evidence.coverage import Range, merge_ranges
 from tidemark.models.evidence.horizon import SUMMED
 from tidemark.models.evidence.needs import needs_against

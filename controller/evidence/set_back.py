@@ -10,7 +10,7 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, delete, exists, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import (
+from tidemark.controller.base.db.tables import (
     AcknowledgementRow,
     Base,
     FailedBoundRow,
@@ -24,7 +24,7 @@ from tidemark.controller.db.tables import (
     RolloutRow,
 )
 from tidemark.controller.evidence.roll_up import move_hour
-from tidemark.controller.intake.stored_bodies import stored_report
+from tidemark.controller.reports.stored_bodies import stored_report
 from tidemark.models.evidence.misdated import AGREED_US, MAX_AHEAD_US
 from tidemark.models.evidence.slots import HOUR_US, edge_us
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import LedgerKeyRow, ReportRow
+from tidemark.controller.base.db.tables import LedgerKeyRow, ReportRow
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.target import PPM

@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, ScalarSelect, bindparam, func, select, tuple_, union_all
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
-from tidemark.controller.db.tables import QuarantinedRow, QueryRow, ReportBodyRow, ReportRow, StreamRow
-from tidemark.controller.errors import ReportNotFoundError
-from tidemark.controller.intake.stored_bodies import stored_json, stored_report
+from tidemark.controller.base.db.tables import QuarantinedRow, QueryRow, ReportBodyRow, ReportRow, StreamRow
+from tidemark.controller.base.errors import ReportNotFoundError
+from tidemark.controller.reports.stored_bodies import stored_json, stored_report
 from tidemark.models.evidence.needs import effective_bound_ms, late_base_ms
 from tidemark.models.protocol.messages import Report
 

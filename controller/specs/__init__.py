@@ -1,1 +1,4 @@
-"""Specifications that operators set: the SLO and the policy of a stream."""
+"""Streams by name, their events, and what people set for them: SLOs, policies, joins and pins, each with a version.
+
+It uses ``base``.
+"""

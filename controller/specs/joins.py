@@ -15,13 +15,13 @@ from pydantic import TypeAdapter
 from sqlalchemy import Select, delete, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.epoch import stored_version
-from tidemark.controller.db.statements import insert_into
-from tidemark.controller.db.tables import JoinRow, SloRow, StreamRow
-from tidemark.controller.errors import JoinNotFoundError, JoinRefusedError
+from tidemark.controller.base.db.epoch import stored_version
+from tidemark.controller.base.db.statements import insert_into
+from tidemark.controller.base.db.tables import JoinRow, SloRow, StreamRow
+from tidemark.controller.base.errors import JoinNotFoundError, JoinRefusedError
 from tidemark.controller.specs.kinds import ChangeRequest, Write, loaded_specification, stored_specification
 from tidemark.controller.specs.store import get_policy
-from tidemark.controller.streams.store import lock_known_stream
+from tidemark.controller.specs.streams import lock_known_stream
 from tidemark.models.recommend.joint_bounds import JoinSide, JointChoice
 from tidemark.models.specs.slo import JoinSlo
 

@@ -10,8 +10,8 @@ from typing import Generic, TypeVar
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.tables import StreamRow
-from tidemark.controller.streams.store import add_event
+from tidemark.controller.base.db.tables import StreamRow
+from tidemark.controller.specs.streams import add_event
 from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 T = TypeVar("T")

@@ -10,13 +10,13 @@ from typing import cast
 from sqlalchemy import bindparam, or_, select, tuple_
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.database import Limits
-from tidemark.controller.db.epoch import epoch_of, version_in
-from tidemark.controller.db.statements import insert_into
-from tidemark.controller.db.tables import KNOWN, PinRow, StreamRow
-from tidemark.controller.errors import PinNotSetError
+from tidemark.controller.base.db.database import Limits
+from tidemark.controller.base.db.epoch import epoch_of, version_in
+from tidemark.controller.base.db.statements import insert_into
+from tidemark.controller.base.db.tables import KNOWN, PinRow, StreamRow
+from tidemark.controller.base.errors import PinNotSetError
 from tidemark.controller.specs.kinds import ChangeRequest, Write
-from tidemark.controller.streams.store import lock_stream
+from tidemark.controller.specs.streams import lock_stream
 from tidemark.models.protocol.messages import Pin, ScopeKind
 
 _ALL = ""

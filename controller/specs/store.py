@@ -16,9 +16,14 @@ from pydantic import TypeAdapter
 from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.epoch import stored_version
-from tidemark.controller.db.tables import JoinRow, PolicyRow, SloRow, StreamRow
-from tidemark.controller.errors import PolicyNotSetError, SloNotSetError, StreamJoinedError, TidemarkError
+from tidemark.controller.base.db.epoch import stored_version
+from tidemark.controller.base.db.tables import JoinRow, PolicyRow, SloRow, StreamRow
+from tidemark.controller.base.errors import (
+    PolicyNotSetError,
+    SloNotSetError,
+    StreamJoinedError,
+    TidemarkError,
+)
 from tidemark.controller.specs.kinds import ChangeRequest, Write, loaded_specification, stored_specification
 from tidemark.models.specs.slo import Policy, Slo
 

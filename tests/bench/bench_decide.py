@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.controller.api.routes import fleet
-from tidemark.controller.api.views import stream_status
-from tidemark.controller.decide.pace import Pace
-from tidemark.controller.evidence.upkeep import Upkeep
-from tidemark.controller.intake.take_reports import StoredReceipt
-from tidemark.controller.loop import run_once
-from tidemark.controller.service import make_service
-from tidemark.controller.settings import Settings
-from tidemark.controller.stream_state.fleet import fleet_page, load_fleet
+from tidemark.controller.base.settings import Settings
+from tidemark.controller.control.decide.pace import Pace
+from tidemark.controller.control.retention.upkeep import Upkeep
+from tidemark.controller.reports.take_reports import StoredReceipt
+from tidemark.controller.server.process.loop import run_once
+from tidemark.controller.server.process.service import make_service
+from tidemark.controller.server.routes import fleet
+from tidemark.controller.server.schemas.views import stream_status
+from tidemark.controller.view.state.fleet import fleet_page, load_fleet
 from tidemark.models.evidence.slots import Retention
 
 from support.copied_streams import copy_stream

@@ -17,13 +17,13 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tidemark.controller.db.database import Database
-from tidemark.controller.db.leases import LeaseKeeper
+from tidemark.controller.base.background import LimitedRuns, no_pause
+from tidemark.controller.base.counters import LoopCounters
+from tidemark.controller.base.db.database import Database
+from tidemark.controller.base.db.leases import LeaseKeeper
+from tidemark.controller.control.retention.upkeep import Upkeep
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
-from tidemark.controller.evidence.upkeep import Upkeep
-from tidemark.controller.runtime.background import LimitedRuns, no_pause
-from tidemark.controller.runtime.counters import LoopCounters
-from tidemark.controller.stream_state.overviews import Overviews
+from tidemark.controller.view.state.overviews import Overviews
 from tidemark.models.evidence.skew import SkewRule
 from tidemark.models.evidence.slots import DAY_US, HOUR_US, Retention
 

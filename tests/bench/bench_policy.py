@@ -28,7 +28,7 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from tidemark.controller.traces.format import read_trace
+from tidemark.controller.tools.traces.format import read_trace
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.catalogue import FIXED_HINDSIGHT, policy_names

@@ -11,14 +11,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 from sqlalchemy import update
 
-from tidemark.controller.alerts.notifier import WINDOWS_S
-from tidemark.controller.alerts.rules import active_alerts
-from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import PartitionRow
-from tidemark.controller.metrics.scrape import Scrape, load_needs
-from tidemark.controller.stream_state.load import load_states
-from tidemark.controller.stream_state.partition_rows import load_partitions
-from tidemark.controller.stream_state.recent_reports import NO_RECENT_ROWS, load_recent_rows
+from tidemark.controller.base.db.database import Database
+from tidemark.controller.base.db.tables import PartitionRow
+from tidemark.controller.view.alerts.notifier import WINDOWS_S
+from tidemark.controller.view.alerts.rules import active_alerts
+from tidemark.controller.view.metrics.scrape import Scrape, load_needs
+from tidemark.controller.view.state.load import load_states
+from tidemark.controller.view.state.partition_rows import load_partitions
+from tidemark.controller.view.state.recent_reports import NO_RECENT_ROWS, load_recent_rows
 
 from support.full_store import END_US, Filling, fill
 

@@ -14,11 +14,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from tidemark.controller.access.authorize import need_of
-from tidemark.controller.cli import app, distribution_version
-from tidemark.controller.cli.serve import SHUTDOWN_SECONDS
-from tidemark.controller.runtime.token_format import role_of
-from tidemark.controller.settings import Settings, load_settings
+from tidemark.controller.base.settings import Settings, load_settings
+from tidemark.controller.base.token_format import role_of
+from tidemark.controller.server.http.authorize import need_of
+from tidemark.controller.tools.cli import app, distribution_version
+from tidemark.controller.tools.cli.serve import SHUTDOWN_SECONDS
 
 from support.chart import (
     CHART,

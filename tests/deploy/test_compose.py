@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tidemark.controller.access.token_store import read_first_tokens
-from tidemark.controller.runtime.token_format import role_of
-from tidemark.controller.settings import Settings, load_settings
+from tidemark.controller.base.settings import Settings, load_settings
+from tidemark.controller.base.token_format import role_of
+from tidemark.controller.server.access.token_store import read_first_tokens
 
 from support.compose import COMPOSE, command_of, compose_file, normalised
 from support.controller_app import Controller

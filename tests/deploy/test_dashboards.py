@@ -15,7 +15,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from tidemark.controller.runtime.counters import HELP, LABELS
+from tidemark.controller.base.counters import HELP, LABELS
 
 from support.prometheus import names_in, program, recorded
 from support.tree import ROOT

@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tidemark.controller.cli import distribution_version
+from tidemark.controller.tools.cli import distribution_version
 
 from support.image import Image, Step, build_image, read_dockerfile, stages_of
 from support.patience import PATIENCE_S, until

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from tidemark.controller.runtime.alert_table import ALERTS
-from tidemark.controller.runtime.counters import HELP, LABELS
+from tidemark.controller.base.alert_table import ALERTS
+from tidemark.controller.base.counters import HELP, LABELS
 from tidemark.models.protocol.messages import to_json_object
 
 from support.controller_app import Controller
@@ -187,7 +187,8 @@ def test_the_labels_of_fired_alerts_are_those_of_the_notifier() -> None:
 
 def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
     pages = {
-        path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "controller/runbooks").glob("*.md")
+        path.stem: path.read_text(encoding="utf-8")
+        for path in (ROOT / "controller/server/runbooks").glob("*.md")
     }
     assert set(pages) == {alert.name for alert in ALERTS}
     for name, text in pages.items():

@@ -17,7 +17,7 @@ import httpx
 import pytest
 import yaml
 
-from tidemark.controller.alerts.message import fingerprint_of
+from tidemark.controller.view.alerts.message import fingerprint_of
 
 from support.paced_job import PacedJob
 from support.patience import PATIENCE_S, until

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tidemark.controller.client import Client
+from tidemark.controller.tools.client import Client
 from tidemark.models.base.operators import row_level
 from tidemark.models.evidence.ledger import judge
 from tidemark.models.protocol.messages import Acknowledgement, Report

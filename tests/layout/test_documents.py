@@ -12,8 +12,8 @@ import pytest
 import typer
 from typer.main import get_command
 
-from tidemark.controller.cli import app
-from tidemark.controller.settings import Settings
+from tidemark.controller.base.settings import Settings
+from tidemark.controller.tools.cli import app
 from tidemark.spark_jobs.core.settings import SETTINGS
 
 from support.docs import DOCS, DOCUMENTS, all_text, anchors, commands, links

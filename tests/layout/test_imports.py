@@ -134,7 +134,7 @@ def test_each_folder_imports_only_what_its_rule_allows(folder: str) -> None:
         ("spark_jobs", "import sqlalchemy.orm"),
         ("spark_jobs", "from pydantic import BaseModel"),
         ("spark_jobs", "import typer"),
-        ("spark_jobs", "from tidemark.controller.settings import Settings"),
+        ("spark_jobs", "from tidemark.controller.base.settings import Settings"),
         ("spark_jobs", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import fastapi"),
     ],
 )
@@ -163,70 +163,12 @@ def test_the_checker_accepts_an_allowed_import(folder: str, allowed: str) -> Non
     assert violations(folder, allowed, f"tidemark.{folder}") == []
 
 
-# -- the folders of the controller ---------------------------------------------------------------------------------
-
-MAX_LOOSE = 8
-"""Modules that may stand in controller/ itself; all others stand in the folder of their subject."""
-
-
-def imports_of_routes(path: str, source: str) -> list[str]:
-    """Return the imports of routes of another subject in a module of the controller, which only app.py may have.
-
-    Args:
-        path: where the module stands, as ``controller/subject/module.py``.
-        source: its text.
-    """
-    if path == "controller/app.py":
-        return []
-    package = ".".join(["tidemark", *path.split("/")[:-1]])
-    return [
-        f"{path} line {line}: {name}"
-        for line, name in every_import(source, package)
-        if name.startswith("tidemark.controller.")
-        and name.split(".")[2:3] != package.split(".")[2:3]
-        and any(part == "routes" or part.endswith("_routes") for part in name.split("."))
-    ]
-
-
-def test_few_modules_of_the_controller_stand_outside_a_subject() -> None:
-    loose = sorted(path.name for path in (ROOT / "controller").glob("*.py"))
-    assert 0 < len(loose) <= MAX_LOOSE, loose
-
-
-def test_no_subject_imports_the_routes_of_another() -> None:
-    found = []
-    for path in modules("controller"):
-        found += imports_of_routes(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
-    assert found == []
-
-
-@pytest.mark.parametrize(
-    "planted",
-    [
-        "from tidemark.controller.spec_api import routes",
-        "from tidemark.controller.spec_api.pin_routes import router",
-        "import tidemark.controller.api.routes.fleet",
-        "from ..spec_api import routes",
-    ],
-)
-def test_the_checker_finds_a_planted_import_of_routes(planted: str) -> None:
-    assert len(imports_of_routes("controller/rollout/store.py", planted)) == 1
-    assert imports_of_routes("controller/app.py", planted) == []
-
-
-def test_the_checker_accepts_a_subjects_own_routes_and_anothers_store() -> None:
-    allowed = (
-        "from tidemark.controller.specs.pins import get_pin\nfrom tidemark.controller.spec_api import routes"
-    )
-    assert imports_of_routes("controller/spec_api/pin_routes.py", allowed) == []
-
-
 # -- names and lengths ---------------------------------------------------------------------------------------------
 
 MAX_LINES = 400
 
-LONG_BY_NATURE = re.compile(r"controller/db/(tables|migrations)/")
-"""Tables, migrations and examples: lists rather than logic."""
+LONG_BY_NATURE = re.compile(r"controller/base/db/(tables|migrations)/")
+"""Tables and migrations: lists rather than logic."""
 
 
 def same_names(sources: Mapping[str, str]) -> set[str]:

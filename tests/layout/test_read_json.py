@@ -24,7 +24,7 @@ from support.tree import FOLDERS, ROOT
 pytestmark = pytest.mark.slow
 
 TRIED_ELSEWHERE = {BoundAnswer, Report, Learned}
-"""What ``tests/controller/test_other_releases.py`` tries with real bodies, and what holds arrays."""
+"""What ``tests/controller/server/test_other_releases.py`` tries with real bodies, and what holds arrays."""
 
 
 def product() -> Iterator[tuple[Path, ast.Module]]:

@@ -25,10 +25,10 @@ from uuid import UUID, uuid5
 import httpx
 from sqlalchemy.exc import OperationalError
 
-from tidemark.controller.api import request_body
-from tidemark.controller.api.openapi import COMMITTED, EXAMPLES_FILE, as_text
-from tidemark.controller.app import create_app
-from tidemark.controller.settings import Settings
+from tidemark.controller.base.settings import Settings
+from tidemark.controller.server.app import create_app
+from tidemark.controller.server.http import request_body
+from tidemark.controller.server.http.openapi import COMMITTED, EXAMPLES_FILE, as_text
 from tidemark.models.base.operators import row_level, tumbling
 from tidemark.models.protocol.late_policy import LateTreatment
 from tidemark.models.protocol.messages import AppendDelay

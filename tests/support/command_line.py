@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tidemark.controller.cli import app
+from tidemark.controller.tools.cli import app
 
 
 def exit_code(*words: str, given: Sequence[str]) -> int:

@@ -15,15 +15,15 @@ from fastapi import FastAPI
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 from sqlalchemy import select
 
-from tidemark.controller import app as controller_app
-from tidemark.controller.app import create_app
-from tidemark.controller.db.tables import StreamRow
-from tidemark.controller.intake.group_commit import _MAX_TOGETHER as TOGETHER
-from tidemark.controller.intake.take_reports import StoredReceipt
-from tidemark.controller.loop import Tick, run_once
-from tidemark.controller.runtime.clock import Clock, SteadyClock, system_clock
-from tidemark.controller.service import Service
-from tidemark.controller.settings import Settings
+from tidemark.controller.base.clock import Clock, SteadyClock, system_clock
+from tidemark.controller.base.db.tables import StreamRow
+from tidemark.controller.base.settings import Settings
+from tidemark.controller.reports.group_commit import _MAX_TOGETHER as TOGETHER
+from tidemark.controller.reports.take_reports import StoredReceipt
+from tidemark.controller.server import app as controller_app
+from tidemark.controller.server.app import create_app
+from tidemark.controller.server.process.loop import Tick, run_once
+from tidemark.controller.server.process.service import Service
 from tidemark.models.protocol.messages import Acknowledgement, Report, to_json_object
 
 from support.empty_store import put_sqlite

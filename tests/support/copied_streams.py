@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from sqlalchemy import Table, insert, literal, select, text
 
-from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import Base, ReportBodyRow, ReportRow, StreamRow
+from tidemark.controller.base.db.database import Database
+from tidemark.controller.base.db.tables import Base, ReportBodyRow, ReportRow, StreamRow
 
 from support.full_store import FIRST_ID, stream_name
 

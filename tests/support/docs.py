@@ -1,4 +1,4 @@
-"""The documents: those at the top, docs and controller/runbooks, and what stands in them."""
+"""The documents: those at the top, docs and controller/server/runbooks, and what stands in them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "SECURITY.md",
     *sorted(DOCS.rglob("*.md")),
-    *sorted((ROOT / "controller" / "runbooks").glob("*.md")),
+    *sorted((ROOT / "controller" / "server" / "runbooks").glob("*.md")),
 ]
 
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from sqlalchemy import create_engine, make_url, text
 
-from tidemark.controller.db.database import Database
+from tidemark.controller.base.db.database import Database
 
 __all__ = [
     "bare_postgres",

@@ -9,11 +9,11 @@ from alembic.autogenerate import produce_migrations, render_python_code
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
 
-from tidemark.controller.db.tables import Base
+from tidemark.controller.base.db.tables import Base
 
 from support.tree import ROOT
 
-FILE = ROOT / "controller/db/migrations/versions/v0001_schema.py"
+FILE = ROOT / "controller/base/db/migrations/versions/v0001_schema.py"
 
 _NUMBER = "sa.BigInteger().with_variant(sa.Integer(), 'sqlite')"
 """The type of a stream's or a report's number, as Alembic writes it."""

@@ -21,9 +21,9 @@ import httpx
 from pydantic import BaseModel, TypeAdapter
 from pydantic._internal._generate_schema import GenerateSchema
 
-from tidemark.controller.access.authorize import need_of
-from tidemark.controller.app import create_app
-from tidemark.controller.settings import Settings
+from tidemark.controller.base.settings import Settings
+from tidemark.controller.server.app import create_app
+from tidemark.controller.server.http.authorize import need_of
 
 from support.in_process import InProcessClient
 from support.other_releases import DOCUMENT

@@ -13,8 +13,8 @@ from typing import Any
 from sqlalchemy import insert, text
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import (
+from tidemark.controller.base.db.database import Database
+from tidemark.controller.base.db.tables import (
     AcknowledgementRow,
     Base,
     LedgerKeyRow,
@@ -30,7 +30,7 @@ from tidemark.controller.db.tables import (
     SloRow,
     StreamRow,
 )
-from tidemark.controller.intake.stored_bodies import canonical_json, packed
+from tidemark.controller.reports.stored_bodies import canonical_json, packed
 from tidemark.controller.specs.store import policy_values, slo_values
 from tidemark.models.base.operators import tumbling
 from tidemark.models.evidence.horizon import SUMMED

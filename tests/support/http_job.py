@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tidemark.controller.client import Client
+from tidemark.controller.tools.client import Client
 from tidemark.models.protocol.messages import Acknowledgement, Report
 
 from support.controller_app import Controller

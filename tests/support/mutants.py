@@ -46,9 +46,9 @@ CORE = (
     "models/rollout",
     "models/recommend",
     "models/evidence/ledger.py",
-    "controller/decide",
-    "controller/rollout",
-    "controller/intake",
+    "controller/control/decide",
+    "controller/control/rollout",
+    "controller/reports",
 )
 """What is changed."""
 
@@ -56,7 +56,7 @@ TESTS = {
     "models": tuple(
         f"tests/models/{each}" for each in ("base", "protocol", "evidence", "specs", "recommend", "rollout")
     ),
-    "controller": ("tests/controller/test_*.py", "tests/controller/gates", "tests/controller/specs"),
+    "controller": ("tests/controller/test_*.py", "tests/controller/control/gates", "tests/controller/specs"),
 }
 """The tests of each layer that may notice; a change of `models` is to be noticed by the tests of `models`."""
 
@@ -65,7 +65,7 @@ SLOW_TOO = re.compile(
 )
 """Where slow tests count as well: what they tell takes a job some time."""
 
-WARM = "tests/controller/test_decisions.py"
+WARM = "tests/controller/control/test_decisions.py"
 """Tests that run before all forks, so that schemas, statements and the empty store are made once."""
 
 HARMLESS = Path(__file__).with_name("harmless_mutants.toml")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.controller.db import database
+from tidemark.controller.base.db import database
 
 __all__ = ["add_migration", "use_next_migration"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any
 
-from tidemark.controller.alerts.notifier import Notifier
+from tidemark.controller.view.alerts.notifier import Notifier
 
 from support.controller_app import Controller
 from support.patience import PATIENCE_S

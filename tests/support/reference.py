@@ -21,14 +21,14 @@ from fastapi import FastAPI
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from tidemark.controller import errors
-from tidemark.controller.access.authorize import need_of
-from tidemark.controller.api.openapi import as_text
-from tidemark.controller.app import create_app
-from tidemark.controller.cli import app
-from tidemark.controller.runtime.alert_table import ALERTS
-from tidemark.controller.runtime.counters import HELP, LABELS
-from tidemark.controller.settings import Settings
+from tidemark.controller.base import errors
+from tidemark.controller.base.alert_table import ALERTS
+from tidemark.controller.base.counters import HELP, LABELS
+from tidemark.controller.base.settings import Settings
+from tidemark.controller.server.app import create_app
+from tidemark.controller.server.http.authorize import need_of
+from tidemark.controller.server.http.openapi import as_text
+from tidemark.controller.tools.cli import app
 from tidemark.models.base.duration import format_duration
 from tidemark.models.evidence.late_counts import LATE_COUNTS_SCHEMA
 from tidemark.models.protocol.messages import REPORT_SCHEMA
@@ -146,7 +146,7 @@ def _metrics() -> str:
 def _alerts() -> str:
     rows = (
         (
-            f"[`{alert.name}`](../../controller/runbooks/{alert.name}.md)",
+            f"[`{alert.name}`](../../controller/server/runbooks/{alert.name}.md)",
             alert.severity,
             format_duration(alert.hold_us),
             alert.meaning,

@@ -104,5 +104,5 @@ def next_release(folder: Path) -> Path:
     package = folder / "tidemark"
     for name in FOLDERS:
         shutil.copytree(ROOT / name, package / name)
-    add_migration(package / "controller/db/migrations")
+    add_migration(package / "controller/base/db/migrations")
     return folder

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from tidemark.controller.runtime.slow_requests import TimedProtocol
+from tidemark.controller.base.slow_requests import TimedProtocol
 
 from support.patience import until
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidemark.controller.settings import Settings
+from tidemark.controller.base.settings import Settings
 
 __all__ = ["settings_schema"]
 

@@ -12,7 +12,7 @@ import sqlalchemy
 from sqlalchemy import URL, Engine
 from sqlalchemy.exc import DBAPIError
 
-from tidemark.controller.db import database
+from tidemark.controller.base.db import database
 
 __all__ = ["share_statements"]
 

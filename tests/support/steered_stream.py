@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from sqlalchemy import select, update
 
-from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import (
+from tidemark.controller.base.db.database import Database
+from tidemark.controller.base.db.tables import (
     AcknowledgementRow,
     PolicyRow,
     PredictionRow,

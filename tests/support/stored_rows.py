@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from tidemark.controller.db.tables import Base
+from tidemark.controller.base.db.tables import Base
 
 from support.controller_app import Controller
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidemark.controller.db.tables import (
+from tidemark.controller.base.db.tables import (
     AcknowledgementRow,
     OverviewRow,
     PublishedRow,
@@ -12,9 +12,9 @@ from tidemark.controller.db.tables import (
     ReportRow,
     StreamRow,
 )
-from tidemark.controller.evidence.live import NewestState
+from tidemark.controller.reports.live import NewestState
 from tidemark.controller.specs.store import Spec
-from tidemark.controller.stream_state.state import NewestBatch, StreamState
+from tidemark.controller.view.state.state import NewestBatch, StreamState
 from tidemark.models.recommend.steps import Conflict, DecisionStep, StepKind
 from tidemark.models.specs.slo import Policy, Slo
 

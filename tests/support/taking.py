@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.db.database import NO_LIMITS, Limits
-from tidemark.controller.errors import TidemarkError
+from tidemark.controller.base.db.database import NO_LIMITS, Limits
+from tidemark.controller.base.errors import TidemarkError
 from tidemark.controller.evidence.follow_reports import StreamEvidence
-from tidemark.controller.intake import take_reports as intake
-from tidemark.controller.intake.take_reports import StoredReceipt
+from tidemark.controller.reports import take_reports as intake
+from tidemark.controller.reports.take_reports import StoredReceipt
 from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.models.protocol.messages import Report
 

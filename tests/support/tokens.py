@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import count
 
-from tidemark.controller.access import token_store
-from tidemark.controller.access.token_store import NewToken
-from tidemark.controller.runtime.principal import Grant, Role
+from tidemark.controller.base.principal import Grant, Role
+from tidemark.controller.server.access import token_store
+from tidemark.controller.server.access.token_store import NewToken
 
 from support.controller_app import Controller
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import select
 
-from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import KNOWN, LedgerKeyRow, ReportRow, StreamRow
+from tidemark.controller.base.db.database import Database
+from tidemark.controller.base.db.tables import KNOWN, LedgerKeyRow, ReportRow, StreamRow
 from tidemark.controller.evidence.rollups import Span, needs_of, partition_needs, rollups_in
 from tidemark.models.protocol.messages import Report
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from tidemark.controller.cli import app
-from tidemark.controller.client import Client
+from tidemark.controller.tools.cli import app
+from tidemark.controller.tools.client import Client
 
 from support.controller_app import Controller
 from support.http_job import HttpJob

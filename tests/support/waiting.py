@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
-from tidemark.controller.db.database import Database
-from tidemark.controller.db.tables import StreamRow
+from tidemark.controller.base.db.database import Database
+from tidemark.controller.base.db.tables import StreamRow
 from tidemark.controller.evidence.roll_up import TailNeeds, locked_offset, roll_up
 
 __all__ = ["roll_up_all"]

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.controller.api.schemas.specs import SloAnswer
-from tidemark.controller.specs.documents import (
+from tidemark.controller.server.schemas.specs import SloAnswer
+from tidemark.controller.tools.documents.documents import (
     DocumentsInvalidError,
     own_document,
     read_documents,
     without_defaults,
 )
-from tidemark.controller.specs.openslo import documents_text, openslo_documents
+from tidemark.controller.tools.documents.openslo import documents_text, openslo_documents
 from tidemark.models.specs.slo import Policy, Slo
 
 SLO = """

@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.controller.intake.checks import check_report
+from tidemark.controller.reports.checks import check_report
 from tidemark.models.base.operators import (
     Operator,
     RowLevel,

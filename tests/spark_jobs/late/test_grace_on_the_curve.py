@@ -12,8 +12,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tidemark.controller.cli.curve import curve
-from tidemark.controller.traces.format import Trace, write_trace
+from tidemark.controller.tools.cli.curve import curve
+from tidemark.controller.tools.traces.format import Trace, write_trace
 from tidemark.models.base.operators import tumbling
 from tidemark.models.evidence.ledger import judge
 from tidemark.models.protocol.messages import Report

@@ -45,7 +45,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- default (printf "%s-tokens" (include "tidemark.fullname" .)) .Values.tokens.existingSecret -}}
 {{- end -}}
 
-{{/* A token of the given role, new or made from the seed; controller/runtime/token_format.py defines the format. */}}
+{{/* A token of the given role, new or made from the seed; controller/base/token_format.py defines the format. */}}
 {{- define "tidemark.mint" -}}
 {{- $secret := randAlphaNum 43 -}}
 {{- with .root.Values.tokens.seed -}}

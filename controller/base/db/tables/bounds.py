@@ -1,0 +1,141 @@
+"""Bounds: recommended, published, predicted and acknowledged."""
+
+from __future__ import annotations
+
+from sqlalchemy import Index, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from tidemark.controller.base.db.tables.columns import (
+    Base,
+    Counter,
+    Id,
+    Identifier,
+    KeyNumber,
+    Long,
+    OfStream,
+    Stream,
+    Whole,
+    Word,
+)
+
+
+class RecommendationRow(Base):
+    """The newest recommendation for a stream."""
+
+    __tablename__ = "recommendations"
+
+    stream_id: Mapped[OfStream]
+    decided_us: Mapped[Whole]
+    bound_ms: Mapped[Whole | None]
+    steps: Mapped[Long]
+    """The steps with their reasons as JSON, as ``tidemark.controller.control.bounds.recommendations`` has it."""
+    conflict: Mapped[bool]
+    """Whether the bound that completeness requires is above a cap."""
+    newest_report_id: Mapped[Whole]
+    slo_generation: Mapped[Whole]
+    policy_generation: Mapped[Whole]
+    transition: Mapped[Long | None]
+    """What going there from the bound in use would do, as JSON; null without a bound."""
+    fencing: Mapped[Whole | None]
+    """The fencing number of the lease that it was decided under; written last in its transaction."""
+
+
+class RecentBoundRow(Base):
+    """The bound that rows required at a recent decision; nothing narrower is recommended while it is recent."""
+
+    __tablename__ = "recent_bounds"
+
+    stream_id: Mapped[OfStream]
+    at_us: Mapped[KeyNumber]
+    """Trigger time of the newest batch of the decision."""
+    slo_generation: Mapped[Whole]
+    bound_ms: Mapped[Whole]
+
+
+class PublishedRow(Base):
+    """What was published to a job, one row a generation."""
+
+    __tablename__ = "published_bounds"
+
+    stream_id: Mapped[OfStream]
+    generation: Mapped[KeyNumber]
+    mode: Mapped[Word]
+    bound_ms: Mapped[Whole | None]
+    reason: Mapped[Long]
+    published_us: Mapped[Whole]
+    envelope: Mapped[Long | None]
+    """What the fast policy has to do, as JSON; null outside Live."""
+    pin: Mapped[Word | None]
+    """What a pin held the job to; null without one."""
+    rollout_id: Mapped[Whole | None]
+    """The rollout that it carries: the one whose bound (or envelope) it is; null for none, and under a pin."""
+    rolled_back_id: Mapped[Whole | None]
+    """The rollout whose rollback published it; null for none, and under a pin."""
+
+
+class PredictionRow(Base):
+    """A prediction for a published bound, and how it came out. Nulls are unknown."""
+
+    __tablename__ = "predictions"
+
+    stream_id: Mapped[OfStream]
+    generation: Mapped[KeyNumber]
+    """Generation under which the bound was published."""
+    bound_ms: Mapped[Whole]
+    from_bound_ms: Mapped[Whole]
+    """The bound in use when it was made."""
+    made_us: Mapped[Whole]
+    horizon_ms: Mapped[Counter]
+    """Length of the evidence that it rests on; as long it is scored."""
+    rows: Mapped[Whole]
+    """(Row, key) pairs that the prediction rests on."""
+    late: Mapped[Whole]
+    """How many of them would have been late."""
+    min_ppm: Mapped[Whole | None]
+    max_ppm: Mapped[Whole | None]
+    latency_base_us: Mapped[Whole | None]
+    latency_wall_us: Mapped[Whole | None]
+    stands_still_us: Mapped[Whole | None]
+    effective_us: Mapped[Whole | None]
+    windows_closing: Mapped[Whole | None]
+    rows_closing: Mapped[Whole | None]
+    state_rows: Mapped[Whole | None]
+    state_bytes: Mapped[Whole | None]
+    text: Mapped[Long]
+    became_effective_us: Mapped[Whole | None]
+    """Trigger time of the first batch whose watermark moved on under the bound."""
+    counted_report_id: Mapped[Counter]
+    """Reports up to this one are counted; 0 to count all again."""
+    restored_ms: Mapped[Long] = mapped_column(default="{}", server_default="{}")
+    """By query, the watermark that its first batch under the bound restored, as JSON."""
+    judged_rows: Mapped[Counter]
+    """(Row, key) pairs judged while the bound was in effect."""
+    judged_late_min: Mapped[Counter]
+    judged_late_max: Mapped[Counter]
+    scored_us: Mapped[Whole | None]
+    """When it was last scored; null while too few rows are judged."""
+    realised_ppm: Mapped[Whole | None]
+    """Share of the judged pairs that were admitted."""
+    error_ppm: Mapped[Whole | None]
+    """The realised share minus the predicted one."""
+
+
+class AcknowledgementRow(Base):
+    """What a run of a job acknowledged that it applies."""
+
+    __tablename__ = "acknowledgements"
+    __table_args__ = (UniqueConstraint("stream_id", "fingerprint"), Index(None, "stream_id", "applied_us"))
+
+    id: Mapped[Id]
+    stream_id: Mapped[Stream]
+    query_id: Mapped[Identifier]
+    run_id: Mapped[Identifier]
+    bound_ms: Mapped[Whole]
+    generation: Mapped[Whole | None]
+    source: Mapped[Word]
+    mode: Mapped[Word]
+    applied_us: Mapped[Whole]
+    ceiling_ms: Mapped[Whole | None]
+    """The ceiling in the plan; null when the run cannot be steered live."""
+    received_us: Mapped[Whole]
+    fingerprint: Mapped[Identifier]

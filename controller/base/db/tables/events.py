@@ -1,0 +1,37 @@
+"""Events."""
+
+from __future__ import annotations
+
+from sqlalchemy import Index
+from sqlalchemy.orm import Mapped, mapped_column
+
+from tidemark.controller.base.db.tables.columns import Base, Id, Kind, Long, Name, Stream, Whole
+
+
+class EventRow(Base):
+    """One change and its reason."""
+
+    __tablename__ = "events"
+    __table_args__ = (Index(None, "stream_id", "id"),)
+
+    id: Mapped[Id]
+    stream_id: Mapped[Stream]
+    at_us: Mapped[Whole]
+    kind: Mapped[Kind]
+    reason: Mapped[Long]
+    before: Mapped[Long | None]
+    after: Mapped[Long | None]
+    reason_class: Mapped[Kind | None]
+    """Class of the reason; null when only equal wording is the same reason."""
+    count: Mapped[Whole] = mapped_column(default=1, server_default="1")
+    """How often it happened in a row."""
+    last_us: Mapped[Whole | None]
+    """When it last happened; null when it happened once."""
+    by: Mapped[Name | None]
+    """Who did it; null for the controller itself, or without authentication."""
+    rollout_id: Mapped[Whole | None]
+    """Its rollout; null for none."""
+    rows: Mapped[Whole | None]
+    """(Row, key) pairs that it rests on; null without any."""
+    report_id: Mapped[Whole | None]
+    """The newest report that it rests on; null without any."""

@@ -1,0 +1,81 @@
+"""What people set: SLOs, of streams and of joins, policies and pins."""
+
+from __future__ import annotations
+
+from sqlalchemy import ForeignKey, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from tidemark.controller.base.db.tables.columns import (
+    Base,
+    Id,
+    KeyName,
+    Long,
+    Name,
+    OfStream,
+    Whole,
+    Word,
+)
+
+
+class JoinRow(Base):
+    """The SLO on the joined output of streams of one job."""
+
+    __tablename__ = "joins"
+    __table_args__ = (UniqueConstraint("job", "name"),)
+
+    id: Mapped[Id]
+    job: Mapped[Name]
+    name: Mapped[Name]
+    updated_us: Mapped[Whole]
+    specification: Mapped[Long]
+    """The SLO as JSON, with its ``schema_version``."""
+    choice: Mapped[Long | None]
+    """The bounds chosen last under it (``joins.store``), as JSON; null before the first choice."""
+
+
+class SloRow(Base):
+    """The SLO of a stream."""
+
+    __tablename__ = "slos"
+
+    stream_id: Mapped[OfStream]
+    generation: Mapped[Whole]
+    target_ppm: Mapped[Whole]
+    """As in the specification, for queries."""
+    updated_us: Mapped[Whole]
+    specification: Mapped[Long]
+    """The SLO as JSON, with its ``schema_version``."""
+    join_id: Mapped[int | None] = mapped_column(ForeignKey("joins.id"))
+    """The join whose output decides about the stream's bound; null without one."""
+
+
+class PolicyRow(Base):
+    """The policy of a stream."""
+
+    __tablename__ = "policies"
+
+    stream_id: Mapped[OfStream]
+    generation: Mapped[Whole]
+    mode: Mapped[Word]
+    """As in the specification, for queries."""
+    updated_us: Mapped[Whole]
+    paused: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
+    """As in the specification, for queries."""
+    paused_why: Mapped[Long | None]
+    """Why it was paused by itself; null when the policy was set so."""
+    specification: Mapped[Long]
+    """The policy as JSON, with its ``schema_version``."""
+
+
+class PinRow(Base):
+    """A kill switch on a stream, a job or the whole fleet."""
+
+    __tablename__ = "pins"
+
+    job: Mapped[KeyName]
+    """Name of the job; empty for the whole fleet, since a key column cannot be null."""
+    stream: Mapped[KeyName]
+    """Name of the stream; empty for all streams of the job."""
+    held_to: Mapped[Word]
+    reason: Mapped[Long]
+    since_us: Mapped[Whole]

@@ -1,0 +1,309 @@
+"""Streams: their queries, reports and partitions, and what lists show of them."""
+
+from __future__ import annotations
+
+from sqlalchemy import Index, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from tidemark.controller.base.db.tables.columns import (
+    Base,
+    Blob,
+    Counter,
+    Id,
+    Identifier,
+    KeyIdentifier,
+    KeyName,
+    Kind,
+    Long,
+    Name,
+    OfReport,
+    OfStream,
+    Stream,
+    Whole,
+    Word,
+)
+
+
+class StreamRow(Base):
+    """One event-time input of one job, and its totals since it was first seen."""
+
+    __tablename__ = "streams"
+    __table_args__ = (UniqueConstraint("job", "stream"),)
+
+    id: Mapped[Id]
+    job: Mapped[Name]
+    stream: Mapped[Name]
+    registered_us: Mapped[Whole | None]
+    """When its first report was received; null before (an SLO, a policy or an acknowledgement may come first)."""
+    reports: Mapped[Counter]
+    duplicates: Mapped[Counter]
+    pairs: Mapped[Counter]
+    """(Row, key) pairs that were judged."""
+    late_min: Mapped[Counter]
+    late_max: Mapped[Counter]
+    corrected_min: Mapped[Counter]
+    """Late pairs that certainly counted in a later version of their window."""
+    corrected_max: Mapped[Counter]
+    unjudged_rows: Mapped[Counter]
+    quarantined: Mapped[Counter]
+    """Reports that were quarantined, whether or not they were counted later."""
+    gone_future_rows: Mapped[Counter]
+    """Future-dated rows of partitions that are aged out."""
+    gone_misdated_rows: Mapped[Counter]
+    """Rows whose event time no delay explains (``models.misdated``), of partitions that are aged out."""
+    gone_missing_batches: Mapped[Counter]
+    """Batches that were never reported, of queries that are aged out."""
+    slo_generation: Mapped[Counter]
+    """Generation of the SLO that was deleted last, from which the next one goes on; 0 without any."""
+    policy_generation: Mapped[Counter]
+    """Generation of the policy that was deleted last, from which the next one goes on; 0 without any."""
+    downstream: Mapped[Long | None]
+    """What its bound decides behind its own operator, as JSON, by the acknowledgement applied last; null when nothing,
+    or when it is not known."""
+    late: Mapped[Long | None]
+    """What its job does with late rows, as JSON, by the same acknowledgement; null before it."""
+    deleted_us: Mapped[Whole | None]
+    """When it was deleted; null unless it was. Its row stays as long as its event, so that its id is not used again."""
+    deleted_name: Mapped[Name | None]
+    """Its name before it was deleted; ``stream`` is a name that no stream can have since then."""
+
+    @property
+    def shown_name(self) -> str:
+        """Its name, as people know it."""
+        return self.deleted_name or self.stream
+
+
+KNOWN = StreamRow.deleted_us.is_(None)
+"""Condition that picks the streams that are not deleted."""
+
+
+class QueryRow(Base):
+    """One Spark query that reported on a stream, by its persistent id."""
+
+    __tablename__ = "queries"
+
+    stream_id: Mapped[OfStream]
+    query_id: Mapped[KeyIdentifier]
+    first_batch: Mapped[Whole]
+    last_batch: Mapped[Whole]
+    reports: Mapped[Counter]
+    gone_batch: Mapped[Whole | None]
+    """Highest id of the batches whose reports are aged out; null while none is."""
+    gone_max_event_time_us: Mapped[Whole | None]
+    """Maximum event time of those batches."""
+
+
+class ReportRow(Base):
+    """The facts of one batch, once per (stream, query, batch)."""
+
+    __tablename__ = "reports"
+    __table_args__ = (
+        UniqueConstraint("stream_id", "query_id", "batch_id"),
+        Index(None, "stream_id", "seen_us"),
+        # The base of a batch is a maximum over all earlier batches: this index has it on top.
+        Index(None, "stream_id", "query_id", "max_event_time_us", "batch_id"),
+        # Every decision sums up the rows under one published bound.
+        Index(None, "stream_id", "generation", "seen_us"),
+        # Reports after a given report are read often.
+        Index(None, "stream_id", "id"),
+    )
+
+    id: Mapped[Id]
+    stream_id: Mapped[Stream]
+    query_id: Mapped[Identifier]
+    run_id: Mapped[Identifier]
+    batch_id: Mapped[Whole]
+    received_us: Mapped[Whole]
+    seen_us: Mapped[Whole]
+    """The batch's trigger time, but not after its report was received: a driver's clock may be wrong."""
+    started_us: Mapped[Whole]
+    """The same; the report as sent has the driver's own time."""
+    duration_ms: Mapped[Whole]
+    operator: Mapped[Word]
+    keys_per_row: Mapped[Whole]
+    """Maximum number of keys of one row: above 1 for sliding windows."""
+    output_mode: Mapped[Word]
+    bound_ms: Mapped[Whole]
+    generation: Mapped[Whole | None]
+    late_watermark_ms: Mapped[Whole | None]
+    watermark_ms: Mapped[Whole]
+    late_base_ms: Mapped[Whole | None]
+    max_event_time_us: Mapped[Whole | None]
+    rows: Mapped[Whole]
+    null_rows: Mapped[Whole]
+    uncounted_rows: Mapped[Whole]
+    state_rows: Mapped[Whole]
+    state_bytes: Mapped[Whole]
+    dropped_by_spark: Mapped[Whole]
+    dropped_reports: Mapped[Whole]
+    first_key_us: Mapped[Whole | None]
+    """Lowest key of its judged pairs; null without any."""
+    pairs: Mapped[Whole]
+    late_min: Mapped[Whole]
+    late_max: Mapped[Whole]
+    corrected_min: Mapped[Counter]
+    """Late pairs that certainly counted in a later version of their window."""
+    corrected_max: Mapped[Counter]
+    unjudged_rows: Mapped[Whole]
+    need_base_ms: Mapped[Whole | None]
+    """The base its needs were counted against, of the whole query; null when none is known."""
+    need_pairs: Mapped[Whole]
+    need_unknown_rows: Mapped[Whole]
+    early_rows: Mapped[Whole]
+    """Rows that came before the first watermark: admitted under any bound, so without a need."""
+    future_rows: Mapped[Counter]
+    """Future-dated rows."""
+    misdated_rows: Mapped[Counter]
+    """Rows whose event time no delay explains (``models.misdated``): they have no need."""
+    misdated_late: Mapped[Counter]
+    """(Row, key) pairs of them that were certainly late. No bound admits them, so none is judged by them."""
+    fingerprint: Mapped[Identifier]
+
+
+BY_BOUND = tuple(
+    (column - ReportRow.misdated_late).label(column.key)
+    for column in (ReportRow.pairs, ReportRow.late_min, ReportRow.late_max)
+)
+"""The pairs, and the late ones of them, that a bound is judged by: without rows that no bound admits."""
+
+
+class ReportBodyRow(Base):
+    """The report as it was sent, for audit and to count its needs again; apart, so that scans of facts stay short."""
+
+    __tablename__ = "report_bodies"
+
+    report_id: Mapped[OfReport]
+    body: Mapped[Blob]
+    """Its JSON, compressed with zlib."""
+    needs: Mapped[Blob | None]
+    """The needs of its rows as one sketch, against ``ReportRow.need_base_ms``; null without any."""
+
+
+class QuarantinedRow(Base):
+    """A report that is stored but not counted, because its event times are far ahead (``models.quarantine``)."""
+
+    __tablename__ = "quarantined_reports"
+    __table_args__ = (UniqueConstraint("stream_id", "query_id", "batch_id"),)
+
+    id: Mapped[Id]
+    stream_id: Mapped[Stream]
+    query_id: Mapped[Identifier]
+    batch_id: Mapped[Whole]
+    received_us: Mapped[Whole]
+    event_time_us: Mapped[Whole]
+    """What event time the batch reached."""
+    after_report_id: Mapped[Whole]
+    """The report counted last when it came; 0 for none."""
+    agreed_from_us: Mapped[Whole]
+    """When the first of the batches before it that agree with it was received."""
+    late: Mapped[Whole]
+    """(Row, key) pairs of it that were certainly late, which a decision would not see."""
+    fingerprint: Mapped[Identifier]
+    body: Mapped[Blob]
+    """As in ``ReportBodyRow``."""
+
+
+class LiveRow(Base):
+    """What the newest report said beyond its counts; one row a stream, because it holds lists of names."""
+
+    __tablename__ = "live_states"
+
+    stream_id: Mapped[OfStream]
+    report_id: Mapped[Whole]
+    """The report that said it. When it is not the newest report, the newest one said nothing of the kind."""
+    live: Mapped[Long | None]
+    """What the fast policy did, as JSON; null unless the job ran in Live."""
+    append_delay: Mapped[Long | None]
+    """How late rows were appended to the source, as JSON; null when the job names no column for it."""
+    contradiction: Mapped[Long | None]
+    """Why no row is judged; null when they are."""
+
+
+class PartitionRow(Base):
+    """A partition of a stream since it was first seen."""
+
+    __tablename__ = "partitions"
+
+    stream_id: Mapped[OfStream]
+    partition: Mapped[KeyName]
+    rows: Mapped[Whole]
+    last_event_time_us: Mapped[Whole]
+    """Maximum event time, to the granule."""
+    last_seen_us: Mapped[Whole]
+    """Trigger time of the newest batch that held a row of it."""
+    first_seen_us: Mapped[Whole]
+    """Trigger time of the first batch that ``batches`` counts."""
+    batches: Mapped[Whole]
+    """Batches that held a row of it since then."""
+    behind_us: Mapped[Whole | None]
+    """How far its maximum event time was behind the stream's in that newest batch; null when all of
+    its rows there were misdated. Unlike the distance now, it does not grow while the partition is idle."""
+    future_rows: Mapped[Counter]
+    """Its future-dated rows."""
+    last_future_us: Mapped[Whole | None]
+    """Trigger time of the newest batch that held such a row; null without any."""
+    misdated_rows: Mapped[Counter]
+    """Its rows whose event time no delay explains."""
+    last_misdated_us: Mapped[Whole | None]
+    """Trigger time of the newest batch that held such a row; null without any."""
+    misdated_event_us: Mapped[Whole | None]
+    """The newest event time of such a row in that batch, to the granule."""
+    state: Mapped[Word | None]
+    """Active, Idle, Behind or Gone at the newest snapshot of the stream; null before the first."""
+    skewed: Mapped[bool] = mapped_column(server_default=text("false"))
+    """Whether it was skewed then."""
+    skewed_us: Mapped[Whole | None]
+    """Since when it has been skewed; null unless it is."""
+    pairs: Mapped[Whole | None]
+    """Its (row, key) pairs with a known need over the horizon then; null before the first snapshot."""
+    need_ms: Mapped[Whole | None]
+    """The bound that admitted the target's share of them."""
+    without_bound_ms: Mapped[Whole | None]
+    """The bound that the other partitions needed."""
+    costs_ms: Mapped[Whole | None]
+    """By how much the stream's bound would have fallen without it."""
+
+
+class OverviewRow(Base):
+    """What a list of streams shows of one, as of its newest snapshot. Nulls are unknown."""
+
+    __tablename__ = "overviews"
+
+    stream_id: Mapped[OfStream]
+    seen_us: Mapped[Whole]
+    """When the snapshot was taken."""
+    report_id: Mapped[Whole]
+    """The newest report then; 0 without any."""
+    last_batch_us: Mapped[Whole | None]
+    in_use_bound_ms: Mapped[Whole | None]
+    effective_bound_ms: Mapped[Whole | None]
+    bound_ms: Mapped[Whole | None]
+    """The bound that all partitions together needed; each partition's cost is counted against it."""
+    now_min_ppm: Mapped[Whole | None]
+    now_max_ppm: Mapped[Whole | None]
+    window_min_ppm: Mapped[Whole | None]
+    """Lower end of the completeness over the SLO's window."""
+    window_max_ppm: Mapped[Whole | None]
+    provisional: Mapped[bool]
+    """Whether rows could still be admitted to windows that the watermark had not passed."""
+    remaining_ppm: Mapped[Whole | None]
+    """What was left of the budget."""
+    budget_course: Mapped[Long | None]
+    """How it went over the SLO's window, as JSON (``BudgetCourse``); null without an SLO."""
+    conditions: Mapped[Long]
+    """The conditions, the worst first, as JSON: [[type, detail], ...]."""
+    worst: Mapped[Kind | None]
+    """Type of the first of them; null without any."""
+    partitions: Mapped[Whole]
+    """Partitions that had a row within the horizon."""
+    idle: Mapped[Whole]
+    behind: Mapped[Whole]
+    skewed: Mapped[Whole]
+    future: Mapped[Whole]
+    """Partitions with future-dated rows within the horizon."""
+    skewed_partition: Mapped[Name | None]
+    """The skewed one that costs most; null without any."""
+    skewed_without_ms: Mapped[Whole | None]
+    skewed_costs_ms: Mapped[Whole | None]
+    lost: Mapped[Long | None]
+    """What the values of its dimension lost, as JSON (``lost.summary``); null without a dimension."""

@@ -1,0 +1,124 @@
+"""Decides streams: load what counts, decide, and write the decision in one transaction."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.base.background import GoOn
+from tidemark.controller.base.db.database import Database
+from tidemark.controller.base.db.leases import LeaseKeeper, confirm
+from tidemark.controller.base.db.tables import StreamRow
+from tidemark.controller.control.bounds.publication import SteeredStream
+from tidemark.controller.control.decide.decision import (
+    StreamDecision,
+    decide,
+    propose_for_silence,
+    steer,
+    write,
+)
+from tidemark.controller.control.decide.load import HorizonEvidence, Loaded, Version, load, read_version
+from tidemark.controller.control.rollout.advance import advance_rollout, is_due
+from tidemark.controller.control.rollout.propose import changes_published
+from tidemark.controller.control.rollout.store import read_rules
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
+from tidemark.controller.evidence.horizon import horizon_of
+from tidemark.models.rollout.restarts import FleetLimits
+
+
+class Decider:
+    """Decides streams, and remembers which versions are decided already. Safe to call from several threads."""
+
+    def __init__(
+        self, database: Database, leases: LeaseKeeper, kept: EvidenceCache, fleet: FleetLimits
+    ) -> None:
+        self._database = database
+        self.fleet = fleet
+        self.leases = leases
+        self.kept = kept
+        self._decided: dict[int, Version] = {}
+
+    def evidence(self, session: Session, stream_id: int, horizon_ms: int) -> HorizonEvidence | None:
+        """Return the evidence on a stream over ``horizon_ms``; None without reports."""
+        horizon = horizon_of(session, stream_id, horizon_ms)
+        if horizon is None:
+            return None
+        return HorizonEvidence(horizon, *self.kept.everything(session, horizon)[:2])
+
+    def decide(self, stream_id: int, now_us: int, go_on: GoOn = lambda: None) -> bool:
+        """Decide one stream; return False when nothing it depends on has changed, or another process decides it.
+
+        An open rollout is advanced in both cases where this process decides.
+
+        Args:
+            go_on: called between the steps; what it raises ends the decision, and nothing is written.
+
+        Raises:
+            LeaseLostError: when another process has taken the stream over; nothing was written.
+        """
+        lease = self.leases.lease_of(stream_id)
+        if lease is None:
+            return False
+        with self._database.read() as session:
+            loaded = self._load(session, stream_id, now_us, unless=self._decided.get(stream_id))
+            if loaded is None and not self._is_due(session, stream_id, now_us):
+                return False
+        go_on()
+        decision = None if loaded is None else decide(loaded)
+        go_on()
+        with self._database.write() as session:
+            stream = SteeredStream.lock(session, stream_id, now_us)
+            written = stream is not None and self._write(stream, decision)
+            confirm(session, stream_id, lease)
+            go_on()
+        if stream is not None and stream.has_published:
+            self._database.answers_changed()
+        if written and loaded is not None:
+            self._decided[stream_id] = loaded.version
+        return loaded is not None
+
+    def decide_within(self, session: Session, stream_id: int, now_us: int) -> None:
+        """Decide one stream in a transaction that may be rolled back, so the decision is not remembered."""
+        loaded = self._load(session, stream_id, now_us)
+        stream = SteeredStream.lock(session, stream_id, now_us)
+        if loaded is not None and stream is not None:
+            self._write(stream, decide(loaded))
+
+    def forget(self, stream_id: int) -> None:
+        """Drop what is remembered of a stream that was deleted."""
+        self.kept.forget(stream_id)
+        self._decided.pop(stream_id, None)
+
+    def _load(
+        self, session: Session, stream_id: int, now_us: int, unless: Version | None = None
+    ) -> Loaded | None:
+        """Return all that a decision is made from; None without it, or while its version is still ``unless``."""
+        version = read_version(session, stream_id)
+        if version == unless:
+            return None
+        stream = SteeredStream(session, session.get_one(StreamRow, stream_id), now_us, locked=False)
+        return load(stream, version, self.kept)
+
+    def _is_due(self, session: Session, stream_id: int, now_us: int) -> bool:
+        """Return whether time alone changes something: an open rollout, or the bound without data."""
+        stream = SteeredStream(session, session.get_one(StreamRow, stream_id), now_us, locked=False)
+        rules, row = read_rules(stream, self.fleet), stream.open_rollout
+        if rules is None:
+            return False
+        if row is not None and is_due(stream, row, rules):
+            return True
+        proposal = propose_for_silence(stream, rules, self.kept)
+        return proposal is not None and changes_published(stream, rules, proposal)
+
+    def _write(self, stream: SteeredStream, decision: StreamDecision | None) -> bool:
+        """Write a decision, or without one what time alone changes; return whether a decision was written."""
+        rules = read_rules(stream, self.fleet)
+        if rules is None:
+            return False
+        if decision is not None:
+            return write(stream, rules, decision)
+        proposal = propose_for_silence(stream, rules, self.kept)
+        if proposal is None:
+            advance_rollout(stream, rules)
+        else:
+            steer(stream, rules, proposal)
+        return False

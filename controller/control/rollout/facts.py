@@ -1,0 +1,114 @@
+"""The facts that a rollout's state machine decides on, read from the store."""
+
+from __future__ import annotations
+
+import numpy as np
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from tidemark.controller.base.db.tables import AcknowledgementRow, ReportRow, RolloutRow
+from tidemark.controller.control.bounds.publication import SteeredStream
+from tidemark.controller.control.rollout.effect import read_effect, read_latency_us, read_span_us
+from tidemark.controller.control.rollout.failed_bounds import read_failures
+from tidemark.controller.control.rollout.store import (
+    RolloutRules,
+    gate_answers_of,
+    narrowed_us,
+    published_before,
+    read_fleet_share,
+    unanswered_us,
+    verified_narrowing,
+)
+from tidemark.controller.evidence.horizon import Horizon
+from tidemark.controller.evidence.rollups import Span
+from tidemark.controller.reports.live import newest_state
+from tidemark.models.base.operators import Int64s
+from tidemark.models.rollout.evidence import EvidenceSpan, Judged, evidence_span
+from tidemark.models.rollout.gate import DAY_US
+from tidemark.models.rollout.states import CANDIDATE, RolloutFacts
+
+
+def read_facts(stream: SteeredStream, row: RolloutRow, rules: RolloutRules) -> RolloutFacts:
+    """Return the facts about a rollout of a stream."""
+    policy, slo, session = rules.policy.value, rules.slo.value, stream.session
+    pinned = None if rules.pin is None else rules.pin.why
+    at_risk = Judged(row.at_risk_rows, row.at_risk_late_min, row.at_risk_late_max)
+    if row.state == "Verified":
+        return RolloutFacts(policy=policy, slo=slo, pinned=pinned, at_risk=at_risk)
+    answers = gate_answers_of(row.gate_answers)
+    live = None if stream.newest is None else newest_state(session, stream.newest).live
+    last_contact_us = None if live is None else live.last_contact_us
+    if row.state in CANDIDATE:
+        last_ack_us = session.scalars(
+            select(func.max(AcknowledgementRow.received_us)).where(AcknowledgementRow.stream_id == stream.id)
+        ).one()
+        known = [last_ack_us, None if stream.newest is None else stream.newest.received_us]
+        since_us = stream.now_us - max(policy.cooldown_ms * 1_000, DAY_US)
+        narrowing, maximum = 0, 1
+        if rules.fleet is not None and row.direction == "Narrow" and not row.first:
+            narrowing, maximum = read_fleet_share(stream, rules.fleet.narrowing_ppm)
+        return RolloutFacts(
+            policy=policy,
+            slo=slo,
+            pinned=pinned,
+            last_contact_us=max((at_us for at_us in known if at_us is not None), default=None),
+            unanswered_us=unanswered_us(session, stream.id, max(last_ack_us or 0, last_contact_us or 0)),
+            failures=read_failures(
+                session, stream.id, rules.slo.generation, rules.policy.generation, stream.now_us
+            ),
+            evidence=_read_evidence(stream, row, rules),
+            published_before=published_before(session, stream.id),
+            narrowed_us=narrowed_us(session, stream.id, since_us, row.to_bound_ms),
+            fleet_narrowing=narrowing,
+            fleet_max=maximum,
+            published_ms=None if stream.unpinned is None else stream.unpinned.bound_ms,
+            gate_answers=answers,
+        )
+    effect, under = read_effect(stream, row, last_contact_us)
+    timed = slo.latency_cap_ms is not None and under
+    return RolloutFacts(
+        policy=policy,
+        slo=slo,
+        pinned=pinned,
+        acknowledged_us=effect.acknowledged_us,
+        effective_us=effect.effective_us,
+        judged=effect.judged,
+        at_risk=at_risk,
+        event_us=row.event_ms * 1_000,
+        latency_us=read_latency_us(stream, under) if timed else None,
+        state_rows=effect.state_rows,
+        gate_answers=answers,
+    )
+
+
+def _read_evidence(stream: SteeredStream, row: RolloutRow, rules: RolloutRules) -> EvidenceSpan | None:
+    """Return the evidence for a first narrowing; None for other rollouts, and for one that has passed this gate."""
+    newest = stream.newest
+    if row.direction != "Narrow" or row.state != "Recommended" or newest is None:
+        return None
+    if verified_narrowing(stream.session, stream.id):
+        return None
+    horizon_ms, span_us = rules.slo.value.horizon_ms, read_span_us(stream.session, newest)
+    horizon = Horizon(stream.id, horizon_ms, newest)
+    nothing = np.empty(0, np.int64)
+    found = evidence_span(rules.policy.value, span_us, horizon_ms, nothing, nothing)
+    if found is None:
+        return None
+    # There may be thousands of batches. Without a pause in the reports the newest ones are enough.
+    for from_us in (max(newest.seen_us - 2 * found.needed_us, horizon.from_us), horizon.from_us):
+        batches = _read_watched(stream.session, Span(stream.id, from_us))
+        found = evidence_span(rules.policy.value, span_us, horizon_ms, *batches)
+        if found is None or found.covered_us >= found.needed_us:
+            break
+    return found
+
+
+def _read_watched(session: Session, span: Span) -> tuple[Int64s, Int64s]:
+    """Return when the batches of a span with judged rows were triggered, and their maximum event times."""
+    rows = session.connection().execute(
+        select(ReportRow.seen_us, ReportRow.max_event_time_us)
+        .where(*span.reports, ReportRow.pairs > 0, ReportRow.max_event_time_us.is_not(None))
+        .order_by(ReportRow.seen_us)
+    )
+    batches = np.array([tuple(row) for row in rows], np.int64).reshape(-1, 2)
+    return batches[:, 0], batches[:, 1]

@@ -1,1 +1,0 @@
-"""Forgetting: streams that people delete, and old rows of what was decided and published."""

@@ -1,1 +1,0 @@
-"""Intake of reports: routes, checks, group commit."""

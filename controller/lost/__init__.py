@@ -1,1 +1,0 @@
-"""Who is lost: rows and losses by the values of a dimension, as drivers counted them."""

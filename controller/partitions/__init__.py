@@ -1,1 +1,0 @@
-"""The partitions of a stream."""

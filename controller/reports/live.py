@@ -1,0 +1,108 @@
+"""What the newest report says about live control, the append delay and the operator."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import bindparam, select
+from sqlalchemy.orm import Session
+
+from tidemark.controller.base.db.statements import upsert_many
+from tidemark.controller.base.db.tables import LiveRow, ReportRow, StreamRow
+from tidemark.controller.reports.store import newest_report_query
+from tidemark.models.base.read_json import read_object
+from tidemark.models.protocol.messages import AppendDelay, LiveState, Pin, Report
+
+_NAMES_KEPT = 100
+"""How many names of partitions are kept in each list, the first ones by name; all are counted."""
+
+_REASON_CHARACTERS = 1_000
+"""How much of the fast policy's reason is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptLive:
+    """What is kept of ``LiveState``: the same with shorter lists."""
+
+    ceiling_ms: int
+    control_ms: int | None
+    reason: str
+    behind: tuple[str, ...]
+    behind_partitions: int
+    """How many there are; ``behind`` may name fewer."""
+    idle: tuple[str, ...]
+    idle_partitions: int
+    """How many there are; ``idle`` may name fewer."""
+    ceiling_used_ppm: int
+    last_contact_us: int | None
+    pin: Pin | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewestState:
+    """What the newest report says beside the counts."""
+
+    live: KeptLive | None = None
+    """What the fast policy did; None when the job does not run in Live."""
+    append_delay: AppendDelay | None = None
+    """How late rows were appended; None when the job names no column for it."""
+    contradiction: str | None = None
+    """Why no row is judged; None when they are."""
+
+
+def keep_live(session: Session, stream_id: int, report_id: int, report: Report) -> None:
+    """Keep what ``report`` says, unless a newer one is stored already."""
+    if report.live is None and report.append_delay is None and report.contradiction is None:
+        return
+    newest = session.connection().execute(_NEWEST, {"stream": stream_id}).scalar_one()
+    if newest != report_id:
+        return
+    live, delay = report.live, report.append_delay
+    upsert_many(
+        session,
+        LiveRow,
+        {
+            "live": [None if live is None else json.dumps(asdict(_kept(live)))],
+            "append_delay": [None if delay is None else json.dumps(asdict(delay))],
+            "contradiction": [report.contradiction],
+        },
+        same={"stream_id": stream_id, "report_id": report_id},
+        replaced=("report_id", "live", "append_delay", "contradiction"),
+    )
+
+
+# Built once: that takes longer than running it.
+_NEWEST = select(newest_report_query()).where(StreamRow.id == bindparam("stream"))
+
+
+def newest_state(session: Session, newest: ReportRow) -> NewestState:
+    """Return what the newest report says; what an older one said is past."""
+    row = session.get(LiveRow, newest.stream_id)
+    return state_in(None if row is None or row.report_id != newest.id else row)
+
+
+def state_in(row: LiveRow | None) -> NewestState:
+    """Return what is kept of the newest report; ``row`` is None when it says none of this."""
+    if row is None:
+        return NewestState()
+    return NewestState(
+        None if row.live is None else read_object(KeptLive, json.loads(row.live)),
+        None if row.append_delay is None else read_object(AppendDelay, json.loads(row.append_delay)),
+        row.contradiction,
+    )
+
+
+def _kept(live: LiveState) -> KeptLive:
+    return KeptLive(
+        ceiling_ms=live.ceiling_ms,
+        control_ms=live.control_ms,
+        reason=live.reason[:_REASON_CHARACTERS],
+        behind=tuple(sorted(live.behind)[:_NAMES_KEPT]),
+        behind_partitions=len(live.behind),
+        idle=tuple(sorted(live.idle)[:_NAMES_KEPT]),
+        idle_partitions=len(live.idle),
+        ceiling_used_ppm=live.ceiling_used_ppm,
+        last_contact_us=live.last_contact_us,
+        pin=live.pin,
+    )

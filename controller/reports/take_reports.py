@@ -1,0 +1,294 @@
+"""Takes reports, each once: the batch's facts, its ledger rows and its needs, in the caller's transaction.
+
+Reports may come in any order and repeatedly. The ledger is a sum, so their order does not matter to it. Needs are
+counted against a base that earlier batches determine. When an earlier batch comes late and raises the base, the needs
+counted against the old base are subtracted and counted again (``raise_bases``), so that the result does not depend on
+the order.
+
+Many reports of different streams are taken by the same statements. Those of one stream follow one another, since each
+changes what is known when the next one comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, cast
+
+from sqlalchemy import Select, Table, bindparam, delete, select, update
+from sqlalchemy.orm import Session
+
+from tidemark.controller.base.db.database import NO_LIMITS, Limits
+from tidemark.controller.base.db.tables import ReportBodyRow, ReportRow, StreamRow
+from tidemark.controller.base.errors import ReportConflictError, ReportTooOldError, TidemarkError
+from tidemark.controller.reports.quarantine import quarantine
+from tidemark.controller.reports.ran_again import in_its_life, is_ran_again
+from tidemark.controller.reports.store_reports import (
+    NewNeeds,
+    NewReport,
+    ReportFollower,
+    Stored,
+    store_reports,
+)
+from tidemark.controller.reports.stored_bodies import canonical_json, fingerprint, is_stored, stored_report
+from tidemark.controller.reports.stored_facts import StoredFacts, stored_facts
+from tidemark.controller.specs.streams import add_event, lock_or_make, named_streams, names_given
+from tidemark.models.protocol.messages import Report
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReceipt:
+    """Confirms that a report or an acknowledgement is stored."""
+
+    received_us: int
+    """When it was first received, in microseconds since the epoch."""
+    duplicate: bool
+    """Whether it was received before; then nothing was changed."""
+    first: bool = False
+    """Whether it is the stream's first report, which changes what is published to its job."""
+    needs: Mapping[int, NewNeeds] = field(default_factory=dict)
+    """Its needs by the id of its row, once it is committed."""
+
+
+@dataclass(slots=True)
+class _Stream:
+    """A locked stream."""
+
+    id: int
+    registered: bool
+    """Whether a report was received before."""
+    made: bool = False
+    """Whether it was made for one of these reports, and goes again when none is stored."""
+
+
+_Name = tuple[str, str]
+"""Job and stream."""
+
+
+def take_reports(
+    session: Session,
+    reports: Sequence[Report],
+    now_us: int,
+    evidence: ReportFollower,
+    limits: Limits = NO_LIMITS,
+    *,
+    believed: bool = False,
+) -> list[StoredReceipt | TidemarkError]:
+    """Store reports and what follows from them, each once.
+
+    It bypasses the session, which may hold no unflushed changes.
+
+    Args:
+        session: the session.
+        reports: the reports.
+        now_us: when they were received, in microseconds.
+        evidence: is told of them.
+        limits: the limits of the store.
+        believed: whether they are counted however far ahead their event times are.
+
+    Returns:
+        For each report its receipt, or why nothing of it was stored:
+
+        * ReportConflictError: the batch was reported before with other content; the first report stays;
+        * ReportTooOldError: later reports of its query are deleted, so that it might be counted twice;
+        * TooManyStreamsError: the store has no room for another stream;
+        * TooManyPartitionsError: the stream has no room for its partitions;
+        * TooManyPairsError: what the stream counts would not be exact.
+    """
+    streams: dict[_Name, _Stream] = {}
+    taken: dict[int, StoredReceipt | TidemarkError] = _lock(session, reports, streams, limits)
+    waiting = [number for number in range(len(reports)) if number not in taken]
+    for some in _rounds(reports, waiting):
+        round_ = [(reports[number], streams[_name(reports[number])]) for number in some]
+        taken |= zip(some, _take(session, round_, now_us, evidence, limits, believed=believed), strict=True)
+    unused = [stream.id for stream in streams.values() if stream.made and not stream.registered]
+    if unused:
+        session.execute(delete(StreamRow).where(StreamRow.id.in_(unused)))
+    return [taken[number] for number in range(len(reports))]
+
+
+# Statements are built once: building one takes longer than running it.
+_STREAMS = cast("Table", StreamRow.__table__)
+_COUNT_DUPLICATE = (
+    update(_STREAMS).where(_STREAMS.c.id == bindparam("which")).values(duplicates=_STREAMS.c.duplicates + 1)
+)
+
+
+@cache
+def _locked(dialect: str) -> Select[Any]:
+    return (
+        named_streams(dialect, StreamRow.id, StreamRow.job, StreamRow.stream, StreamRow.registered_us)
+        # The same order for all writers, because rows are locked in it.
+        .order_by(StreamRow.job, StreamRow.stream)
+        .with_for_update(of=StreamRow)
+    )
+
+
+def _lock(
+    session: Session, reports: Sequence[Report], streams: dict[_Name, _Stream], limits: Limits
+) -> dict[int, StoredReceipt | TidemarkError]:
+    """Lock the streams of reports, making new ones; return why some reports have none, by their numbers."""
+    names = {_name(report) for report in reports}
+    dialect = session.get_bind().dialect.name
+    for row in session.connection().execute(_locked(dialect), names_given(dialect, names)):
+        streams[row.job, row.stream] = _Stream(row.id, row.registered_us is not None)
+    refused: dict[_Name, TidemarkError] = {}
+    for name in sorted(names - streams.keys()):
+        try:
+            found, made = lock_or_make(session, *name, limits)
+        except TidemarkError as error:
+            refused[name] = error
+        else:
+            streams[name] = _Stream(found.id, found.registered_us is not None, made)
+    return {
+        number: refused[_name(report)] for number, report in enumerate(reports) if _name(report) in refused
+    }
+
+
+def _rounds(reports: Sequence[Report], numbers: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the numbers of reports in rounds, each with one report of a stream at most; their order stays."""
+    by_stream: dict[_Name, list[int]] = {}
+    for number in numbers:
+        by_stream.setdefault(_name(reports[number]), []).append(number)
+    for position in range(max(map(len, by_stream.values()), default=0)):
+        yield [each[position] for each in by_stream.values() if position < len(each)]
+
+
+def _take(
+    session: Session,
+    reports: Sequence[tuple[Report, _Stream]],
+    now_us: int,
+    evidence: ReportFollower,
+    limits: Limits,
+    *,
+    believed: bool,
+) -> list[StoredReceipt | TidemarkError]:
+    """Store reports of different streams."""
+    known = stored_facts(session, {stream.id: report for report, stream in reports})
+    taken: list[StoredReceipt | TidemarkError | None] = []
+    new: list[NewReport] = []
+    for report, stream in reports:
+        each = _new(stream, report, known[stream.id])
+        try:
+            if _contradicts(session, each):
+                again = in_its_life(session, stream.id, report)
+                if again is None:
+                    taken.append(_duplicate(session, each))
+                    continue
+                each = _new(stream, again, stored_facts(session, {stream.id: again})[stream.id])
+            taken.append(_known(session, stream, each, now_us, believed=believed))
+        except TidemarkError as error:
+            taken.append(error)
+            continue
+        if taken[-1] is None:
+            new.append(each)
+            _note_new_life(session, each, now_us)
+    stored = iter(store_reports(session, new, now_us, limits, evidence))
+    return [
+        _receipt(session, stream, next(stored), now_us) if each is None else each
+        for each, (_, stream) in zip(taken, reports, strict=True)
+    ]
+
+
+def _known(
+    session: Session, stream: _Stream, new: NewReport, now_us: int, *, believed: bool
+) -> StoredReceipt | None:
+    """Return the receipt of a report that is stored already, or goes into quarantine; None when it is to be counted.
+
+    Raises:
+        ReportConflictError: as ``take_reports`` says.
+        ReportTooOldError: as ``take_reports`` says.
+    """
+    report, known = new.report, new.known
+    if _contradicts(session, new):
+        raise ReportConflictError(
+            f"batch {report.batch_id} of query {report.query_id} was reported before with other content; "
+            "the first report stays"
+        )
+    if known.received_us is not None:
+        return _duplicate(session, new)
+    # By the number of the batch: clocks may have been wrong.
+    if known.gone_batch is not None and report.batch_id <= known.gone_batch:
+        raise ReportTooOldError(
+            f"/batch_id: reports of query {report.query_id} up to batch {known.gone_batch} are deleted: whether batch "
+            f"{report.batch_id} came before is no longer known; drop it (TIDEMARK_RETENTION_REPORTS_DAYS)"
+        )
+    if believed:
+        return None
+    held = quarantine(session, stream.id, report, now_us, content=new.content, digest=new.digest)
+    if held is None:
+        return None
+    first = _register(session, stream, now_us)
+    return StoredReceipt(held.received_us, duplicate=held.duplicate, first=first)
+
+
+_STORED = (
+    select(ReportBodyRow.body)
+    .join(ReportRow, ReportRow.id == ReportBodyRow.report_id)
+    .where(
+        ReportRow.stream_id == bindparam("which"),
+        ReportRow.query_id == bindparam("query"),
+        ReportRow.batch_id == bindparam("batch"),
+    )
+)
+
+
+def _new(stream: _Stream, report: Report, known: StoredFacts) -> NewReport:
+    content = canonical_json(report)
+    return NewReport(stream.id, report, known, content, fingerprint(content))
+
+
+def _contradicts(session: Session, new: NewReport) -> bool:
+    """Return whether the batch was reported before with other content.
+
+    Of a report and its batch read again, whichever came first stays.
+    """
+    report, known = new.report, new.known
+    if known.received_us is None or report.reread or known.fingerprint == new.digest:
+        return False
+    which = {"which": new.stream_id, "query": report.query_id, "batch": report.batch_id}
+    body = session.connection().scalar(_STORED, which)
+    return body is None or not (stored_report(body).reread or is_stored(body, new.content))
+
+
+def _duplicate(session: Session, new: NewReport) -> StoredReceipt:
+    """Count a report that is stored already; return its receipt."""
+    assert new.known.received_us is not None
+    session.connection().execute(_COUNT_DUPLICATE, {"which": new.stream_id})
+    return StoredReceipt(new.known.received_us, duplicate=True)
+
+
+def _note_new_life(session: Session, new: NewReport, now_us: int) -> None:
+    """Add an event when a report begins a new life of its query."""
+    report = new.report
+    if is_ran_again(report.query_id) and new.known.last_batch is None:
+        reason = (
+            f"run {report.run_id} ran batch {report.batch_id} again with other rows, as from a checkpoint that was "
+            "restored; its batches are counted beside those that were reported before"
+        )
+        add_event(session, new.stream_id, now_us, kind="BatchesRanAgain", reason=reason)
+        session.flush()
+
+
+def _receipt(
+    session: Session, stream: _Stream, stored: Stored | TidemarkError, now_us: int
+) -> StoredReceipt | TidemarkError:
+    if isinstance(stored, TidemarkError):
+        return stored
+    first = _register(session, stream, now_us)
+    return StoredReceipt(now_us, duplicate=False, first=first, needs=dict([stored]))
+
+
+def _register(session: Session, stream: _Stream, now_us: int) -> bool:
+    """Write down that a stream is registered; return False when it was already."""
+    if stream.registered:
+        return False
+    add_event(session, stream.id, now_us, kind="StreamRegistered", reason="its first report was received")
+    session.flush()
+    stream.registered = True
+    return True
+
+
+def _name(report: Report) -> _Name:
+    return report.job, report.stream

@@ -1,1 +1,0 @@
-"""What every part of a process uses: clock, log, settings file, shared reads."""

@@ -1,0 +1,300 @@
+"""Routes of the fleet and of jobs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from fastapi import APIRouter, Response
+from sqlalchemy import Row
+from sqlalchemy.orm import Session
+
+from tidemark.controller.base.db.tables import OverviewRow
+from tidemark.controller.base.errors import InvalidParameterError
+from tidemark.controller.base.principal import Principal
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
+from tidemark.controller.server.http.authorize import ThePrincipal
+from tidemark.controller.server.http.cursors import ThePaging, decode_cursor, in_reach
+from tidemark.controller.server.http.etags import IfNoneMatch, answered
+from tidemark.controller.server.http.openapi import answers
+from tidemark.controller.server.http.parameters import OfJob, TheService, WhichJob
+from tidemark.controller.server.schemas.fleet import (
+    FleetPage,
+    FleetPartitions,
+    FleetRollout,
+    FleetStream,
+    FleetTotals,
+    JobCondition,
+    JobPage,
+    JobStatus,
+    JobSummary,
+    JobWorst,
+    ModeCount,
+    SkewedPartition,
+    WorstCount,
+)
+from tidemark.controller.server.schemas.pins import PinInForce
+from tidemark.controller.specs.pins import StoredPin, pin_in_force
+from tidemark.controller.specs.streams import list_jobs, streams_of_job
+from tidemark.controller.view.state.answers import (
+    CONDITION_TYPES,
+    Condition,
+    ConditionSummary,
+    ConditionType,
+    place_of,
+    summary_of,
+)
+from tidemark.controller.view.state.budget import BudgetCourse
+from tidemark.controller.view.state.conditions import conditions_of
+from tidemark.controller.view.state.fleet import fleet_page, list_worst, load_fleet, worst_by_job
+from tidemark.controller.view.state.load import load_horizon, load_states
+from tidemark.controller.view.state.state import StreamState
+from tidemark.models.evidence.skew import skew_text
+from tidemark.models.protocol.messages import Mode
+
+_fleet = APIRouter(tags=["streams"])
+
+_UNSEEN = OverviewRow(
+    conditions="[]",
+    provisional=True,
+    **dict.fromkeys(("partitions", "idle", "behind", "skewed", "future"), 0),
+)
+"""Of a stream without a snapshot; all else is unknown."""
+
+_UNKNOWN = ""
+"""Stands for an unknown budget in a cursor."""
+
+
+@_fleet.get(
+    "/v1/fleet",
+    operation_id="listFleet",
+    summary="List the fleet",
+    response_model=FleetPage,
+    responses=answers("FleetPage", 304, 422, 503),
+)
+def all_streams(
+    service: TheService,
+    principal: ThePrincipal,
+    paging: ThePaging,
+    job: OfJob = None,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """List the streams in reach with what matters most about each, those with the smallest budget left first."""
+    after = _position(paging.cursor)
+    with service.database.read() as session:
+        rows = in_reach(
+            principal,
+            lambda position, limit: fleet_page(session, position, limit, job),
+            job=lambda row: row.job,
+            position=_place,
+            after=after,
+            limit=paging.rows,
+        )
+        page, next_cursor = paging.cut(rows, _in_cursor)
+        worst = worst_by_job(session)
+        states = load_fleet(session, [row.stream_id for row in page])
+    found = FleetPage(
+        streams=[_stream(state, pin) for state, pin in states],
+        totals=_totals(principal, [found for found in worst if job is None or found[0] == job]),
+        next_cursor=next_cursor,
+    )
+    return answered(found, if_none_match)
+
+
+def _position(cursor: str | None) -> tuple[int | None, str, str] | None:
+    position = decode_cursor(cursor, 3)
+    if position is None:
+        return None
+    budget, job, stream = position
+    try:
+        remaining = None if budget == _UNKNOWN else int(budget)
+    except ValueError:
+        remaining = 2**63
+    if remaining is not None and abs(remaining) >= 2**63:
+        reason = "this is not a cursor of this list; leave it out to begin at the first page"
+        raise InvalidParameterError.at("cursor", reason)
+    return remaining, job, stream
+
+
+def _place(row: Row[Any]) -> tuple[int | None, str, str]:
+    return row.remaining_ppm, row.job, row.stream
+
+
+def _in_cursor(row: Row[Any]) -> tuple[int | str, str, str]:
+    remaining, job, stream = _place(row)
+    return _UNKNOWN if remaining is None else remaining, job, stream
+
+
+def _totals(principal: Principal, worst: list[tuple[str, ConditionType | None, int]]) -> FleetTotals:
+    counted: Counter[ConditionType | None] = Counter()
+    for job, kind, streams in worst:
+        if principal.sees_all or principal.sees(job):
+            counted[kind] += streams
+    rows = [
+        WorstCount(**dict(summary_of(kind)), streams=counted[kind])
+        for kind in CONDITION_TYPES
+        if kind in counted
+    ]
+    if None in counted:
+        rows.append(WorstCount(type=None, severity="ok", title="No condition", streams=counted[None]))
+    return FleetTotals(streams=counted.total(), worst=rows)
+
+
+def _stream(state: Row[Any], pin: StoredPin | None) -> FleetStream:
+    seen: OverviewRow = state.OverviewRow or _UNSEEN
+    rollout, kinds = state.RolloutRow, [kind for kind, _ in json.loads(seen.conditions)]
+    return FleetStream.of(
+        seen,
+        job=state.job,
+        stream=state.stream,
+        mode=state.mode,
+        registered_us=state.registered_us,
+        paused=bool(state.paused),
+        pin=PinInForce.of_pin(pin),
+        target_ppm=state.target_ppm,
+        completeness_min_ppm=seen.now_min_ppm,
+        completeness_max_ppm=seen.now_max_ppm,
+        budget_remaining_ppm=seen.remaining_ppm,
+        budget_course_ppm=_course(seen, state.slo_generation),
+        recommended_bound_ms=state.recommended_bound_ms,
+        published_bound_ms=state.published_bound_ms,
+        applied_bound_ms=state.applied_bound_ms,
+        rollout=None if rollout is None else FleetRollout.of(rollout),
+        worst=summary_of(kinds[0]) if kinds else None,
+        alerts=[kind for kind in kinds if CONDITION_TYPES[kind].problem],
+        partitions=FleetPartitions.of(seen, total=seen.partitions),
+        skewed=_skewed(seen),
+        updated_us=seen.seen_us,
+    )
+
+
+def _course(seen: OverviewRow, slo_generation: int | None) -> list[int | None]:
+    course = None if seen.budget_course is None else BudgetCourse.from_json(seen.budget_course)
+    # A course of an SLO that was replaced since the snapshot says nothing of this one.
+    return [] if course is None or course.generation != slo_generation else [*course.left_ppm]
+
+
+def _skewed(seen: OverviewRow) -> SkewedPartition | None:
+    if seen.skewed_partition is None:
+        return None
+    costs_ms, without_ms = seen.skewed_costs_ms or 0, seen.skewed_without_ms or 0
+    return SkewedPartition(
+        partition=seen.skewed_partition,
+        without_bound_ms=without_ms,
+        costs_ms=costs_ms,
+        text=skew_text(seen.skewed_partition, costs_ms, without_ms),
+    )
+
+
+_jobs = APIRouter(tags=["jobs"])
+
+_MAX_CONDITIONS = 100
+"""How many conditions of a job are listed."""
+
+
+@_jobs.get("/v1/jobs", operation_id="listJobs", summary="List jobs", responses=answers("JobPage", 422, 503))
+def all_jobs(service: TheService, principal: ThePrincipal, paging: ThePaging) -> JobPage:
+    """List the known jobs in reach by name, each with the worst condition of its streams' newest snapshots.
+
+    A stream gets a snapshot every 15 seconds while something happens, and every minute otherwise; `GET /v1/jobs/{job}`
+    says what holds now.
+    """
+    position = decode_cursor(paging.cursor, 1)
+    now_us = service.clock()
+    with service.database.read() as session:
+        names = in_reach(
+            principal,
+            lambda after, limit: list_jobs(session, after, limit),
+            job=lambda name: name,
+            position=lambda name: name,
+            after=None if position is None else position[0],
+            limit=paging.rows,
+        )
+        page, next_cursor = paging.cut(names, lambda name: (name,))
+        return JobPage(jobs=listed_jobs(session, page, now_us, service.kept), next_cursor=next_cursor)
+
+
+@_jobs.get(
+    "/v1/jobs/{job}",
+    operation_id="getJob",
+    summary="Status of a job",
+    responses=answers("JobStatus", 404, 422, 503, kinds={404: "job-not-found"}),
+)
+def read(job: WhichJob, service: TheService) -> JobStatus:
+    """Return the modes and conditions of a job's streams, and the pin on all of it."""
+    with service.database.read() as session:
+        summary, found = _status(session, job, service.clock(), service.kept)
+        # No stream has an empty name: what is in force then is the job's own pin, or the fleet's.
+        pin = pin_in_force(session, job, "")
+    return JobStatus(
+        **dict(summary),
+        pin=PinInForce.of_pin(pin),
+        conditions=found[:_MAX_CONDITIONS],
+        more_conditions=max(len(found) - _MAX_CONDITIONS, 0),
+    )
+
+
+def listed_jobs(session: Session, jobs: Sequence[str], now_us: int, kept: EvidenceCache) -> list[JobSummary]:
+    """Return known jobs as they are listed.
+
+    Args:
+        kept: the evidence on streams: the conditions of one without a snapshot are computed.
+    """
+    streams = list_worst(session, jobs)
+    unseen = load_states(session, [row.id for row in streams if row.seen_us is None])
+    computed = {state.id: _conditions(session, state, now_us, kept) for state in unseen}
+    found: defaultdict[str, list[tuple[str, Mode, ConditionSummary | None]]] = defaultdict(list)
+    for row in streams:
+        if row.seen_us is not None:
+            worst = None if row.worst is None else summary_of(row.worst)
+        else:
+            worst = next(iter(computed[row.id]), None)
+        found[row.job].append((row.stream, row.mode, worst))
+    return [
+        _summary(
+            job,
+            Counter(mode for _, mode, _ in found[job]),
+            min(
+                ((stream, worst) for stream, _, worst in found[job] if worst is not None),
+                key=lambda one: (place_of(one[1]), one[0]),
+                default=None,
+            ),
+        )
+        for job in jobs
+    ]
+
+
+def _status(
+    session: Session, job: str, now_us: int, kept: EvidenceCache
+) -> tuple[JobSummary, list[JobCondition]]:
+    """Return a job as of now, and all conditions of its streams, the worst first."""
+    states = load_states(session, [row.id for row in streams_of_job(session, job)])
+    modes = Counter(state.mode for state in states)
+    found = [
+        JobCondition(stream=state.row.stream, **dict(one))
+        for state in states
+        for one in _conditions(session, state, now_us, kept)
+    ]
+    found.sort(key=lambda one: (place_of(one), one.stream))
+    return _summary(job, modes, (found[0].stream, found[0]) if found else None), found
+
+
+def _conditions(session: Session, state: StreamState, now_us: int, kept: EvidenceCache) -> list[Condition]:
+    """Return the conditions of a stream as of now, the worst first."""
+    return conditions_of(state, load_horizon(session, state, now_us, kept), now_us)
+
+
+def _summary(job: str, modes: Counter[Mode], worst: tuple[str, ConditionSummary] | None) -> JobSummary:
+    return JobSummary(
+        job=job,
+        streams=modes.total(),
+        modes=[ModeCount(mode=mode, streams=modes[mode]) for mode in get_args(Mode) if mode in modes],
+        worst=None if worst is None else JobWorst(stream=worst[0], **dict(summary_of(worst[1].type))),
+    )
+
+
+router = APIRouter()
+for _part in (_fleet, _jobs):
+    router.include_router(_part)

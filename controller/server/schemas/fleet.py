@@ -1,0 +1,230 @@
+"""All streams and jobs at a glance, and a deleted stream."""
+
+from __future__ import annotations
+
+from tidemark.controller.base.answer import Answer, OfStream
+from tidemark.controller.server.schemas.pins import PinInForce
+from tidemark.controller.view.state.answers import Condition, ConditionSummary, ConditionType, Severity
+from tidemark.models.protocol.messages import Mode
+from tidemark.models.rollout.states import Gate, State
+
+
+class FleetRollout(Answer):
+    """The newest rollout of a stream, in a list."""
+
+    id: int
+    """Its number."""
+    state: State
+    """Its state."""
+    held_by: Gate | None
+    """The gate that holds it; null when none does."""
+    from_bound_ms: int | None
+    """The bound published before it, in milliseconds; null: the job kept its own."""
+    to_bound_ms: int | None
+    """The bound that it publishes, in milliseconds; null: the job keeps its own."""
+
+
+class FleetPartitions(Answer):
+    """How many partitions of a stream are in which state."""
+
+    total: int
+    """With a row within the horizon."""
+    idle: int
+    """Those that used to report and are silent."""
+    behind: int
+    """Those that are behind."""
+    skewed: int
+    """Those without which the bound would be far narrower."""
+    future: int
+    """Those with future-dated rows within the horizon."""
+
+
+class SkewedPartition(Answer):
+    """The skewed partition that costs most."""
+
+    partition: str
+    """Its name."""
+    without_bound_ms: int
+    """The bound that the other partitions need, in milliseconds."""
+    costs_ms: int
+    """By how much the bound would fall without it, in milliseconds."""
+    text: str
+    """The same as a sentence."""
+
+
+class FleetStream(OfStream):
+    """A stream in the list of the fleet.
+
+    Specifications, pins, rollouts and bounds but those in use and effective are as of now; the rest is as of
+    ``updated_us``.
+    """
+
+    mode: Mode
+    """Its mode."""
+    registered_us: int | None
+    """When its first report came, in microseconds since the epoch; null while it is only expected."""
+    paused: bool
+    """Whether nothing new is rolled."""
+    pin: PinInForce | None
+    """The kill switch that holds it; null for none."""
+    target_ppm: int | None
+    """Its completeness target in parts per million; null without an SLO."""
+    completeness_min_ppm: int | None
+    """Minimum share of the newest ten minutes' pairs that was admitted, in parts per million; null without any."""
+    completeness_max_ppm: int | None
+    """The maximum of the same."""
+    provisional: bool
+    """Whether rows could still come for windows that the watermark had not passed."""
+    window_min_ppm: int | None
+    """Minimum share that was good over the SLO's window, in parts per million; null without an SLO or without rows."""
+    window_max_ppm: int | None
+    """The maximum of the same."""
+    budget_remaining_ppm: int | None
+    """Minimum share of the budget that is left, in parts per million; negative when overdrawn, null without any."""
+    budget_course_ppm: list[int | None]
+    """The same at the end of each of up to 24 equal parts of the SLO's window, as snapshots found it, the oldest
+    first and the newest last; null for a part without a snapshot. It begins with the first snapshot under the SLO."""
+    recommended_bound_ms: int | None
+    """The bound recommended, in milliseconds; null when there is none."""
+    published_bound_ms: int | None
+    """The bound published to the job, in milliseconds; null when it keeps its own."""
+    applied_bound_ms: int | None
+    """The bound last acknowledged, in milliseconds; null before the first."""
+    in_use_bound_ms: int | None
+    """The bound in the plan of the newest batch, in milliseconds; null without a report."""
+    effective_bound_ms: int | None
+    """How far the watermark really trailed the maximum event time, in milliseconds; null when unknown."""
+    rollout: FleetRollout | None
+    """Its newest rollout; null before the first."""
+    worst: ConditionSummary | None
+    """Its worst condition; null without any."""
+    alerts: list[ConditionType]
+    """Types of its conditions that are critical or a warning, the worst first."""
+    partitions: FleetPartitions
+    """How its partitions are."""
+    skewed: SkewedPartition | None
+    """The skewed partition that costs most; null without any."""
+    last_batch_us: int | None
+    """Trigger time of its newest batch, in microseconds since the epoch; null without a report."""
+    updated_us: int | None
+    """When its newest snapshot was taken, in microseconds since the epoch; null before the first."""
+
+
+class WorstCount(Answer):
+    """How many streams have the same worst condition."""
+
+    type: ConditionType | None
+    """Which one; null for streams without any."""
+    severity: Severity
+    """How grave it is; ok for streams without any."""
+    title: str
+    """A short name for people."""
+    streams: int
+    """How many."""
+
+
+class FleetTotals(Answer):
+    """All streams in reach, taken together."""
+
+    streams: int
+    """How many streams are known."""
+    worst: list[WorstCount]
+    """How many of them have which worst condition, the worst first; streams without any come last."""
+
+
+class FleetPage(Answer):
+    """A page of the fleet: the smallest budget left first, streams of unknown budget last."""
+
+    streams: list[FleetStream]
+    """The streams."""
+    totals: FleetTotals
+    """All streams in reach, on this page or not."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
+
+
+class JobCondition(Condition):
+    """A condition of one of a job's streams."""
+
+    stream: str
+    """Name of the stream."""
+
+
+class JobWorst(ConditionSummary):
+    """The worst condition of a job's streams."""
+
+    stream: str
+    """Name of the stream."""
+
+
+class ModeCount(Answer):
+    """How many of a job's streams are in a mode."""
+
+    mode: Mode
+    """The mode."""
+    streams: int
+    """How many."""
+
+
+class JobSummary(Answer):
+    """A job in a list."""
+
+    job: str
+    """Name of the job."""
+    streams: int
+    """How many streams of it are known."""
+    modes: list[ModeCount]
+    """Their modes."""
+    worst: JobWorst | None
+    """The worst condition of any of them; null without any."""
+
+
+class JobPage(Answer):
+    """A page of jobs, by name."""
+
+    jobs: list[JobSummary]
+    """The jobs."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
+
+
+class JobStatus(JobSummary):
+    """What is known of a job; /v1/fleet?job= lists its streams."""
+
+    pin: PinInForce | None
+    """The kill switch that holds the whole job: its own, or the fleet's; null for none."""
+    conditions: list[JobCondition]
+    """Conditions of its streams, the worst first, at most 100."""
+    more_conditions: int
+    """How many more there are."""
+
+
+class StreamDeleted(OfStream):
+    """A deleted stream, and how many rows were stored of it."""
+
+    dry_run: bool
+    """Whether it was a dry run: then nothing was changed, and this is what would be deleted."""
+    reports: int
+    """Reports that were counted, as far as they are kept."""
+    quarantined_reports: int
+    """Reports in quarantine."""
+    queries: int
+    """Queries."""
+    partitions: int
+    """Partitions."""
+    ledger_keys: int
+    """Windows, or minutes of event time, in the ledger."""
+    published_bounds: int
+    """Generations of the published bound."""
+    rollouts: int
+    """Rollouts."""
+    acknowledgements: int
+    """Acknowledgements."""
+    events: int
+    """Events; the one of the deletion comes after them and stays."""
+    slos: int
+    """1 with an SLO, else 0."""
+    policies: int
+    """1 with a policy that somebody set, else 0."""
+    pins: int
+    """1 with a pin on this stream alone, else 0."""

@@ -1,0 +1,110 @@
+"""The service: problem documents (RFC 9457), health, callers and tokens."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tidemark.controller.base.answer import Answer
+from tidemark.controller.base.principal import Right, Role
+
+
+class ProblemItem(Answer):
+    """One error in a request."""
+
+    pointer: str
+    """JSON pointer into the body (empty: the whole body), or the name of a parameter."""
+    detail: str
+    """What is wrong there."""
+
+
+class Problem(Answer):
+    """A problem document (RFC 9457)."""
+
+    type: str
+    """Stable name of the kind of problem, a URI; about:blank when the status says everything."""
+    title: str
+    """The kind of problem in a few words."""
+    status: int
+    """HTTP status."""
+    detail: str
+    """What went wrong this time."""
+    instance: str | None = None
+    """Path of the request."""
+    errors: list[ProblemItem] | None = None
+    """Errors by place; missing when none is about a part of the request."""
+    known_versions: list[int] | None = None
+    """Schema versions that this release reads; only for an unknown version."""
+
+
+class HealthCheck(Answer):
+    """One check."""
+
+    name: str
+    """What was checked."""
+    ok: bool
+    """Whether it passed."""
+    detail: str
+    """What was found."""
+
+
+class Health(Answer):
+    """The service is healthy."""
+
+    status: Literal["ok"]
+    """Always ok: an unhealthy service answers a problem document with status 503."""
+    checks: list[HealthCheck] | None = None
+    """What was checked, with ?verbose."""
+
+
+class Caller(Answer):
+    """Who calls, and what that allows."""
+
+    name: str
+    """Name of the token, or of the proxy's user."""
+    role: Role | None
+    """The role with the most rights; null for none."""
+    rights: list[Right]
+    """Rights over the job of the request, or without one over the whole fleet."""
+
+
+class TokenAnswer(Answer):
+    """Metadata of a token, without its text."""
+
+    id: int
+    """Its number."""
+    name: str
+    """Name of its holder; two tokens of one name may be valid at once."""
+    role: Role
+    """Its role."""
+    jobs: list[str]
+    """Patterns of job names that it is limited to; * stands for any characters."""
+    live: bool
+    """Whether it is valid now."""
+    created_us: int
+    """When it was made, in microseconds since the epoch."""
+    created_by: str
+    """Who made it."""
+    expires_us: int | None
+    """When it expires, in microseconds since the epoch; null for never."""
+    last_used_us: int | None
+    """When it was last used, to the hour, in microseconds since the epoch; null when it is not known."""
+    revoked_us: int | None
+    """When it was revoked, in microseconds since the epoch; null if it was not."""
+    revoked_by: str | None
+    """Who revoked it."""
+
+
+class TokenMade(TokenAnswer):
+    """A new token."""
+
+    token: str
+    """The token itself, shown here and never again."""
+
+
+class TokenPage(Answer):
+    """A page of tokens by number."""
+
+    tokens: list[TokenAnswer]
+    """The tokens."""
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""

@@ -1,0 +1,83 @@
+"""SLOs and policies as they are set, and what follows from setting them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from tidemark.controller.server.schemas.bounds import Published, RecommendationAnswer, TransitionAnswer
+from tidemark.models.base.ranges import WIRE
+from tidemark.models.specs.fields import values_of
+from tidemark.models.specs.slo import Policy, Slo
+
+if TYPE_CHECKING:
+    from tidemark.controller.specs.store import Spec
+
+ANSWERED: dict[str, Any] = {**WIRE, "json_schema_serialization_defaults_required": True}
+"""How the document describes these classes: an answer has every field."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SloAnswer(Slo):
+    """The stream's SLO."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
+
+    generation: int
+    """How often the SLO was changed."""
+    updated_us: int | None
+    """When it was last changed, in microseconds since the epoch."""
+
+    @classmethod
+    def of(cls, slo: Spec[Slo]) -> Self:
+        """Return an SLO as it is answered."""
+        return cls(**values_of(slo.value), generation=slo.generation, updated_us=slo.updated_us)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyAnswer(Policy):
+    """The stream's policy."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
+
+    generation: int
+    """How often the policy was changed, 0 for the default."""
+    updated_us: int | None
+    """When it was last changed, in microseconds since the epoch; null for the default."""
+
+    @classmethod
+    def of(cls, policy: Spec[Policy]) -> Self:
+        """Return a policy as it is answered."""
+        return cls(**values_of(policy.value), generation=policy.generation, updated_us=policy.updated_us)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consequences:
+    """What a write changes for the job."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
+
+    dry_run: bool
+    """Whether it was a dry run: then nothing was changed, and this is what would follow."""
+    recommended: RecommendationAnswer | None
+    """The recommendation after it; null while there is none."""
+    transition: TransitionAnswer | None
+    """What the change from the bound in use to the recommended one will do; null without a recommended bound."""
+    published: Published
+    """What is published to the job after it."""
+    held: str | None
+    """What holds the rollout of the recommended bound then, such as a gate; null when nothing does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SloSet(SloAnswer, Consequences):
+    """The SLO as it was set or deleted, and what follows."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicySet(PolicyAnswer, Consequences):
+    """The policy as it was set or deleted, and what follows."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED

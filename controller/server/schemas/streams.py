@@ -1,0 +1,211 @@
+"""The status of one stream."""
+
+from __future__ import annotations
+
+from tidemark.controller.base.answer import Answer, OfStream
+from tidemark.controller.server.schemas.bounds import (
+    Applied,
+    Published,
+    RecommendationAnswer,
+    TransitionAnswer,
+)
+from tidemark.controller.server.schemas.pins import PinInForce
+from tidemark.controller.server.schemas.rollouts import RolloutAnswer
+from tidemark.controller.server.schemas.specs import SloAnswer
+from tidemark.controller.view.state.answers import Budget, Condition
+from tidemark.models.protocol.late_policy import LatePolicy, LateRows
+from tidemark.models.protocol.messages import Mode, Pin
+
+
+class Evidence(Answer):
+    """What is known of the stream over the horizon."""
+
+    rows: int
+    """(Row, key) pairs with a known need."""
+    rows_needed: int | None
+    """Minimum number of them to certify the SLO's target at its confidence; null without an SLO."""
+    unknown_rows: int
+    """Rows that arrived but whose need is not known."""
+    early_rows: int
+    """Rows before the first watermark: admitted under any bound, so they have no need."""
+    batches: int
+    """Batches reported."""
+    missing_batches: int
+    """Batches never reported."""
+    partitions: int
+    """Partitions seen."""
+    horizon_ms: int
+    """How far back it counts from the newest batch, in milliseconds."""
+    from_us: int | None
+    """Trigger time of the first batch counted, in microseconds since the epoch."""
+    to_us: int | None
+    """Trigger time of the newest batch, in microseconds since the epoch."""
+
+
+class MissingRange(Answer):
+    """Batches that were never reported, both ends included."""
+
+    first: int
+    """Minimum batch id."""
+    last: int
+    """Maximum batch id."""
+
+
+class QueryCoverage(Answer):
+    """Which batches of one query were reported over the horizon."""
+
+    query_id: str
+    """Spark's persistent id of the query."""
+    first: int
+    """Minimum batch id reported."""
+    last: int
+    """Maximum batch id reported."""
+    missing_batches: int
+    """Batches between them that were never reported: completeness is unknown there."""
+    missing: list[MissingRange]
+    """Where they are, the newest 100 ranges."""
+
+
+class Completeness(Answer):
+    """What the ledger says of the pairs that arrived over the horizon."""
+
+    rows: int
+    """(Row, key) pairs that were judged."""
+    late_min: int
+    """Pairs that were late for sure."""
+    late_max: int
+    """Pairs that may have been late."""
+    corrected_min: int
+    """Late pairs that counted in a later version of their window for sure (late=revise); the others were dropped."""
+    corrected_max: int
+    """Late pairs that may have."""
+    unjudged_rows: int
+    """Rows that arrived and of which it is unknown whether they were late."""
+    missing_batches: int
+    """Batches never reported: how many rows they held is unknown."""
+    min_ppm: int | None
+    """Minimum share admitted, in parts per million, rounded down; null without rows."""
+    max_ppm: int | None
+    """Maximum share admitted, in parts per million, rounded down; null without rows."""
+    exact: bool
+    """Whether the share is exact: no doubtful pair, no unjudged row, no missing batch."""
+    provisional: bool
+    """Whether rows can still be admitted to windows (or minutes) that the watermark has not passed."""
+
+
+class Live(Answer):
+    """What the fast policy in the driver did, as of the newest batch."""
+
+    control_ms: int | None
+    """The watermark that the control stream offers, in milliseconds since the epoch; null before the first."""
+    ceiling_ms: int
+    """The static bound that the job falls back to, in milliseconds."""
+    ceiling_used_ppm: int
+    """Distance of the watermark from the maximum event time as a share of the ceiling, in parts per million: at
+    1,000,000 the ceiling holds the watermark and not live control."""
+    behind: list[str]
+    """Partitions with a backlog, which hold the watermark back; the first 100 by name."""
+    behind_partitions: int
+    """How many there are."""
+    idle: list[str]
+    """Partitions that are idle, without a backlog, and hold nothing back; the first 100 by name."""
+    idle_partitions: int
+    """How many there are."""
+    reason: str
+    """Why the control stream offers this watermark, in one sentence."""
+    last_contact_us: int | None
+    """When the controller last answered the job, in microseconds since the epoch; null for never."""
+    pin: Pin | None
+    """What a kill switch holds the job to, as the job reports it."""
+
+
+class AppendDelaySeen(Answer):
+    """How long after their event times the rows of the newest batch were appended to the source."""
+
+    rows: int
+    """Rows that have both an event time and a timestamp of the source."""
+    min_ms: int
+    """Minimum difference in milliseconds; negative for future-dated events."""
+    mean_ms: int
+    """Mean difference in milliseconds."""
+    max_ms: int
+    """Maximum difference in milliseconds."""
+    by_broker: bool
+    """Whether every timestamp is the broker's, not the producer's."""
+
+
+class LateStatus(Answer):
+    """What becomes of a stream's late rows: by the policy, and in its job."""
+
+    policy: LatePolicy | None
+    """What the policy says; null for what the job's call says."""
+    in_force: LateRows | None
+    """What the job does, as it acknowledged it; null when that is not known."""
+    choices: list[LateRows]
+    """What the job's call can do; a policy can change it to one of these but revise. Empty when not known."""
+    text: str
+    """The same in words."""
+
+
+class Notified(Answer):
+    """Where a stream's alerts go, by its labels and the controller's destinations."""
+
+    labels: dict[str, str]
+    """Labels of the stream by name, which its policy has."""
+    destinations: list[str]
+    """Names of the destinations that take some of its alerts, or all."""
+    unrouted: list[str]
+    """Names of its alerts that no destination takes."""
+
+
+class StreamStatus(OfStream):
+    """All that is known of one stream."""
+
+    summary: str
+    """What holds now and what it waits for, in one sentence, made anew for each answer."""
+    mode: Mode
+    """Its mode."""
+    registered_us: int | None
+    """When its first report came, in microseconds since the epoch; null while it is only expected."""
+    slo: SloAnswer | None
+    """Its SLO; null when none is set."""
+    recommended: RecommendationAnswer | None
+    """The newest recommendation; null before the first."""
+    transition: TransitionAnswer | None
+    """What a change from the bound in use to the recommended one will do; null without a recommended bound."""
+    published: Published
+    """What is published to the job."""
+    applied: Applied | None
+    """What the job last acknowledged; null before the first acknowledgement."""
+    in_use_bound_ms: int | None
+    """The bound in the plan of the newest batch, in milliseconds; null before the first report."""
+    effective_bound_ms: int | None
+    """How far the watermark really trails the maximum event time, in milliseconds; null when unknown."""
+    windows_per_row: int | None
+    """Maximum number of windows that a row is in; above 1 for sliding windows, where completeness, evidence and budget
+    count (row, window) pairs; null before the first report."""
+    pin: PinInForce | None
+    """The kill switch that holds the stream; null for none."""
+    frozen_until_us: int | None
+    """When the freeze window of the policy ends that holds now, in microseconds since the epoch: until then nothing is
+    narrowed; null when none holds, and in mode Off."""
+    live: Live | None
+    """What the fast policy did; null unless the newest batch ran in Live."""
+    append_delay: AppendDelaySeen | None
+    """How late rows were appended to the source; null when the job names no column for it."""
+    late: LateStatus
+    """What becomes of late rows."""
+    evidence: Evidence
+    """What the recommendation rests on."""
+    coverage: list[QueryCoverage]
+    """By query, which batches were reported."""
+    completeness: Completeness
+    """What the ledger says."""
+    budget: Budget | None
+    """How many rows may still be lost over the SLO's window; null without an SLO or without reports."""
+    rollout: RolloutAnswer | None
+    """The newest rollout; null before the first."""
+    notified: Notified | None
+    """Whom the controller notifies of the stream's alerts; null where it notifies nobody, such as beside Prometheus."""
+    conditions: list[Condition]
+    """What somebody should know, the worst first."""

@@ -1,0 +1,340 @@
+"""What the store holds, as the API answers it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.base.answer import milliseconds, share_ppm
+from tidemark.controller.base.db.tables import (
+    AcknowledgementRow,
+    EventRow,
+    PublishedRow,
+    RecommendationRow,
+    RolloutRow,
+    StreamRow,
+)
+from tidemark.controller.base.operator_file import Destination, destinations_of
+from tidemark.controller.control.bounds.publication import (
+    NO_REPORT,
+    OFF,
+    answer_of,
+    envelope_of,
+    last_published,
+)
+from tidemark.controller.control.bounds.recommendations import steps_of
+from tidemark.controller.control.decide.load import is_current
+from tidemark.controller.control.rollout.store import gate_answers_of
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
+from tidemark.controller.evidence.horizon import open_keys
+from tidemark.controller.reports.live import NewestState
+from tidemark.controller.server.schemas.bounds import (
+    Applied,
+    Published,
+    RecommendationAnswer,
+    StepAnswer,
+    TransitionAnswer,
+)
+from tidemark.controller.server.schemas.pins import PinInForce
+from tidemark.controller.server.schemas.rollouts import (
+    Approved,
+    Event,
+    EventEvidence,
+    GateSaid,
+    Promise,
+    Proof,
+    RolloutAnswer,
+)
+from tidemark.controller.server.schemas.specs import SloAnswer
+from tidemark.controller.server.schemas.streams import (
+    AppendDelaySeen,
+    Completeness,
+    Evidence,
+    LateStatus,
+    Live,
+    MissingRange,
+    Notified,
+    QueryCoverage,
+    StreamStatus,
+)
+from tidemark.controller.specs.pins import StoredPin, pin_in_force
+from tidemark.controller.view.state.budget import read_budget
+from tidemark.controller.view.state.conditions import conditions_of
+from tidemark.controller.view.state.load import load_horizon, load_state
+from tidemark.controller.view.state.state import HorizonState, StreamState
+from tidemark.controller.view.state.summary import summary_of
+from tidemark.models.base.quantile import min_samples
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.coverage import Coverage
+from tidemark.models.protocol.late_policy import late_text
+from tidemark.models.protocol.messages import AppendDelay, BoundAnswer
+from tidemark.models.recommend.steps import DecisionStep, because, deciding_step
+from tidemark.models.rollout.machine import allowed
+from tidemark.models.rollout.states import State
+
+
+def bound_answer(session: Session, job: str, stream: str, row: StreamRow | None) -> BoundAnswer:
+    """Return what is published to a job; ``row`` is None for an unknown stream."""
+    published = None if row is None else last_published(session, row.id)
+    # A generation has its pin; before the first one, the pin in force counts.
+    pin = pin_in_force(session, job, stream) if published is None else None
+    return bound_answer_of(job, stream, row, published, pin)
+
+
+def bound_answer_of(
+    job: str, stream: str, row: StreamRow | None, published: PublishedRow | None, pin: StoredPin | None
+) -> BoundAnswer:
+    """Return what is published to a job.
+
+    Args:
+        job: name of the job.
+        stream: name of the stream.
+        row: the stream; None for an unknown one.
+        published: the newest generation; None before the first.
+        pin: the pin in force; None for none.
+    """
+    if published is None:
+        known = row is not None and row.registered_us is not None
+        reason = OFF if known else NO_REPORT
+        return BoundAnswer(
+            job=job,
+            stream=stream,
+            mode="Off",
+            generation=0,
+            bound_ms=None,
+            reason=reason if pin is None else f"pinned to {pin.to} ({pin.why}): {reason}",
+            pin=None if pin is None else pin.to,
+        )
+    answer = answer_of(published)
+    return BoundAnswer(
+        job=job,
+        stream=stream,
+        mode=answer.mode,
+        generation=published.generation,
+        bound_ms=answer.bound_ms,
+        reason=answer.reason,
+        envelope=answer.envelope,
+        pin=answer.pin,
+    )
+
+
+def published_answer(row: StreamRow, published: PublishedRow | None, pin: StoredPin | None) -> Published:
+    """Return what is published to a job as the status has it; the arguments are those of ``bound_answer_of``."""
+    answer = bound_answer_of(row.job, row.stream, row, published, pin)
+    return Published.of(answer, published_us=None if published is None else published.published_us)
+
+
+def applied_answer(row: AcknowledgementRow) -> Applied:
+    """Return an acknowledgement as the status has it."""
+    return Applied.of(row)
+
+
+def recommended_answer(
+    session: Session, row: RecommendationRow | None, published: PublishedRow | None
+) -> RecommendationAnswer | None:
+    """Return a recommendation as it is answered; ``published`` is what is published to the job."""
+    if row is None:
+        return None
+    is_published = (
+        published is not None
+        and published.mode != "Off"
+        and published.pin is None
+        and published.bound_ms == row.bound_ms
+    )
+    steps = steps_of(row)
+    return RecommendationAnswer(
+        bound_ms=row.bound_ms,
+        generation=published.generation
+        if is_published and published is not None and row.bound_ms is not None
+        else None,
+        decided_us=row.decided_us,
+        current=is_current(session, row),
+        because=because(steps),
+        decided_by=deciding_step(steps).kind,
+        steps=step_answers(steps),
+    )
+
+
+def step_answers(steps: Sequence[DecisionStep]) -> list[StepAnswer]:
+    """Return the steps for an answer."""
+    return [
+        StepAnswer(kind=step.kind, name=step.kind.label, bound_ms=step.bound_ms, reason=step.reason)
+        for step in steps
+    ]
+
+
+def transition_answer(row: RecommendationRow | None) -> TransitionAnswer | None:
+    """Return what taking up a recommendation will do."""
+    if row is None or row.transition is None:
+        return None
+    found = json.loads(row.transition)
+    for name in ("from_bound", "bound", "stands_still", "latency_base", "latency_wall", "latency_at_least"):
+        found[f"{name}_ms"] = milliseconds(found.pop(f"{name}_us"))
+    return TransitionAnswer.model_validate(found, extra="ignore")
+
+
+def event_answer(row: EventRow, stream: StreamRow) -> Event:
+    """Return an event as the API answers it."""
+    return Event.of(
+        row,
+        job=stream.job,
+        stream=stream.shown_name,
+        last_us=row.at_us if row.last_us is None else row.last_us,
+        evidence=EventEvidence(rows=row.rows, newest_report=row.report_id, rollout=row.rollout_id),
+    )
+
+
+def rollout_answer(row: RolloutRow, stream: StreamRow) -> RolloutAnswer:
+    """Return a rollout as an API answer."""
+    return RolloutAnswer.of(
+        row,
+        job=stream.job,
+        stream=stream.stream,
+        from_envelope=envelope_of(row.from_envelope),
+        to_envelope=envelope_of(row.to_envelope),
+        newest_report=row.report_id or None,
+        predicted=Promise.of(
+            row, latency_wall_ms=None if row.latency_wall_us is None else round(row.latency_wall_us / 1_000)
+        ),
+        judged=Proof.of(
+            row, rows=row.judged_rows, late_min=row.judged_late_min, late_max=row.judged_late_max
+        ),
+        approved=_approved(row),
+        gate_answers=[GateSaid.of(answer) for answer in gate_answers_of(row.gate_answers)],
+        may=list(allowed(cast("State", row.state), vetoed=row.vetoed)),
+    )
+
+
+def _approved(row: RolloutRow) -> Approved | None:
+    if row.approved_us is None:
+        return None
+    return Approved(at_us=row.approved_us, by=row.approved_by, reason=row.approval_reason or "")
+
+
+_MAX_RANGES = 100
+"""How many ranges of missing batches are listed for a query, the newest ones."""
+
+
+def stream_status(
+    session: Session,
+    stream_id: int,
+    now_us: int,
+    kept: EvidenceCache,
+    destinations: Mapping[str, Destination],
+) -> StreamStatus:
+    """Return all that is known of a stream; ``destinations`` are those that are notified of alerts."""
+    state = load_state(session, stream_id)
+    found = load_horizon(session, state, now_us, kept)
+    newest, driver = state.newest, NewestState() if state.newest is None else state.newest.driver
+    row, slo = state.row, state.slo
+    provisional = newest is None or open_keys(session, newest.report)
+    budget = None
+    if slo is not None and newest is not None:
+        budget = read_budget(session, newest.report, slo.value, provisional=provisional)
+    conditions = conditions_of(state, found, now_us)
+    return StreamStatus(
+        job=row.job,
+        stream=row.stream,
+        summary=summary_of(state, conditions),
+        mode=state.mode,
+        registered_us=row.registered_us,
+        slo=None if slo is None else SloAnswer.of(slo),
+        recommended=recommended_answer(session, state.recommendation, state.published),
+        transition=transition_answer(state.recommendation),
+        published=published_answer(row, state.published, state.pin),
+        applied=None if state.applied is None else applied_answer(state.applied),
+        in_use_bound_ms=None if newest is None else newest.report.bound_ms,
+        effective_bound_ms=None if newest is None else newest.effective_bound_ms,
+        windows_per_row=None if newest is None else newest.report.keys_per_row,
+        pin=PinInForce.of_pin(state.pin),
+        frozen_until_us=state.frozen_until_us(now_us),
+        live=None if driver.live is None else Live.of(driver.live),
+        append_delay=_append_delay(driver.append_delay),
+        late=_late(state),
+        evidence=_evidence(state, found),
+        coverage=[] if found is None else [_query(*each) for each in found.facts.coverage.items()],
+        completeness=_completeness(found, provisional=provisional),
+        budget=budget,
+        rollout=None if state.rollout is None else rollout_answer(state.rollout, row),
+        notified=_notified(state, destinations),
+        conditions=conditions,
+    )
+
+
+def _notified(state: StreamState, destinations: Mapping[str, Destination]) -> Notified | None:
+    if not destinations:
+        return None
+    labels = state.policy.value.labels
+    found, unrouted = destinations_of(
+        destinations, {**labels, "spark_job": state.row.job, "stream": state.row.stream}
+    )
+    return Notified(labels=labels, destinations=found, unrouted=unrouted)
+
+
+def _append_delay(delay: AppendDelay | None) -> AppendDelaySeen | None:
+    if delay is None:
+        return None
+    return AppendDelaySeen.of(
+        delay, min_ms=delay.min_us // 1_000, mean_ms=delay.mean_us // 1_000, max_ms=delay.max_us // 1_000
+    )
+
+
+def _late(state: StreamState) -> LateStatus:
+    policy, said = state.policy.value.late, state.late
+    return LateStatus(
+        policy=policy,
+        in_force=None if said is None else said.in_force,
+        choices=[] if said is None else list(said.choices),
+        text=late_text(policy, said),
+    )
+
+
+def _evidence(state: StreamState, found: HorizonState | None) -> Evidence:
+    slo, known = state.slo, None if found is None else found.facts
+    return Evidence(
+        rows=known.need_pairs if known else 0,
+        rows_needed=None
+        if slo is None
+        else min_samples(slo.value.target_ppm / PPM, slo.value.confidence_ppm / PPM),
+        unknown_rows=known.unknown_rows if known else 0,
+        early_rows=known.early_rows if known else 0,
+        batches=known.batches if known else 0,
+        missing_batches=known.missing_batches if known else 0,
+        partitions=known.partitions if known else 0,
+        horizon_ms=state.horizon_ms,
+        from_us=known.from_us if known else None,
+        to_us=known.to_us if known else None,
+    )
+
+
+def _query(query_id: str, coverage: Coverage) -> QueryCoverage:
+    ranges = [MissingRange(first=first, last=last) for first, last in coverage.missing[-_MAX_RANGES:]]
+    return QueryCoverage.of(coverage, query_id=query_id, missing=ranges)
+
+
+def _completeness(horizon: HorizonState | None, *, provisional: bool) -> Completeness:
+    if horizon is None:
+        return Completeness(
+            rows=0,
+            late_min=0,
+            late_max=0,
+            corrected_min=0,
+            corrected_max=0,
+            unjudged_rows=0,
+            missing_batches=0,
+            min_ppm=None,
+            max_ppm=None,
+            exact=False,
+            provisional=provisional,
+        )
+    found = horizon.facts.completeness
+    every = found.rows + found.unjudged_rows
+    return Completeness.of(
+        found,
+        min_ppm=share_ppm(found.rows - found.late_max, every),
+        max_ppm=share_ppm(every - found.late_min, every),
+        provisional=provisional,
+    )

@@ -1,0 +1,154 @@
+"""Routes of the SLO on the output of a join, and the list of the joins of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter
+from sqlalchemy.orm import Session
+
+from tidemark.controller.base.errors import ErrorItem, InvalidBodyError
+from tidemark.controller.control.decide.join_sides import judged_in, state_of
+from tidemark.controller.evidence.kept_joins import KeptJoins
+from tidemark.controller.server.http.cursors import ThePaging, decode_cursor
+from tidemark.controller.server.http.openapi import answers
+from tidemark.controller.server.http.parameters import JoinPath, TheService, WhichJob, WhichJoin
+from tidemark.controller.server.schemas.joins import (
+    JoinAnswer,
+    JoinPage,
+    JoinSideAnswer,
+    JoinStateAnswer,
+    NamedJoin,
+)
+from tidemark.controller.server.spec_routes.routes import Operation, SpecRequest, SpecRoutes, routes_of
+from tidemark.controller.specs.joins import StoredJoin, delete_join, get_join, list_joins, put_join
+from tidemark.controller.specs.kinds import Write
+from tidemark.controller.specs.streams import streams_of_job
+from tidemark.models.base.names import name_problem
+from tidemark.models.base.target import PPM
+from tidemark.models.recommend.joint_bounds import lost_ppm
+from tidemark.models.specs.fields import values_of
+from tidemark.models.specs.slo import JoinSlo
+
+_PATH = "/v1/jobs/{job}/joins"
+
+
+router = APIRouter(tags=["specifications"])
+
+
+@router.get(
+    _PATH,
+    operation_id="listJoins",
+    summary="List joins",
+    responses=answers("JoinPage", 404, 422, 503, kinds={404: "job-not-found"}),
+)
+def list_all(job: WhichJob, service: TheService, paging: ThePaging) -> JoinPage:
+    """List the job's joins by name, each with its SLO, what it needs of each stream, and what is left of its budget."""
+    position = decode_cursor(paging.cursor, 1)
+    with service.database.read() as session:
+        streams_of_job(session, job)  # an unknown job is an error, not one without joins
+        joins = list_joins(session, job, None if position is None else position[0], paging.rows)
+        page, next_cursor = paging.cut(joins, lambda join: (join.name,))
+        return JoinPage(
+            joins=[
+                NamedJoin(join=join.name, **values_of(_answer(session, join, service.kept.joins)))
+                for join in page
+            ],
+            next_cursor=next_cursor,
+        )
+
+
+def _answer(session: Session, join: StoredJoin, kept: KeptJoins, *, dry_run: bool = False) -> JoinAnswer:
+    """Return a join and how it is doing."""
+    state = state_of(session, join, kept)
+    bounds = state.sides[0].bounds
+    judged = judged_in(session, join.slo, state.newest)
+    lost, budget = lost_ppm(judged), PPM - join.slo.target_ppm
+    query_ids = {None if row is None else row.query_id for row in state.newest}
+    return JoinAnswer(
+        **values_of(join.slo),
+        updated_us=join.updated_us,
+        dry_run=dry_run,
+        state=JoinStateAnswer.of(
+            state.evidence,
+            query_id=query_ids.pop() if len(query_ids) == 1 else None,
+            common_bound_ms=None if bounds is None else bounds.common_ms,
+            lost_min_ppm=None if lost is None else lost[0],
+            lost_max_ppm=None if lost is None else lost[1],
+            remaining_ppm=None if lost is None else (budget - lost[1]) * PPM // budget,
+            sides=[
+                JoinSideAnswer(
+                    stream=stream.stream,
+                    bound_ms=None if bounds is None else bounds.bounds_ms[side.side],
+                    in_use_bound_ms=None if newest is None else newest.bound_ms,
+                    rows=int(side.needs.rows_by_side[side.side]),
+                    late=None if bounds is None else side.late_under(bounds.bounds_ms[side.side]),
+                    judged_rows=rows,
+                    late_min=late_min,
+                    late_max=late_max,
+                    reason=side.why_no_bound if bounds is None else bounds.reason(side.side),
+                )
+                for stream, newest, side, (rows, late_min, late_max) in zip(
+                    state.streams, state.newest, state.sides, judged, strict=True
+                )
+            ],
+        ),
+    )
+
+
+def _read(request: SpecRequest, which: JoinPath) -> tuple[object, str]:
+    session = request.session
+    join = get_join(session, which.job, which.join)
+    return _answer(session, join, request.service.kept.joins), join.version(session)
+
+
+def _write(request: SpecRequest, which: JoinPath, value: JoinSlo) -> Write[StoredJoin]:
+    problems = ((number, name_problem(name)) for number, name in enumerate(value.streams))
+    errors = tuple(
+        ErrorItem(f"/streams/{number}", problem) for number, problem in problems if problem is not None
+    )
+    if errors:
+        raise InvalidBodyError(f"{errors[0].pointer}: {errors[0].detail}", errors=errors)
+    return put_join(request, which.job, which.join, value)
+
+
+def _written(request: SpecRequest, done: Write[StoredJoin], _streams: Sequence[int]) -> JoinAnswer:
+    session, join = request.session, done.stored
+    if done.version and not request.dry_run:
+        # The decisions have stored the bounds that they rest on.
+        join = get_join(session, join.job, join.name)
+    return _answer(session, join, request.service.kept.joins, dry_run=request.dry_run)
+
+
+_ROUTES = SpecRoutes(
+    path=f"{_PATH}/{{join}}",
+    noun="Join",
+    body=JoinSlo,
+    which=WhichJoin,
+    answers=(JoinAnswer, JoinAnswer),
+    read=_read,
+    write=_write,
+    remove=lambda request, which: delete_join(request, which.job, which.join),
+    answer=_written,
+    get=Operation(
+        "Read a join",
+        "Return the SLO on the output of a join, what it needs of each stream, and what is left of its budget.\n\n"
+        "The ETag is the SLO's: how the join is doing changes without it.",
+        {404: "join-not-found"},
+    ),
+    put=Operation(
+        "Set a join",
+        "Set the SLO on the joined output of streams of one query, whole. It decides about their bounds from then "
+        "on.\n\n"
+        "Each stream needs an SLO of its own, whose caps, objective and budget go on to hold, and can be a side of one "
+        "join. Mode Live is rejected.",
+        {404: "", 409: "join-refused"},
+    ),
+    delete=Operation(
+        "Delete a join",
+        "Delete the SLO on a join's output and return it as it was. Its streams go by their own SLOs from then on.",
+        {404: "join-not-found"},
+    ),
+)
+
+router.include_router(routes_of(_ROUTES))

@@ -1,0 +1,135 @@
+"""What a pin costs: its bound against the one in use, from the stream's own curve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.base.db.tables import ReportRow, StreamRow
+from tidemark.controller.control.bounds.acknowledgements import own_bound_ms
+from tidemark.controller.control.bounds.publication import PublishedAnswer, answer_of, last_published
+from tidemark.controller.control.decide.decider import Decider
+from tidemark.controller.evidence.horizon import horizon_of
+from tidemark.controller.reports.live import newest_state
+from tidemark.controller.reports.store import effective_bound_of
+from tidemark.controller.specs.pins import PinScope, pin_in_force
+from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.curve import Curve, CurvePoint
+from tidemark.models.recommend.choice import percent_of
+
+NO_REPORTS = "not known: no reports"
+"""The cost of a pin for a stream without reports."""
+
+_WHAT_CLOSES = {"window": "windows close", "session": "sessions close"}
+"""By kind of operator, what a bound delays. Operators without windows emit nothing at the watermark."""
+
+_WHEN = {
+    "OnRestart": "; takes effect when the job next starts",
+    "Restart": "; takes effect when the runner has started the job again",
+}
+"""By mode, when another bound takes effect, unless that is at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinCost:
+    """What a pin does to one stream; None is unknown."""
+
+    text: str
+    """In words."""
+    bound_ms: int | None = None
+    """The bound that it puts in force, in milliseconds."""
+    from_bound_ms: int | None = None
+    """The bound that it replaces, in milliseconds: the one in use, in Live the effective one."""
+    completeness_ppm: int | None = None
+    """Share that would be admitted under the bound that it puts in force, in parts per million, rounded down."""
+    latency_wall_us: float | None = None
+    """Mean wall latency of windows under it, in microseconds."""
+
+
+def cost_of(session: Session, decider: Decider, stream: StreamRow, scope: PinScope) -> PinCost:
+    """Return what setting or removing the pin on ``scope`` does to a stream."""
+    pin = pin_in_force(session, stream.job, stream.stream)
+    if pin is not None and pin.scope != scope:
+        return PinCost(f"stays pinned to {pin.to} {pin.why}")
+    published = last_published(session, stream.id)
+    answer = PublishedAnswer("Off", None, "") if published is None else answer_of(published)
+    if pin is None and answer.mode == "Live":
+        return PinCost("live control takes over again")
+    slo = get_slo(session, stream.id)
+    horizon_ms = DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms
+    horizon = horizon_of(session, stream.id, horizon_ms)
+    bound_ms = own_bound_ms(session, stream.id) if answer.bound_ms is None else answer.bound_ms
+    if horizon is None:
+        return PinCost(NO_REPORTS, bound_ms)
+    from_bound_ms = _from_bound_ms(session, horizon.newest)
+    if bound_ms is None:
+        return PinCost("not known: the job never ran with its own bound", None, from_bound_ms)
+    if bound_ms == from_bound_ms:
+        return PinCost(f"{_bound(bound_ms)} is in use already", bound_ms, from_bound_ms)
+    basis = decider.evidence(session, stream.id, horizon_ms)
+    assert basis is not None
+    text = cost_text(basis.curve, bound_ms, from_bound_ms, _WHAT_CLOSES.get(horizon.newest.operator))
+    point = basis.curve.at(bound_ms * 1_000)
+    return PinCost(
+        text + _WHEN.get(answer.mode, ""),
+        bound_ms,
+        from_bound_ms,
+        completeness_ppm=(point.rows - point.late) * PPM // point.rows if point.rows else None,
+        latency_wall_us=_latency_us(point, basis.curve.at(from_bound_ms * 1_000)),
+    )
+
+
+def _from_bound_ms(session: Session, newest: ReportRow) -> int:
+    """Return the bound that a pin replaces: in Live the plan has the ceiling, and the effective one is what counts."""
+    if newest_state(session, newest).live is None:
+        return newest.bound_ms
+    effective_ms = effective_bound_of(session, newest)
+    return newest.bound_ms if effective_ms is None else max(effective_ms, 0)
+
+
+def cost_text(curve: Curve, bound_ms: int, from_bound_ms: int, closes: str | None) -> str:
+    """Describe what changing from one bound to another costs.
+
+    Args:
+        curve: completeness and latency by bound.
+        bound_ms: the bound to come, in milliseconds.
+        from_bound_ms: the bound that it replaces, in milliseconds.
+        closes: what a bound delays, with its verb; None for operators without windows.
+    """
+    by = format_about(abs(bound_ms - from_bound_ms) * 1_000)
+    if closes is None:
+        parts = [f"the watermark trails {by} {'more' if bound_ms > from_bound_ms else 'less'}"]
+    else:
+        parts = [f"{closes} {by} {'later' if bound_ms > from_bound_ms else 'earlier'}"]
+    parts[0] += f" than at {_bound(from_bound_ms)}"
+    before, after = curve.at(from_bound_ms * 1_000), curve.at(bound_ms * 1_000)
+    was_us, will_us = _latency_us(before, after), _latency_us(after, before)
+    if was_us is not None and will_us is not None:
+        parts.append(f"mean latency {format_about(was_us)} -> {format_about(will_us)} (predicted)")
+    if after.rows:
+        was, will = (percent_of(point.rows - point.late, point.rows) for point in (before, after))
+        parts.append(f"completeness {was} -> {will} (predicted)")
+    else:
+        parts.append("completeness not known: no rows with a known need")
+    return "; ".join(parts)
+
+
+def _latency_us(point: CurvePoint, other: CurvePoint) -> float | None:
+    """Return the mean wall latency at one of two points of a curve, in microseconds; None when it is not known.
+
+    Under a wide bound windows are still open at the end of the reports, so its latency is not measured. Then it is the
+    measured latency of the narrower bound plus the difference of the bounds.
+    """
+    if point.latency_wall is None or other.latency_wall is None:
+        return None
+    measured_us, narrow_us = point.latency_wall.measured_us, other.latency_wall.measured_us
+    if measured_us is not None or narrow_us is None or point.bound_us <= other.bound_us:
+        return measured_us
+    return narrow_us + point.bound_us - other.bound_us
+
+
+def _bound(bound_ms: int) -> str:
+    return format_duration(bound_ms * 1_000)

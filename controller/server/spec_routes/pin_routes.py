@@ -1,0 +1,188 @@
+"""Routes of pins: kill switches on a stream, a job, or the whole fleet."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+
+from tidemark.controller.base.answer import milliseconds
+from tidemark.controller.base.db.epoch import epoch_of
+from tidemark.controller.base.db.tables import StreamRow
+from tidemark.controller.base.errors import ErrorItem, InvalidParameterError
+from tidemark.controller.control.rollout.pinned import publish_pinned
+from tidemark.controller.server.http.authorize import ThePrincipal
+from tidemark.controller.server.http.bodies import PinBody
+from tidemark.controller.server.http.cursors import ThePaging, decode_cursor, in_reach
+from tidemark.controller.server.http.openapi import answers
+from tidemark.controller.server.http.parameters import TheService, check_names
+from tidemark.controller.server.schemas.pins import PinAnswer, PinnedStream, PinPage, PinSummary
+from tidemark.controller.server.spec_routes.pin_cost import PinCost, cost_of
+from tidemark.controller.server.spec_routes.routes import Operation, SpecRequest, SpecRoutes, routes_of
+from tidemark.controller.specs.kinds import Write
+from tidemark.controller.specs.pins import (
+    PinScope,
+    StoredPin,
+    existing_pin,
+    list_pins,
+    remove_pin,
+    set_pin,
+    streams_in,
+)
+from tidemark.models.base.names import MAX_LENGTH
+
+COST_SECONDS = 5.0
+"""How long an answer may take to compute what a pin costs: figures must not delay a kill switch."""
+
+_DRY_RUN_SECONDS = 1.0
+"""The same for a dry run, which holds its streams locked meanwhile."""
+
+
+async def _scope(
+    request: Request,
+    job: Annotated[
+        str | None,
+        Query(
+            description="Name of the job; leave it out for the whole fleet.",
+            examples=["orders"],
+            json_schema_extra={"maxLength": MAX_LENGTH},
+        ),
+    ] = None,
+    stream: Annotated[
+        str | None,
+        Query(
+            description="Name of a stream of the job; leave it out for all its streams.",
+            examples=["clicks"],
+            json_schema_extra={"maxLength": MAX_LENGTH},
+        ),
+    ] = None,
+) -> PinScope:
+    """Return what a pin is on. An ambiguous query must never widen it to the whole fleet."""
+    for name in request.query_params:
+        if len(request.query_params.getlist(name)) > 1:
+            raise _invalid(name, "it is given more than once")
+    if stream is not None and job is None:
+        raise _invalid("job", "a stream is named without its job; name both, or neither for the whole fleet")
+    check_names(**{name: value for name, value in (("job", job), ("stream", stream)) if value is not None})
+    return PinScope(job, stream)
+
+
+_TheScope = Annotated[PinScope, Depends(_scope)]
+"""What the query says that the pin is on."""
+
+
+router = APIRouter(tags=["pins"])
+
+
+@router.get("/v1/pins", operation_id="listPins", summary="List pins", responses=answers("PinPage", 422, 503))
+def list_all(service: TheService, principal: ThePrincipal, paging: ThePaging) -> PinPage:
+    """List the pins in reach: the fleet's, then by job and stream."""
+    position = decode_cursor(paging.cursor, 2)
+    with service.database.read() as session:
+        pins = in_reach(
+            principal,
+            lambda after, limit: list_pins(session, after, limit),
+            job=lambda pin: pin.scope.job,
+            position=_place,
+            after=None if position is None else (position[0], position[1]),
+            limit=paging.rows,
+        )
+    page, next_cursor = paging.cut(pins, _place)
+    return PinPage(pins=[_summary(pin) for pin in page], next_cursor=next_cursor)
+
+
+def _invalid(parameter: str, reason: str) -> InvalidParameterError:
+    return InvalidParameterError(f"{parameter}: {reason}", errors=(ErrorItem(parameter, reason),))
+
+
+def _place(pin: StoredPin) -> tuple[str, str]:
+    return pin.scope.job or "", pin.scope.stream or ""
+
+
+def _summary(pin: StoredPin) -> PinSummary:
+    return PinSummary.of(pin, scope=pin.scope.kind, job=pin.scope.job, stream=pin.scope.stream)
+
+
+def _answer(request: SpecRequest, pin: StoredPin) -> PinAnswer:
+    service, session = request.service, request.session
+    until = time.monotonic() + (_DRY_RUN_SECONDS if request.dry_run else COST_SECONDS)
+    found: list[PinnedStream] = []
+    rows = [row for row in streams_in(session, pin.scope, lock=False) if request.principal.sees(row.job)]
+    for row in rows:
+        if found and time.monotonic() > until:
+            break
+        found.append(_stream(row, cost_of(session, service.decider, row, pin.scope)))
+    more = len(rows) - len(found)
+    return PinAnswer(**dict(_summary(pin)), streams=found, more_streams=more, dry_run=request.dry_run)
+
+
+def _stream(row: StreamRow, cost: PinCost) -> PinnedStream:
+    wall_us = cost.latency_wall_us
+    return PinnedStream.of(
+        cost,
+        job=row.job,
+        stream=row.stream,
+        latency_wall_ms=None if wall_us is None else milliseconds(round(wall_us)),
+        text=f"{row.job}/{row.stream}: {cost.text}",
+    )
+
+
+def _read(request: SpecRequest, which: PinScope) -> tuple[object, str]:
+    pin = existing_pin(request.session, which)
+    return _answer(request, pin), pin.version(epoch_of(request.session))
+
+
+def _write(request: SpecRequest, which: PinScope, value: PinBody) -> Write[StoredPin]:
+    pin = StoredPin(which, value.to, value.reason, request.now_us)
+    # One flush for the whole fleet: no stream reads what is written for another.
+    with request.session.no_autoflush:
+        return _published(request, set_pin(request, pin, request.service.database.limits))
+
+
+def _remove(request: SpecRequest, which: PinScope) -> Write[StoredPin]:
+    with request.session.no_autoflush:
+        return _published(request, remove_pin(request, which))
+
+
+def _published(request: SpecRequest, done: Write[StoredPin]) -> Write[StoredPin]:
+    """Publish to the streams that a write changed, and decide nothing: the pin is in force by now."""
+    publish_pinned(request.session, done.streams, request.now_us)
+    return replace(done, streams=())
+
+
+_ROUTES = SpecRoutes(
+    path="/v1/pin",
+    noun="Pin",
+    body=PinBody,
+    which=_TheScope,
+    answers=(PinAnswer, PinAnswer),
+    read=_read,
+    write=_write,
+    remove=_remove,
+    answer=lambda request, done, _: _answer(request, done.stored),
+    reason_in_body=True,
+    deletes_any=True,
+    get=Operation(
+        "Read a pin",
+        "Return the pin on just this scope, and what it does to each stream in reach.\n\n"
+        "Without `job` it is the fleet's pin. The status of a stream has the pin in force. The ETag is the pin's: what "
+        "it does may change without it.",
+        {404: "pin-not-set"},
+    ),
+    put=Operation(
+        "Set a pin",
+        "Hold a stream, all streams of a job, or without `job` the whole fleet; the answer says what it costs.\n\n"
+        "A pin also holds streams that appear later. The most specific one wins: the stream's, then its job's, then "
+        "the fleet's.",
+    ),
+    delete=Operation(
+        "Take a pin away",
+        "Take a pin away; return it, and what that does to each stream. The next wider pin, if any, holds them then."
+        "\n\nIf-Match may be left out: then whatever pin is there is taken away.",
+        {404: "pin-not-set"},
+    ),
+)
+
+router.include_router(routes_of(_ROUTES))

@@ -1,1 +1,0 @@
-"""Streams and jobs: finding, creating, locking and listing them."""

@@ -1,0 +1,245 @@
+"""A backtest as a table for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+
+from tidemark.controller.tools.backtest.trial import TIDEMARK, PolicyResult, Trial
+from tidemark.models.backtest.catalogue import FIXED_HINDSIGHT
+from tidemark.models.backtest.run import BacktestScore
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.operators import TimeWindow
+from tidemark.models.base.target import PPM, format_share, format_target
+from tidemark.models.base.text import plural
+from tidemark.models.live.learning import learning_of
+
+_UNLIMITED = 10_000
+"""More characters than any table is wide."""
+
+_COMPLETENESS = ("target", "admitted\n%", "windows\nok %", "minutes\nok %", "worst\nminute %")
+_LATENCY = ("mean\nlatency", "p95\nlatency", "mean\nbound", "moves", "x hind-\nsight", "x clair-\nvoyant")
+"""Headings of the table, by subject."""
+
+LEGEND = (
+    "windows ok, minutes ok: share of the windows, and of the minutes of event time, that each meet the target. "
+    "worst minute: minimum completeness of a minute. moves: changes of the bound. x hindsight, x clairvoyant: "
+    "mean latency as a multiple of that of the best fixed bound, and of what no policy that meets the target can beat."
+)
+"""What the headings mean."""
+
+
+def show(trial: Trial, console: Console) -> None:
+    """Print the table of one trace: in two halves when the terminal is too narrow; in long lines into a file."""
+    console.print("\n".join(heading(trial, str(trial.path))), soft_wrap=True)
+    console.print()
+    rows = [(outcome, _cells(trial, outcome)) for outcome in trial.outcomes]
+    whole = _table((*_COMPLETENESS, *_LATENCY), rows)
+    needed = Measurement.get(console, console.options.update(max_width=_UNLIMITED), whole).maximum
+    tables = [whole]
+    if needed > console.width:
+        if console.is_terminal:
+            split = len(_COMPLETENESS)
+            tables = [
+                _table(_COMPLETENESS, [(outcome, cells[:split]) for outcome, cells in rows]),
+                _table(_LATENCY, [(outcome, cells[split:]) for outcome, cells in rows]),
+            ]
+        else:
+            console.width = needed
+    for table in tables:
+        console.print(table)
+        console.print()
+    for outcome in trial.outcomes:
+        if outcome.reasons:
+            console.print(f"{outcome.policy}, in the end: {'; '.join(outcome.reasons)}", soft_wrap=True)
+
+
+def _table(names: Sequence[str], rows: Sequence[tuple[PolicyResult, Sequence[str]]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("policy", no_wrap=True)
+    for name in names:
+        table.add_column(name, justify="left" if name == "target" else "right", no_wrap=True)
+    for outcome, cells in rows:
+        table.add_row(outcome.policy, *cells, style=None if outcome.meets else "yellow")
+    return table
+
+
+def heading(trial: Trial, name: str) -> list[str]:
+    """Return the lines above a table: what was replayed (as ``name``), the question, and the two yardsticks."""
+    setup, yardstick = trial.setup, trial.yardstick
+    if setup.engine == "per-row":
+        reach = f"decisions every {format_duration(setup.trigger_us)}"
+    elif setup.mode == "live":
+        reach = f"trigger {format_duration(setup.trigger_us)}, live"
+    else:
+        reach = f"trigger {format_duration(setup.trigger_us)}, restarts of {format_duration(setup.restart_cost_us)}"
+    how = f"{setup.operator}; {setup.engine} engine, {setup.scope} scope, {reach}"
+    question = f"target {format_target(setup.target_ppm)}"
+    if setup.objective == "timeslices":
+        question += f" in {format_target(setup.good_windows_ppm)} of the windows (timeslices)"
+    else:
+        question += " of all rows (occurrences)"
+    arrivals = trial.arrivals
+    size = f"{plural(arrivals.rows, 'row')}, {plural(arrivals.partitions, 'partition')}"
+    span = f"{format_about(arrivals.last_us - arrivals.first_us)}, {plural(arrivals.slots, 'slot')}"
+    fixed = f"bound {format_duration(yardstick.fixed_bound_us)}"
+    latency = f"mean latency {format_latency(yardstick.fixed_score.latency_mean_us)}"
+    return [
+        f"{name}: {size}, {span}",
+        f"{how}; {question}",
+        f"fixed-hindsight: {fixed}, {latency}; clairvoyant: mean latency {format_latency(yardstick.clairvoyant_us)}",
+    ]
+
+
+def ratio(latency_us: float | None, yardstick_us: float | None) -> str:
+    """Return a latency as a multiple of that of a yardstick; a dash where that says nothing."""
+    if latency_us is None or yardstick_us is None:
+        return "-"
+    if not yardstick_us:
+        return "-" if latency_us else "1.00"
+    return f"{latency_us / yardstick_us:.2f}"
+
+
+def floor_percent(part: int, whole: int, target_ppm: int) -> str:
+    """Return ``part`` of ``whole`` in percent, rounded down, because a target that is missed must not read as met.
+
+    It has two decimals, or as many as the target; only the whole is 100.
+    """
+    if not whole:
+        return "-"
+    decimals = max(2, len(format_target(target_ppm).partition(".")[2]) - 2)
+    cut = part * 10 ** (decimals + 2) // whole
+    return f"{cut // 10**decimals}.{cut % 10**decimals:0{decimals}d}"
+
+
+def _cells(trial: Trial, outcome: PolicyResult) -> list[str]:
+    score, yardstick, target_ppm = outcome.score, trial.yardstick, trial.setup.target_ppm
+    return [
+        "met" if outcome.meets else "MISSED",
+        floor_percent(score.pairs - score.late, score.pairs, target_ppm),
+        floor_percent(score.windows_met, score.windows, target_ppm),
+        _share(score.minutes_meeting_target, target_ppm),
+        _share(score.worst_minute, target_ppm),
+        format_latency(score.latency_mean_us),
+        format_latency(score.latency_p95_us),
+        format_latency(score.bound_mean_us),
+        f"{score.bound_changes:,}",
+        ratio(score.latency_mean_us, yardstick.fixed_score.latency_mean_us),
+        ratio(score.latency_mean_us, yardstick.clairvoyant_us),
+    ]
+
+
+def _share(share: float | None, target_ppm: int) -> str:
+    """Return a share in percent; a last bit that a float is off by does not count."""
+    if share is None or not math.isfinite(share):
+        return "-"
+    return floor_percent(math.floor(share * PPM * PPM + 0.5), PPM * PPM, target_ppm)
+
+
+def format_latency(duration_us: float | None) -> str:
+    """Return a measured duration; a dash where there is none."""
+    return "-" if duration_us is None or not math.isfinite(duration_us) else format_about(duration_us)
+
+
+_OPEN = 0.1
+"""Share of the windows that may be open for their mean latency to count as measured."""
+
+
+def verdict(trial: Trial) -> str:
+    """Return how Tidemark, or else the first policy, compares with the target and with the best constant bound."""
+    outcome = _judged(trial)
+    constant = (
+        f"the best constant bound, {format_duration(trial.yardstick.fixed_bound_us)}, known only afterwards,"
+    )
+    name = {TIDEMARK: "Tidemark", FIXED_HINDSIGHT: constant}.get(outcome.policy, outcome.policy)
+    kept = f"keeps {_kept(trial, outcome.score)}"
+    if not outcome.meets:
+        cap_us = trial.setup.latency_cap_us if outcome.policy == TIDEMARK else None
+        capped = (
+            "" if cap_us is None else f", with no window waiting for more than {format_duration(cap_us)},"
+        )
+        kept = f"misses the target of {_goal(trial)}{capped} and {kept}"
+    if outcome.score.latency_mean_us is None:
+        return f"On this trace {name} {kept}; no window of it can be scored, so no latency is known."
+    said = f"On this trace {name} {kept} at a mean latency of {_latency(outcome.score)}"
+    if outcome.policy == FIXED_HINDSIGHT:
+        return f"{said}."
+    return f"{said}; {_constant(trial, outcome)}.{_with_live(trial, outcome)}"
+
+
+def _with_live(trial: Trial, outcome: PolicyResult) -> str:
+    """Return what Live would have done where Tidemark had only restarts, as a further sentence."""
+    live = trial.live
+    if live is None or outcome.policy != TIDEMARK:
+        return ""
+    latency = f"{_kept(trial, live.score)} at a mean latency of {_latency(live.score)}"
+    if outcome.meets:
+        return f" Live would keep {latency}{'' if live.meets else ', short of the target'}."
+    if live.meets:
+        return f" Restarts alone did not keep the target here; Live would, with {latency}."
+    return f" Live would miss the target too, with {latency}."
+
+
+def short_trace_warning(trial: Trial) -> str | None:
+    """Return a warning when Tidemark was replayed on too short a trace to learn from it; None when it was not."""
+    arrivals, setup = trial.arrivals, trial.setup
+    if not any(outcome.policy == TIDEMARK for outcome in trial.outcomes):
+        return None
+    found = learning_of(setup, arrivals.pairs, arrivals.last_us - arrivals.first_us)
+    if found is None or found.enough:
+        return None
+    needed, seen = (format_about(keys * found.key_us) for keys in (found.needed, found.seen))
+    if isinstance(setup.operator, TimeWindow):
+        needed, seen = f"{plural(found.needed, 'window')} ({needed})", f"{found.seen:,}"
+    return (
+        f"warning: this trace is too short to learn from: Tidemark needs {needed} before it trusts what it has seen, "
+        f"and the trace has {seen}"
+    )
+
+
+def _judged(trial: Trial) -> PolicyResult:
+    """Return the result that the sentence is about."""
+    return next((one for one in trial.outcomes if one.policy == TIDEMARK), trial.outcomes[0])
+
+
+def _constant(trial: Trial, outcome: PolicyResult) -> str:
+    """Return how the best constant bound compares, which meets the target by its definition."""
+    fixed = trial.yardstick.fixed_score
+    best = "the best constant bound, known only afterwards,"
+    if fixed.windows_open > (1 - _OPEN) * fixed.windows:
+        bound = format_duration(trial.yardstick.fixed_bound_us)
+        return f"{best} is {bound}, under which nearly all windows are still open when the trace ends"
+    latency = _latency(fixed)
+    if not outcome.meets:
+        return f"{best} needs {latency} to meet it"
+    own, other = outcome.score.latency_mean_us or 0.0, fixed.latency_mean_us or 0.0
+    if latency == _latency(outcome.score):
+        return f"{best} needs as long"
+    return f"{best} needs {latency}" if own < other else f"{best} needs less, {latency}"
+
+
+def _kept(trial: Trial, score: BacktestScore) -> str:
+    target_ppm = trial.setup.target_ppm
+    if trial.setup.objective == "timeslices":
+        share = floor_percent(score.windows_met, score.windows, target_ppm)
+        return f"{format_share(target_ppm)} in {share} % of the windows"
+    return f"{floor_percent(score.pairs - score.late, score.pairs, target_ppm)} % of the rows"
+
+
+def _goal(trial: Trial) -> str:
+    setup = trial.setup
+    goal = format_share(setup.target_ppm)
+    if setup.objective == "timeslices":
+        goal += f" in {format_share(setup.good_windows_ppm)} of the windows"
+    return goal
+
+
+def _latency(score: BacktestScore) -> str:
+    """Return a mean latency; a minimum while too many windows are open at the end."""
+    shown = format_latency(score.latency_mean_us)
+    return f"at least {shown}" if score.windows_open > _OPEN * score.windows else shown

@@ -1,0 +1,268 @@
+"""``tidemark backtest``: replays recorded streams under policies and compares them with the best possible."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from tidemark.controller.base.clock import system_clock
+from tidemark.controller.tools.backtest.record import as_json, record_of, write_json, write_timeline
+from tidemark.controller.tools.backtest.table import LEGEND, short_trace_warning, show, verdict
+from tidemark.controller.tools.backtest.trial import Trial, choose_policies, judge, read
+from tidemark.controller.tools.cli.options import duration_of, operator_of
+from tidemark.controller.tools.cli.progress import progress_bar, slots_bar
+from tidemark.controller.tools.cli.remote import TokenFileOption, UrlOption
+from tidemark.controller.tools.cli.show import input_errors_in_one_line
+from tidemark.controller.tools.cli.trace import DEFAULT_SINCE
+from tidemark.controller.tools.client.address import DEFAULT_URL
+from tidemark.controller.tools.traces.format import OpenTrace, PlausibleRows, open_trace
+from tidemark.models.backtest.catalogue import policy_forms
+from tidemark.models.base.target import parse_target
+from tidemark.models.evidence.curve import Engine
+from tidemark.models.live.policy import BacktestMode, Scope, Setup
+from tidemark.models.specs.slo import Objective
+
+_STDOUT = Path("-")
+"""The file name that stands for standard output."""
+
+_OF_STREAM = frozenset(
+    {"traces", "target", "latency_cap", "restart_cost", "json_to", "since", "url", "token_file"}
+)
+"""Parameters that the replay of a stream takes."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("backtest")(backtest)
+
+
+def backtest(
+    context: typer.Context,
+    traces: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="TRACE...|JOB STREAM",
+            help="Traces made by `tidemark trace`; or the names of a job and a stream of a running controller.",
+        ),
+    ],
+    *,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Completeness target, a decimal share such as 0.99. Default: 0.99, or for a stream that of its SLO."
+        ),
+    ] = None,
+    objective: Annotated[
+        Objective,
+        typer.Option(
+            help="What must meet the target: occurrences, all rows together; timeslices, each of 99 % of the windows."
+        ),
+    ] = "occurrences",
+    window: Annotated[str, typer.Option(help="Size of the windows; 0 for a row-level operator.")] = "10s",
+    slide: Annotated[
+        str | None, typer.Option(help="Slide of the windows. Default: they tumble, the slide is the size.")
+    ] = None,
+    trigger: Annotated[
+        str,
+        typer.Option(
+            help="Spark's processing-time trigger; with --engine per-row the time between decisions."
+        ),
+    ] = "1s",
+    engine: Annotated[
+        Engine,
+        typer.Option(
+            help="Which late rule to replay: Spark's, by batches, or that of an engine that works row by row."
+        ),
+    ] = "spark",
+    scope: Annotated[
+        Scope,
+        typer.Option(
+            help="global: one watermark for the stream; partition: the minimum of the watermarks of its partitions."
+        ),
+    ] = "global",
+    mode: Annotated[
+        BacktestMode,
+        typer.Option(help="How a new bound reaches the job: live, by the control stream, or by a restart."),
+    ] = "live",
+    restart_cost: Annotated[
+        str, typer.Option(help="With --mode restart: time without batches at each change of the bound.")
+    ] = "30s",
+    latency_cap: Annotated[
+        str | None,
+        typer.Option(
+            help="With the policy tidemark and --mode live: no window waits longer, even if the target is missed. "
+            "For a stream: the cap to try, or none."
+        ),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Policy to replay; may be repeated; all stands for one of each kind. Default: tidemark. "
+            f"Policies: {', '.join(policy_forms())}.",
+        ),
+    ] = None,
+    json_to: Annotated[
+        Path | None,
+        typer.Option(
+            "--json",
+            metavar="FILE",
+            help="Write the figures as JSON to this file; - prints JSON instead of the table.",
+        ),
+    ] = None,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.parquet", help="Write the batches to this file; for one trace under one policy."
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="Draw the bounds and the frontier; for one trace.")
+    ] = None,
+    since: Annotated[
+        str, typer.Option(help="For a stream: how far back from its newest report to begin.")
+    ] = DEFAULT_SINCE,
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenFileOption = None,
+) -> None:
+    """Replay traces under policies and compare the policies, or try a target on a stream.
+
+    It shows completeness and latency of each policy, and of the best fixed bound and the best that is possible at all.
+    With JOB STREAM it asks a running controller for what the job has reported, and replays it under the SLO in force
+    and under the target and the cap that are tried; nothing changes for the job.
+    """
+    with input_errors_in_one_line():
+        if _is_of_stream(context, traces):
+            from tidemark.controller.tools.cli.stream_backtest import Tried, backtest_stream  # noqa: PLC0415 - needs httpx
+
+            tried = Tried(
+                target=target, latency_cap=latency_cap, restart_cost_us=duration_of(restart_cost), since=since
+            )
+            job, stream = map(str, traces)
+            backtest_stream(job, stream, tried, json_to=json_to, url=url, token_file=token_file)
+            return
+        if mode == "restart" and engine == "per-row":
+            raise ValueError("--mode restart needs --engine spark: it replays the restart of a Spark job")
+        setup = Setup(
+            operator=operator_of(window, slide),
+            trigger_us=duration_of(trigger),
+            target_ppm=parse_target(target or "0.99"),
+            objective=objective,
+            engine=engine,
+            scope=scope,
+            mode=mode,
+            restart_cost_us=duration_of(restart_cost),
+            latency_cap_us=None if latency_cap is None else duration_of(latency_cap),
+        )
+        policies = choose_policies(policy or ["tidemark"], setup)
+        _check_outputs(traces, policies, json_to, timeline, plot)
+        console = Console(highlight=False, markup=False)
+        records: list[dict[str, Any]] = []
+        for opened in _open(traces):
+            plausible = PlausibleRows(system_clock())
+            trial = _judge(opened, setup, policies, plausible)
+            records += [record_of(trial, outcome) for outcome in trial.outcomes]
+            if timeline is not None:
+                write_timeline(timeline, trial.outcomes[0].run)
+            if plot is not None:
+                _draw(plot, trial)
+            warning = short_trace_warning(trial)
+            for note in plausible.notes():
+                typer.echo(note, err=json_to == _STDOUT)
+            if json_to != _STDOUT:
+                _say_first(console, verdict(trial), warning)
+                show(trial, console)
+            elif warning is not None:
+                typer.echo(warning, err=True)
+        if json_to == _STDOUT:
+            typer.echo(as_json(records))
+        else:
+            console.print(LEGEND, soft_wrap=not console.is_terminal)
+            if json_to is not None:
+                write_json(json_to, records)
+
+
+def _is_of_stream(context: typer.Context, traces: Sequence[Path]) -> bool:
+    """Return whether the arguments are the names of a job and a stream, and not files.
+
+    Raises:
+        ValueError: when an option is given that does not go with what they are.
+    """
+    of_stream = len(traces) == 2 and not any(path.suffix == ".parquet" or path.is_file() for path in traces)
+    wrong = [
+        f"--{name.replace('_', '-')}"
+        for name in context.params
+        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+        and (name not in _OF_STREAM if of_stream else name == "since")
+    ]
+    if wrong:
+        what = "a stream is replayed as it runs" if of_stream else "a trace is replayed whole"
+        raise ValueError(f"{what}, so it does not take {', '.join(wrong)}")
+    return of_stream
+
+
+def _open(traces: Sequence[Path]) -> list[OpenTrace]:
+    """Open all traces, so that a wrong one is found before the first is replayed."""
+    opened = [open_trace(path) for path in traces]
+    for one in opened:
+        if not one.rows:
+            raise ValueError(f"{one.path}: the trace has no rows")
+    return opened
+
+
+def _judge(opened: OpenTrace, setup: Setup, policies: Sequence[str], plausible: PlausibleRows) -> Trial:
+    with progress_bar() as progress:
+        task = progress.add_task(f"reading {opened.path.name}", total=opened.rows)
+        arrivals = read(opened, setup, plausible, lambda rows: progress.advance(task, rows))
+    with slots_bar(arrivals.slots) as progressed:
+        return judge(opened.path, arrivals, setup, policies, progressed)
+
+
+def _say_first(console: Console, sentence: str, warning: str | None) -> None:
+    console.print(sentence, style="bold", soft_wrap=True)
+    if warning is not None:
+        console.print(warning, style="yellow", soft_wrap=True)
+
+
+def _draw(path: Path, trial: Trial) -> None:
+    from tidemark.controller.tools.backtest.picture import FIXED_BOUNDS, draw  # noqa: PLC0415 - matplotlib is an extra
+
+    with progress_bar("bounds") as progress:
+        task = progress.add_task(f"drawing {path.name}", total=FIXED_BOUNDS)
+        draw(path, trial, lambda done: progress.update(task, completed=done))
+
+
+def _check_outputs(
+    traces: Sequence[Path],
+    policies: Sequence[str],
+    json_to: Path | None,
+    timeline: Path | None,
+    plot: Path | None,
+) -> None:
+    """Reject outputs that could not be written, before the work begins."""
+    if timeline is not None and (len(traces) > 1 or len(policies) > 1):
+        raise ValueError(
+            f"--timeline takes one trace under one policy, not {len(traces)} under {len(policies)}: "
+            "run it once for each"
+        )
+    if plot is not None and len(traces) > 1:
+        raise ValueError(f"--plot takes one trace, not {len(traces)}: run it once for each")
+    if plot is not None and importlib.util.find_spec("matplotlib") is None:
+        raise ValueError("--plot needs matplotlib: pip install 'tidemark[plot]'")
+    outputs = [path for path in (json_to, timeline, plot) if path is not None and path != _STDOUT]
+    for path, times in Counter(path.resolve() for path in outputs).items():
+        if times > 1:
+            raise ValueError(f"{path}: two outputs cannot go to one file")
+    for path in outputs:
+        if any(path.resolve() == trace.resolve() for trace in traces):
+            raise ValueError(f"{path}: the output is one of the traces")
+        if path.is_dir():
+            raise ValueError(f"{path}: cannot be written: it is a folder")
+        if not path.parent.is_dir():
+            raise ValueError(f"{path}: cannot be written: there is no folder {path.parent}")

@@ -1,0 +1,339 @@
+"""What is fine and what is missing about a stream, from its status alone, with the next command for each."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from tidemark.controller.tools.client.address import TOKEN_VARIABLE, stream_path
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.target import PPM
+from tidemark.models.base.text import format_number, plural
+
+if TYPE_CHECKING:
+    from tidemark.controller.tools.client.client import Client
+
+Level = Literal["ok", "warning", "missing"]
+"""Result of a check. warning: somebody should look at it, and the job goes on; missing: nothing goes on without it."""
+
+_NEEDED = frozenset({"NoReportYet", "NoSlo"})
+"""What is missing beside the critical conditions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was checked."""
+
+    text: str
+    """The result, in words."""
+    step: str | None = None
+    """What to do next; None when it is fine."""
+    needed: bool = False
+    """Whether the job cannot be steered as it should without that step."""
+
+    @property
+    def fine(self) -> bool:
+        """Whether nothing is to be done."""
+        return self.step is None
+
+    @property
+    def level(self) -> Level:
+        """How grave it is."""
+        return "ok" if self.fine else "missing" if self.needed else "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which stream of which controller, for commands that can be pasted."""
+
+    url: str
+    """Address of the controller."""
+    job: str
+    """Name of the job."""
+    stream: str
+    """Name of the stream."""
+    token_file: Path | None = None
+    """File that holds the token; None for none."""
+    token_in_environment: bool = False
+    """Whether the token is in the environment instead."""
+
+    @classmethod
+    def of(cls, client: Client, job: str, stream: str) -> Place:
+        """Return the place of a stream on the controller of ``client``."""
+        return cls(client.url, job, stream, client.token_file, client.has_token)
+
+    def curl(self, what: str = "") -> str:
+        """Return the command that reads a part of what is known of the stream."""
+        where = shlex.quote(self.url + stream_path(self.job, self.stream) + what)
+        return " ".join(["curl", *self._token(), where])
+
+    def tidemark(self, command: str, *options: str) -> str:
+        """Return a tidemark command, with the address and the token."""
+        given = [*options, "--url", self.url]
+        if self.token_file is not None:
+            given += ["--token-file", str(self.token_file)]
+        return " ".join(["tidemark", command, *map(shlex.quote, given)])
+
+    def start(self) -> str:
+        """Return the command that starts the job, as far as it is known."""
+        confs = {"spark.tidemark.job": self.job, "spark.tidemark.controller.url": self.url}
+        found = " ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in confs.items())
+        return f"spark-submit {found} ..."
+
+    def first_start(self) -> str:
+        """Return the same for a job of which nothing has come, with what may have kept it away."""
+        return (
+            f"{self.start()}; if it runs already, see what its driver's log says of the controller: in Kubernetes a "
+            "job of another namespace is shut out until the chart's networkPolicy.from names it"
+        )
+
+    def _token(self) -> list[str]:
+        if self.token_file is not None:
+            return [f'-H "Authorization: Bearer $(cat {shlex.quote(str(self.token_file))})"']
+        return [f'-H "Authorization: Bearer ${TOKEN_VARIABLE}"'] if self.token_in_environment else []
+
+
+def checkup(status: Mapping[str, Any], place: Place) -> list[Check]:
+    """Return the checks of a stream, in the order in which to mend what is missing.
+
+    Args:
+        status: its status, as the controller answers it.
+        place: where it is.
+    """
+    return list(_Checkup(status, place).checks())
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkup:
+    status: Mapping[str, Any]
+    place: Place
+
+    def checks(self) -> Iterator[Check]:
+        missing = {condition["type"]: condition["detail"] for condition in self.status["conditions"]}
+        reported = bool(self.status["evidence"]["batches"])
+        yield from self._reports(missing)
+        yield from self._slo(missing)
+        yield from self._mode(missing)
+        yield from self._fine_unless(missing, "Pinned", "it is not pinned")
+        if reported:
+            yield from self._fine_unless(missing, "CoverageGap", "every batch was reported")
+            yield from self._fine_unless(missing, "PartitionsSilent", "no partition has fallen silent")
+            yield from self._fine_unless(missing, "PartitionSkewed", "no partition is skewed")
+            yield from self._fine_unless(missing, "FutureRows", "no rows were future-dated")
+            yield from self._fine_unless(missing, "MisdatedRows", "no rows were misdated")
+        yield from self._notified()
+        # What is left: rarer conditions, and those of a newer controller.
+        for kind, detail in missing.items():
+            yield Check(detail) if self._severity(kind) == "ok" else self._lack(detail, kind)
+
+    def _reports(self, missing: dict[str, str]) -> Iterator[Check]:
+        evidence = self.status["evidence"]
+        for kind in ("NoReportYet", "NoRecentReport"):
+            if kind in missing:
+                yield self._lack(missing.pop(kind), kind)
+                return
+        yield Check(
+            f"reports {'came' if 'Paused' in missing else 'come'}: {plural(evidence['batches'], 'batch', 'batches')}, "
+            f"{plural(evidence['partitions'], 'partition')}, {plural(evidence['rows'], 'row')} with a known need"
+        )
+
+    def _slo(self, missing: dict[str, str]) -> Iterator[Check]:
+        slo, evidence = self.status["slo"], self.status["evidence"]
+        if slo is None:
+            yield self._lack(missing.pop("NoSlo", "no SLO is set"), "NoSlo")
+            return
+        target, confidence = slo["target_ppm"] / PPM, slo["confidence_ppm"] / PPM
+        yield Check(
+            f"the SLO requires {format_number(target)} of the rows at a confidence of {format_number(confidence)}"
+        )
+        rows, needed = evidence["rows"], evidence.get("rows_needed")
+        found = missing.pop("NotEnoughEvidence", None)
+        if needed is not None and rows < needed:
+            yield self._lack(f"not enough evidence: {rows:,} of {needed:,} rows", "NotEnoughEvidence")
+            return
+        if found is not None:
+            yield self._lack(found, "NotEnoughEvidence")
+            return
+        yield Check(f"there is enough evidence: {plural(rows, 'row')}, and {needed or 0:,} are needed")
+        recommended = self.status["recommended"]
+        if recommended is not None and recommended["bound_ms"] is not None:
+            yield Check(f"the recommended bound is {_bound(recommended['bound_ms'])}")
+
+    def _mode(self, missing: dict[str, str]) -> Iterator[Check]:
+        mode = self.status["mode"]
+        if mode == "Off":
+            text = "the mode is Off: Tidemark only watches, and the job keeps its own bound"
+            yield self._lack(text, "Off")
+            return
+        yield Check(f"the mode is {mode}")
+        for kind in ("LiveWithoutCeiling", "SkewBeyondCeiling"):
+            if kind in missing:
+                yield self._lack(missing.pop(kind), kind)
+        waits = missing.pop("WaitsForStart", None)
+        found = missing.pop("BoundNotAcknowledged", None)
+        if waits is not None:
+            yield self._lack(waits, "WaitsForStart")
+        elif found is not None:
+            yield self._lack(found, f"BoundNotAcknowledged in {mode}")
+        elif not {"Pinned", "Paused"} & missing.keys() and (
+            (applied := self.status["applied"]) is not None and applied["generation"] is not None
+        ):
+            yield Check(f"the job has taken it up: it acknowledged {_bound(applied['bound_ms'])}")
+        if "NarrowingFrozen" in missing:
+            # Nothing is to be done: it ends by itself.
+            yield Check(missing.pop("NarrowingFrozen"))
+        live = self.status.get("live")
+        if live is not None:
+            used = f"the watermark trails by {live['ceiling_used_ppm'] / PPM:.0%} of the ceiling"
+            yield from self._fine_unless(missing, "CeilingNear", f"{used}, {_bound(live['ceiling_ms'])}")
+
+    def _notified(self) -> Iterator[Check]:
+        notified = self.status.get("notified")
+        if notified is None:
+            return
+        labels = ", ".join(f"{name}={value}" for name, value in notified["labels"].items()) or "none"
+        if not notified["unrouted"]:
+            yield Check(f"its alerts go to {', '.join(notified['destinations'])}; its labels are {labels}")
+            return
+        text = (
+            f"no destination takes these alerts: {', '.join(notified['unrouted'])}; its labels are {labels}"
+        )
+        step = self.place.tidemark("policy set", self.place.job, self.place.stream, "--label", "team=...")
+        yield Check(text, f"{step}, or have the controller's operators add a destination without match")
+
+    def _fine_unless(self, missing: dict[str, str], kind: str, fine: str) -> Iterator[Check]:
+        found = missing.pop(kind, None)
+        yield Check(fine) if found is None else self._lack(found, kind)
+
+    def _lack(self, text: str, kind: str) -> Check:
+        return Check(text, self._step(kind), kind in _NEEDED or self._severity(kind) == "critical")
+
+    def _severity(self, kind: str) -> str | None:
+        return next((one.get("severity") for one in self.status["conditions"] if one["type"] == kind), None)
+
+    def _step(self, kind: str) -> str:
+        step = STEPS.get(kind)
+        return self.place.curl() if step is None else step(self.status, self.place)
+
+
+def _bound(bound_ms: int) -> str:
+    return format_duration(bound_ms * 1_000)
+
+
+def _unpin(status: Mapping[str, Any], place: Place) -> str:
+    scope = (status.get("pin") or {}).get("scope", "stream")
+    options = {"fleet": ["--fleet"], "job": [place.job]}.get(scope, [place.job, place.stream])
+    return place.tidemark("unpin", *options)
+
+
+def _gaps(status: Mapping[str, Any], place: Place) -> str:
+    gaps = [gap for query in status["coverage"] for gap in query["missing"][-1:]]
+    newest = ""
+    if gaps:
+        first, last = gaps[-1]["first"], gaps[-1]["last"]
+        newest = (
+            f"the newest is batch {first}; "
+            if first == last
+            else f"the newest are batches {first} to {last}; "
+        )
+    until = "nothing is narrowed before they leave the horizon"
+    return f"{newest}{until}; see what the driver's log says of reports; {place.curl()}"
+
+
+def _partitions(place: Place) -> str:
+    return place.tidemark("partitions", place.job, place.stream)
+
+
+def _rollouts(place: Place, what: str) -> str:
+    return f"{what}: {place.tidemark('rollouts', place.job, place.stream, '--all')}"
+
+
+def _approve(status: Mapping[str, Any], place: Place) -> str:
+    rollout = status.get("rollout") or {}
+    if rollout.get("state") != "AwaitingApproval":
+        return _rollouts(place, "let it wait, or change what holds it")
+    return place.tidemark("approve", str(rollout["id"]), "--reason", "...")
+
+
+STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
+    "NoReportYet": lambda _, place: place.first_start(),
+    "NoRecentReport": lambda _, place: (
+        f"if the job has ended, {place.start()}, or when it should stay so, "
+        f"{place.tidemark('pause', place.job, place.stream, '--reason', '...')}; else see the driver's log"
+    ),
+    "NoSlo": lambda _, place: place.tidemark("slo set", place.job, place.stream, "--target", "0.99"),
+    "NotEnoughEvidence": lambda _, place: (
+        f"let the job run, then {place.tidemark('doctor', place.job, place.stream)}"
+    ),
+    "ConstraintsConflict": lambda _, place: (
+        "say which of the two may be missed, or raise the cap: "
+        + place.tidemark("slo set", place.job, place.stream, "--on-conflict", "...")
+    ),
+    "Off": lambda _, place: place.tidemark("policy set", place.job, place.stream, "--mode", "OnRestart"),
+    "WaitsForStart": lambda _, place: f"the job takes it when it next starts: {place.start()}",
+    "BoundNotAcknowledged in Restart": lambda _, place: (
+        "the job takes it by itself where its query is started by run_adaptive(build); else start it again: "
+        f"{place.start()}"
+    ),
+    "BoundNotAcknowledged in Live": lambda _, place: (
+        f"a job whose call has ceiling= takes it by itself once it was started in Live: {place.start()}"
+    ),
+    "LiveWithoutCeiling": lambda _, place: (
+        'give the job\'s call a ceiling, such as ceiling="2 hours", and start it on a new checkpoint: '
+        f"{place.start()}"
+    ),
+    **dict.fromkeys(
+        ("SkewBeyondCeiling", "CeilingNear"),
+        lambda _, place: (
+            f"see what is behind: {_partitions(place)}; else give the job's call a larger ceiling= and start "
+            f"it again: {place.start()}"
+        ),
+    ),
+    "Pinned": _unpin,
+    "Paused": lambda _, place: place.tidemark("resume", place.job, place.stream, "--reason", "..."),
+    "RolloutHeld": _approve,
+    "TargetMissed": lambda _, place: _rollouts(place, "see its outcome, and what is recommended now"),
+    "JoinMissesTarget": lambda _, place: (
+        f"see which stream loses most, and what holds its bound: {place.tidemark('join get', place.job, '...')}"
+    ),
+    "RolledBack": lambda _, place: _rollouts(
+        place, "see why, and whether the SLO or the policy should change"
+    ),
+    "CoverageGap": _gaps,
+    "BatchesQuarantined": lambda _, place: (
+        "set the clocks of the driver, of the senders of its rows and of the controller right; then see "
+        f"{place.tidemark('status', place.job, place.stream)}"
+    ),
+    **dict.fromkeys(
+        ("PartitionsSilent", "PartitionSkewed", "FutureRows", "MisdatedRows"),
+        lambda _, place: _partitions(place),
+    ),
+    "LossIsBiased": lambda _, place: place.tidemark("lost", place.job, place.stream),
+    "LatePolicyNotFollowed": lambda _, place: (
+        f"make the job able to, or {place.tidemark('policy set', place.job, place.stream, '--late', 'call')}"
+    ),
+    "RowsNotCounted": lambda _, place: (
+        f"give the job's call a larger max_keys= and start it again: {place.start()}"
+    ),
+    "OperatorContradicted": lambda _, place: (
+        "declare the operator that the query has, or take adaptive_watermark out where nothing is late, and start it "
+        f"again: {place.start()}"
+    ),
+    "SeveralQueries": lambda _, place: (
+        f"give each query a stream of its own (stream=...), and start it again: {place.start()}"
+    ),
+    "WatermarkStandsStill": lambda _, place: (
+        f"tidemark lint JOB.py names a withWatermark behind an aggregate; else see which input has no rows: "
+        f"{place.tidemark('status', place.job, place.stream)}"
+    ),
+    "BatchesRanAgain": lambda _, place: (
+        f"this ends when those batches leave the horizon; see them: {place.curl()}"
+    ),
+    "NeedsUnknown": lambda _, place: (
+        f"this ends when those rows leave the horizon; the stream's batches: {place.curl()}"
+    ),
+}
+"""What to do next, by what is missing."""

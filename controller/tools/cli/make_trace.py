@@ -1,0 +1,301 @@
+"""Makes traces of files, of a Kafka topic and of what a job has reported, and shows what they hold."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from shlex import join
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from tidemark.controller.base.clock import system_clock
+from tidemark.controller.tools.cli.options import duration_of
+from tidemark.controller.tools.cli.progress import progress_bar
+from tidemark.controller.tools.cli.remote import open_client
+from tidemark.controller.tools.client.client import Client
+from tidemark.controller.tools.traces.format import PlausibleRows, Trace, write_trace
+from tidemark.controller.tools.traces.from_files import Columns, Format, find_files, trace_of_files
+from tidemark.controller.tools.traces.from_reports import StreamTrace, trace_of_reports
+from tidemark.controller.tools.traces.messages import TimeSources, TopicTrace, TopicTraceBuilder
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.operators import Int64s, RowLevel, SessionWindow, TimeWindow
+from tidemark.models.base.target import format_target
+from tidemark.models.base.text import plural
+from tidemark.models.protocol.messages import Report
+
+
+def make_stream_trace(
+    names: Sequence[str], output: Path, *, since: str, url: str, token_file: Path | None
+) -> None:
+    """Write a trace of what was reported of a stream, and print a summary and how to replay it.
+
+    Args:
+        names: the names of job and stream.
+        output: the Parquet file to write.
+        since: how far back from the newest report to begin, as a duration.
+        url: address of the controller.
+        token_file: file with the bearer token.
+
+    Raises:
+        ValueError: when there is nothing to make a trace from.
+    """
+    if len(names) != 2:
+        raise ValueError(
+            "--from controller takes the names of a job and of a stream: tidemark trace JOB STREAM"
+        )
+    job, stream = names
+    with open_client(url, token_file) as tidemark:
+        made = stream_trace(tidemark, job, stream, since)
+        slo = tidemark.slo(job, stream)
+    write_trace(output, made.trace)
+    _show(made, output, None if slo is None else slo.target_ppm)
+
+
+def stream_trace(tidemark: Client, job: str, stream: str, since: str) -> StreamTrace:
+    """Return the trace of what was reported of a stream.
+
+    Raises:
+        ValueError: when there is nothing to make a trace from.
+    """
+    span_us = duration_of(since)
+    if span_us <= 0:
+        raise ValueError(f"--since must be above 0, not {since!r}")
+    reports: list[Report] = []
+    with progress_bar("reports") as progress:
+        task = progress.add_task("reading", total=None)
+        for report in _newest(tidemark.report_bodies(job, stream), span_us):
+            reports.append(report)
+            progress.advance(task, 1)
+    if not reports:
+        raise ValueError(f"no report of {job}/{stream} is kept as it was sent")
+    return trace_of_reports(reports[::-1])
+
+
+def _newest(reports: Iterable[Report], span_us: int) -> Iterable[Report]:
+    """Yield reports up to the first that is older than the first one by more than ``span_us``."""
+    first_us = None
+    for report in reports:
+        first_us = report.started_us if first_us is None else first_us
+        if report.started_us < first_us - span_us:
+            return
+        yield report
+
+
+def _show(made: StreamTrace, output: Path, target_ppm: int | None) -> None:
+    say = _show_trace(made.trace, output)
+    trigger, granule = format_duration(made.trigger_us), format_duration(made.granule_us)
+    say(
+        f"{plural(made.batches, 'batch', 'batches')}, one every {trigger}; rows arrive one trigger before their batch, "
+        f"and event times are known to {granule}"
+    )
+    if made.other_batches:
+        say(f"left out: {plural(made.other_batches, 'batch', 'batches')} of another operator")
+    if made.uncounted_rows:
+        say(f"left out: {plural(made.uncounted_rows, 'row')} that were not counted by event time")
+    _note_misdated_rows(say, made.trace)
+    target = [] if target_ppm is None else ["--target", format_target(target_ppm)]
+    options = ["--trigger", _option(made.trigger_us), *target]
+    operator = made.operator
+    if isinstance(operator, TimeWindow) and operator.start_us:
+        return say("note: a replay has no windows with a start of their own, as this stream has them")
+    if isinstance(operator, SessionWindow):
+        command = ["curve", str(output), "--session-gap", _option(operator.gap_us), *options]
+    else:
+        policies = ["--policy", "tidemark", "--policy", f"fixed:{_option(made.bound_ms * 1_000)}"]
+        command = ["backtest", str(output), *_window(operator), *options, *policies]
+    return say(f"next: {join(['tidemark', *command])}")
+
+
+def _window(operator: TimeWindow | RowLevel) -> list[str]:
+    if isinstance(operator, RowLevel):
+        return ["--window", "0"]
+    slide = ["--slide", _option(operator.slide_us)] if operator.slide_us < operator.size_us else []
+    return ["--window", _option(operator.size_us), *slide]
+
+
+def _option(duration_us: int) -> str:
+    return format_duration(duration_us).replace(" ", "")
+
+
+_MILLISECOND_US = 1_000
+_CLOCKS = {
+    "CreateTime": "the producers' clocks: when a row was handed to the producer; the time from there into Kafka "
+    "is not in the delays",
+    "LogAppendTime": "the broker's clock: when a row was appended to its partition",
+}
+
+
+def make_kafka_trace(
+    bootstrap_servers: str,
+    topic: str,
+    times: TimeSources,
+    output: Path,
+    *,
+    since: str | None = None,
+    client_settings: Path | None = None,
+) -> None:
+    """Write a trace of what a topic holds now, and print a summary.
+
+    Args:
+        bootstrap_servers: address of Kafka.
+        topic: name of the topic.
+        times: where the times come from.
+        output: the Parquet file to write.
+        since: how far back to begin, as a duration; None for the topic's beginning.
+        client_settings: properties file with further settings of the client.
+
+    Raises:
+        ValueError: when the topic cannot be read or holds no readable row.
+    """
+    try:
+        from tidemark.controller.tools.traces import kafka  # noqa: PLC0415 - an extra of its own
+    except ModuleNotFoundError as error:
+        if error.name != "confluent_kafka":
+            raise
+        raise ValueError("--from kafka needs confluent-kafka: pip install 'tidemark[kafka]'") from None
+
+    if since is not None and duration_of(since) <= 0:
+        raise ValueError(f"--since must be above 0, not {since!r}")
+    source = kafka.Topic(
+        bootstrap_servers=bootstrap_servers,
+        name=topic,
+        since_ms=None if since is None else time.time_ns() // 1_000_000 - duration_of(since) // 1_000,
+        client_settings={} if client_settings is None else kafka.read_client_settings(client_settings),
+    )
+    rows = TopicTraceBuilder(times)
+    with kafka.TopicReader(source) as reader, progress_bar() as progress:
+        task = progress.add_task("reading", total=reader.rows)
+        for messages in reader.batches():
+            rows.add(messages)
+            progress.advance(task, len(messages))
+    made = rows.build()
+    if not len(made.trace):
+        raise ValueError(f"topic {topic!r} has no rows to make a trace from{_left_out(made, '; left out: ')}")
+    write_trace(output, made.trace)
+    _show_topic(made, times, output)
+
+
+def _show_topic(made: TopicTrace, times: TimeSources, output: Path) -> None:
+    say = _show_trace(made.trace, output)
+    if times.arrival is not None:
+        say(f"arrival: field {times.arrival!r} of the value")
+    else:
+        for kind, rows in made.timestamp_types.items():
+            which = f" of {plural(rows, 'row')}" if len(made.timestamp_types) > 1 else ""
+            say(f"arrival: the timestamp{which} is {kind}, {_CLOCKS[kind]}; to the millisecond")
+    if made.unreadable:
+        say(_left_out(made, "left out: "))
+    if made.held_back:
+        say(
+            f"note: {made.held_back:,} rows have an earlier time than a row in front of them in their partition; they "
+            f"count as arriving with it, at most {format_duration(made.held_back_max_us)} later than their own time"
+        )
+    _note_early_rows(say, made.trace, _MILLISECOND_US if times.arrival is None else 1)
+    _note_misdated_rows(say, made.trace)
+    for name in made.without_zone:
+        say(f"note: {name!r} has times without a zone; they were taken as UTC")
+
+
+def _left_out(made: TopicTrace, introduction: str) -> str:
+    """Return how many messages are not in the trace and why; an empty text when all are."""
+    if not made.unreadable:
+        return ""
+    reasons = "; ".join(f"{fault}: {count:,}" for fault, count in made.unreadable.items())
+    return f"{introduction}{plural(sum(made.unreadable.values()), 'message')} ({reasons})"
+
+
+def make_file_trace(
+    sources: Sequence[Path], columns: Columns, file_format: Format | None, output: Path, *, skip_nulls: bool
+) -> None:
+    """Write a trace of the rows of files, and print a summary.
+
+    Raises:
+        ValueError: when they cannot be read or hold no row.
+    """
+    if not sources:
+        raise ValueError("name the files or folders to read, or a topic with --from kafka")
+    files = find_files(sources, file_format)
+    if any(output.resolve() == path.resolve() for path, _ in files):
+        raise ValueError(f"{output}: the output is one of the sources")
+    with progress_bar() as progress:
+        task = progress.add_task("reading", total=None)
+        made = trace_of_files(sources, columns, file_format, lambda rows: progress.advance(task, rows))
+    if made.null_rows and not skip_nulls:
+        raise ValueError(
+            f"{plural(made.null_rows, 'row')} without an event time, an arrival or a partition; "
+            "--skip-nulls leaves such rows out"
+        )
+    if not len(made.trace):
+        raise ValueError("there are no rows to make a trace from")
+    write_trace(output, made.trace)
+    say = _show_trace(made.trace, output)
+    if made.null_rows:
+        say(f"left out: {plural(made.null_rows, 'row')} with a null")
+    _note_early_rows(say, made.trace)
+    _note_misdated_rows(say, made.trace)
+    for column in made.without_zone:
+        say(f"note: column {column!r} has times without a zone; they were taken as UTC")
+
+
+def _show_trace(trace: Trace, output: Path) -> Callable[[str], None]:
+    """Print a summary of a trace as a table; return a function that prints a line under it."""
+    table = Table(title=str(output), title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for name, value in _facts(trace):
+        table.add_row(name, value)
+    console = Console(highlight=False, markup=False)
+    console.print(table)
+    return lambda line: console.print(line, soft_wrap=True)
+
+
+def _note_early_rows(say: Callable[[str], None], trace: Trace, resolution_us: int = 1) -> None:
+    """Print how many rows arrived before their event time, if any did.
+
+    Args:
+        say: prints a line.
+        trace: the rows.
+        resolution_us: resolution of the arrival times in microseconds; they were rounded down to it.
+    """
+    early = int((trace.arrival_time_us + resolution_us <= trace.event_time_us).sum())
+    if early:
+        say(f"note: {plural(early, 'row')} arrived before the event: two clocks disagree")
+
+
+def _note_misdated_rows(say: Callable[[str], None], trace: Trace) -> None:
+    """Print how many rows have event times that no delay explains, if any have; they stay in the trace."""
+    plausible = PlausibleRows(system_clock())
+    plausible.of(trace)
+    for note in plausible.notes("note"):
+        say(note)
+
+
+def _facts(trace: Trace) -> list[tuple[str, str]]:
+    delay = trace.arrival_time_us - trace.event_time_us
+    return [
+        ("rows", f"{len(trace):,}"),
+        ("partitions", f"{len(np.unique(trace.partition)):,}"),
+        ("span of arrivals", _span(trace.arrival_time_us)),
+        ("span of event times", _span(trace.event_time_us)),
+        ("out of order", f"{100 * _out_of_order(trace.event_time_us):.2f} %"),
+        *(
+            (
+                f"delay p{share}",
+                format_duration(round(float(np.quantile(delay, share / 100, method="inverted_cdf")))),
+            )
+            for share in (50, 90, 99)
+        ),
+        ("delay max", format_duration(int(delay.max()))),
+    ]
+
+
+def _span(times_us: Int64s) -> str:
+    return format_duration(int(times_us.max() - times_us.min()))
+
+
+def _out_of_order(event_time_us: Int64s) -> float:
+    """Return the share of rows whose event time is before that of a row that arrived earlier."""
+    return float((event_time_us < np.maximum.accumulate(event_time_us)).mean())

@@ -1,0 +1,242 @@
+"""``tidemark rollouts``, ``approve``, ``discard``, ``rollback``, ``lift``, ``pause`` and ``resume``: by hand."""
+
+from __future__ import annotations
+
+from itertools import islice, takewhile
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
+
+import typer
+
+from tidemark.controller.tools.cli.remote import (
+    Call,
+    DryRunOption,
+    JobArgument,
+    SomeJobArgument,
+    SomeStreamArgument,
+    StreamArgument,
+    calls_controller,
+)
+from tidemark.controller.tools.cli.show import (
+    approval_command,
+    as_json,
+    bound,
+    fail_request,
+    moment,
+    say,
+    table,
+)
+from tidemark.models.rollout.states import CANDIDATE, OPEN, State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidemark.controller.server.schemas.rollouts import RolloutAnswer
+    from tidemark.controller.server.schemas.streams import StreamStatus
+    from tidemark.controller.tools.client.client import Client
+
+_IdArgument = Annotated[
+    int, typer.Argument(metavar="ROLLOUT", min=1, help="Number of the rollout; `tidemark rollouts` shows it.")
+]
+_RequiredReasonOption = Annotated[str, typer.Option("--reason", help="Why; the event records it.")]
+
+_PUBLISHED: tuple[State, ...] = ("Published", "Acknowledged", "Effective", "Verified")
+"""States in which the bound of a rollout is published, so that it can be rolled back."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    _register_list(app)
+    _register_act(
+        app, "approve", "approved", "Approve a rollout; it is published as soon as no gate holds it."
+    )
+    _register_act(app, "discard", "discarded", "Discard a rollout that is not published yet.")
+    _register_rollback(app)
+    _register_act(
+        app,
+        "lift",
+        "lifted the veto on",
+        "Lift the veto on a rollout that was discarded or rolled back by a person.",
+    )
+    _register_pause(app)
+
+
+def _register_list(app: typer.Typer) -> None:
+    @app.command("rollouts")
+    @calls_controller
+    def rollouts(
+        job: SomeJobArgument = None,
+        stream: SomeStreamArgument = None,
+        *,
+        state: Annotated[
+            list[str] | None,
+            typer.Option(help="Only rollouts in this state; may be repeated. Default: those that are open."),
+        ] = None,
+        every: Annotated[bool, typer.Option("--all", help="Include rollouts that have ended.")] = False,
+        vetoed: Annotated[
+            bool,
+            typer.Option("--vetoed", help="Only those that a person vetoed; `tidemark lift` ends a veto."),
+        ] = False,
+        limit: Annotated[int, typer.Option(min=1, help="Maximum number of rollouts.")] = 100,
+        call: Call,
+    ) -> None:
+        """List rollouts, the newest first; for a stream also what is recommended, and why.
+
+        A rollout begins with its recommendation. Those that are open are listed, those in some states, or all. For one
+        stream it shows each step of the decision, and its expected effect.
+        """
+        with call.open() as tidemark:
+            states = _states(state) if state else () if every or vetoed else tuple(sorted(OPEN))
+            found = list(islice(tidemark.rollouts(job, stream, states=states, vetoed=vetoed), limit))
+            status = None if job is None or stream is None else tidemark.status(job, stream)
+        if call.json:
+            recommended = {} if status is None else {"recommended": status.recommended}
+            return as_json({**recommended, "rollouts": found})
+        if status is not None:
+            _show_recommended(status)
+        rows = [
+            (
+                str(row.id),
+                f"{row.job}/{row.stream}",
+                row.state,
+                _change(row),
+                moment(row.changed_us),
+                f"{row.reason}; {approval_command(row.id)}"
+                if row.state == "AwaitingApproval"
+                else row.reason,
+            )
+            for row in found
+        ]
+        columns = ("id", "stream", "state", "change", "since", "why")
+        return table(
+            columns, rows, "there are no such rollouts" if state or every or vetoed else "no rollout is open"
+        )
+
+
+def _show_recommended(status: StreamStatus) -> None:
+    say(f"{status.job}/{status.stream}: {bound(status.in_use_bound_ms)} in use; {status.summary}")
+    if status.slo is None:
+        say(f"  next: tidemark slo set {quote(status.job)} {quote(status.stream)} --target 0.99")
+    if status.recommended is None:
+        return
+    say(f"  decided at {moment(status.recommended.decided_us)}:")
+    for step in status.recommended.steps:
+        say(f"  {step.name}: {bound(step.bound_ms)}; {step.reason}")
+    if status.transition is not None:
+        say(f"  expected effect: {status.transition.text}")
+
+
+def _register_act(app: typer.Typer, act: Literal["approve", "discard", "lift"], done: str, text: str) -> None:
+    @app.command(act, help=text)
+    @calls_controller
+    def act_on(
+        rollout: _IdArgument, *, reason: _RequiredReasonOption, dry_run: DryRunOption = False, call: Call
+    ) -> None:
+        with call.open() as tidemark:
+            found = _find(tidemark, rollout)
+            do = {"approve": tidemark.approve, "discard": tidemark.discard, "lift": tidemark.lift}[act]
+            result = do(found.job, found.stream, rollout, reason, dry_run=dry_run)
+        would = "would lift the veto on" if act == "lift" else f"would {act}"
+        as_json(result) if call.json else _show(would if dry_run else done, result)
+
+
+def _register_rollback(app: typer.Typer) -> None:
+    @app.command("rollback")
+    @calls_controller
+    def rollback(
+        job: JobArgument,
+        stream: StreamArgument,
+        *,
+        reason: _RequiredReasonOption,
+        dry_run: DryRunOption = False,
+        call: Call,
+    ) -> None:
+        """Publish again the bound from before the newest rollout of a stream.
+
+        The rollout may be verified already.
+        """
+        with call.open() as tidemark:
+            newest = next(tidemark.rollouts(job, stream, states=_PUBLISHED), None)
+            if newest is None:
+                fail_request(
+                    f"{job}/{stream} has no rollout to roll back; `tidemark rollouts --all` lists them"
+                )
+            found = tidemark.roll_back(job, stream, newest.id, reason, dry_run=dry_run)
+        as_json(found) if call.json else _show("would roll back" if dry_run else "rolled back", found)
+
+
+def _register_pause(app: typer.Typer) -> None:
+    @app.command("pause")
+    @calls_controller
+    def pause(
+        job: JobArgument,
+        stream: StreamArgument,
+        *,
+        reason: _RequiredReasonOption,
+        dry_run: DryRunOption = False,
+        call: Call,
+    ) -> None:
+        """Start no new rollout for a stream; the one under way is still watched."""
+        with call.open() as tidemark:
+            found = tidemark.pause(job, stream, reason, dry_run=dry_run)
+        verb = "would pause" if dry_run else "paused"
+        as_json(found) if call.json else say(f"{verb} {job}/{stream}: no new rollout starts: {reason}")
+
+    @app.command("resume")
+    @calls_controller
+    def resume(
+        job: JobArgument,
+        stream: StreamArgument,
+        *,
+        reason: _RequiredReasonOption,
+        dry_run: DryRunOption = False,
+        call: Call,
+    ) -> None:
+        """End a pause."""
+        with call.open() as tidemark:
+            found = tidemark.resume(job, stream, reason, dry_run=dry_run)
+        verb = "would resume" if dry_run else "resumed"
+        as_json(found) if call.json else say(f"{verb} {job}/{stream}: {reason}")
+
+
+def _states(names: Sequence[str]) -> tuple[State, ...]:
+    known: dict[str, State] = {state.lower(): state for state in get_args(State)}
+    for name in names:
+        if name.lower() not in known:
+            raise ValueError(f"--state {name!r} is not a state; use one of {', '.join(known.values())}")
+    return tuple(known[name.lower()] for name in names)
+
+
+def _find(tidemark: Client, rollout: int) -> RolloutAnswer:
+    """Return a rollout by its number, which is unique in the fleet."""
+    lists = (tidemark.rollouts(states=states) for states in (tuple(sorted(CANDIDATE)), ()))
+    # The newest come first, so that older ones need not be read.
+    found = next(
+        (
+            row
+            for rows in lists
+            for row in takewhile(lambda row: row.id >= rollout, rows)
+            if row.id == rollout
+        ),
+        None,
+    )
+    if found is None:
+        fail_request(f"there is no rollout {rollout}; `tidemark rollouts --all` lists all")
+    return found
+
+
+def _change(row: RolloutAnswer) -> str:
+    before, after = (
+        bound(found) if found is not None else "own" for found in (row.from_bound_ms, row.to_bound_ms)
+    )
+    return f"{before} -> {after}"
+
+
+def _show(verb: str, rollout: RolloutAnswer) -> None:
+    when = "then" if verb.startswith("would") else "now"
+    say(
+        f"{verb} rollout {rollout.id} of {rollout.job}/{rollout.stream}, {_change(rollout)}: {when} {rollout.state}"
+    )
+    say(f"  {rollout.reason}")
+    if verb == "approved":
+        say(f"  next: tidemark doctor {quote(rollout.job)} {quote(rollout.stream)}")

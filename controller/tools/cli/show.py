@@ -1,0 +1,190 @@
+"""What commands print: JSON as in the API, tables for people, and one line on standard error when they fail."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from shlex import quote
+from textwrap import shorten
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+from tidemark.controller.base.clock import utc_text
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.target import PPM
+from tidemark.models.rollout.states import rollout_text
+
+if TYPE_CHECKING:
+    from tidemark.controller.server.schemas.rollouts import RolloutAnswer
+    from tidemark.controller.server.schemas.specs import Consequences
+
+
+_MAX_CHARACTERS = 120
+"""Length at which a table cuts a text off."""
+
+_MAX_WIDTH = 100_000
+"""Width of a table that nobody's terminal has to break."""
+
+_UNKNOWN = "-"
+"""What stands for an unknown value."""
+
+
+def plain(text: str) -> str:
+    """Return a text in which what a terminal would obey is written out: a name may hold any character."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def say(text: str) -> None:
+    """Print a line."""
+    typer.echo(plain(text))
+
+
+def as_json(answer: object, name: str = "") -> None:
+    """Print an answer as JSON, or a list under its ``name`` in the API."""
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415 - the other commands start fast without it
+
+    document = to_jsonable_python({name: answer} if name else answer)
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    # JSON writes only some of what a terminal would obey as an escape.
+    shown = (each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
+    typer.echo("".join(shown))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> None:
+    """Print a table, or ``empty`` when it has no rows.
+
+    Its rows are broken to the width of a terminal, or of ``COLUMNS``; a program behind a pipe gets each in one line.
+    """
+    from rich.console import Console  # noqa: PLC0415 - the other commands start fast without it
+    from rich.table import Table  # noqa: PLC0415
+
+    found = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        found.add_column(column, overflow="fold")
+    for row in rows:
+        found.add_row(*map(plain, row))
+    if not found.row_count:
+        say(empty)
+        return
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _MAX_WIDTH
+    with console.capture() as lines:
+        console.print(found)
+    for line in lines.get().splitlines():
+        typer.echo(line.rstrip())
+
+
+def show_facts(facts: Mapping[str, str]) -> None:
+    """Print facts, one per line, each after its name."""
+    width = max(map(len, facts))
+    for name, text in facts.items():
+        say(f"{name:<{width}}  {text}".rstrip())
+
+
+def bound(bound_ms: int | None) -> str:
+    """Return a bound in words."""
+    return duration(bound_ms)
+
+
+def brief(text: str) -> str:
+    """Return a text cut to the width of a table; JSON has all of it."""
+    return shorten(text, width=_MAX_CHARACTERS, placeholder=" ...")
+
+
+def duration(duration_ms: int | None) -> str:
+    """Return a duration in words, as options take it."""
+    return _UNKNOWN if duration_ms is None else format_duration(duration_ms * 1_000)
+
+
+def measured(duration_ms: int | None) -> str:
+    """Return a measured duration in words, with as few digits as a reader needs."""
+    return _UNKNOWN if duration_ms is None else format_about(duration_ms * 1_000)
+
+
+def moment(time_us: int | None) -> str:
+    """Return a time to the second, in UTC."""
+    return _UNKNOWN if time_us is None else utc_text(time_us)
+
+
+def percent(share_ppm: int | None) -> str:
+    """Return a share as a percentage, to the last part per million."""
+    return _UNKNOWN if share_ppm is None else f"{(Decimal(share_ppm) / 10_000).normalize():f} %"
+
+
+def share(share_ppm: int | None) -> str:
+    """Return a share as a decimal, as options take it."""
+    return _UNKNOWN if share_ppm is None else f"{(Decimal(share_ppm) / PPM).normalize():f}"
+
+
+def rollout_line(row: RolloutAnswer) -> str:
+    """Return the number, state and reason of a rollout; with the next command when it waits for approval."""
+    text = rollout_text(row.id, row.state, row.reason)
+    if row.ended_us is not None:
+        text = f"{text} ({moment(row.ended_us)})"
+    return text if row.state != "AwaitingApproval" else f"{text}; {approval_command(row.id)}"
+
+
+def approval_command(rollout_id: int) -> str:
+    """Return the command that approves a rollout."""
+    return f"tidemark approve {rollout_id} --reason ..."
+
+
+def show_consequences(answer: Consequences, of: tuple[str, str] | None = None) -> None:
+    """Print what is recommended and published after a write, and what applying the recommendation will do.
+
+    Args:
+        answer: what the controller answered.
+        of: job and stream, for the command that says what is still missing; None prints none.
+    """
+    published, recommended = answer.published, answer.recommended
+    if recommended is not None and recommended.bound_ms is not None:
+        say(f"  recommended: {bound(recommended.bound_ms)}; {recommended.because}")
+    if answer.transition is not None:
+        say(f"  expected effect: {answer.transition.text}")
+    what, why = bound(published.bound_ms), ""
+    if published.bound_ms is None:
+        what, why = "the job keeps its own bound", f"; {published.reason}"
+    say(f"  published: {what} (generation {published.generation}){why}")
+    if answer.held is not None:
+        say(f"  not rolled out yet: {answer.held}")
+    if of is not None:
+        say(f"  next: tidemark doctor {' '.join(map(quote, of))}")
+
+
+_REQUEST_FAILED = 1
+"""Exit code when the controller rejects the request or does not answer."""
+
+_USAGE_ERROR = 2
+"""Exit code when the arguments or the surroundings of the command have to be corrected."""
+
+
+def fail_usage(*messages: str) -> NoReturn:
+    """End the command with a line for each message: its arguments or its surroundings have to be corrected."""
+    _end(messages, _USAGE_ERROR)
+
+
+def fail_request(message: str) -> NoReturn:
+    """End the command with one line: the controller rejects the request or does not answer."""
+    _end([message], _REQUEST_FAILED)
+
+
+@contextmanager
+def input_errors_in_one_line() -> Iterator[None]:
+    """End the command with one line when its input cannot be used."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        fail_usage(" ".join(str(error).split()))
+
+
+def _end(messages: Iterable[str], code: int) -> NoReturn:
+    for message in messages:
+        typer.echo(plain(f"tidemark: {message}"), err=True)
+    raise typer.Exit(code)

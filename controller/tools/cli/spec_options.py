@@ -1,0 +1,217 @@
+"""The options of ``tidemark slo set``, ``policy set`` and ``join set``, made from the fields of what they set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from inspect import Parameter
+from shlex import quote
+from typing import Annotated, Any, Literal, get_args
+
+import typer
+
+from tidemark.controller.tools.cli.options import NONE, milliseconds_of, number_of, share_of
+from tidemark.controller.tools.cli.show import duration, share
+from tidemark.models.base.target import parse_target
+from tidemark.models.specs.fields import SpecField, spec_fields
+from tidemark.models.specs.slo import MINUTES_OF_DAY, Day
+
+_REPEATED = f"; may be repeated; replaces all that were set; {NONE} for none"
+
+
+@dataclass(frozen=True, slots=True)
+class SpecOption:
+    """How a field is given on the command line."""
+
+    field: str
+    """Name of the field."""
+    flag: str
+    """The option."""
+    type: Any
+    """What typer reads."""
+    help: str
+    read: Callable[[Any], Any]
+    """Returns the value in the API of what typer has read."""
+    metavar: str | None = None
+
+    @property
+    def parameter(self) -> Parameter:
+        """The parameter of the command."""
+        option = typer.Option(self.flag, metavar=self.metavar, help=f"{self.help}.")
+        optional: Any = Annotated[self.type | None, option]
+        return Parameter(self.field, Parameter.KEYWORD_ONLY, default=None, annotation=optional)
+
+
+def options_of(kind: type[Any]) -> list[SpecOption]:
+    """Return the options for the fields of a specification."""
+    return [_option(field) for field in spec_fields(kind)]
+
+
+def changes_of(kind: type[Any], given: Mapping[str, Any], example: str) -> dict[str, Any]:
+    """Return the fields that the options change, by their names in the API.
+
+    Args:
+        kind: the specification.
+        given: by field what typer has read; empty for what is not given.
+        example: an option, for the message when there is none.
+
+    Raises:
+        ValueError: when a value cannot be read, or no option is given.
+    """
+    changes = {
+        option.field: option.read(given[option.field]) for option in options_of(kind) if given[option.field]
+    }
+    if not changes:
+        raise ValueError(f"give at least one option, such as {example}")
+    return changes
+
+
+def _option(field: SpecField) -> SpecOption:
+    flag = f"--{field.words.replace(' ', '-')}"
+    if field.unit == "choice":
+        return _choice(field, flag)
+    if field.unit == "list":
+        return _LISTS[field.name](field)
+    example = (
+        "" if field.shown.example is None else f". Example: {quote(_SHOW[field.unit](field.shown.example))}"
+    )
+    removable = f'. "{NONE}" removes it' if field.nullable else ""
+    read = parse_target if field.name == "target_ppm" else partial(_READ[field.unit], option=flag)
+    return SpecOption(field.name, flag, str, f"{field.shown.help}{example}{removable}", read)
+
+
+_READ: dict[str, Callable[..., Any]] = {"duration": milliseconds_of, "share": share_of, "number": number_of}
+_SHOW: dict[str, Callable[[Any], str]] = {
+    "duration": duration,
+    "share": share,
+    "number": str,
+}
+
+
+_NO_CHOICE = {"late": "call"}
+"""How null is written among choices, where it is not none."""
+
+
+def _choice(field: SpecField, flag: str) -> SpecOption:
+    """Return the option of a choice, in which dashes and underscores mean the same."""
+    none = (_NO_CHOICE.get(field.name, NONE),) if field.nullable else ()
+    dashed = (*(choice.replace("_", "-") for choice in field.choices), *none)
+    taken = tuple(dict.fromkeys([*dashed, *field.choices]))
+    return SpecOption(
+        field.name,
+        flag,
+        Literal[taken],
+        "; ".join([field.shown.help.replace("_", "-"), *(f"{each}, {field.shown.none}" for each in none)]),
+        lambda text: None if text in none else text.replace("-", "_"),
+        None if taken == dashed else f"[{'|'.join(dashed)}]",
+    )
+
+
+def _texts(field: SpecField, flag: str, read: Callable[[list[str]], Any]) -> SpecOption:
+    """Return an option that is given once for each text of a list; "none" empties it."""
+    example = f". Example: {quote(str(field.shown.example))}" if field.shown.example else ""
+    help_ = f"{field.shown.help}{_REPEATED}{example}"
+    return SpecOption(
+        field.name, flag, list[str], help_, lambda texts: read([] if texts == [NONE] else texts)
+    )
+
+
+def _labels(texts: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"--label {text}: write it like team=payments")
+        if name in found:
+            raise ValueError(f"--label {text}: {name} is given twice")
+        found[name] = value
+    return found
+
+
+def _directions(field: SpecField) -> SpecOption:
+    values = {"both": ["Widen", "Narrow"], "widen": ["Widen"], "narrow": ["Narrow"]}
+    return SpecOption(
+        field.name, "--directions", Literal[tuple(values)], field.shown.help, values.__getitem__
+    )
+
+
+def _streams(field: SpecField) -> SpecOption:
+    help_ = f"{field.shown.help}. Example: {quote(str(field.shown.example))}"
+    return SpecOption(
+        field.name, "--streams", str, help_, lambda text: [name.strip() for name in text.split(",")]
+    )
+
+
+_LISTS: dict[str, Callable[[SpecField], SpecOption]] = {
+    "directions": _directions,
+    "streams": _streams,
+    "freeze_windows": lambda field: _texts(field, "--freeze", lambda texts: [*map(parse_freeze, texts)]),
+    "gates": lambda field: _texts(field, "--gate", list),
+    "labels": lambda field: _texts(field, "--label", _labels),
+}
+"""Fields that no unit describes, each with how it is written."""
+
+
+# -- freeze windows as people write them: "Mon-Fri 08:00-18:00", in UTC -----------------------------------------------
+
+DAYS: tuple[Day, ...] = get_args(Day)
+
+_WINDOW = re.compile(r"([A-Za-z,-]+|daily)(?:\s+(\d\d):(\d\d)-(\d\d):(\d\d))?")
+
+
+def parse_freeze(text: str) -> dict[str, Any]:
+    """Return a freeze window as in the API.
+
+    The text has days ("Sat", "Mon,Wed", "Mon-Fri", "daily") and, after a space, a time of day ("08:00-18:00"); without
+    one it is the whole day. Times are in UTC, and 24:00 is the end of the day.
+
+    Raises:
+        ValueError: when it is not a freeze window.
+    """
+    found = _WINDOW.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(
+            f"--freeze {text!r}: expected something like 'Mon-Fri 08:00-18:00', 'Sat' or 'daily'"
+        )
+    days, *times = found.groups()
+    window: dict[str, Any] = {"days": _days(days, text)}
+    if times[0] is not None:
+        hours = [int(number) for number in times]
+        window["from_minute"], window["to_minute"] = hours[0] * 60 + hours[1], hours[2] * 60 + hours[3]
+        if max(hours[1], hours[3]) > 59 or window["to_minute"] > MINUTES_OF_DAY:
+            raise ValueError(f"--freeze {text!r}: times are between 00:00 and 24:00")
+        if window["from_minute"] >= window["to_minute"]:
+            raise ValueError(f"--freeze {text!r}: write a window across midnight as two")
+    return window
+
+
+def format_freeze(window: Mapping[str, Any]) -> str:
+    """Return a freeze window as ``parse_freeze`` reads it."""
+    days = "daily" if len(window["days"]) == len(DAYS) else ",".join(window["days"])
+    first, last = window["from_minute"], window["to_minute"]
+    if (first, last) == (0, MINUTES_OF_DAY):
+        return days
+    return f"{days} {first // 60:02}:{first % 60:02}-{last // 60:02}:{last % 60:02}"
+
+
+def _days(text: str, whole: str) -> list[Day]:
+    if text.lower() == "daily":
+        return [*DAYS]
+    found: list[Day] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        begin, end = _day(first, whole), _day(last if dash else first, whole)
+        # Fri-Mon spans the weekend.
+        found += [DAYS[(begin + step) % 7] for step in range((end - begin) % 7 + 1)]
+    if len(set(found)) != len(found):
+        raise ValueError(f"--freeze {whole!r}: name each day once")
+    return found
+
+
+def _day(name: str, whole: str) -> int:
+    for index, day in enumerate(DAYS):
+        if day.lower() == name.lower():
+            return index
+    raise ValueError(f"--freeze {whole!r}: {name!r} is not a day; use {', '.join(DAYS)}")

@@ -1,0 +1,185 @@
+"""``tidemark status``: the state of the fleet, a job or a stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from tidemark.controller.tools.cli.remote import (
+    Call,
+    SomeJobArgument,
+    SomeStreamArgument,
+    calls_controller,
+    streams_by_name,
+)
+from tidemark.controller.tools.cli.show import (
+    as_json,
+    bound,
+    duration,
+    moment,
+    percent,
+    rollout_line,
+    say,
+    share,
+    show_facts,
+    table,
+)
+from tidemark.controller.tools.cli.specs import slo_text
+from tidemark.models.base.text import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidemark.controller.server.schemas.fleet import FleetStream, JobStatus, JobSummary
+    from tidemark.controller.server.schemas.streams import Completeness, Evidence, Live, StreamStatus
+    from tidemark.controller.view.state.answers import Budget
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+
+    @app.command("status")
+    @calls_controller
+    def status(job: SomeJobArgument = None, stream: SomeStreamArgument = None, *, call: Call) -> None:
+        """Show how all jobs, one job or one of its streams are doing."""
+        with call.open() as tidemark:
+            if job is None:
+                jobs = list(tidemark.jobs())
+                return as_json(jobs, "jobs") if call.json else _show_jobs(jobs)
+            if stream is None:
+                found = tidemark.job(job)
+                return as_json(found) if call.json else _show_job(found, streams_by_name(tidemark, job))
+            one = tidemark.status(job, stream)
+            return as_json(one) if call.json else _show_stream(one)
+
+
+def _show_jobs(jobs: list[JobSummary]) -> None:
+    rows = [
+        (
+            job.job,
+            str(job.streams),
+            ", ".join(f"{count.streams} {count.mode}" for count in job.modes),
+            "fine" if job.worst is None else f"{job.worst.type} in {job.worst.stream}",
+        )
+        for job in jobs
+    ]
+    table(("job", "streams", "modes", "worst"), rows, "there are no jobs yet: none has reported")
+
+
+def _show_job(job: JobStatus, streams: Iterable[FleetStream]) -> None:
+    rows = [
+        (
+            row.stream,
+            row.mode,
+            share(row.target_ppm),
+            bound(row.recommended_bound_ms),
+            bound(row.applied_bound_ms),
+        )
+        for row in streams
+    ]
+    table(("stream", "mode", "target", "recommended", "applied"), rows, "it has no streams")
+    if job.pin is not None:
+        say(f"pinned to {job.pin.to} by the pin on the {job.pin.scope}: {job.pin.reason}")
+    for condition in job.conditions:
+        say(f"{condition.stream}: {condition.type}: {condition.detail}")
+    if job.more_conditions:
+        say(f"and {plural(job.more_conditions, 'more condition')}")
+
+
+def _show_stream(found: StreamStatus) -> None:
+    counted = "row" if (found.windows_per_row or 1) == 1 else "(row, window) pair"
+    facts = {
+        "stream": f"{found.job}/{found.stream}, mode {found.mode}",
+        "now": found.summary,
+        "SLO": "none is set" if found.slo is None else slo_text(found.slo),
+        "completeness": _completeness(found.completeness, counted),
+        "in use": f"{bound(found.in_use_bound_ms)}, effective {bound(found.effective_bound_ms)}",
+        "acknowledged": "nothing yet"
+        if found.applied is None
+        else f"{bound(found.applied.bound_ms)}, {_generation(found.applied.generation)}, "
+        f"at {moment(found.applied.applied_us)}",
+        "recommended": _recommended(found),
+        "published": _published(found),
+        "evidence": _evidence(found.evidence, counted),
+    }
+    if found.late.policy is not None or found.late.choices:
+        facts["late rows"] = found.late.text
+    if found.live is not None:
+        facts["live"] = _live(found.live)
+    if found.rollout is not None:
+        facts["rollout"] = rollout_line(found.rollout)
+    if found.transition is not None:
+        facts["expected effect"] = found.transition.text
+    if found.budget is not None:
+        facts["budget"] = _budget(found.budget, counted)
+    show_facts(facts)
+    for condition in found.conditions:
+        say(f"{condition.type}: {condition.detail}")
+
+
+def _live(state: Live) -> str:
+    counts = {"idle": state.idle_partitions, "behind": state.behind_partitions}
+    waiting = [f"{plural(count, 'partition')} {what}" for what, count in counts.items() if count]
+    return "; ".join([state.reason, *waiting])
+
+
+def _evidence(seen: Evidence, counted: str) -> str:
+    if not seen.batches:
+        return "none yet: the job has not reported"
+    return (
+        f"{plural(seen.rows, counted)} in {plural(seen.batches, 'batch', 'batches')} of "
+        f"{plural(seen.partitions, 'partition')}, {moment(seen.from_us)} to {moment(seen.to_us)}"
+    )
+
+
+def _completeness(seen: Completeness, counted: str) -> str:
+    if seen.min_ppm is None or seen.max_ppm is None:
+        return "unknown: no rows yet"
+    share = percent(seen.min_ppm)
+    if seen.min_ppm != seen.max_ppm:
+        share = f"{share} to {percent(seen.max_ppm)}"
+    text = f"{share} of {plural(seen.rows, counted)}" + (", provisional" if seen.provisional else "")
+    if not seen.corrected_max:
+        return text
+    # Unlike the others, these are in a later version of their window.
+    corrected = _range(seen.corrected_min, seen.corrected_max)
+    lost = _range(max(seen.late_min - seen.corrected_max, 0), seen.late_max - seen.corrected_min)
+    return f"{text}; of the late rows {corrected} corrected a window, and {lost} came after the grace"
+
+
+def _range(least: int, most: int) -> str:
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
+def _budget(budget: Budget, counted: str) -> str:
+    what = f"{counted}s" if budget.objective == "occurrences" else "windows"
+    bad = f"{budget.bad_max:,}"
+    if budget.bad_min != budget.bad_max:
+        bad = f"{budget.bad_min:,} to {bad}"
+    reason = f"{bad} of the {budget.allowed:,} {what} that may be lost of {budget.counted:,}"
+    over = f"in {duration(budget.window_ms)}"
+    if budget.remaining_ppm is None:
+        return f"{reason} {over}"
+    return f"{percent(budget.remaining_ppm)} left: {reason} {over}"
+
+
+def _recommended(found: StreamStatus) -> str:
+    if found.recommended is None:
+        return "nothing yet"
+    recommended = found.recommended
+    what = "keep the bound in use" if recommended.bound_ms is None else bound(recommended.bound_ms)
+    return f"{what}, decided at {moment(recommended.decided_us)}; {recommended.because}"
+
+
+def _published(found: StreamStatus) -> str:
+    published = found.published
+    what = "the job keeps its own bound" if published.bound_ms is None else bound(published.bound_ms)
+    if published.published_us is None:
+        return f"{what}; {published.reason}"
+    at = moment(published.published_us)
+    return f"{what}, {_generation(published.generation)}, at {at}; {published.reason}"
+
+
+def _generation(generation: int | None) -> str:
+    return "the job's own bound" if generation is None else f"generation {generation}"

@@ -1,0 +1,262 @@
+"""``tidemark token``: creates, lists, rotates and revokes tokens, through a controller or directly in its store.
+
+A controller that others can reach does not start without a token, so it cannot create the first one. Whoever can write
+to the store creates it there; that also helps when the last admin's token is lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidemark.controller.base.principal import Role
+from tidemark.controller.base.token_format import SECRET_BYTES, make_token
+from tidemark.controller.tools.cli.options import duration_of
+from tidemark.controller.tools.cli.remote import (
+    JsonOption,
+    TokenFileOption,
+    UrlOption,
+    client_errors_in_one_line,
+    open_client,
+)
+from tidemark.controller.tools.cli.show import fail_usage, plain, say
+from tidemark.controller.tools.client.address import DEFAULT_URL, TOKEN_VARIABLE
+
+if TYPE_CHECKING:
+    from tidemark.controller.tools.cli.stored_tokens import StoredTokens
+    from tidemark.controller.tools.client.client import Client
+
+_DatabaseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--database-url",
+        help="Work in the store itself, without a controller: for the first token. Default: the store that "
+        "TIDEMARK_DATABASE_URL or TIDEMARK_CONFIG names, if neither an address nor a token is given.",
+    ),
+]
+_NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the holder of the token.")]
+_IdOption = Annotated[
+    int | None, typer.Option("--id", help="Number of the token, when the name has several.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteTokens:
+    """The tokens of a running controller; every answer has the fields of the API."""
+
+    client: Client
+
+    def create(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Create a token."""
+        return self.client.request("POST", "/v1/tokens", body=body)
+
+    def find(self, name: str | None) -> list[dict[str, Any]]:
+        """Return all tokens, or those of one name, by number."""
+        return list(self.client.list_unchecked("/v1/tokens", "tokens", {"name": name}))
+
+    def rotate(self, token_id: int) -> dict[str, Any]:
+        """Create the successor of a token."""
+        return self.client.request("POST", f"/v1/tokens/{token_id}:rotate", body={})
+
+    def revoke(self, token_id: int) -> dict[str, Any]:
+        """Revoke a token."""
+        return self.client.request("DELETE", f"/v1/tokens/{token_id}")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    tokens = typer.Typer(
+        help="Create, list, rotate and revoke bearer tokens.", no_args_is_help=True, rich_markup_mode=None
+    )
+    for name, command in (
+        ("create", _create),
+        ("mint", _mint),
+        ("list", _list_tokens),
+        ("rotate", _rotate),
+        ("revoke", _revoke),
+    ):
+        tokens.command(name)(command)
+    app.add_typer(tokens, name="token")
+
+
+def _create(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Name of the holder. Default: the name of the role.")
+    ] = None,
+    *,
+    role: Annotated[Role, typer.Option(help="What the holder may do.")],
+    job: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Pattern of the jobs that it is valid for, such as 'shop-*'; may be repeated. Default: all."
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(help="How long it is valid, such as '90 days'. Default: without end.")
+    ] = None,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenFileOption = None,
+    database_url: _DatabaseOption = None,
+) -> None:
+    """Create a token and print it.
+
+    Standard output holds the token alone. It is shown only once.
+    """
+    body: dict[str, Any] = {"name": name or role, "role": role, "jobs": job or ["*"]}
+    with _open_tokens(url, token_file, database_url) as tokens:
+        if expires is not None:
+            body["lifetime_ms"] = duration_of(expires) // 1_000
+        _show_made(tokens.create(body), as_json=as_json)
+
+
+def _mint(*, role: Annotated[Role, typer.Option(help="What the holder may do.")]) -> None:
+    """Print a new token that no store knows yet.
+
+    It is for a file of the folder TIDEMARK_FIRST_TOKENS, whose tokens a new store begins with.
+    """
+    typer.echo(make_token(role, secrets.token_bytes(SECRET_BYTES)))
+
+
+def _list_tokens(
+    *,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenFileOption = None,
+    database_url: _DatabaseOption = None,
+) -> None:
+    """List the tokens, expired and revoked ones too."""
+    with _open_tokens(url, token_file, database_url) as tokens:
+        found = tokens.find(None)
+    if as_json:
+        typer.echo(json.dumps({"tokens": found}, indent=2))
+        return
+    for result in found:
+        say(_line(result))
+    if not found:
+        say("there are no tokens")
+
+
+def _rotate(
+    name: _NameArgument,
+    *,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenFileOption = None,
+    database_url: _DatabaseOption = None,
+) -> None:
+    """Create a second token of the same name, role, jobs and lifetime.
+
+    The first stays valid until it is revoked.
+    """
+    with _open_tokens(url, token_file, database_url) as tokens:
+        *_, newest = _live(tokens, name)
+        _show_made(tokens.rotate(newest["id"]), as_json=as_json)
+
+
+def _revoke(
+    name: _NameArgument,
+    *,
+    token_id: _IdOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenFileOption = None,
+    database_url: _DatabaseOption = None,
+) -> None:
+    """Revoke a token.
+
+    When two of the name are valid, it is the one that was created first, unless --id names the other.
+    """
+    with _open_tokens(url, token_file, database_url) as tokens:
+        live = _live(tokens, name)
+        revoked = (
+            live[0] if token_id is None else next((found for found in live if found["id"] == token_id), None)
+        )
+        if revoked is None:
+            raise ValueError(f"no valid token of {name!r} has the number {token_id}; see tidemark token list")
+        found = tokens.revoke(revoked["id"])
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    say(f"revoked token {found['id']} of {name}")
+    for other in live:
+        if other["id"] != found["id"]:
+            say(f"token {other['id']} of {name} is still valid")
+
+
+@contextmanager
+def _open_tokens(
+    url: str, token_file: Path | None, database_url: str | None
+) -> Iterator[RemoteTokens | StoredTokens]:
+    """Open the tokens of the controller or of the store; a failure ends the command with one line."""
+    named = url != DEFAULT_URL or token_file is not None or os.environ.get(TOKEN_VARIABLE)
+    if database_url is None and not named:
+        database_url = _named_store()
+    if database_url is None:
+        with open_client(url, token_file) as remote:
+            yield RemoteTokens(remote)
+        return
+    # A controller's tokens need no store here.
+    from tidemark.controller.base.errors import TidemarkError  # noqa: PLC0415
+    from tidemark.controller.tools.cli.stored_tokens import open_store  # noqa: PLC0415
+
+    try:
+        with client_errors_in_one_line(), open_store(database_url) as tokens:
+            yield tokens
+    except TidemarkError as error:
+        fail_usage(error.detail)
+
+
+def _named_store() -> str | None:
+    """Return the URL of the store that the surroundings name, as they do where the controller runs."""
+    if not {"TIDEMARK_DATABASE_URL", "TIDEMARK_CONFIG"} & os.environ.keys():
+        return None  # without loading what reads settings
+    from tidemark.controller.base.settings import ConfigurationError, named_store  # noqa: PLC0415
+
+    try:
+        return named_store()
+    except ConfigurationError as error:
+        fail_usage(str(error))
+
+
+def _live(tokens: RemoteTokens | StoredTokens, name: str) -> list[dict[str, Any]]:
+    live = [found for found in tokens.find(name) if found["live"]]
+    if not live:
+        raise ValueError(f"there is no valid token of {name!r}; see tidemark token list")
+    return live
+
+
+def _show_made(made: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(made, indent=2))
+        return
+    typer.echo(made["token"])
+    typer.echo(plain(f"token {_line(made)}; it is shown only once"), err=True)
+
+
+def _line(answer: dict[str, Any]) -> str:
+    if answer["revoked_us"] is not None:
+        state = f"revoked {_time(answer['revoked_us'])} by {answer['revoked_by']}"
+    elif not answer["live"]:
+        state = f"expired {_time(answer['expires_us'])}"
+    else:
+        state = (
+            "valid without end"
+            if answer["expires_us"] is None
+            else f"valid until {_time(answer['expires_us'])}"
+        )
+    used = "" if answer["last_used_us"] is None else f", used {_time(answer['last_used_us'])}"
+    return f"{answer['id']}: {answer['name']}, {answer['role']} of {', '.join(answer['jobs'])}, {state}{used}"
+
+
+def _time(us: int) -> str:
+    return datetime.fromtimestamp(us / 1e6, UTC).isoformat(" ", "seconds")

@@ -1,0 +1,273 @@
+"""The curve of a trace, for ``tidemark curve TRACE``: each bound replayed, and the bound to choose."""
+
+from __future__ import annotations
+
+import json as json_format
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+
+from tidemark.controller.base.clock import system_clock
+from tidemark.controller.tools.cli.curve_chart import Marks, chart
+from tidemark.controller.tools.cli.options import bounds_of, duration_of, operator_of, share_of
+from tidemark.controller.tools.cli.progress import progress_bar
+from tidemark.controller.tools.cli.show import input_errors_in_one_line
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.operators import Operator
+from tidemark.models.base.target import PPM, parse_target
+from tidemark.models.base.text import plural
+from tidemark.models.evidence.curve import (
+    Curve,
+    CurvePoint,
+    Engine,
+    NeedDistribution,
+    Replay,
+    batches_of_slots,
+    replay_per_row,
+    replay_spark,
+)
+from tidemark.models.recommend.choice import BoundChoice, Latency, choose_bound, needed_rank, percent
+
+if TYPE_CHECKING:
+    from tidemark.controller.tools.traces.format import Trace
+
+_LADDER = (0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 1.0)
+"""Shares of the rows whose needs are the candidate bounds by default, beside 0 and the need at the target."""
+
+
+_NONE_JUDGED = (
+    "no bound is chosen: every row came before a watermark could have moved, so any bound admits all of them; record "
+    "the stream for longer"
+)
+_UNLIMITED = 10_000
+"""More characters than any table is wide."""
+_DRAWN_BOUNDS = 1_000
+"""Bounds that a chart is drawn from, half of them evenly spaced and half in equal ratios."""
+
+_Corrected = Sequence[Sequence[tuple[int, CurvePoint]]]
+"""For each bound, by each grace in microseconds, the point of bound + grace."""
+
+
+class Question(NamedTuple):
+    """The options of the command, as they were given."""
+
+    window: str | None
+    """Size of the windows."""
+    slide: str | None
+    """Slide of the windows."""
+    session_gap: str | None
+    """Gap of session windows."""
+    engine: Engine
+    """Whose late rule to replay."""
+    trigger: str
+    """Spark's processing-time trigger."""
+    bounds: str | None
+    """Candidates, with commas between."""
+    grace: str | None
+    """How long windows are corrected after the bound, with commas between."""
+    target: str
+    """Completeness target."""
+    confidence: str
+    """Confidence with which the target must be met by rows to come."""
+    latency_cap: str | None
+    """Maximum mean latency."""
+    latency: Latency
+    """Which latency the cap limits."""
+
+
+def show_trace_curve(path: Path, question: Question, *, json: bool, plot: bool) -> None:
+    """Print completeness and latency of a trace under each bound, and the bound to choose; ``plot`` draws it."""
+    window, slide, session_gap, engine, trigger, bounds, grace, target, confidence, latency_cap, latency = (
+        question
+    )
+    with input_errors_in_one_line():
+        if session_gap is not None and (window is not None or slide is not None):
+            raise ValueError("--session-gap goes without --window and --slide")
+        operator = operator_of(window or "10s", slide, session_gap)
+        trigger_us = duration_of(trigger)
+        target_ppm, confidence_ppm = parse_target(target), _confidence(confidence)
+        cap_us = None if latency_cap is None else duration_of(latency_cap)
+        tick_us = SPARK_TICK_US if engine == "spark" else 1
+        given = None if bounds is None else bounds_of(bounds, tick_us)
+        recorded, notes = _read(path)
+        graces = [] if grace is None else bounds_of(grace, tick_us)
+        replay = _replay(recorded, operator, engine, trigger_us)
+        replayed = Curve.of_replay(replay, operator)
+        points = [
+            replayed.at(bound) for bound in given or _ladder(replayed.needs, target_ppm, confidence_ppm)
+        ]
+        # Rows are judged by base - (bound + grace), the watermark under which a corrected window is final.
+        corrected = [[(after, replayed.at(point.bound_us + after)) for after in graces] for point in points]
+        choice = choose_bound(
+            points, target_ppm, cap_us, latency=latency, confidence=confidence_ppm and confidence_ppm / PPM
+        )
+        if not replay.any_judged:
+            choice = BoundChoice(None, (), _NONE_JUDGED)
+    rows, partitions = plural(len(recorded), "row"), plural(len(recorded.partitions), "partition")
+    how = f"{rows}, {partitions}; {operator}; {engine} engine"
+    if engine == "spark":
+        how += f", trigger {format_duration(trigger_us)}"
+    for note in notes:
+        typer.echo(note, err=json)
+    if json:
+        typer.echo(json_format.dumps(_document(how, points, corrected, choice), indent=2))
+    else:
+        _show(how, points, corrected, choice, latency)
+        if plot:
+            _draw(replayed.needs, points[-1].bound_us, target_ppm, choice)
+
+
+def _confidence(text: str) -> int | None:
+    """Return the confidence in parts per million; None for "none".
+
+    Raises:
+        ValueError: when it is no share between 0 and 1.
+    """
+    found = share_of(text, "--confidence")
+    if found is not None and not 0 < found < PPM:
+        raise ValueError(f"--confidence {text!r} must lie between 0 and 1, both excluded")
+    return found
+
+
+def _ladder(needs: NeedDistribution, target_ppm: int, confidence_ppm: int | None) -> list[int]:
+    """Return 0 and the needs at the ladder's shares and at the target, which include the smallest bound that fits."""
+    rows = round(needs.weight)
+    certified = needed_rank(rows, target_ppm, confidence_ppm and confidence_ppm / PPM)
+    ranks = [certified, *(math.ceil(share * rows) for share in _LADDER)]
+    values = [needs.value_at_rank(rank) for rank in ranks if rank is not None]
+    return sorted({0, *(math.ceil(value) for value in values if value is not None and value > 0)})
+
+
+def _read(path: Path) -> tuple[Trace, list[str]]:
+    """Return the plausible rows of a trace, and what the user should know of the others."""
+    from tidemark.controller.tools.traces.format import PlausibleRows, join, open_trace  # noqa: PLC0415 - pyarrow only where it is needed
+
+    opened, plausible = open_trace(path), PlausibleRows(system_clock())
+    with progress_bar() as progress:
+        task = progress.add_task("reading", total=opened.rows)
+        parts = []
+        for part in opened.batches():
+            parts.append(plausible.of(part))
+            progress.advance(task, len(part))
+    if not opened.rows:
+        raise ValueError(f"{path}: the trace has no rows")
+    plausible.reject_if_none(path)
+    return join(iter(parts)), plausible.notes()
+
+
+def _replay(trace: Trace, operator: Operator, engine: Engine, trigger_us: int) -> Replay:
+    if engine == "per-row":
+        return replay_per_row(trace.event_time_us, trace.arrival_time_us, operator)
+    batch, wall_us = batches_of_slots(trace.event_time_us, trace.arrival_time_us, trigger_us)
+    return replay_spark(trace.event_time_us, batch, wall_us, operator)
+
+
+def _show(
+    how: str, points: Sequence[CurvePoint], corrected: _Corrected, choice: BoundChoice, latency: Latency
+) -> None:
+    table = Table()
+    for name in ("bound", "completeness", "late rows", "base - end", "wall - end", "windows"):
+        table.add_column(name, justify="right", overflow="fold")
+    for point in points:
+        table.add_row(
+            format_duration(point.bound_us),
+            percent(point),
+            str(point.late),
+            "-" if point.latency_base_us is None else format_about(point.latency_base_us),
+            "-" if point.latency_wall is None else point.latency_wall.text(),
+            str(point.windows_emitted),
+            style="bold" if point == choice.point else None,
+        )
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        wide = console.options.update(max_width=_UNLIMITED)
+        console.width = max(console.width, Measurement.get(console, wide, table).maximum)
+    console.print(how, soft_wrap=True)
+    console.print(table)
+    console.print(
+        "Latencies are means over windows; at least: too many windows are still open.", soft_wrap=True
+    )
+    if corrected[0]:
+        console.print(_grace_table(points, corrected))
+        console.print(
+            "Completeness, and rows still late, of windows that are corrected for that much longer.",
+            soft_wrap=True,
+        )
+    console.print(
+        f"chosen ({latency} latency): {choice.reason}" if choice.point else choice.reason, soft_wrap=True
+    )
+    for rejection in choice.rejections:
+        console.print(f"  not {format_duration(rejection.bound_us)}: {rejection.detail}", soft_wrap=True)
+
+
+def _draw(needs: NeedDistribution, max_bound_us: int, target_ppm: int, choice: BoundChoice) -> None:
+    """Print the chart up to a bound, at bounds that are close enough together to show every step of it."""
+    chosen_us = None if choice.point is None else choice.point.bound_us
+    even = np.linspace(0, max(max_bound_us, 1), _DRAWN_BOUNDS)
+    bounds_us = np.unique(
+        np.concatenate([even, np.geomspace(1, max(max_bound_us, 2), _DRAWN_BOUNDS)]).round()
+    )
+    late = round(needs.weight) - needs.weight_at_most(bounds_us)
+    points = list(zip(bounds_us.astype(int).tolist(), late.round().astype(int).tolist(), strict=True))
+    for line in chart(points, round(needs.weight), Marks(target_ppm, chosen_us, "chosen")):
+        typer.echo(line)
+
+
+def _grace_table(points: Sequence[CurvePoint], corrected: _Corrected) -> Table:
+    table = Table("bound", *(f"+ {format_duration(after)}" for after, _ in corrected[0]))
+    for column in table.columns:
+        column.justify, column.no_wrap = "right", True
+    for point, graces in zip(points, corrected, strict=True):
+        cells = (f"{percent(later)} ({later.late})" for _, later in graces)
+        table.add_row(format_duration(point.bound_us), *cells)
+    return table
+
+
+def _document(
+    how: str, points: Sequence[CurvePoint], corrected: _Corrected, choice: BoundChoice
+) -> dict[str, Any]:
+    """Return the result for JSON: integers with their unit in the name, and no float."""
+    return {
+        "replayed": how,
+        "points": [
+            {
+                "bound_us": point.bound_us,
+                "completeness_ppm": _completeness_ppm(point),
+                "rows": point.rows,
+                "late": point.late,
+                "latency_base_us": _whole(point.latency_base_us),
+                "latency_wall_us": _whole(
+                    None if point.latency_wall is None else point.latency_wall.measured_us
+                ),
+                "latency_at_least_us": _whole(
+                    point.latency_wall.mean_us if point.latency_wall and point.latency_wall.censored else None
+                ),
+                "windows_emitted": point.windows_emitted,
+                "corrected": [
+                    {"grace_us": after, "completeness_ppm": _completeness_ppm(later), "late": later.late}
+                    for after, later in graces
+                ],
+            }
+            for point, graces in zip(points, corrected, strict=True)
+        ],
+        "chosen_bound_us": choice.point.bound_us if choice.point else None,
+        "reason": choice.reason,
+        "rejections": [asdict(rejection) for rejection in choice.rejections],
+    }
+
+
+def _completeness_ppm(point: CurvePoint) -> int | None:
+    return (point.rows - point.late) * PPM // point.rows if point.rows else None
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)

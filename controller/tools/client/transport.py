@@ -1,0 +1,215 @@
+"""HTTP requests to a controller: the address, the token, retries, and each failure as one error.
+
+Only idempotent requests are retried: reads, puts, deletes, and those posts that are declared so. They are retried when
+there is no answer and when the answer is 429 or 503, and not before the ``Retry-After`` that came with it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
+from tenacity.wait import wait_random_exponential
+
+from tidemark.controller.tools.client.address import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE
+from tidemark.controller.tools.client.errors import (
+    ChangedError,
+    ControllerUnusableError,
+    RequestRejectedError,
+    TokenRejectedError,
+    UnreachableError,
+)
+
+_FIRST_WAIT_SECONDS = 0.2
+"""Longest wait before the second attempt. It doubles with each attempt; the actual wait is a random part of it."""
+
+_MAX_WAIT_SECONDS = 10.0
+"""Longest wait between two attempts, even when ``Retry-After`` says more."""
+
+_UNAUTHORISED = frozenset({401, 403})
+_CHANGED = frozenset({412, 428})
+_RETRY_LATER = frozenset({429, 503})
+_IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
+
+
+class _RetryError(Exception):
+    """The request should be sent again.
+
+    Args:
+        answer: the answer; None when there was none.
+        error: why there was none.
+    """
+
+    def __init__(self, answer: httpx.Response | None, error: Exception | None = None) -> None:
+        super().__init__()
+        self.answer = answer
+        self.error = error
+
+
+class Transport:
+    """Sends requests to a controller.
+
+    Args:
+        url: its address; None: ``TIDEMARK_URL``, or this machine.
+        token: bearer token; None: the one in ``token_file``, or in ``TIDEMARK_TOKEN``, if it is set.
+        token_file: file that holds the token; it is read for each request, so that the token can be rotated.
+        timeout_seconds: how long an answer may take.
+        attempts: how often a request is sent at most.
+        sleep: waits for a number of seconds.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        token_file: Path | None = None,
+        timeout_seconds: float = 60.0,
+        attempts: int = 5,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.url = (url or os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
+        self.token_file = token_file
+        self._sleep = sleep
+        self._token = token
+        self._timeout_seconds = timeout_seconds
+        self._attempts = attempts
+        # Without TLS there is no certificate to verify: reading the authorities takes a tenth of a command's time.
+        self._http = httpx.Client(timeout=timeout_seconds, verify=not self.url.lower().startswith("http://"))
+
+    @property
+    def has_token(self) -> bool:
+        """Whether a token is sent."""
+        return bool(self._token or self.token_file or os.environ.get(TOKEN_VARIABLE))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        idempotent: bool = False,
+        extra_seconds: float = 0.0,
+    ) -> httpx.Response:
+        """Send a request and return the answer: a success, or a 304.
+
+        Args:
+            method: HTTP method.
+            path: path under the address, encoded.
+            body: the JSON to send; None for none.
+            params: query parameters; those that are None are left out.
+            headers: further headers.
+            idempotent: whether a post may be sent again.
+            extra_seconds: time that the answer may take beyond the usual timeout.
+
+        Raises:
+            ControllerUnusableError: when there is no answer, or it is not a controller's.
+            RequestRejectedError: when the controller rejects the request.
+        """
+        retrying = Retrying(
+            stop=stop_after_attempt(self._attempts if idempotent or method in _IDEMPOTENT else 1),
+            wait=_wait,
+            retry=retry_if_exception_type(_RetryError),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        given = {name: value for name, value in (params or {}).items() if value is not None}
+        sent = {**self._authorization(), **(headers or {})}
+
+        def attempt() -> httpx.Response:
+            try:
+                answer = self._http.request(
+                    method,
+                    self.url + path,
+                    json=body,
+                    params=given or None,
+                    headers=sent,
+                    timeout=self._timeout_seconds + extra_seconds,
+                )
+            except httpx.TransportError as error:
+                raise _RetryError(None, error) from error
+            if answer.status_code in _RETRY_LATER:
+                raise _RetryError(answer)
+            return answer
+
+        try:
+            return self._checked(retrying(attempt))
+        except _RetryError as last:
+            if last.answer is not None:
+                return self._checked(last.answer)
+            raise self._unreachable(last.error) from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self._unreachable(error) from None
+
+    def _unreachable(self, error: Exception | None) -> UnreachableError:
+        found = str(error) or type(error).__name__
+        return UnreachableError(f"the controller at {self.url} cannot be reached: {found}")
+
+    def _checked(self, answer: httpx.Response) -> httpx.Response:
+        found = _object_in(answer)
+        status = answer.status_code
+        if status in _UNAUTHORISED:
+            sent = "it rejects the token" if self.has_token else "no token was sent, and it requires one"
+            raise TokenRejectedError(
+                f"the controller at {self.url} answers {status}: {found.get('detail') or sent}"
+            )
+        if status == httpx.codes.NOT_MODIFIED or (answer.is_success and found):
+            return answer
+        if "detail" not in found:
+            raise UnreachableError(f"what is at {self.url} answers {status}, but not as a controller does")
+        rejected = ChangedError if status in _CHANGED else RequestRejectedError
+        raise rejected(status, str(found.get("type", "")), str(found["detail"]))
+
+    def _authorization(self) -> dict[str, str]:
+        token = self._read_token().strip()
+        if not token:
+            return {}
+        if not (token.isascii() and token.isprintable()) or " " in token:
+            raise ControllerUnusableError("the token holds spaces or characters that are not printable ASCII")
+        return {"Authorization": f"Bearer {token}"}
+
+    def _read_token(self) -> str:
+        if self._token is not None:
+            return self._token
+        if self.token_file is None:
+            return os.environ.get(TOKEN_VARIABLE, "")
+        try:
+            return self.token_file.read_text(encoding="ascii")
+        except OSError as error:
+            raise ControllerUnusableError(f"token file {self.token_file}: {error.strerror}") from None
+        except ValueError:
+            # The error itself would quote the content of the file.
+            raise ControllerUnusableError(
+                f"token file {self.token_file} holds no token: it is not plain ASCII"
+            ) from None
+
+
+_backoff = wait_random_exponential(multiplier=_FIRST_WAIT_SECONDS, max=_MAX_WAIT_SECONDS)
+
+
+def _wait(state: RetryCallState) -> float:
+    """Return how many seconds to wait: a random part of a growing time, and at least what ``Retry-After`` says."""
+    error = state.outcome.exception() if state.outcome is not None else None
+    answer = error.answer if isinstance(error, _RetryError) else None
+    retry_after = "" if answer is None else answer.headers.get("retry-after", "")
+    minimum = float(retry_after) if retry_after.isascii() and retry_after.isdecimal() else 0.0
+    return min(max(_backoff(state), minimum), _MAX_WAIT_SECONDS)
+
+
+def _object_in(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        found = answer.json()
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,246 @@
+"""Documents that say which SLOs, joins and policies should hold, for ``tidemark apply``.
+
+An SLO is an OpenSLO document; a policy and a join are of ``tidemark/v1``, with the fields of the REST interface beside
+the names of the job and of the stream or join. What a document leaves out has its default; only ``paused`` stays as it
+is, so that applying a file does not end a pause.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from typing import Any, Literal
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from tidemark.controller.tools.documents.openslo import read_slo
+from tidemark.models.base.names import name_problem
+from tidemark.models.specs.fields import defaults_of
+from tidemark.models.specs.slo import JoinSlo, Policy, Slo
+
+OWN_VERSION = "tidemark/v1"
+"""The ``apiVersion`` of policies and joins."""
+
+Kind = Literal["SLO", "Policy", "Join"]
+"""What a document is about."""
+
+_OPENSLO = "openslo/"
+_IGNORED = frozenset({"Service", "SLI", "DataSource"})
+"""Kinds of OpenSLO that may stand beside an SLO; nothing follows from them here."""
+
+_TYPES: dict[Kind, type[Any]] = {"SLO": Slo, "Policy": Policy, "Join": JoinSlo}
+_NAME_FIELD: dict[Kind, str] = {"Policy": "stream", "Join": "join"}
+
+
+@dataclass(frozen=True, slots=True)
+class WantedSpec:
+    """A specification that should hold."""
+
+    kind: Kind
+    """What it is."""
+    job: str
+    """Name of the job."""
+    name: str
+    """Name of the stream, or of the join."""
+    fields: Mapping[str, Any]
+    """All fields by their names in the REST interface; of a policy without ``paused`` where the document has none."""
+    where: str
+    """Where it stands: the file and the number of the document."""
+
+    @property
+    def key(self) -> tuple[Kind, str, str]:
+        """What it is about: there is one of each."""
+        return self.kind, self.job, self.name
+
+
+class DocumentsInvalidError(ValueError):
+    """Some documents cannot be applied.
+
+    Args:
+        problems: one line for each mistake, with the place.
+    """
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+def read_documents(files: Iterable[tuple[str, str]]) -> list[WantedSpec]:
+    """Return what the documents in some files say, given as (name, text).
+
+    Raises:
+        DocumentsInvalidError: when anything in any file is wrong, with all that is.
+    """
+    found: dict[tuple[Kind, str, str], WantedSpec] = {}
+    problems: list[str] = []
+    for file, text in files:
+        try:
+            documents = yaml_documents(text)
+        except ValueError as error:
+            problems.append(f"{file}: {error}")
+            continue
+        for number, document in enumerate(documents, 1):
+            where = f"{file}, document {number}"
+            try:
+                wanted = _read(document, where)
+            except ValidationError as error:
+                problems += [f"{where}: {_line(one)}" for one in error.errors(include_url=False)]
+                continue
+            except ValueError as error:
+                problems.append(f"{where}: {error}")
+                continue
+            if wanted is None:
+                continue
+            if wanted.key in found:
+                problems.append(
+                    f"{where}: {wanted.kind} {wanted.job}/{wanted.name} stands in {found[wanted.key].where} too"
+                )
+            found.setdefault(wanted.key, wanted)
+    if problems:
+        raise DocumentsInvalidError(problems)
+    return list(found.values())
+
+
+def own_document(kind: Kind, job: str, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document of a policy or a join."""
+    return {
+        "apiVersion": OWN_VERSION,
+        "kind": kind,
+        "spec": {"job": job, _NAME_FIELD[kind]: name, **fields},
+    }
+
+
+def _read(document: object, where: str) -> WantedSpec | None:
+    if not isinstance(document, dict):
+        raise ValueError("a document is a mapping with apiVersion and kind")  # noqa: TRY004 - one kind of error
+    version, kind = str(document.get("apiVersion")), document.get("kind")
+    if version.startswith(_OPENSLO):
+        if kind in _IGNORED:
+            return None
+        if kind != "SLO":
+            raise ValueError(
+                f"/kind: {kind} of OpenSLO cannot be applied; SLO can, and Service and SLI may stand by"
+            )
+        job, name, fields = read_slo(document)
+        return _wanted("SLO", job, name, fields, where, paused=False)
+    if version != OWN_VERSION:
+        raise ValueError(f"/apiVersion: {version} is neither openslo/v1 nor {OWN_VERSION}")
+    if kind not in ("Policy", "Join"):
+        raise ValueError(f"/kind: {kind} is neither Policy nor Join; an SLO is a document of openslo/v1")
+    extra = sorted(document.keys() - {"apiVersion", "kind", "metadata", "spec"})
+    if extra:
+        raise ValueError(f"/{extra[0]}: there is no such field; those of a {kind} stand under spec")
+    spec = document.get("spec")
+    if not isinstance(spec, dict):
+        raise ValueError("/spec: it is missing")  # noqa: TRY004 - as above
+    fields = dict(spec)
+    job, name = (_text(fields, field) for field in ("job", _NAME_FIELD[kind]))
+    return _wanted(kind, job, name, fields, where, paused="paused" in fields)
+
+
+def _text(fields: dict[Any, Any], field: str) -> str:
+    found = fields.pop(field, None)
+    if not isinstance(found, str):
+        raise ValueError(f"/spec/{field}: give the name of the {field} as a text")  # noqa: TRY004 - as above
+    return found
+
+
+def _wanted(
+    kind: Kind, job: str, name: str, given: Mapping[str, Any], where: str, *, paused: bool
+) -> WantedSpec:
+    for one in (job, name):
+        problem = name_problem(one)
+        if problem is not None:
+            raise ValueError(f"{one!r}: {problem}")
+    # By way of JSON, as the controller reads it; what JSON has no type for becomes a text, which no number takes.
+    value = TypeAdapter(_TYPES[kind]).validate_json(json.dumps(given, default=str))
+    whole = asdict(value)
+    if kind == "Policy" and not paused:
+        del whole["paused"]
+    plain: dict[str, Any] = json.loads(json.dumps(whole))
+    return WantedSpec(kind, job, name, plain, where)
+
+
+def _line(error: ErrorDetails) -> str:
+    place = "".join(f"/{part}" for part in error["loc"])
+    return f"{place or 'the document'}: {error['msg'].removeprefix('Value error, ')}"
+
+
+def without_defaults(kind: Kind, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a specification that differ from their defaults: a document can leave the others out."""
+    return {
+        name: fields[name]
+        for name, default in _DEFAULTS[kind].items()
+        if name in fields and fields[name] != default
+    }
+
+
+def default_policy() -> dict[str, Any]:
+    """Return the fields of the policy of a stream for which nobody set one."""
+    return dict(_DEFAULTS["Policy"])
+
+
+_DEFAULTS: dict[Kind, dict[str, Any]] = {
+    # As JSON has them.
+    kind: json.loads(json.dumps(defaults_of(type_)))
+    for kind, type_ in _TYPES.items()
+}
+
+
+# -- YAML in which a mistake is an error and a number is exact ---------------------------------------------------------
+
+
+def yaml_documents(text: str) -> list[Any]:
+    """Return the documents of a YAML or JSON text, without those that are empty.
+
+    Unlike in YAML 1.1, ``Off`` is a text: only ``true`` and ``false`` are booleans. Decimal fractions are ``Decimal``.
+
+    Raises:
+        ValueError: when it is not YAML, nested too deeply, or a key stands twice in one mapping.
+    """
+    try:
+        return [found for found in yaml.load_all(text, Loader=_Loader) if found is not None]
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+        raise ValueError(f"{where}{error.problem or 'this is not YAML'}") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except yaml.YAMLError as error:
+        raise ValueError(f"this is not YAML: {' '.join(str(error).split())}") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """A safe loader that takes no second key and only the booleans of YAML 1.2."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        found: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in found:
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key {key.value!r} stands twice", problem_mark=key.start_mark
+                )
+            found.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _exact(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
+    text = loader.construct_scalar(node).replace("_", "")
+    # Infinity and sexagesimal numbers stay texts, which no field takes.
+    return (
+        Decimal(text) if re.fullmatch(r"[-+]?[0-9]*\.?[0-9]*(e[-+]?[0-9]+)?", text, re.IGNORECASE) else text
+    )
+
+
+_BOOL = "tag:yaml.org,2002:bool"
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag != _BOOL]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|false)$", re.IGNORECASE), list("tTfF"))
+_Loader.add_constructor("tag:yaml.org,2002:float", _exact)

@@ -1,0 +1,162 @@
+"""Reads the data of charts over any span: a series by slot, and a heat map of what each partition needed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sqlalchemy import func, or_, select
+from sqlalchemy.orm import Session
+
+from tidemark.controller.base.db.tables import PartitionRow, PublishedRow, ReportRow, RolloutRow
+from tidemark.controller.evidence.rollups import (
+    Rollup,
+    Span,
+    Sums,
+    needs_of,
+    partition_needs_in,
+    rollups_in,
+    sums_of,
+)
+from tidemark.controller.reports.store import effective_bound_of
+from tidemark.models.base.target import PPM
+from tidemark.models.evidence.partition_needs import PartitionNeeds
+from tidemark.models.evidence.sketch import Sketch
+from tidemark.models.evidence.slots import Slots, edge_us
+
+MAX_MINUTES = 90
+"""Maximum slots of a minute in a map: longer spans are read by ten minutes, a tenth of the work."""
+
+_SHARES_PPM = (500_000, 900_000)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotCells:
+    """What partitions needed in one slot."""
+
+    names: Sequence[str]
+    """The partitions with rows in the slot."""
+    need_ms: Sequence[int]
+    """For each, the bound that admits the share of its pairs, in milliseconds, at least 0."""
+    pairs: Sequence[int]
+    """For each, the number of (row, key) pairs with a known need."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsOfSlot:
+    """What the rows of one slot needed, in milliseconds. None is unknown."""
+
+    p50_ms: int | None = None
+    p90_ms: int | None = None
+    target_ms: int | None = None
+    """The need of the requested share."""
+    max_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFacts:
+    """Sums of the batches of one slot, the bounds of its newest one, and what their rows needed."""
+
+    sums: Sums
+    bound_ms: int
+    effective_bound_ms: int | None
+    needs: NeedsOfSlot
+
+
+def history_by_slot(session: Session, stream_id: int, slots: Slots, share_ppm: int) -> dict[int, SlotFacts]:
+    """Return what batches add up to and what their rows needed, by the start of their slot, as far as it has any."""
+    by_slot: dict[int, list[Rollup]] = {}
+    for part in rollups_in(session, Span(stream_id, slots.from_us, slots.until_us), slots.width_us):
+        by_slot.setdefault(edge_us(part.slot_us, slots.width_us), []).append(part)
+    return {slot_us: _facts(session, parts, share_ppm) for slot_us, parts in by_slot.items()}
+
+
+def _facts(session: Session, parts: Sequence[Rollup], share_ppm: int) -> SlotFacts:
+    newest = max(reversed(parts), key=lambda part: part.newest_us)
+    sums = sums_of(parts)
+    assert sums is not None, "a rollup has a batch"
+    bound_ms = newest.effective_bound_ms
+    if newest.report_id is not None:
+        bound_ms = effective_bound_of(session, session.get_one(ReportRow, newest.report_id))
+    return SlotFacts(sums, newest.bound_ms, bound_ms, _needs(needs_of(parts), share_ppm))
+
+
+def _needs(needs: Sketch, share_ppm: int) -> NeedsOfSlot:
+    if not needs.weight:
+        return NeedsOfSlot()
+    return NeedsOfSlot(*(_need_ms(needs, share) for share in (*_SHARES_PPM, share_ppm, PPM)))
+
+
+def _need_ms(needs: Sketch, share_ppm: int) -> int | None:
+    need_us = needs.value_at_rank(max(-(-share_ppm * round(needs.weight) // PPM), 1))
+    return None if need_us is None else math.ceil(need_us / 1_000)
+
+
+def published_by_slot(session: Session, stream_id: int, slots: Slots) -> dict[int, int | None]:
+    """Return the bound published at the end of each slot, by its start; slots before the first one are left out."""
+    rows = session.execute(
+        select(PublishedRow.published_us, PublishedRow.bound_ms)
+        .where(PublishedRow.stream_id == stream_id, PublishedRow.published_us < slots.until_us)
+        .order_by(PublishedRow.generation)
+    ).all()
+    found: dict[int, int | None] = {}
+    number = -1
+    for start_us in slots.starts_us:
+        while number + 1 < len(rows) and rows[number + 1][0] < start_us + slots.width_us:
+            number += 1
+        if number >= 0:
+            found[start_us] = rows[number][1]
+    return found
+
+
+def rollouts_in(session: Session, stream_id: int, slots: Slots, limit: int) -> Sequence[RolloutRow]:
+    """Return up to ``limit`` rollouts that were published, took effect or ended within a span, the newest first."""
+    times = (RolloutRow.published_us, RolloutRow.effective_us, RolloutRow.ended_us)
+    return session.scalars(
+        select(RolloutRow)
+        .where(
+            RolloutRow.stream_id == stream_id,
+            RolloutRow.published_us.is_not(None),
+            or_(*((time >= slots.from_us) & (time < slots.until_us) for time in times)),
+        )
+        .order_by(RolloutRow.id.desc())
+        .limit(limit)
+    ).all()
+
+
+def map_rows(
+    session: Session, stream_id: int, slots: Slots, limit: int
+) -> tuple[Sequence[PartitionRow], int]:
+    """Return up to ``limit`` partitions that may have rows in a span, the most costly first, and how many there are."""
+    seen = (
+        PartitionRow.stream_id == stream_id,
+        PartitionRow.last_seen_us >= slots.from_us,
+        PartitionRow.first_seen_us < slots.until_us,
+    )
+    total = session.scalars(select(func.count()).select_from(PartitionRow).where(*seen)).one()
+    cost, need = PartitionRow.costs_ms, PartitionRow.need_ms
+    rows = session.scalars(
+        select(PartitionRow)
+        .where(*seen)
+        .order_by(cost.is_(None), cost.desc(), need.is_(None), need.desc(), PartitionRow.partition)
+        .limit(limit)
+    ).all()
+    return rows, total
+
+
+def need_map(session: Session, stream_id: int, slots: Slots, share_ppm: int) -> Mapping[int, SlotCells]:
+    """Return what partitions needed, by the start of the slot; slots without a known need are left out."""
+    by_slot: dict[int, list[PartitionNeeds]] = {}
+    span = Span(stream_id, slots.from_us, slots.until_us)
+    for slot_us, needs in partition_needs_in(session, span, slots.width_us):
+        by_slot.setdefault(edge_us(slot_us, slots.width_us), []).append(needs)
+    merged = {slot_us: PartitionNeeds.merged(some) for slot_us, some in by_slot.items()}
+    return {slot_us: cells_of(needs, share_ppm) for slot_us, needs in merged.items() if needs.names}
+
+
+def cells_of(needs: PartitionNeeds, share_ppm: int) -> SlotCells:
+    """Return what each partition needs."""
+    bounds = np.maximum(np.ceil(needs.needs_at(share_ppm) / 1_000), 0).astype(np.int64)
+    return SlotCells(needs.names, bounds.tolist(), needs.pairs.tolist())

@@ -1,0 +1,331 @@
+"""Conditions: what somebody should know about a stream, each only while it holds. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from tidemark.controller.base.db.tables import RolloutRow
+from tidemark.controller.reports.partitions import FutureRows, MisdatedRows
+from tidemark.controller.reports.quarantine import Quarantine
+from tidemark.controller.reports.ran_again import is_ran_again
+from tidemark.controller.view.state.answers import Condition, condition, place_of
+from tidemark.controller.view.state.recent_reports import RecentQuery, at_once
+from tidemark.controller.view.state.state import NO_CEILING, HorizonState, SkewCost, StreamState
+from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.target import PPM
+from tidemark.models.base.text import plural
+from tidemark.models.evidence.horizon import HorizonFacts
+from tidemark.models.evidence.misdated import LONGEST_DELAY_US, explained
+from tidemark.models.evidence.progress import UNKNOWN_PROGRESS, Progress
+from tidemark.models.live.defaults import CEILING_ALARM_PPM
+from tidemark.models.protocol.late_policy import why_not_followed
+from tidemark.models.recommend.choice import percent_of
+from tidemark.models.rollout.gate import when
+from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY, State, rollout_text
+
+_NAMES_SHOWN = 10
+"""How many partitions a condition names; the list of partitions has all of them."""
+
+_REASONS_SHOWN = 3
+"""How many ways in which rows are misdated a condition names."""
+
+
+def conditions_of(state: StreamState, found: HorizonState | None, now_us: int) -> list[Condition]:
+    """Return the conditions that hold for a stream, the worst first.
+
+    Args:
+        found: what its reports add up to over the horizon; None without reports.
+    """
+    progress = UNKNOWN_PROGRESS if found is None else found.progress
+    conditions = [
+        *_expected(state),
+        *_quarantined(state),
+        *_recommended(state),
+        *_pinned(state),
+        *_paused(state, progress),
+        *_frozen(state, now_us),
+        *_silent(state, progress),
+        *_not_adopted(state),
+        *_rollouts(state),
+        *_ceiling(state, found),
+        *_lost(state),
+        *_late_policy(state),
+    ]
+    if found is not None:
+        conditions += [
+            *_observed(found.facts),
+            *_future(found.future),
+            *_misdated(found.misdated, found.facts),
+            *_skewed(found.skewed),
+        ]
+        conditions += [*_several_queries(found.queries), *_stands_still(state, found.queries)]
+        if found.join_miss is not None:
+            conditions.append(condition("JoinMissesTarget", found.join_miss.text))
+    return sorted(conditions, key=place_of)
+
+
+def _expected(state: StreamState) -> Iterator[Condition]:
+    if state.row.registered_us is None:
+        yield condition("NoReportYet", "no report has come; the stream is expected")
+    if state.slo is None:
+        yield condition("NoSlo", "no SLO is set, so nothing is recommended")
+    contradiction = None if state.newest is None else state.newest.driver.contradiction
+    if contradiction is not None:
+        yield condition("OperatorContradicted", f"{contradiction}: no row is judged")
+
+
+def _quarantined(state: StreamState) -> Iterator[Condition]:
+    held, horizon = state.quarantine, state.horizon
+    if held is None or (horizon is not None and held.newest_us < horizon.from_us):
+        return
+    batches, were = plural(held.reports, "batch", "batches"), _were(held.reports)
+    detail = (
+        f"{batches} {were} stored and not counted, with event times up to {format_about(held.ahead_us)} ahead of this "
+        f"controller's clock{_dated(held)}: are the clocks of the driver, the senders and this controller right? They "
+        "are counted once the clock has come as far, or an hour of other batches agrees"
+    )
+    if held.late:
+        detail += f". Spark dropped {plural(held.late, 'row')} of them as late"
+    yield condition("BatchesQuarantined", detail)
+
+
+def _dated(held: Quarantine) -> str:
+    """Return how the batch furthest ahead is dated, if its unit explains that."""
+    if held.ahead_us <= LONGEST_DELAY_US:
+        return ""
+    return f" ({explained(held.newest_us + held.ahead_us, held.newest_us)})"
+
+
+def _recommended(state: StreamState) -> Iterator[Condition]:
+    if state.recommendation is None:
+        return
+    conflicts = [step for step in state.steps if step.conflict is not None]
+    if conflicts:
+        yield condition("ConstraintsConflict", conflicts[-1].reason)
+    elif state.recommendation.bound_ms is None:
+        yield condition("NotEnoughEvidence", state.steps[-1].reason)
+
+
+def _pinned(state: StreamState) -> Iterator[Condition]:
+    if state.pin is not None:
+        held = "its own bound" if state.pin.to == "Off" else "its ceiling alone"
+        reasons = [f"the job is held to {held} {state.pin.why}", *_unacknowledged(state)]
+        yield condition("Pinned", "; ".join(reasons))
+
+
+def _observed(facts: HorizonFacts) -> Iterator[Condition]:
+    if facts.missing_batches:
+        batches, were = plural(facts.missing_batches, "batch", "batches"), _were(facts.missing_batches)
+        detail = f"{batches} {were} never reported: completeness is unknown there"
+        yield condition("CoverageGap", detail)
+    again = [each for query, each in facts.coverage.items() if is_ran_again(query)]
+    if again:
+        first, last = min(each.first for each in again), max(each.last for each in again)
+        which = f"batch {first}" if first == last else f"batches {first} to {last}"
+        detail = (
+            f"{which} ran again with other rows, as from a checkpoint that was restored from a backup: rows that were "
+            "read twice count twice"
+        )
+        yield condition("BatchesRanAgain", detail)
+    if facts.uncounted_rows:
+        rows, were = plural(facts.uncounted_rows, "row"), _were(facts.uncounted_rows)
+        detail = f"{rows} {were} not counted by granule, so it is unknown whether they were late"
+        yield condition("RowsNotCounted", detail)
+    if facts.unknown_rows > facts.uncounted_rows:
+        rows = plural(facts.unknown_rows, "row")
+        detail = f"the need of {rows} is unknown: the base was unknown when they were reported"
+        yield condition("NeedsUnknown", detail)
+
+
+def _silent(state: StreamState, progress: Progress) -> Iterator[Condition]:
+    if not state.paused:
+        for silence in _no_report(progress):
+            detail = (
+                f"{silence}: the recommendation is held and nothing is narrowed; is the job running? "
+                "If it ended on purpose, pause the stream"
+            )
+            yield condition("NoRecentReport", detail)
+    silent = progress.silent_partitions
+    if silent:
+        are, their = ("is", "its") if silent == 1 else ("are", "their")
+        detail = (
+            f"{plural(silent, 'partition')} that used to report {are} silent; nothing is narrowed, because {their} "
+            "rows may come late; the stream's list of partitions says which"
+        )
+        yield condition("PartitionsSilent", detail)
+
+
+def _no_report(progress: Progress) -> Iterator[str]:
+    """Return for how long no report has come, when that is longer than usual."""
+    silent_us, gap_us = progress.silent_us, progress.batch_gap_us
+    if silent_us is not None and gap_us is not None and progress.fell_silent:
+        yield f"no report for {format_about(silent_us)}, where {format_about(gap_us)} between batches is typical"
+
+
+def _several_queries(queries: Sequence[RecentQuery]) -> Iterator[Condition]:
+    several = [each for each in at_once(queries) if not is_ran_again(each.query_id)]
+    if len(several) > 1:
+        by_query = ", ".join(f"{plural(each.rows, 'row')} by {each.query_id}" for each in several)
+        detail = (
+            f"{len(several)} queries report it at once, and each row counts once for each of them; of late {by_query}: "
+            "give each query a stream of its own, or call adaptive_watermark in one of them"
+        )
+        yield condition("SeveralQueries", detail)
+
+
+def _stands_still(state: StreamState, queries: Sequence[RecentQuery]) -> Iterator[Condition]:
+    newest = None if state.newest is None else state.newest.report
+    for query in queries:
+        if newest is None or query.query_id != newest.query_id or not query.stands_still:
+            continue
+        never = newest.watermark_ms == 0
+        # In Live it may be held on purpose, up to the ceiling, and the reason is in the status.
+        if state.mode == "Live" and not never:
+            continue
+        stood = "has never moved" if never else "has not moved"
+        detail = (
+            f"the watermark {stood} over the last {query.busy} batches with rows, each of which should have moved it: "
+            "no window closes. Another input of the query has no rows, or a second withWatermark stands behind an "
+            "aggregate, which waits for it"
+        )
+        yield condition("WatermarkStandsStill", detail)
+
+
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
+def _future(future: FutureRows) -> Iterator[Condition]:
+    if future.rows:
+        detail = (
+            f"{plural(future.rows, 'row')} {_were(future.rows)} future-dated and set back to the clock, "
+            f"in {_named(future.partitions)}: are the clocks of their senders right?"
+        )
+        yield condition("FutureRows", detail)
+
+
+def _misdated(misdated: MisdatedRows, facts: HorizonFacts) -> Iterator[Condition]:
+    if misdated.rows:
+        are = "is" if misdated.rows == 1 else "are"
+        dated = "; ".join(misdated.explained[:_REASONS_SHOWN]) or "misdated"
+        detail = (
+            f"{plural(misdated.rows, 'row')} of {_named(misdated.partitions)}, "
+            f"{percent_of(misdated.rows, facts.rows)} of all, {are} {dated}{'' if dated.endswith('?') else '.'} "
+            "No bound is meant for them, so they do not steer"
+        )
+        if facts.misdated_late:
+            late = plural(facts.completeness.late_max, "late row")
+            detail += f"; they make up {facts.misdated_late:,} of the {late}"
+        yield condition("MisdatedRows", detail)
+
+
+def _skewed(skewed: Sequence[SkewCost]) -> Iterator[Condition]:
+    if skewed:
+        more, are = len(skewed) - 1, "is" if len(skewed) == 2 else "are"
+        others = f"; {plural(more, 'more partition')} {are} skewed" if more else ""
+        yield condition("PartitionSkewed", skewed[0].text + others)
+
+
+def _lost(state: StreamState) -> Iterator[Condition]:
+    if state.lost is not None and state.lost.bias is not None:
+        yield condition("LossIsBiased", state.lost.bias)
+
+
+def _late_policy(state: StreamState) -> Iterator[Condition]:
+    # Before its first acknowledgement nothing is known of a job.
+    why = None if state.applied is None else why_not_followed(state.policy.value.late, state.late)
+    if why is not None:
+        yield condition("LatePolicyNotFollowed", why)
+
+
+def _named(partitions: Sequence[str]) -> str:
+    if not partitions:
+        return "partitions that are not known any more"
+    names = ", ".join(map(repr, partitions[:_NAMES_SHOWN]))
+    more = len(partitions) - _NAMES_SHOWN
+    which = "partition" if len(partitions) == 1 else "partitions"
+    return f"{which} {names}" + (f" and {more:,} more" if more > 0 else "")
+
+
+def _not_adopted(state: StreamState) -> Iterator[Condition]:
+    # A person who pins or pauses a stream expects this: the pin or the pause says it.
+    if state.pin is None and not state.paused:
+        for detail in _unacknowledged(state):
+            waits = state.mode == "OnRestart"
+            yield condition("WaitsForStart" if waits else "BoundNotAcknowledged", detail)
+
+
+def _unacknowledged(state: StreamState) -> Iterator[str]:
+    """Return what is published and not acknowledged, if anything is."""
+    published, applied = state.published, state.applied
+    if published is None or state.adopted is not False:
+        return
+    what = "mode Live" if published.mode == "Live" else _bound(published.bound_ms or 0)
+    if applied is None:
+        has = "the job has acknowledged none"
+    elif applied.generation is None:
+        has = f"the job last acknowledged its own bound, {_bound(applied.bound_ms)}"
+    else:
+        has = f"the job last acknowledged generation {applied.generation}, {_bound(applied.bound_ms)}"
+    yield f"generation {published.generation}, {what}, is published; {has}"
+
+
+def _paused(state: StreamState, progress: Progress) -> Iterator[Condition]:
+    if state.paused:
+        reasons = [
+            f"nothing new is rolled: {state.paused_why or 'the policy is set to paused'}",
+            *_no_report(progress),
+            *(_unacknowledged(state) if state.pin is None else ()),
+        ]
+        yield condition("Paused", "; ".join(reasons))
+
+
+def _frozen(state: StreamState, now_us: int) -> Iterator[Condition]:
+    until_us = state.frozen_until_us(now_us)
+    if until_us is not None:
+        detail = f"a freeze window of the policy holds: nothing is narrowed until {when(until_us)}"
+        yield condition("NarrowingFrozen", detail)
+
+
+def _rollouts(state: StreamState) -> Iterator[Condition]:
+    if state.missed is not None:
+        missed = state.missed
+        found = "" if missed.missed_us is None else f" ({when(missed.missed_us)})"
+        yield condition("TargetMissed", f"rollout {missed.id}: {missed.reason}{found}")
+    if state.rollout is not None:
+        yield from _rollout(state.rollout)
+
+
+def _rollout(rollout: RolloutRow) -> Iterator[Condition]:
+    detail = f"rollout {rollout_text(rollout.id, cast('State', rollout.state), rollout.reason)}"
+    if rollout.state in UNDER_WAY:
+        yield condition("Rolling", detail)
+    elif rollout.state in CANDIDATE:
+        yield condition("RolloutHeld", detail)
+    elif rollout.state == "RolledBack" and rollout.missed_us is None:
+        yield condition("RolledBack", f"{detail} ({when(rollout.changed_us)})")
+
+
+def _ceiling(state: StreamState, found: HorizonState | None) -> Iterator[Condition]:
+    live, room = state.live, state.room(None if found is None else found.skew)
+    if live is not None and live.ceiling_used_ppm >= CEILING_ALARM_PPM:
+        detail = (
+            f"the watermark trails the stream by {live.ceiling_used_ppm / PPM:.0%} of the ceiling, "
+            f"{_bound(live.ceiling_ms)}: beyond it the ceiling closes windows that live control holds open"
+        )
+        yield condition("CeilingNear", detail)
+    if state.mode != "Live" or room is None:
+        return
+    if room.ceiling_ms is None:
+        detail = f"{NO_CEILING}, so the job cannot be steered live and keeps its own bound"
+        yield condition("LiveWithoutCeiling", detail)
+    elif room.too_low:
+        detail = (
+            f"the ceiling, {_bound(room.ceiling_ms)}, is below {room.needed}; the slowest rows are lost to it"
+        )
+        yield condition("SkewBeyondCeiling", detail)
+
+
+def _bound(bound_ms: int) -> str:
+    return format_duration(bound_ms * 1_000)

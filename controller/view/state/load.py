@@ -1,0 +1,280 @@
+"""Reading the state of streams from the store: of one, of some, or of all, in two statements."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import Double, Row, ScalarSelect, Select, and_, bindparam, cast, func, select
+from sqlalchemy.orm import Session, aliased
+
+from tidemark.controller.base.db.tables import (
+    KNOWN,
+    AcknowledgementRow,
+    LiveRow,
+    OverviewRow,
+    PartitionRow,
+    PolicyRow,
+    PredictionRow,
+    PublishedRow,
+    QueryRow,
+    RecommendationRow,
+    ReportRow,
+    RolloutRow,
+    SloRow,
+    StreamRow,
+)
+from tidemark.controller.control.bounds.acknowledgements import newest_acknowledgement_query
+from tidemark.controller.control.bounds.publication import newest_generation_query
+from tidemark.controller.control.bounds.recommendations import steps_of
+from tidemark.controller.control.decide.join_sides import miss_of
+from tidemark.controller.control.decide.load import progress_from
+from tidemark.controller.control.rollout.store import missed_rollout_query, newest_rollout_query
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
+from tidemark.controller.evidence.lost import LostSummary
+from tidemark.controller.reports.live import state_in
+from tidemark.controller.reports.quarantine import Quarantine, quarantines
+from tidemark.controller.reports.store import newest_report_query, with_gone
+from tidemark.controller.specs.pins import StoredPin, pins_in_force
+from tidemark.controller.specs.store import policy_of, slo_of
+from tidemark.controller.view.state.partition_rows import (
+    PartitionFacts,
+    future_rows_among,
+    misdated_rows_among,
+    present_in,
+    read_partitions,
+    skew_among,
+)
+from tidemark.controller.view.state.recent_reports import read_recent_queries
+from tidemark.controller.view.state.state import HorizonState, NewestBatch, Room, SkewCost, StreamState
+from tidemark.models.base.defaults import RECENT_BATCHES
+from tidemark.models.evidence.needs import late_base_ms
+
+
+def load_states(session: Session, stream_ids: Collection[int] | None = None) -> list[StreamState]:
+    """Return the states of some streams, by default of all, in the order of (job, stream)."""
+    wanted, given = (_STATES, {}) if stream_ids is None else (_SOME_STATES, {"ids": [*stream_ids]})
+    rows = session.execute(wanted, given).all()
+    pins = pins_in_force(session, [(row.StreamRow.job, row.StreamRow.stream) for row in rows])
+    held = quarantines(session, stream_ids)
+    return [
+        _state(row, pins.get((row.StreamRow.job, row.StreamRow.stream)), held.get(row.StreamRow.id))
+        for row in rows
+    ]
+
+
+def load_state(session: Session, stream_id: int) -> StreamState:
+    """Return the state of a stream that is known."""
+    (state,) = load_states(session, [stream_id])
+    return state
+
+
+def load_horizon(
+    session: Session,
+    state: StreamState,
+    now_us: int,
+    kept: EvidenceCache,
+    skewed: Sequence[SkewCost] | None = None,
+) -> HorizonState | None:
+    """Return what a stream's reports add up to over its horizon; None without reports.
+
+    Args:
+        skewed: the partitions that are skewed now; None for those of the newest snapshot.
+    """
+    horizon = state.horizon
+    if horizon is None:
+        return None
+    facts, pace = kept.facts(session, horizon), kept.pace(session, horizon)
+    partitions = read_partitions(session, state.id)
+    progress = progress_from(pace, present_in(partitions, horizon), horizon, now_us)
+    return HorizonState(
+        horizon=horizon,
+        facts=facts,
+        progress=progress,
+        skew=skew_among(partitions, horizon, progress.batch_gap_us),
+        future=future_rows_among(partitions, horizon, facts.future_rows),
+        misdated=misdated_rows_among(partitions, horizon, facts.misdated_rows),
+        partitions=partitions,
+        skewed=_skewed(partitions) if skewed is None else skewed,
+        queries=read_recent_queries(session, state.id, horizon.newest.seen_us),
+        join_miss=miss_of(session, state.join_id),
+    )
+
+
+def load_room(session: Session, state: StreamState, now_us: int, kept: EvidenceCache) -> Room | None:
+    """Return what a stream's ceiling has to leave room for; None while the job has acknowledged nothing."""
+    horizon = state.horizon
+    if horizon is None:
+        return state.room(None)
+    partitions = read_partitions(session, state.id)
+    pace = kept.pace(session, horizon)
+    batch_gap_us = progress_from(pace, present_in(partitions, horizon), horizon, now_us).batch_gap_us
+    return state.room(skew_among(partitions, horizon, batch_gap_us))
+
+
+def _skewed(partitions: Sequence[PartitionFacts]) -> list[SkewCost]:
+    """Return the partitions that were skewed in the newest snapshot, the most costly first."""
+    found = [
+        SkewCost(each.partition, each.costs_ms or 0, each.without_bound_ms or 0)
+        for each in partitions
+        if each.skewed
+    ]
+    return sorted(found, key=lambda each: -each.costs_ms)
+
+
+def _state(row: Row[Any], pin: StoredPin | None, held: Quarantine | None) -> StreamState:
+    stream, slo, policy, recommended = row.StreamRow, row.SloRow, row.PolicyRow, row.RecommendationRow
+    overview: OverviewRow | None = row.OverviewRow
+    return StreamState(
+        row=stream,
+        slo=None if slo is None else slo_of(slo),
+        join_id=None if slo is None else slo.join_id,
+        policy=policy_of(policy),
+        paused_why=None if policy is None else policy.paused_why,
+        # PostgreSQL sums to an exact decimal.
+        future_rows=stream.gone_future_rows + int(row.future_rows or 0),
+        misdated_rows=stream.gone_misdated_rows + int(row.misdated_rows or 0),
+        missing_batches=None
+        if row.ReportRow is None
+        else stream.gone_missing_batches + int(row.missing_batches or 0),
+        newest=None if row.ReportRow is None else _newest(row),
+        quarantine=held,
+        recommendation=recommended,
+        steps=() if recommended is None else steps_of(recommended),
+        published=row.PublishedRow,
+        previous_bound_ms=row.previous_bound_ms,
+        unpinned=row.unpinned,
+        pin=pin,
+        applied=row.AcknowledgementRow,
+        rollout=row.RolloutRow,
+        missed=row.missed,
+        prediction=row.PredictionRow,
+        overview=overview,
+        lost=None if overview is None or overview.lost is None else LostSummary.from_json(overview.lost),
+    )
+
+
+def _newest(row: Row[Any]) -> NewestBatch:
+    report, query, base_us = row.ReportRow, row.QueryRow, row.stored_base_us
+    if query is not None:
+        last_batch = report.batch_id - 1
+        base_us = with_gone(base_us, query.gone_batch, query.gone_max_event_time_us, last_batch)
+    # The mean time between the newest batches, ``RECENT_BATCHES`` of them or all there are.
+    since_us, gaps = row.recent_us, RECENT_BATCHES
+    if since_us is None:
+        since_us, gaps = row.first_us, row.StreamRow.reports - 1
+    return NewestBatch(
+        report=report,
+        base_ms=late_base_ms(report.late_base_ms, base_us),
+        gap_us=None if since_us is None or gaps < 1 else (report.seen_us - since_us) // gaps or None,
+        driver=state_in(row.LiveRow),
+    )
+
+
+def _stored_base_us() -> ScalarSelect[int | None]:
+    """Return the query for the maximum event time of the stored batches before the newest one of its query."""
+    earlier = aliased(ReportRow)
+    return (
+        select(earlier.max_event_time_us)
+        .where(
+            earlier.stream_id == ReportRow.stream_id,
+            earlier.query_id == ReportRow.query_id,
+            earlier.batch_id < ReportRow.batch_id,
+            earlier.max_event_time_us.is_not(None),
+        )
+        .order_by(earlier.max_event_time_us.desc())
+        .limit(1)
+        .correlate(ReportRow)
+        .scalar_subquery()
+    )
+
+
+def _seen_us(batch: int) -> ScalarSelect[int | None]:
+    """Return the query for the trigger time of the batch that many before the newest one; -1 for the first batch."""
+    report = aliased(ReportRow)
+    wanted = select(report.seen_us).where(report.stream_id == StreamRow.id).limit(1)
+    wanted = (
+        wanted.order_by(report.seen_us) if batch < 0 else wanted.order_by(report.seen_us.desc()).offset(batch)
+    )
+    return wanted.correlate(StreamRow).scalar_subquery()
+
+
+def _statement() -> Select[*tuple[Any, ...]]:
+    """Return the statement for all states. Each newest row is found at the end of an index, stream by stream."""
+    of_stream = StreamRow.id
+    previous, query = aliased(PublishedRow), aliased(QueryRow)
+    unpinned, missed = aliased(PublishedRow, name="unpinned"), aliased(RolloutRow, name="missed")
+    other_prediction = aliased(PredictionRow)
+    predicted = select(func.max(other_prediction.generation)).where(other_prediction.stream_id == of_stream)
+    # As floating point: SQLite fails where a sum of integers overflows, as that over many queries may.
+    batches = cast(query.last_batch - query.first_batch + 1, Double)
+    missing = select(func.sum(batches - query.reports)).where(query.stream_id == of_stream)
+    future, misdated = (
+        select(func.sum(rows)).where(PartitionRow.stream_id == of_stream)
+        for rows in (PartitionRow.future_rows, PartitionRow.misdated_rows)
+    )
+    return (
+        select(
+            StreamRow,
+            SloRow,
+            PolicyRow,
+            RecommendationRow,
+            OverviewRow,
+            PublishedRow,
+            previous.bound_ms.label("previous_bound_ms"),
+            unpinned,
+            AcknowledgementRow,
+            RolloutRow,
+            missed,
+            PredictionRow,
+            ReportRow,
+            LiveRow,
+            QueryRow,
+            _stored_base_us().label("stored_base_us"),
+            _seen_us(RECENT_BATCHES).label("recent_us"),
+            _seen_us(-1).label("first_us"),
+            missing.correlate(StreamRow).scalar_subquery().label("missing_batches"),
+            future.correlate(StreamRow).scalar_subquery().label("future_rows"),
+            misdated.correlate(StreamRow).scalar_subquery().label("misdated_rows"),
+        )
+        .outerjoin(SloRow, SloRow.stream_id == of_stream)
+        .outerjoin(PolicyRow, PolicyRow.stream_id == of_stream)
+        .outerjoin(RecommendationRow, RecommendationRow.stream_id == of_stream)
+        .outerjoin(OverviewRow, OverviewRow.stream_id == of_stream)
+        .outerjoin(
+            PublishedRow,
+            and_(PublishedRow.stream_id == of_stream, PublishedRow.generation == newest_generation_query()),
+        )
+        .outerjoin(
+            previous,
+            and_(previous.stream_id == of_stream, previous.generation == PublishedRow.generation - 1),
+        )
+        .outerjoin(
+            unpinned,
+            and_(
+                unpinned.stream_id == of_stream,
+                unpinned.generation == newest_generation_query(pinned=False),
+            ),
+        )
+        .outerjoin(AcknowledgementRow, AcknowledgementRow.id == newest_acknowledgement_query())
+        .outerjoin(RolloutRow, RolloutRow.id == newest_rollout_query())
+        .outerjoin(missed, missed.id == missed_rollout_query(unpinned))
+        .outerjoin(
+            PredictionRow,
+            and_(
+                PredictionRow.stream_id == of_stream,
+                PredictionRow.generation == predicted.correlate(StreamRow).scalar_subquery(),
+            ),
+        )
+        .outerjoin(ReportRow, ReportRow.id == newest_report_query())
+        # What an older report says is past.
+        .outerjoin(LiveRow, and_(LiveRow.stream_id == of_stream, LiveRow.report_id == ReportRow.id))
+        .outerjoin(QueryRow, and_(QueryRow.stream_id == of_stream, QueryRow.query_id == ReportRow.query_id))
+        .where(KNOWN)
+        .order_by(StreamRow.job, StreamRow.stream)
+    )
+
+
+# Built once: that takes longer than running them for one stream.
+_STATES = _statement()
+_SOME_STATES = _STATES.where(StreamRow.id.in_(bindparam("ids", expanding=True)))

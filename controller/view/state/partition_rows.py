@@ -1,0 +1,166 @@
+"""Partitions as they are stored: of one stream, read once for all that follows, or of all streams, for alerts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, or_, select
+from sqlalchemy.orm import Session
+
+from tidemark.controller.base.db.tables import PartitionRow
+from tidemark.controller.evidence.horizon import Horizon
+from tidemark.controller.reports.partitions import FutureRows, MisdatedRows, Skew
+from tidemark.models.evidence.misdated import explained
+from tidemark.models.evidence.progress import PartitionTimes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts(PartitionTimes):
+    """What is stored of one partition. Times are in microseconds."""
+
+    partition: str
+    behind_us: int | None
+    """How far behind the stream's maximum event time it was when it was last seen; None when unknown."""
+    last_future_us: int | None
+    """When it last had a future-dated row; None without any."""
+    last_misdated_us: int | None
+    """When it last had a row whose event time no delay explains; None without any."""
+    misdated_event_us: int | None
+    """The event time of such a row then; None without any."""
+    skewed: bool
+    """Whether it was skewed in the newest snapshot."""
+    costs_ms: int | None
+    """By how much the bound would then have fallen without it."""
+    without_bound_ms: int | None
+    """To what."""
+
+
+# Built once: building it takes longer than running it.
+_PARTITIONS = (
+    select(
+        PartitionRow.partition,
+        PartitionRow.first_seen_us,
+        PartitionRow.last_seen_us,
+        PartitionRow.batches,
+        PartitionRow.behind_us,
+        PartitionRow.last_future_us,
+        PartitionRow.last_misdated_us,
+        PartitionRow.misdated_event_us,
+        PartitionRow.skewed,
+        PartitionRow.costs_ms,
+        PartitionRow.without_bound_ms,
+    )
+    .where(PartitionRow.stream_id == bindparam("stream"))
+    .order_by(PartitionRow.partition)
+)
+
+
+def read_partitions(session: Session, stream_id: int) -> list[PartitionFacts]:
+    """Return all partitions of a stream by name."""
+    rows = session.connection().execute(_PARTITIONS, {"stream": stream_id})
+    return [PartitionFacts(**row) for row in rows.mappings()]
+
+
+def present_in(partitions: Sequence[PartitionFacts], horizon: Horizon) -> list[PartitionFacts]:
+    """Return the partitions with a row within the horizon."""
+    return [each for each in partitions if each.last_seen_us >= horizon.from_us]
+
+
+def skew_among(
+    partitions: Sequence[PartitionFacts], horizon: Horizon, batch_gap_us: int | None
+) -> Skew | None:
+    """Return how far apart the partitions are that are not silent; None when that is unknown.
+
+    Each counts with its distance when it was last seen, which does not grow while it is idle.
+
+    Args:
+        batch_gap_us: the stream's typical gap between batches, in microseconds; None when it is not known, and then
+            every partition in the horizon counts.
+    """
+    furthest: Skew | None = None
+    for each in partitions:
+        behind_us = each.behind_us
+        if behind_us is None or each.last_seen_us < horizon.from_us:
+            continue
+        if furthest is not None and behind_us <= furthest.behind_us:
+            continue
+        if batch_gap_us is None or not each.silent_at(horizon.newest.seen_us, batch_gap_us):
+            furthest = Skew(each.partition, behind_us)
+    return furthest
+
+
+def future_rows_among(partitions: Sequence[PartitionFacts], horizon: Horizon, rows: int) -> FutureRows:
+    """Return the future-dated rows over the horizon, of which there are ``rows``."""
+    if not rows:
+        return FutureRows(0, ())
+    return FutureRows(
+        rows,
+        tuple(
+            each.partition
+            for each in partitions
+            if each.last_future_us is not None and each.last_future_us >= horizon.from_us
+        ),
+    )
+
+
+def misdated_rows_among(partitions: Sequence[PartitionFacts], horizon: Horizon, rows: int) -> MisdatedRows:
+    """Return the rows over the horizon whose event time no delay explains, of which there are ``rows``."""
+    found = {
+        each.partition: explained(each.misdated_event_us, each.last_misdated_us)
+        for each in partitions
+        if rows
+        and each.misdated_event_us is not None
+        and each.last_misdated_us is not None
+        and each.last_misdated_us >= horizon.from_us
+    }
+    return MisdatedRows(rows, tuple(found), tuple(dict.fromkeys(found.values())))
+
+
+_GONE = "Gone"
+"""``PartitionRow.state`` of a partition without a row within the horizon."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSummary:
+    """One partition as of the newest snapshot of its stream. None is unknown."""
+
+    partition: str
+    state: str | None
+    """Active, Idle or Behind."""
+    skewed: bool
+    """Whether without it the bound would be far narrower."""
+    costs_ms: int | None
+    """By how much."""
+    future_rows: int
+    misdated_rows: int
+    """Rows of it whose event time no delay explains."""
+
+    @property
+    def notable(self) -> tuple[bool, bool, bool, int, str]:
+        """Sorts first what somebody would look for first: skewed, idle, behind, then by cost."""
+        idle, behind = self.state == "Idle", self.state == "Behind"
+        return not self.skewed, not idle, not behind, -(self.costs_ms or 0), self.partition
+
+
+def load_partitions(session: Session) -> Mapping[int, list[PartitionSummary]]:
+    """Return by stream its partitions in order of their names; those that are gone are left out."""
+    found: defaultdict[int, list[PartitionSummary]] = defaultdict(list)
+    rows = session.execute(
+        select(
+            PartitionRow.stream_id,
+            PartitionRow.partition,
+            PartitionRow.state,
+            PartitionRow.skewed,
+            PartitionRow.costs_ms,
+            PartitionRow.future_rows,
+            PartitionRow.misdated_rows,
+        )
+        .where(or_(PartitionRow.state.is_(None), PartitionRow.state != _GONE))
+        .order_by(PartitionRow.stream_id, PartitionRow.partition)
+    )
+    for row in rows.mappings():
+        known = dict(row)
+        found[known.pop("stream_id")].append(PartitionSummary(**known))
+    return found

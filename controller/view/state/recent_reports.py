@@ -1,0 +1,242 @@
+"""What the newest reports say: of one stream by query, and summed up for all streams at once, for alerts on rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sqlalchemy import BigInteger, Label, RowMapping, and_, case, func, select, true
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
+
+from tidemark.controller.base.db.statements import given, given_rows
+from tidemark.controller.base.db.tables import OffsetRow, ReportRow, RollupRow, StreamRow
+from tidemark.controller.evidence.rollups import cover
+from tidemark.controller.reports.store import newest_report_query
+from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.evidence.slots import HOUR_US, SLOT_US, Levels, edge_us
+
+RECENT_US = 900_000_000
+"""How far back from the newest batch, in microseconds: a quarter of an hour."""
+
+STANDSTILL_BATCHES = 10
+"""Batches with rows after which a watermark that has not moved stands still; Spark moves it with the third."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentQuery:
+    """What one query reported of a stream of late. Times are in microseconds."""
+
+    query_id: str
+    first_us: int
+    """When its first batch was triggered."""
+    last_us: int
+    """When its last batch was triggered."""
+    rows: int
+    """Rows that reached its tap."""
+    busy: int
+    """Batches with rows that have an event time."""
+    watermarks_ms: tuple[int, int]
+    """The lowest and the highest watermark of its batches, in milliseconds; 0 before the first."""
+    bound_ms: int
+    """Its widest bound, in milliseconds."""
+    event_us: tuple[int, int] | None
+    """The lowest and the highest of the maximum event times of its batches; None without any."""
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether the watermark stands still although each batch with rows should have moved it beyond where it is."""
+        lowest_ms, highest_ms = self.watermarks_ms
+        if self.busy < STANDSTILL_BATCHES or lowest_ms != highest_ms or self.event_us is None:
+            return False
+        return self.event_us[0] > (highest_ms + self.bound_ms) * SPARK_TICK_US
+
+
+def read_recent_queries(session: Session, stream_id: int, newest_us: int) -> list[RecentQuery]:
+    """Return the queries that reported a stream shortly before ``newest_us``, in the order in which they began."""
+    row = ReportRow
+    found = session.execute(
+        select(
+            row.query_id,
+            func.min(row.seen_us).label("first_us"),
+            func.max(row.seen_us).label("last_us"),
+            func.sum(row.rows).label("rows"),
+            func.sum(case((row.max_event_time_us.is_not(None), 1), else_=0)).label("busy"),
+            func.min(row.watermark_ms).label("lowest_ms"),
+            func.max(row.watermark_ms).label("highest_ms"),
+            func.max(row.bound_ms).label("bound_ms"),
+            func.min(row.max_event_time_us).label("lowest_us"),
+            func.max(row.max_event_time_us).label("highest_us"),
+        )
+        .where(row.stream_id == stream_id, row.seen_us > newest_us - RECENT_US)
+        .group_by(row.query_id)
+        .order_by(func.min(row.seen_us), row.query_id)
+    )
+    return [
+        RecentQuery(
+            query_id=each.query_id,
+            first_us=each.first_us,
+            last_us=each.last_us,
+            # PostgreSQL sums to an exact decimal.
+            rows=int(each.rows),
+            busy=int(each.busy),
+            watermarks_ms=(each.lowest_ms, each.highest_ms),
+            bound_ms=each.bound_ms,
+            event_us=None if each.lowest_us is None else (each.lowest_us, each.highest_us),
+        )
+        for each in found
+    ]
+
+
+def at_once(queries: Sequence[RecentQuery]) -> list[RecentQuery]:
+    """Return those of ``queries``, in the order in which they began, that ran while another did."""
+    found: dict[str, RecentQuery] = {}
+    for before, after in pairwise(queries):
+        if after.first_us < before.last_us:
+            found |= {before.query_id: before, after.query_id: after}
+    return list(found.values())
+
+
+QUARTER_US = 900_000_000
+"""A quarter of an hour, in microseconds."""
+
+_LONGEST_BY_MINUTE_S = 21_600
+"""Maximum length of a window that is added up from minutes, in seconds; longer ones are added up from hours."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRows:
+    """The (row, key) pairs of a span of time."""
+
+    judged: int
+    """How many were judged."""
+    late: int
+    """How many of them were late, or may have been."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentRows:
+    """What the newest reports of a stream add up to."""
+
+    by_window_s: Mapping[int, JudgedRows]
+    """By length of a window that ends now, in seconds."""
+    watermark_then_ms: int | None
+    """The watermark a quarter of an hour ago; None when there was none."""
+    judged: int
+    """Pairs judged in the last quarter of an hour."""
+    future_rows: int
+    misdated_rows: int
+    """Rows of it whose event time no delay explains."""
+    uncounted_rows: int
+    """Rows of it that could not be counted."""
+
+
+NO_RECENT_ROWS = RecentRows(
+    by_window_s={}, watermark_then_ms=None, judged=0, future_rows=0, misdated_rows=0, uncounted_rows=0
+)
+"""Of a stream without reports."""
+
+
+def load_recent_rows(session: Session, windows_s: Iterable[int], now_us: int) -> dict[int, RecentRows]:
+    """Return by stream what its newest reports add up to; streams without reports are left out.
+
+    Args:
+        windows_s: lengths of windows that end now, in seconds. They begin on the edge of the minute, or of the hour,
+            that holds their start.
+    """
+    windows = sorted(set(windows_s))
+    sums: defaultdict[int, dict[int, list[int]]] = defaultdict(lambda: {window: [0, 0] for window in windows})
+    _add_rollups(session, sums, windows, now_us)
+    _add_waiting(session, sums, windows, now_us)
+    found = {}
+    for row in _read_quarter(session, now_us - QUARTER_US):
+        # PostgreSQL sums to an exact decimal.
+        counts = {name: int(number or 0) for name, number in row.items()}
+        stream_id, watermark_ms = counts.pop("id"), counts.pop("watermark_ms")
+        found[stream_id] = RecentRows(
+            by_window_s={window: JudgedRows(*counted) for window, counted in sums[stream_id].items()},
+            watermark_then_ms=watermark_ms or None,
+            **counts,
+        )
+    return found
+
+
+def _add_rollups(
+    session: Session, sums: dict[int, dict[int, list[int]]], windows: list[int], now_us: int
+) -> None:
+    """Add what is rolled up."""
+    columns: dict[str, list[int]] = {name: [] for name in ("window", "width_us", "from_us", "until_us")}
+    for window in windows:
+        edge = SLOT_US if window <= _LONGEST_BY_MINUTE_S else HOUR_US
+        for part in cover(edge_us(now_us - window * 1_000_000, edge), None, Levels()):
+            for name, value in zip(columns, (window, *part), strict=True):
+                columns[name].append(value)
+    dialect, table = session.get_bind().dialect.name, RollupRow
+    asked = given_rows(dialect, {name: BigInteger() for name in columns})
+    parts = and_(
+        table.stream_id == StreamRow.id,
+        table.width_us == asked.c.width_us,
+        table.slot_us >= asked.c.from_us,
+        table.slot_us < asked.c.until_us,
+    )
+    rows = session.execute(
+        select(StreamRow.id, asked.c.window, func.sum(table.pairs), func.sum(table.late_max))
+        .select_from(StreamRow)
+        .join(asked, true())
+        .join(table, parts)
+        .group_by(StreamRow.id, asked.c.window),
+        given(dialect, columns),
+    )
+    for stream_id, window, judged, late in rows:
+        _add(sums[stream_id][window], judged, late)
+
+
+def _add_waiting(
+    session: Session, sums: dict[int, dict[int, list[int]]], windows: list[int], now_us: int
+) -> None:
+    """Add the reports that are not rolled up yet."""
+    table = ReportRow
+    rows = session.execute(
+        select(table.stream_id, table.seen_us, table.pairs, table.late_max)
+        .join(StreamRow, StreamRow.id == table.stream_id)
+        .outerjoin(OffsetRow, OffsetRow.stream_id == table.stream_id)
+        .where(table.id > func.coalesce(OffsetRow.last_report_id, 0))
+    )
+    for stream_id, seen_us, pairs, late in rows:
+        for window in windows:
+            if seen_us >= now_us - window * 1_000_000:
+                _add(sums[stream_id][window], pairs, late)
+
+
+def _add(into: list[int], judged: int, late: int) -> None:
+    # PostgreSQL sums to an exact decimal.
+    into[0] += int(judged)
+    into[1] += int(late)
+
+
+def _read_quarter(session: Session, from_us: int) -> Iterable[RowMapping]:
+    """Return by stream with reports the watermark at ``from_us``, and the pairs and rows counted since, by name."""
+    then = aliased(ReportRow)
+
+    def since(column: InstrumentedAttribute[int], name: str) -> Label[int]:
+        # At the end of an index, stream by stream.
+        return (
+            select(func.coalesce(func.sum(column), 0))
+            .where(ReportRow.stream_id == StreamRow.id, ReportRow.seen_us >= from_us)
+            .correlate(StreamRow)
+            .label(name)
+        )
+
+    return session.execute(
+        select(
+            StreamRow.id,
+            then.watermark_ms,
+            since(ReportRow.pairs, "judged"),
+            since(ReportRow.future_rows, "future_rows"),
+            since(ReportRow.misdated_rows, "misdated_rows"),
+            since(ReportRow.uncounted_rows, "uncounted_rows"),
+        )
+        .outerjoin(then, then.id == newest_report_query(from_us))
+        .where(StreamRow.reports > 0)
+    ).mappings()

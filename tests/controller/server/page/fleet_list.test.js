@@ -1,0 +1,64 @@
+// The fleet: its counts, its order and its groups.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import {
+    awaitsApproval,
+    countsOf,
+    nextSort,
+    ordered,
+    sortOf,
+    sortText,
+} from "../../../controller/server/page/static/fleet_list.js";
+
+function stream(name, changes = {}) {
+    return { job: "job", stream: name, worst: null, budget_remaining_ppm: 500_000, rollout: null, ...changes };
+}
+
+const WARNING = { worst: { severity: "warning" } };
+const CRITICAL = { worst: { severity: "critical" } };
+
+test("each stream counts once: an overdrawn budget is critical, information is ok", () => {
+    const streams = [
+        stream("a", { budget_remaining_ppm: -1, ...WARNING }),
+        stream("b", CRITICAL),
+        stream("c", WARNING),
+        stream("d", { worst: { severity: "info" } }),
+        stream("e", { budget_remaining_ppm: null }),
+    ];
+    assert.deepEqual(countsOf(streams), { critical: 2, warning: 1, ok: 2 });
+});
+
+test("what is not known comes last in either direction", () => {
+    const streams = [null, 3, -1].map((budget, n) => stream(`${n}`, { budget_remaining_ppm: budget }));
+    const names = (sort) => ordered(streams, sort, false).map((one) => one.stream);
+    assert.deepEqual(names({ column: "budget", descending: false }), ["2", "1", "0"]);
+    assert.deepEqual(names({ column: "budget", descending: true }), ["1", "2", "0"]);
+    assert.deepEqual(names(null), ["0", "1", "2"], "the controller's own order");
+});
+
+test("streams of a job stand together and keep their order inside it", () => {
+    const streams = [stream("x", { job: "b" }), stream("y", { job: "a" }), stream("w", { job: "b" })];
+    assert.deepEqual(
+        ordered(streams, null, true).map((one) => one.stream),
+        ["y", "x", "w"],
+    );
+});
+
+test("a heading orders up, then down, then not, and the address keeps it", () => {
+    const up = nextSort(null, "now");
+    const down = nextSort(up, "now");
+    assert.deepEqual([sortText(up), sortText(down), nextSort(down, "now")], ["now", "-now", null]);
+    assert.deepEqual(sortOf("-now"), down);
+    assert.deepEqual(nextSort(down, "mode"), { column: "mode", descending: false });
+    for (const none of ["", undefined, "nothing", "toString"]) assert.equal(sortOf(none), null);
+});
+
+test("a rollout waits for a person by its state or by its gate", () => {
+    const rollout = (state, heldBy) => stream("a", { rollout: { state, held_by: heldBy } });
+    assert.equal(awaitsApproval(rollout("AwaitingApproval", "Approval")), true);
+    assert.equal(awaitsApproval(rollout("Recommended", "Approval")), true);
+    assert.equal(awaitsApproval(rollout("Recommended", "Cooldown")), false);
+    assert.equal(awaitsApproval(stream("a")), false);
+});

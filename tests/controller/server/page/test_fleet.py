@@ -1,0 +1,229 @@
+"""The fleet in a real browser: its rows and their order, the keyboard alone, and hostile names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tidemark.controller.base.db.tables import SloRow
+from tidemark.controller.specs.store import slo_values
+from tidemark.controller.specs.streams import lock_stream
+from tidemark.models.specs.slo import Slo
+
+from support.browser import NARROW, WIDE, watched_page
+from support.controller_app import Controller
+from support.policies import at_once
+from support.rolled_job import RolledJob
+from support.served import served
+from support.shown import Shown
+from support.waiting_job import waiting_job
+
+pytestmark = pytest.mark.slow
+
+HOSTILE = [
+    "<img src=x onerror=document.title='taken'>",
+    "\"><script>document.title='taken'<\\script>",
+    "${alert(1)} {{7*7}} &lt;b&gt;",
+    "javascript:alert(1)",
+]
+
+
+def test_a_row_shows_the_mode_bounds_completeness_and_budget(browser: Browser, shown: Shown) -> None:
+    fleet = shown.controller.http.get("/v1/fleet").json()["streams"][0]
+    with watched_page(browser, shown.url) as watched:
+        watched.open()
+        row = watched.page.get_by_role("row", name="job / stream")
+
+        expect(row).to_contain_text("OnRestart")
+        expect(row.locator("[data-label='Complete over the window']")).to_contain_text("of 98 %")
+        expect(row.locator("[data-label='Budget left']")).to_have_text(
+            f"{fleet['budget_remaining_ppm'] // 10_000} %".replace("-", "\N{MINUS SIGN}")
+        )
+        assert fleet["recommended_bound_ms"] is not None
+        expect(row.locator("[data-label=Bound]")).to_contain_text(" s")
+        expect(row.locator("[data-label='Complete now']")).to_contain_text("provisional")
+        watched.assert_no_errors()
+
+
+def test_the_counts_add_up_to_all_and_each_shows_only_its_streams(
+    browser: Browser, controller: Controller
+) -> None:
+    """A stream that has lost more than its budget counts as critical, and only there."""
+    losing = RolledJob(controller, job="losing", bound_ms=1_000)
+    losing.run(2, 1.0, tick=False)
+    losing.put("slo", {"target_ppm": 999_000})
+    losing.run(20, 40.0, tick=False)
+    for number in range(3):
+        controller.http.put(f"/v1/jobs/shop/streams/s{number}/slo", json={"target_ppm": 990_000})
+    controller.snapshot()
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        watched.open()
+        page = watched.page
+        texts = page.locator(".summary .level").all_text_contents()
+        counts = {name: int(number) for number, name in (text.split() for text in texts)}
+        assert list(counts) == ["critical", "warning", "ok"]
+        assert sum(counts.values()) == 4
+        assert counts["critical"] == 1
+        for name, count in counts.items():
+            page.get_by_role("button", name=re.compile(name)).click()
+            expect(page.locator("table.fleet tbody tr:visible")).to_have_count(count)
+            assert f"level={name}" in page.url
+            page.get_by_role("button", name=re.compile(name)).click()
+        watched.assert_no_errors()
+
+
+def test_a_press_on_a_heading_orders_and_the_address_keeps_order_and_groups(
+    browser: Browser, controller: Controller
+) -> None:
+    for job, stream in (("b", "z"), ("a", "y"), ("b", "x")):
+        controller.http.put(f"/v1/jobs/{job}/streams/{stream}/slo", json={"target_ppm": 990_000})
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        watched.open()
+        page = watched.page
+        links, heading = page.locator("a.stream-link"), page.get_by_role("columnheader", name="Stream")
+        heading.get_by_role("button").click()
+        expect(heading).to_have_attribute("aria-sort", "ascending")
+        expect(links).to_have_text(["a / y", "b / x", "b / z"])
+        heading.get_by_role("button").click()
+        expect(links).to_have_text(["b / z", "b / x", "a / y"])
+        page.get_by_role("button", name="By job").click()
+        expect(links).to_have_text(["a / y", "b / z", "b / x"])
+        expect(page.locator("table.fleet .group")).to_have_text(["a", "b"])
+        assert "sort=-stream" in page.url
+        page.reload()
+        expect(links).to_have_text(["a / y", "b / z", "b / x"])
+        watched.assert_no_errors()
+
+
+def test_what_waits_for_approval_is_listed_first_and_leads_to_its_dialog(
+    browser: Browser, controller: Controller
+) -> None:
+    job = waiting_job(controller)
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        watched.open()
+        page = watched.page
+        queue = page.get_by_role("region", name="Waits for approval")
+        expect(queue).to_contain_text("1 rollout waits for approval")
+        queue.get_by_role("link", name="Review the rollout of job / stream").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text(f"Approve rollout {job.rollout()['id']}?")
+        assert "review" not in page.url, "a reload does not open it again"
+        watched.assert_no_errors()
+
+
+def test_no_column_is_cut_on_a_desktop_screen(browser: Browser, controller: Controller) -> None:
+    """With long names, large figures and a condition of the longest name."""
+    job = RolledJob(
+        controller, job="payments-emea-production", stream="card-authorisations", bound_ms=754_321
+    )
+    job.run(3, 1.0, tick=False)
+    job.put("slo", {"target_ppm": 999_990})
+    job.put("policy", at_once())
+    job.run(3, 1.0)
+    controller.snapshot()
+    cut = """() => [...document.querySelectorAll('.fleet th, .fleet td')].filter((cell) => {
+        const box = cell.getBoundingClientRect(), card = cell.closest('.card').getBoundingClientRect();
+        return box.right > card.right + 0.5 || cell.scrollWidth > cell.clientWidth + 1;
+    }).map((cell) => cell.className)"""
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        watched.open()
+        expect(watched.page.locator("table.fleet tbody tr")).to_have_count(1)
+        assert watched.page.evaluate(cut) == []
+
+
+def test_hostile_names_are_shown_as_text(browser: Browser, controller: Controller) -> None:
+    for name in HOSTILE:
+        answer = controller.http.put(
+            f"/v1/jobs/{quote(name, safe='')}/streams/{quote(name, safe='')}/slo",
+            json={"target_ppm": 990_000},
+        )
+        assert answer.status_code == 200, answer.text
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        watched.open()
+        body = watched.page.locator("a.stream-link").all_text_contents()
+        assert sorted(body) == sorted(f"{name} / {name}" for name in HOSTILE)
+        for number in range(len(HOSTILE)):
+            watched.open()
+            link = watched.page.locator("a.stream-link").nth(number)
+            name = (link.text_content() or "").split(" / ")[0]
+            link.click()
+            expect(watched.page.get_by_role("heading", level=1)).to_have_text(name)
+            assert watched.page.title() == f"{name} / {name} · Tidemark"
+            assert watched.page.locator("main img, main script, main b").count() == 0
+        watched.assert_no_errors()
+
+
+def test_the_keyboard_alone_filters_finds_and_opens_a_stream(
+    browser: Browser, controller: Controller
+) -> None:
+    for number in range(30):
+        controller.http.put(f"/v1/jobs/shop/streams/s{number:02d}/slo", json={"target_ppm": 990_000})
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        watched.open()
+        page = watched.page
+        page.keyboard.press("/")
+        page.keyboard.type("s1")
+        expect(page.locator("table.fleet tbody tr:visible")).to_have_count(10)
+        assert "q=s1" in page.url
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowDown")
+        expect(page.locator("a:focus")).to_have_text("shop / s11")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", level=1)).to_have_text("s11")
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog", name="Keys and signs")).to_be_visible()
+        page.keyboard.press("Escape")
+        page.keyboard.press("f")
+        expect(page.locator("table.fleet")).to_be_visible()
+        page.go_back()
+        page.go_back()
+        expect(page.get_by_role("searchbox")).to_have_value("s1")
+        watched.assert_no_errors()
+
+
+def test_five_hundred_streams_are_there_at_once(
+    browser: Browser, controller: Controller, tmp_path: Path
+) -> None:
+    slo = slo_values(Slo(target_ppm=990_000))
+    with controller.service.database.write() as session:
+        for number in range(500):
+            stream = lock_stream(session, f"job-{number // 10:02d}", f"{number:03d}")
+            session.add(SloRow(stream_id=stream.id, generation=1, updated_us=controller.clock(), **slo))
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        page, asked = watched.page, []
+        page.on("request", lambda request: asked.append(urlsplit(request.url).path))
+        page.clock.install(time=0)
+        page.clock.pause_at(1_000)  # so that nothing is requested again
+        watched.open()
+        expect(page.locator("table.fleet tbody tr")).to_have_count(500)
+        page.get_by_role("searchbox").fill("499")
+        expect(page.locator("table.fleet tbody tr:visible")).to_have_count(1)
+        assert [path for path in asked if path.startswith("/v1/")] == ["/v1/fleet"]
+        watched.assert_no_errors()
+
+
+@pytest.mark.parametrize("width", [WIDE, 1024, NARROW])
+def test_nothing_is_wider_than_the_screen(browser: Browser, shown: Shown, width: int) -> None:
+    with watched_page(browser, shown.url, width=width) as watched:
+        watched.open()
+        assert watched.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_an_empty_fleet_says_what_to_do(browser: Browser, controller: Controller) -> None:
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        watched.open()
+        start = watched.page.get_by_role("region", name="Start")
+        expect(start.get_by_role("heading", name="No stream is known yet")).to_be_visible()
+        for command in (
+            "adaptive_watermark(",
+            f"spark.tidemark.controller.url={url}/",
+            "tidemark doctor",
+            "make demo",
+        ):
+            expect(start).to_contain_text(command)
+        expect(watched.page.locator("table.fleet")).to_be_hidden()
+        watched.assert_no_errors()

@@ -1,0 +1,58 @@
+"""The options that are made from the fields of an SLO, a policy and a join."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import get_args
+
+import pytest
+
+from tidemark.controller.tools.cli.show import duration, share
+from tidemark.controller.tools.cli.spec_options import SpecOption, changes_of, options_of
+from tidemark.models.specs.fields import SpecField, spec_fields
+from tidemark.models.specs.slo import JoinSlo, Policy, Slo
+
+KINDS = [Slo, JoinSlo, Policy]
+FIELDS = [
+    (field, option)
+    for kind in KINDS
+    for field, option in zip(spec_fields(kind), options_of(kind), strict=True)
+]
+
+
+@pytest.mark.parametrize(("field", "option"), FIELDS, ids=lambda one: getattr(one, "name", ""))
+def test_what_people_may_write_is_read_as_the_interface_has_it(field: SpecField, option: SpecOption) -> None:
+    assert option.field == field.name
+    if field.unit == "choice":
+        assert {option.read(text) for text in get_args(option.type)} - {None} == set(field.choices)
+    elif field.unit in {"duration", "share", "number"} and isinstance(field.shown.example, int):
+        shown: dict[str, Callable[[int], str]] = {"duration": duration, "share": share, "number": str}
+        written = shown[field.unit](field.shown.example)
+        assert option.read(written) == field.shown.example
+        assert written in option.help
+    if field.nullable and field.unit != "choice":
+        assert option.read("none") is None
+        assert option.help.endswith('"none" removes it')
+
+
+def test_an_option_is_the_name_of_its_field_without_the_unit() -> None:
+    assert [option.flag for option in options_of(JoinSlo)] == [
+        "--streams",
+        "--target",
+        "--confidence",
+        "--horizon",
+        "--window",
+    ]
+
+
+def test_only_what_is_given_changes_and_something_must_be() -> None:
+    given: dict[str, object] = dict.fromkeys((field.name for field in spec_fields(Policy)), None)
+    given |= {"max_bound_ms": "none", "gates": ["none"], "late": "call", "directions": "widen"}
+    assert changes_of(Policy, given, "--mode Live") == {
+        "max_bound_ms": None,
+        "directions": ["Widen"],
+        "gates": [],
+        "late": None,
+    }
+    with pytest.raises(ValueError, match="give at least one option, such as --mode Live"):
+        changes_of(Policy, dict.fromkeys(given, None), "--mode Live")
