@@ -8,7 +8,7 @@ from typing import Any
 
 from support.controller_app import Controller
 
-DOCUMENT = json.loads((Path(__file__).parents[3] / "controller" / "openapi.json").read_text())
+DOCUMENT = json.loads((Path(__file__).parents[4] / "controller" / "openapi.json").read_text())
 
 
 def test_every_operation_rejects_a_parameter_that_it_does_not_have(controller: Controller) -> None:
