@@ -17,7 +17,7 @@ PACKAGES = ("tidemark.models", "tidemark.spark_jobs")
 
 LEFT_OUT = tuple(
     f"tidemark/spark_jobs/{name}"
-    for name in ("demo", "plans/__main__.py", "plans/job.py", "spark/archive.py", "spark/java.py")
+    for name in ("demo", "plans/job.py", "plans/lint.py", "spark/archive.py", "spark/java.py")
 )
 """Files and folders of the packages that no job needs."""
 
