@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from support.architecture import DOCUMENT, architecture
@@ -18,7 +20,7 @@ from support.layers import (
     upwards,
     without_place,
 )
-from support.tree import FOLDERS
+from support.tree import FOLDERS, ROOT
 
 LAYERED = [tree for tree in FOLDERS if LAYERS[tree]]
 MAX_SIDE_BY_SIDE = 8
@@ -75,3 +77,36 @@ def test_the_check_finds_all_planted_circles_and_nothing_that_only_leads_to_one(
 def test_the_document_shows_the_layers_of_the_code() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     assert architecture(text) == text, "the code has changed: run `make docs`"
+
+
+def _steps() -> list[list[tuple[str, str]]]:
+    """Return (path, name) of each step of the ways through the code, part by part."""
+    ways = DOCUMENT.read_text(encoding="utf-8").split("## Three ways through the code")[1]
+    return [
+        re.findall(r"`(\w+/[\w/]+\.py)`: `([\w.]+)`", part)
+        for part in re.split(r"^\d\. ", ways, flags=re.MULTILINE)[1:]
+    ]
+
+
+def test_every_step_of_the_ways_through_the_code_is_there() -> None:
+    missing = []
+    for path, name in (step for part in _steps() for step in part):
+        text = (ROOT / path).read_text(encoding="utf-8")
+        words = name.split(".")
+        missing += [f"{path}: {name}" for word in words if not re.search(rf"(def|class) {word}\b", text)]
+    assert missing == []
+
+
+def test_no_step_within_a_part_of_a_way_goes_up_a_layer() -> None:
+    """A step back to the module that made the step before it is a return, and no step up."""
+    high = []
+    for part in _steps():
+        came: dict[str, list[str]] = {}
+        for path, name in part:
+            tree, *_ = path.split("/")
+            module = path.removesuffix(".py").replace("/", ".")
+            before = came.setdefault(tree, [])
+            if before and module not in before and layer_of(module) > layer_of(before[-1]):
+                high.append(f"{before[-1]} -> {path}: {name}")
+            before.append(module)
+    assert high == []

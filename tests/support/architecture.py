@@ -11,7 +11,7 @@ import ast
 from pathlib import Path
 
 from support.docs import DOCS
-from support.layers import LAYERS, imports
+from support.layers import LAYERS, PACKAGES, imports
 from support.tree import FOLDERS, ROOT
 
 __all__ = ["DOCUMENT", "architecture"]
@@ -49,7 +49,8 @@ def _uses(tree: str) -> dict[str, set[str]]:
 
 
 def _folder(module: str) -> str:
-    return module.split(".")[1] if "." in module else ""
+    tree, *rest = module.split(".")
+    return rest[0] if rest else PACKAGES.get(tree, "")
 
 
 def _drawn(folder: str, used: dict[str, set[str]]) -> set[str]:

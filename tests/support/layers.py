@@ -23,9 +23,10 @@ without any has no layers yet."""
 
 LOOSE = {"controller": {"__main__"}, "spark_jobs": {"adaptive"}}
 """By tree, the modules that stand outside the folders: those that users start or import. One that is no layer, and the
-tree's own package, stand above all; but what users import of ``spark_jobs`` is that package, so it stands there."""
+tree's own package, stand above all."""
 
-_PACKAGES = {"spark_jobs": "adaptive"}
+PACKAGES = {"spark_jobs": "adaptive"}
+"""By tree, with which layer its own package stands: users import ``adaptive_watermark`` of ``tidemark.spark_jobs``."""
 
 
 @dataclass(frozen=True, order=True)
@@ -67,7 +68,7 @@ def imports(*trees: str) -> set[Import]:
 def layer_of(module: str) -> int:
     """Return how high a module stands in its tree; a loose one stands above all folders."""
     tree, *rest = module.split(".")
-    name = rest[0] if rest else _PACKAGES.get(tree)
+    name = rest[0] if rest else PACKAGES.get(tree)
     return LAYERS[tree].index(name) if name in LAYERS[tree] else len(LAYERS[tree])
 
 
