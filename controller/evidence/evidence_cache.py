@@ -22,9 +22,9 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.tables import ReportRow, StreamRow
 from tidemark.controller.base.errors import StreamBusyError
+from tidemark.controller.evidence.batch_cache import STEP_ROW, BatchCache, CachedKeys, CachedSteps
 from tidemark.controller.evidence.horizon import WINDOW, Horizon, facts_from
-from tidemark.controller.evidence.kept_batches import STEP_ROW, KeptBatches, KeptKeys, KeptSteps
-from tidemark.controller.evidence.kept_joins import KeptJoins
+from tidemark.controller.evidence.join_cache import JoinCache
 from tidemark.controller.evidence.roll_up import TailNeeds
 from tidemark.controller.evidence.rollups import Rollup, needs_of, rollups_in, sums_of
 from tidemark.models.base.operators import Int64s
@@ -56,7 +56,7 @@ class EvidenceCache:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._entries: dict[tuple[int, int], _Entry] = {}
-        self.joins = KeptJoins()
+        self.joins = JoinCache()
         """The evidence on joins."""
         self.tail = TailNeeds()
         """Needs of the newest reports, until they are rolled up."""
@@ -74,13 +74,13 @@ class EvidenceCache:
         emissions, pace = self._of(
             session,
             horizon,
-            lambda kept: (kept.emissions(session, horizon), kept.pace(session, horizon)),
+            lambda cached: (cached.emissions(session, horizon), cached.pace(session, horizon)),
         )
         return _facts_of(session, horizon, parts), Curve(needs_of(parts), emissions), pace
 
     def pace(self, session: Session, horizon: Horizon) -> Int64s:
         """Return ``PACE_COLUMNS`` of the newest batches of its newest query, in order, shape (batches, 4)."""
-        return self._of(session, horizon, lambda kept: kept.pace(session, horizon))
+        return self._of(session, horizon, lambda cached: cached.pace(session, horizon))
 
     def forget(self, stream_id: int) -> None:
         """Drop what is kept of a stream that was deleted."""
@@ -88,23 +88,23 @@ class EvidenceCache:
             for key in [key for key in self._entries if key[0] == stream_id]:
                 self._drop(self._entries.pop(key))
 
-    def _of(self, session: Session, horizon: Horizon, read: Callable[[KeptHorizon], T]) -> T:
+    def _of(self, session: Session, horizon: Horizon, read: Callable[[CachedHorizon], T]) -> T:
         key = horizon.stream_id, horizon.length_ms
         with self._lock:
             entry = self._entries.setdefault(key, _Entry())
         with _held(entry.lock):
             marker = _marker_of(session, horizon.stream_id)
-            kept, entry.kept = entry.kept, None
-            if kept is not None and kept.is_ahead_of(marker):
+            cached, entry.cached = entry.cached, None
+            if cached is not None and cached.is_ahead_of(marker):
                 # This reader's snapshot of the store is older.
-                entry.kept = kept
-                return read(KeptHorizon(session, horizon, marker))
-            if kept is None or not kept.move_to(session, horizon, marker):
-                kept = KeptHorizon(session, horizon, marker)
-            found = read(kept)
+                entry.cached = cached
+                return read(CachedHorizon(session, horizon, marker))
+            if cached is None or not cached.move_to(session, horizon, marker):
+                cached = CachedHorizon(session, horizon, marker)
+            found = read(cached)
             # Only now: what failed half-way is dropped.
-            entry.kept = kept
-            nbytes = kept.nbytes
+            entry.cached = cached
+            nbytes = cached.nbytes
         self._make_room(key, entry, nbytes)
         return found
 
@@ -127,7 +127,7 @@ class EvidenceCache:
 class _Entry:
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.kept: KeptHorizon | None = None
+        self.cached: CachedHorizon | None = None
         self.nbytes = 0
 
 
@@ -171,7 +171,7 @@ def _marker_of(session: Session, stream_id: int) -> _Marker:
     return _Marker(report_id or 0, reports)
 
 
-class KeptHorizon:
+class CachedHorizon:
     """What is kept of the newest query of one stream over a horizon of one length, each part once it was asked for.
 
     Args:
@@ -185,9 +185,9 @@ class KeptHorizon:
         self._last_batch: int = session.connection().execute(_LAST_BATCH, which).scalar_one()
         self._from_us = horizon.from_us
         self._marker = marker
-        self._steps: KeptSteps | None = None
-        self._keys = KeptKeys(horizon.stream_id)
-        self._batches: KeptBatches | None = None
+        self._steps: CachedSteps | None = None
+        self._keys = CachedKeys(horizon.stream_id)
+        self._batches: BatchCache | None = None
 
     @property
     def nbytes(self) -> int:
@@ -205,14 +205,14 @@ class KeptHorizon:
             self._steps = None
             return None
         if self._steps is None:
-            self._steps = KeptSteps.read(session, horizon)
+            self._steps = CachedSteps.read(session, horizon)
         steps = self._steps.steps()
         return steps.emissions(self._keys.between(session, steps.after_us, steps.until_us))
 
     def pace(self, session: Session, horizon: Horizon) -> Int64s:
         """Return ``PACE_COLUMNS`` of the newest batches."""
         if self._batches is None:
-            self._batches = KeptBatches(session, horizon)
+            self._batches = BatchCache(session, horizon)
         return self._batches.table
 
     def move_to(self, session: Session, horizon: Horizon, marker: _Marker) -> bool:

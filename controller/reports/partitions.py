@@ -232,8 +232,8 @@ def forget_partitions(session: Session, stream_id: int, before_us: int, limit: i
         update(StreamRow)
         .where(StreamRow.id == stream_id)
         .values(
-            gone_future_rows=StreamRow.gone_future_rows + sum(row.future_rows for row in gone),
-            gone_misdated_rows=StreamRow.gone_misdated_rows + sum(row.misdated_rows for row in gone),
+            deleted_future_rows=StreamRow.deleted_future_rows + sum(row.future_rows for row in gone),
+            deleted_misdated_rows=StreamRow.deleted_misdated_rows + sum(row.misdated_rows for row in gone),
         ),
         execution_options=unsynchronised,
     )

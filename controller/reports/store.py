@@ -170,7 +170,7 @@ def max_before_us(session: Session, stream_id: int, query_id: str, last_batch: i
     session.flush()
     parameters = {"stream": stream_id, "query": query_id, "last": last_batch}
     found = session.connection().execute(_MAX_EVENT_TIME, parameters).one_or_none()
-    return None if found is None else with_gone(*found, last_batch)
+    return None if found is None else with_deleted(*found, last_batch)
 
 
 def max_up_to(
@@ -196,25 +196,25 @@ def max_up_to(
 
 _MAX_EVENT_TIME = select(
     max_up_to(bindparam("stream"), bindparam("query"), bindparam("last")),
-    QueryRow.gone_batch,
-    QueryRow.gone_max_event_time_us,
+    QueryRow.deleted_batch,
+    QueryRow.deleted_max_event_time_us,
 ).where(QueryRow.stream_id == bindparam("stream"), QueryRow.query_id == bindparam("query"))
 
 
-def with_gone(
-    stored: int | None, gone_batch: int | None, gone_max_us: int | None, last_batch: int
+def with_deleted(
+    stored: int | None, deleted_batch: int | None, deleted_max_us: int | None, last_batch: int
 ) -> int | None:
     """Return the greater of ``stored`` and the maximum of a query's deleted batches, if all of those came before.
 
     Args:
         stored: maximum event time of the stored batches, in microseconds.
-        gone_batch: highest id of the deleted ones; None without any.
-        gone_max_us: maximum event time of those, in microseconds.
+        deleted_batch: highest id of the deleted ones; None without any.
+        deleted_max_us: maximum event time of those, in microseconds.
         last_batch: highest id that counts.
     """
-    if gone_batch is None or gone_batch > last_batch:
+    if deleted_batch is None or deleted_batch > last_batch:
         return stored
-    return max((time_us for time_us in (stored, gone_max_us) if time_us is not None), default=None)
+    return max((time_us for time_us in (stored, deleted_max_us) if time_us is not None), default=None)
 
 
 def base_before_ms(session: Session, report: ReportRow) -> int | None:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.base.db.limits import count_of_partitions
 from tidemark.controller.base.db.statements import given, given_rows
 from tidemark.controller.base.db.tables import OffsetRow, QueryRow, ReportRow, StreamRow
-from tidemark.controller.reports.store import max_up_to, with_gone
+from tidemark.controller.reports.store import max_up_to, with_deleted
 from tidemark.models.protocol.messages import Report
 
 
@@ -28,7 +28,7 @@ class StoredFacts:
     """When the batch was received before; None when it was not."""
     fingerprint: str | None
     """The digest of the report received then."""
-    gone_batch: int | None
+    deleted_batch: int | None
     """Highest id of the query's batches whose reports are deleted; None without any."""
     ledger_from_us: int | None
     """Keys below are deleted from the ledger; None while none is."""
@@ -58,8 +58,8 @@ def _facts(dialect: str) -> Select[Any]:
             ReportRow.fingerprint,
             OffsetRow.ledger_from_us,
             QueryRow.last_batch,
-            QueryRow.gone_batch,
-            QueryRow.gone_max_event_time_us,
+            QueryRow.deleted_batch,
+            QueryRow.deleted_max_event_time_us,
             max_up_to(asked.stream_id, asked.query_id, asked.batch_id - 2).label("late_max_us"),
             max_up_to(asked.stream_id, asked.query_id, asked.batch_id - 1).label("before_max_us"),
             count_of_partitions(asked.stream_id).label("partitions"),
@@ -98,15 +98,15 @@ def stored_facts(session: Session, reports: Mapping[int, Report]) -> dict[int, S
 
 
 def _facts_of(row: Row[Any], batch_id: int) -> StoredFacts:
-    gone = row.gone_batch, row.gone_max_event_time_us
+    gone = row.deleted_batch, row.deleted_max_event_time_us
     return StoredFacts(
         received_us=row.received_us,
         fingerprint=row.fingerprint,
-        gone_batch=row.gone_batch,
+        deleted_batch=row.deleted_batch,
         ledger_from_us=row.ledger_from_us,
         last_batch=row.last_batch,
-        late_max_us=with_gone(row.late_max_us, *gone, batch_id - 2),
-        before_max_us=with_gone(row.before_max_us, *gone, batch_id - 1),
+        late_max_us=with_deleted(row.late_max_us, *gone, batch_id - 2),
+        before_max_us=with_deleted(row.before_max_us, *gone, batch_id - 1),
         partitions=row.partitions,
         pairs=row.pairs,
         unjudged_rows=row.unjudged_rows,

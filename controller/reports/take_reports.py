@@ -73,7 +73,7 @@ def take_reports(
     evidence: ReportFollower,
     limits: Limits = NO_LIMITS,
     *,
-    believed: bool = False,
+    trusted: bool = False,
 ) -> list[StoredReceipt | TidemarkError]:
     """Store reports and what follows from them, each once.
 
@@ -85,7 +85,7 @@ def take_reports(
         now_us: when they were received, in microseconds.
         evidence: is told of them.
         limits: the limits of the store.
-        believed: whether they are counted however far ahead their event times are.
+        trusted: whether they are counted however far ahead their event times are.
 
     Returns:
         For each report its receipt, or why nothing of it was stored:
@@ -101,7 +101,7 @@ def take_reports(
     waiting = [number for number in range(len(reports)) if number not in taken]
     for some in _rounds(reports, waiting):
         round_ = [(reports[number], streams[_name(reports[number])]) for number in some]
-        taken |= zip(some, _take(session, round_, now_us, evidence, limits, believed=believed), strict=True)
+        taken |= zip(some, _take(session, round_, now_us, evidence, limits, trusted=trusted), strict=True)
     unused = [stream.id for stream in streams.values() if stream.made and not stream.registered]
     if unused:
         session.execute(delete(StreamRow).where(StreamRow.id.in_(unused)))
@@ -162,7 +162,7 @@ def _take(
     evidence: ReportFollower,
     limits: Limits,
     *,
-    believed: bool,
+    trusted: bool,
 ) -> list[StoredReceipt | TidemarkError]:
     """Store reports of different streams."""
     known = stored_facts(session, {stream.id: report for report, stream in reports})
@@ -177,7 +177,7 @@ def _take(
                     taken.append(_duplicate(session, each))
                     continue
                 each = _new(stream, again, stored_facts(session, {stream.id: again})[stream.id])
-            taken.append(_known(session, stream, each, now_us, believed=believed))
+            taken.append(_known(session, stream, each, now_us, trusted=trusted))
         except TidemarkError as error:
             taken.append(error)
             continue
@@ -192,7 +192,7 @@ def _take(
 
 
 def _known(
-    session: Session, stream: _Stream, new: NewReport, now_us: int, *, believed: bool
+    session: Session, stream: _Stream, new: NewReport, now_us: int, *, trusted: bool
 ) -> StoredReceipt | None:
     """Return the receipt of a report that is stored already, or goes into quarantine; None when it is to be counted.
 
@@ -209,12 +209,12 @@ def _known(
     if known.received_us is not None:
         return _duplicate(session, new)
     # By the number of the batch: clocks may have been wrong.
-    if known.gone_batch is not None and report.batch_id <= known.gone_batch:
+    if known.deleted_batch is not None and report.batch_id <= known.deleted_batch:
         raise ReportTooOldError(
-            f"/batch_id: reports of query {report.query_id} up to batch {known.gone_batch} are deleted: whether batch "
-            f"{report.batch_id} came before is no longer known; drop it (TIDEMARK_RETENTION_REPORTS_DAYS)"
+            f"/batch_id: reports of query {report.query_id} up to batch {known.deleted_batch} are deleted: whether "
+            f"batch {report.batch_id} came before is no longer known; drop it (TIDEMARK_RETENTION_REPORTS_DAYS)"
         )
-    if believed:
+    if trusted:
         return None
     held = quarantine(session, stream.id, report, now_us, content=new.content, digest=new.digest)
     if held is None:

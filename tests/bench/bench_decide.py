@@ -62,7 +62,7 @@ class Fleet:
         self.batch = days * 86_400_000_000 // TRIGGER_US + 9
         self.service.decider.leases.keep(now=True)
         self.upkeep = Upkeep(
-            self.database, self.service.decider.leases, Retention(), tail=self.service.kept.tail
+            self.database, self.service.decider.leases, Retention(), tail=self.service.cache.tail
         )
         self.upkeep.run_upkeep(1, 100_000)
         for number in range(1, streams):
@@ -89,7 +89,7 @@ class Fleet:
                     taken = take_reports(session, reports[first : first + TOGETHER], self.now_us)
                 for receipt in taken:
                     assert isinstance(receipt, StoredReceipt)
-                    self.service.kept.tail.add(receipt.needs)
+                    self.service.cache.tail.add(receipt.needs)
 
     def decide(self) -> int:
         """Take one tick; return how many streams it decided."""
@@ -103,12 +103,12 @@ class Fleet:
     def status(self) -> None:
         for stream_id in range(1, self.streams + 1):
             with self.database.read() as session:
-                stream_status(session, stream_id, self.now_us, self.service.kept, {})
+                stream_status(session, stream_id, self.now_us, self.service.cache, {})
 
     def jobs(self) -> None:
         with self.database.read() as session:
             names = sorted({stream_name(number)[0] for number in range(self.streams)})
-            fleet.listed_jobs(session, names, self.now_us, self.service.kept)
+            fleet.listed_jobs(session, names, self.now_us, self.service.cache)
 
     def fleet(self) -> None:
         with self.database.read() as session:
@@ -159,7 +159,7 @@ def test_many_streams_with_a_day_of_batches(tmp_path: Path) -> None:
         middle = sorted(more)[ROUNDS // 2]
         print(f"{name:<28}{first:>11.1f} ms{middle:>11.1f} ms{middle:>14.1f} s")
     grown_kb = status_of(os.getpid(), "VmRSS") - before_kb
-    kept_kb = fleet.service.kept.nbytes / STREAMS / 1e3
+    kept_kb = fleet.service.cache.nbytes / STREAMS / 1e3
     print(
         f"kept in memory: {kept_kb:.0f} kB a stream; the process grew by {grown_kb / STREAMS:.0f} kB a stream"
     )
@@ -179,7 +179,7 @@ def test_the_costs_stay_flat_after_the_first_day(tmp_path: Path) -> None:
         found = {name: sorted(each[1:])[ROUNDS // 2] for name, each in costs(fleet).items()}
         decisions.append(found["decision"])
         shown = "".join(f"{found[name]:>9.1f} ms" for name in ("decision", "snapshot", "status"))
-        size_mb, kept_kb = fleet.size_mb, fleet.service.kept.nbytes / 1e3
+        size_mb, kept_kb = fleet.size_mb, fleet.service.cache.nbytes / 1e3
         print(f"{days:<18}{shown}{size_mb:>12.1f}{kept_kb:>10.0f}")
         fleet.database.close()
     assert decisions[-1] < MAX_GROWTH * decisions[0]

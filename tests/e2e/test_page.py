@@ -83,7 +83,7 @@ def _confirm(watched: Watched, button: str, verb: str, reason: str) -> None:
         "() => !document.querySelector('dialog[open]') || document.querySelector('dialog[open] .problem')"
     )
     if dialog.count():
-        expect(problem).to_contain_text("is Superseded")
+        expect(problem).to_contain_text("is superseded")
         watched.messages.clear()
         watched.failed.clear()
         dialog.get_by_role("button", name="Back").click()

@@ -26,21 +26,21 @@ def take_reports(
     now_us: int,
     limits: Limits = NO_LIMITS,
     *,
-    believed: bool = False,
+    trusted: bool = False,
 ) -> list[StoredReceipt | TidemarkError]:
     """Take reports; return the receipt of each, or why it is refused."""
-    return intake.take_reports(session, reports, now_us, EVIDENCE, limits, believed=believed)
+    return intake.take_reports(session, reports, now_us, EVIDENCE, limits, trusted=trusted)
 
 
 def take_report(
-    session: Session, report: Report, now_us: int, limits: Limits = NO_LIMITS, *, believed: bool = False
+    session: Session, report: Report, now_us: int, limits: Limits = NO_LIMITS, *, trusted: bool = False
 ) -> StoredReceipt:
     """Take one report.
 
     Raises:
         TidemarkError: when it is refused.
     """
-    (taken,) = take_reports(session, [report], now_us, limits, believed=believed)
+    (taken,) = take_reports(session, [report], now_us, limits, trusted=trusted)
     if isinstance(taken, TidemarkError):
         raise taken
     return taken

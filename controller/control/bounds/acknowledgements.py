@@ -116,3 +116,9 @@ def downstream_in(text: str | None) -> Downstream | None:
 
 def _json(said: Downstream | LateTreatment | None) -> str | None:
     return None if said is None else json.dumps(asdict(said))
+
+
+@lru_cache(maxsize=256)
+def late_in(text: str | None) -> LateTreatment | None:
+    """Return what ``StreamRow.late`` holds; None when the job does not say what it does with late rows."""
+    return None if text is None else read_object(LateTreatment, json.loads(text))

@@ -22,8 +22,7 @@ from tidemark.controller.base.db.tables import (
     RolloutRow,
     StreamRow,
 )
-from tidemark.controller.control.bounds.acknowledgements import downstream_in
-from tidemark.controller.control.bounds.chains import late_in
+from tidemark.controller.control.bounds.acknowledgements import downstream_in, late_in
 from tidemark.controller.reports.store import newest_report
 from tidemark.controller.specs.streams import add_event, lock_by_id
 from tidemark.models.base.duration import format_duration

@@ -29,12 +29,12 @@ class Decider:
     """Decides streams, and remembers which versions are decided already. Safe to call from several threads."""
 
     def __init__(
-        self, database: Database, leases: LeaseKeeper, kept: EvidenceCache, fleet: FleetLimits
+        self, database: Database, leases: LeaseKeeper, cache: EvidenceCache, fleet: FleetLimits
     ) -> None:
         self._database = database
         self.fleet = fleet
         self.leases = leases
-        self.kept = kept
+        self.cache = cache
         self._decided: dict[int, Version] = {}
 
     def evidence(self, session: Session, stream_id: int, horizon_ms: int) -> HorizonEvidence | None:
@@ -42,7 +42,7 @@ class Decider:
         horizon = horizon_of(session, stream_id, horizon_ms)
         if horizon is None:
             return None
-        return HorizonEvidence(horizon, *self.kept.everything(session, horizon)[:2])
+        return HorizonEvidence(horizon, *self.cache.everything(session, horizon)[:2])
 
     def decide(self, stream_id: int, now_us: int, go_on: GoOn = lambda: None) -> bool:
         """Decide one stream; return False when nothing it depends on has changed, or another process decides it.
@@ -85,7 +85,7 @@ class Decider:
 
     def forget(self, stream_id: int) -> None:
         """Drop what is remembered of a stream that was deleted."""
-        self.kept.forget(stream_id)
+        self.cache.forget(stream_id)
         self._decided.pop(stream_id, None)
 
     def _load(
@@ -96,7 +96,7 @@ class Decider:
         if version == unless:
             return None
         stream = SteeredStream(session, session.get_one(StreamRow, stream_id), now_us, locked=False)
-        return load(stream, version, self.kept)
+        return load(stream, version, self.cache)
 
     def _is_due(self, session: Session, stream_id: int, now_us: int) -> bool:
         """Return whether time alone changes something: an open rollout, or the bound without data."""
@@ -106,7 +106,7 @@ class Decider:
             return False
         if row is not None and is_due(stream, row, rules):
             return True
-        proposal = propose_for_silence(stream, rules, self.kept)
+        proposal = propose_for_silence(stream, rules, self.cache)
         return proposal is not None and changes_published(stream, rules, proposal)
 
     def _write(self, stream: SteeredStream, decision: StreamDecision | None) -> bool:
@@ -116,7 +116,7 @@ class Decider:
             return False
         if decision is not None:
             return write(stream, rules, decision)
-        proposal = propose_for_silence(stream, rules, self.kept)
+        proposal = propose_for_silence(stream, rules, self.cache)
         if proposal is None:
             advance_rollout(stream, rules)
         else:

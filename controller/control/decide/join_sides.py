@@ -12,7 +12,7 @@ from tidemark.controller.control.bounds.acknowledgements import own_bound_ms
 from tidemark.controller.control.bounds.publication import last_published
 from tidemark.controller.control.rollout.store import open_rollout
 from tidemark.controller.evidence.horizon import Horizon
-from tidemark.controller.evidence.kept_joins import JointEvidence, KeptJoins
+from tidemark.controller.evidence.join_cache import JoinCache, JointEvidence
 from tidemark.controller.evidence.rollups import rollups_in, sums_of
 from tidemark.controller.reports.store import newest_report
 from tidemark.controller.specs.joins import StoredJoin, join_of, streams_of
@@ -37,11 +37,11 @@ class JoinState:
     """What the SLO asks of each."""
 
 
-def state_of(session: Session, join: StoredJoin, kept: KeptJoins) -> JoinState:
+def state_of(session: Session, join: StoredJoin, cache: JoinCache) -> JoinState:
     """Return the state of a join."""
     streams = streams_of(session, join)
     newest = [newest_report(session, stream.id) for stream in streams]
-    evidence = _evidence(session, join, streams, newest, kept)
+    evidence = _evidence(session, join, streams, newest, cache)
     least_ms = tuple(_least_ms(session, *one) for one in zip(streams, newest, strict=True))
     sides = [
         JoinSide(
@@ -59,11 +59,11 @@ def state_of(session: Session, join: StoredJoin, kept: KeptJoins) -> JoinState:
     return JoinState(streams, newest, evidence, sides)
 
 
-def side_of(session: Session, join_id: int | None, stream_id: int, kept: KeptJoins) -> JoinSide | None:
+def side_of(session: Session, join_id: int | None, stream_id: int, cache: JoinCache) -> JoinSide | None:
     """Return what a join asks of a stream; None without a join."""
     if join_id is None:
         return None
-    state = state_of(session, join_of(session, join_id), kept)
+    state = state_of(session, join_of(session, join_id), cache)
     return next(side for side in state.sides if state.streams[side.side].id == stream_id)
 
 
@@ -72,11 +72,11 @@ def _evidence(
     join: StoredJoin,
     streams: Sequence[StreamRow],
     newest: Sequence[ReportRow | None],
-    kept: KeptJoins,
+    cache: JoinCache,
 ) -> JointEvidence:
     reported = [row for row in newest if row is not None]
     if len(reported) == len(streams) and len({row.query_id for row in reported}) == 1:
-        return kept.evidence(session, streams, reported, join.slo, join.choice)
+        return cache.evidence(session, streams, reported, join.slo, join.choice)
     unknown = " and ".join(
         f"{stream.stream} has not reported"
         if row is None

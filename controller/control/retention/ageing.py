@@ -125,10 +125,10 @@ def _forget_reports(session: Session, offset: OffsetRow, now_us: int, retention:
     offset.reports_from_us = max(offset.reports_from_us, until_us)
     for row in rows:
         query = session.get_one(QueryRow, (offset.stream_id, row.query_id))
-        query.gone_batch = max(row.batch_id, query.gone_batch or 0)
+        query.deleted_batch = max(row.batch_id, query.deleted_batch or 0)
         if row.max_event_time_us is not None:
-            before = query.gone_max_event_time_us
-            query.gone_max_event_time_us = max(
+            before = query.deleted_max_event_time_us
+            query.deleted_max_event_time_us = max(
                 row.max_event_time_us, row.max_event_time_us if before is None else before
             )
     ids = [row.id for row in rows]

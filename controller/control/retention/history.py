@@ -155,7 +155,7 @@ def _forget_queries(session: Session, offset: OffsetRow, now_us: int, retention:
         select(QueryRow).where(
             QueryRow.stream_id == stream_id,
             # The newest batch of a stream is never aged out, so one of its queries stays.
-            QueryRow.gone_batch == QueryRow.last_batch,
+            QueryRow.deleted_batch == QueryRow.last_batch,
             ~stored.correlate(QueryRow).exists(),
         )
     ).all()
@@ -167,7 +167,7 @@ def _forget_queries(session: Session, offset: OffsetRow, now_us: int, retention:
         return False
     missing = sum(row.last_batch - row.first_batch + 1 - row.reports for row in rows)
     stream = session.get_one(StreamRow, stream_id)
-    stream.gone_missing_batches = min(stream.gone_missing_batches + missing, 2**62)
+    stream.deleted_missing_batches = min(stream.deleted_missing_batches + missing, 2**62)
     for row in rows:
         session.delete(row)
     return True

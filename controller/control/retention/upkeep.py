@@ -189,14 +189,14 @@ class Upkeep:
             if lock_by_id(session, stream_id) is None:
                 return 0  # what is in quarantine would count for another stream of its name
             found = locked_offset(session, stream_id)
-            if _count_believed(session, stream_id, now_us, self._database.limits):
+            if _count_released(session, stream_id, now_us, self._database.limits):
                 return None
             if found is None:
                 return 0
             return None if set_back(session, found[0], now_us) else _age(*found, by_day=by_day)
 
 
-def _count_believed(session: Session, stream_id: int, now_us: int, limits: Limits) -> bool:
+def _count_released(session: Session, stream_id: int, now_us: int, limits: Limits) -> bool:
     """Count the next quarantined reports of a locked stream that are believed by now; return False without any.
 
     The clock, or the batches of the stream that are counted, have caught up with them.
@@ -212,7 +212,7 @@ def _count_believed(session: Session, stream_id: int, now_us: int, limits: Limit
         session.execute(delete(QuarantinedRow).where(QuarantinedRow.id == row.id))
         report = stored_report(row.body)
         # By the clock of now: the one that they were received by may have been behind.
-        (taken,) = take_reports(session, [report], now_us, _EVIDENCE, limits, believed=True)
+        (taken,) = take_reports(session, [report], now_us, _EVIDENCE, limits, trusted=True)
         if isinstance(taken, TidemarkError):
             # It would be so at every try.
             _log.warning(

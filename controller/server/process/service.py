@@ -41,7 +41,7 @@ class Service:
     clock: Clock
     """The wall time in microseconds."""
     database: Database
-    kept: EvidenceCache
+    cache: EvidenceCache
     """Keeps the evidence on streams."""
     decider: Decider
     """Decides one stream."""
@@ -83,25 +83,25 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
     limits = Limits(settings.max_streams, settings.max_partitions)
     database = Database(settings.database_url, limits)
     leases = LeaseKeeper(database, settings.lease_seconds)
-    kept = EvidenceCache()
-    decider = Decider(database, leases, kept, settings.fleet_limits)
+    cache = EvidenceCache()
+    decider = Decider(database, leases, cache, settings.fleet_limits)
     registry = CollectorRegistry()
     scrape = Scrape(database, registry, settings.metrics_partitions, settings.label_names)
     intake, loop = IntakeCounters(registry), LoopCounters(registry)
-    reports = ReportWriter(database, clock, intake, StreamEvidence(horizon_ms_of), kept.tail.add)
+    reports = ReportWriter(database, clock, intake, StreamEvidence(horizon_ms_of), cache.tail.add)
     watchdog = Watchdog(steady)
 
     def step() -> None:
         watchdog.progressed()
         reports.give_way()
 
-    upkeep = Upkeep(database, leases, settings.retention, step, kept.tail)
+    upkeep = Upkeep(database, leases, settings.retention, step, cache.tail)
     rule = SkewRule(settings.skew_share_ppm, settings.skew_amount_ms)
     runs = LimitedRuns(steady)
     overviews = Overviews(
         database,
         leases,
-        kept,
+        cache,
         rule,
         runs=runs,
         counters=loop,
@@ -136,7 +136,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
         settings,
         clock,
         database,
-        kept,
+        cache,
         decider,
         ticker,
         overviews,

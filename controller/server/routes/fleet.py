@@ -213,7 +213,7 @@ def all_jobs(service: TheService, principal: ThePrincipal, paging: ThePaging) ->
             limit=paging.rows,
         )
         page, next_cursor = paging.cut(names, lambda name: (name,))
-        return JobPage(jobs=listed_jobs(session, page, now_us, service.kept), next_cursor=next_cursor)
+        return JobPage(jobs=listed_jobs(session, page, now_us, service.cache), next_cursor=next_cursor)
 
 
 @_jobs.get(
@@ -225,7 +225,7 @@ def all_jobs(service: TheService, principal: ThePrincipal, paging: ThePaging) ->
 def read(job: WhichJob, service: TheService) -> JobStatus:
     """Return the modes and conditions of a job's streams, and the pin on all of it."""
     with service.database.read() as session:
-        summary, found = _status(session, job, service.clock(), service.kept)
+        summary, found = _status(session, job, service.clock(), service.cache)
         # No stream has an empty name: what is in force then is the job's own pin, or the fleet's.
         pin = pin_in_force(session, job, "")
     return JobStatus(
@@ -236,7 +236,7 @@ def read(job: WhichJob, service: TheService) -> JobStatus:
     )
 
 
-def listed_jobs(session: Session, jobs: Sequence[str], now_us: int, kept: EvidenceCache) -> list[JobSummary]:
+def listed_jobs(session: Session, jobs: Sequence[str], now_us: int, cache: EvidenceCache) -> list[JobSummary]:
     """Return known jobs as they are listed.
 
     Args:
@@ -244,7 +244,7 @@ def listed_jobs(session: Session, jobs: Sequence[str], now_us: int, kept: Eviden
     """
     streams = list_worst(session, jobs)
     unseen = load_states(session, [row.id for row in streams if row.seen_us is None])
-    computed = {state.id: _conditions(session, state, now_us, kept) for state in unseen}
+    computed = {state.id: _conditions(session, state, now_us, cache) for state in unseen}
     found: defaultdict[str, list[tuple[str, Mode, ConditionSummary | None]]] = defaultdict(list)
     for row in streams:
         if row.seen_us is not None:
@@ -267,7 +267,7 @@ def listed_jobs(session: Session, jobs: Sequence[str], now_us: int, kept: Eviden
 
 
 def _status(
-    session: Session, job: str, now_us: int, kept: EvidenceCache
+    session: Session, job: str, now_us: int, cache: EvidenceCache
 ) -> tuple[JobSummary, list[JobCondition]]:
     """Return a job as of now, and all conditions of its streams, the worst first."""
     states = load_states(session, [row.id for row in streams_of_job(session, job)])
@@ -275,15 +275,15 @@ def _status(
     found = [
         JobCondition(stream=state.row.stream, **dict(one))
         for state in states
-        for one in _conditions(session, state, now_us, kept)
+        for one in _conditions(session, state, now_us, cache)
     ]
     found.sort(key=lambda one: (place_of(one), one.stream))
     return _summary(job, modes, (found[0].stream, found[0]) if found else None), found
 
 
-def _conditions(session: Session, state: StreamState, now_us: int, kept: EvidenceCache) -> list[Condition]:
+def _conditions(session: Session, state: StreamState, now_us: int, cache: EvidenceCache) -> list[Condition]:
     """Return the conditions of a stream as of now, the worst first."""
-    return conditions_of(state, load_horizon(session, state, now_us, kept), now_us)
+    return conditions_of(state, load_horizon(session, state, now_us, cache), now_us)
 
 
 def _summary(job: str, modes: Counter[Mode], worst: tuple[str, ConditionSummary] | None) -> JobSummary:

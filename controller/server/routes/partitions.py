@@ -75,7 +75,7 @@ def list_all(which: WhichStream, service: TheService, paging: ThePaging) -> Part
                 None if state.slo is None else state.slo.value,
                 partitions=read_partitions(session, stream_id),
                 live=state.live,
-                batch_gap_us=read_progress(session, horizon, service.clock(), service.kept).batch_gap_us,
+                batch_gap_us=read_progress(session, horizon, service.clock(), service.cache).batch_gap_us,
                 rule=service.overviews.rule,
             )
         max_us = last_event_time_us(session, stream_id)

@@ -41,7 +41,7 @@ def get_status(which: WhichStream, service: TheService, if_none_match: IfNoneMat
     """Say all that is known of a stream: what is recommended, applied and effective, on what evidence and why."""
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
-        found = stream_status(session, stream_id, service.clock(), service.kept, service.destinations)
+        found = stream_status(session, stream_id, service.clock(), service.cache, service.destinations)
     return answered(found, if_none_match)
 
 
@@ -118,7 +118,7 @@ def delete(
         check_match(if_match, version, "this stream", required=not dry_run)
         check_not_joined(session, get_slo(session, stream_id))
         if not while_reporting:
-            check_quiet(session, stream, now_us, service.kept)
+            check_quiet(session, stream, now_us, service.cache)
         held = held_of(session, stream) if dry_run else delete_stream(session, stream, reason, now_us)
     if not dry_run:
         service.decider.forget(stream_id)

@@ -222,12 +222,12 @@ def stream_status(
     session: Session,
     stream_id: int,
     now_us: int,
-    kept: EvidenceCache,
+    cache: EvidenceCache,
     destinations: Mapping[str, Destination],
 ) -> StreamStatus:
     """Return all that is known of a stream; ``destinations`` are those that are notified of alerts."""
     state = load_state(session, stream_id)
-    found = load_horizon(session, state, now_us, kept)
+    found = load_horizon(session, state, now_us, cache)
     newest, driver = state.newest, NewestState() if state.newest is None else state.newest.driver
     row, slo = state.row, state.slo
     provisional = newest is None or open_keys(session, newest.report)

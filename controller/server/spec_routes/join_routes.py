@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.base.errors import ErrorItem, InvalidBodyError
 from tidemark.controller.control.decide.join_sides import judged_in, state_of
-from tidemark.controller.evidence.kept_joins import KeptJoins
+from tidemark.controller.evidence.join_cache import JoinCache
 from tidemark.controller.server.http.cursors import ThePaging, decode_cursor
 from tidemark.controller.server.http.openapi import answers
 from tidemark.controller.server.http.parameters import JoinPath, TheService, WhichJob, WhichJoin
@@ -51,16 +51,16 @@ def list_all(job: WhichJob, service: TheService, paging: ThePaging) -> JoinPage:
         page, next_cursor = paging.cut(joins, lambda join: (join.name,))
         return JoinPage(
             joins=[
-                NamedJoin(join=join.name, **values_of(_answer(session, join, service.kept.joins)))
+                NamedJoin(join=join.name, **values_of(_answer(session, join, service.cache.joins)))
                 for join in page
             ],
             next_cursor=next_cursor,
         )
 
 
-def _answer(session: Session, join: StoredJoin, kept: KeptJoins, *, dry_run: bool = False) -> JoinAnswer:
+def _answer(session: Session, join: StoredJoin, cache: JoinCache, *, dry_run: bool = False) -> JoinAnswer:
     """Return a join and how it is doing."""
-    state = state_of(session, join, kept)
+    state = state_of(session, join, cache)
     bounds = state.sides[0].bounds
     judged = judged_in(session, join.slo, state.newest)
     lost, budget = lost_ppm(judged), PPM - join.slo.target_ppm
@@ -99,7 +99,7 @@ def _answer(session: Session, join: StoredJoin, kept: KeptJoins, *, dry_run: boo
 def _read(request: SpecRequest, which: JoinPath) -> tuple[object, str]:
     session = request.session
     join = get_join(session, which.job, which.join)
-    return _answer(session, join, request.service.kept.joins), join.version(session)
+    return _answer(session, join, request.service.cache.joins), join.version(session)
 
 
 def _write(request: SpecRequest, which: JoinPath, value: JoinSlo) -> Write[StoredJoin]:
@@ -117,7 +117,7 @@ def _written(request: SpecRequest, done: Write[StoredJoin], _streams: Sequence[i
     if done.version and not request.dry_run:
         # The decisions have stored the bounds that they rest on.
         join = get_join(session, join.job, join.name)
-    return _answer(session, join, request.service.kept.joins, dry_run=request.dry_run)
+    return _answer(session, join, request.service.cache.joins, dry_run=request.dry_run)
 
 
 _ROUTES = SpecRoutes(

@@ -136,7 +136,7 @@ def _check_live(request: SpecRequest, stream_id: int) -> None:
         raise _refused(
             f"{UNSAFE}; if its rows stay ahead of any watermark, set {CONFIRMED_KEY}=true for the job"
         )
-    room = load_room(session, load_state(session, stream_id), request.now_us, request.service.kept)
+    room = load_room(session, load_state(session, stream_id), request.now_us, request.service.cache)
     if room is None:
         return
     if room.ceiling_ms is None:

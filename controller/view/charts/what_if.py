@@ -77,7 +77,7 @@ def what_if_of(session: Session, stream_id: int, now_us: int, decider: Decider) 
     if basis is None:
         return WhatIf(slo, horizon_ms, None, None)
     confidence_ppm = DEFAULT_CONFIDENCE_PPM if slo is None else slo.confidence_ppm
-    progress = read_progress(session, basis.horizon, now_us, decider.kept)
+    progress = read_progress(session, basis.horizon, now_us, decider.cache)
     situation = read_situation(session, basis.horizon, basis.curve, progress, confidence_ppm)
     return WhatIf(slo, horizon_ms, basis, situation, read_downstream(session, stream_id))
 

@@ -34,7 +34,7 @@ from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.lost import LostSummary
 from tidemark.controller.reports.live import state_in
 from tidemark.controller.reports.quarantine import Quarantine, quarantines
-from tidemark.controller.reports.store import newest_report_query, with_gone
+from tidemark.controller.reports.store import newest_report_query, with_deleted
 from tidemark.controller.specs.pins import StoredPin, pins_in_force
 from tidemark.controller.specs.store import policy_of, slo_of
 from tidemark.controller.view.state.partition_rows import (
@@ -73,7 +73,7 @@ def load_horizon(
     session: Session,
     state: StreamState,
     now_us: int,
-    kept: EvidenceCache,
+    cache: EvidenceCache,
     skewed: Sequence[SkewCost] | None = None,
 ) -> HorizonState | None:
     """Return what a stream's reports add up to over its horizon; None without reports.
@@ -84,7 +84,7 @@ def load_horizon(
     horizon = state.horizon
     if horizon is None:
         return None
-    facts, pace = kept.facts(session, horizon), kept.pace(session, horizon)
+    facts, pace = cache.facts(session, horizon), cache.pace(session, horizon)
     partitions = read_partitions(session, state.id)
     progress = progress_from(pace, present_in(partitions, horizon), horizon, now_us)
     return HorizonState(
@@ -101,13 +101,13 @@ def load_horizon(
     )
 
 
-def load_room(session: Session, state: StreamState, now_us: int, kept: EvidenceCache) -> Room | None:
+def load_room(session: Session, state: StreamState, now_us: int, cache: EvidenceCache) -> Room | None:
     """Return what a stream's ceiling has to leave room for; None while the job has acknowledged nothing."""
     horizon = state.horizon
     if horizon is None:
         return state.room(None)
     partitions = read_partitions(session, state.id)
-    pace = kept.pace(session, horizon)
+    pace = cache.pace(session, horizon)
     batch_gap_us = progress_from(pace, present_in(partitions, horizon), horizon, now_us).batch_gap_us
     return state.room(skew_among(partitions, horizon, batch_gap_us))
 
@@ -132,11 +132,11 @@ def _state(row: Row[Any], pin: StoredPin | None, held: Quarantine | None) -> Str
         policy=policy_of(policy),
         paused_why=None if policy is None else policy.paused_why,
         # PostgreSQL sums to an exact decimal.
-        future_rows=stream.gone_future_rows + int(row.future_rows or 0),
-        misdated_rows=stream.gone_misdated_rows + int(row.misdated_rows or 0),
+        future_rows=stream.deleted_future_rows + int(row.future_rows or 0),
+        misdated_rows=stream.deleted_misdated_rows + int(row.misdated_rows or 0),
         missing_batches=None
         if row.ReportRow is None
-        else stream.gone_missing_batches + int(row.missing_batches or 0),
+        else stream.deleted_missing_batches + int(row.missing_batches or 0),
         newest=None if row.ReportRow is None else _newest(row),
         quarantine=held,
         recommendation=recommended,
@@ -158,7 +158,7 @@ def _newest(row: Row[Any]) -> NewestBatch:
     report, query, base_us = row.ReportRow, row.QueryRow, row.stored_base_us
     if query is not None:
         last_batch = report.batch_id - 1
-        base_us = with_gone(base_us, query.gone_batch, query.gone_max_event_time_us, last_batch)
+        base_us = with_deleted(base_us, query.deleted_batch, query.deleted_max_event_time_us, last_batch)
     # The mean time between the newest batches, ``RECENT_BATCHES`` of them or all there are.
     since_us, gaps = row.recent_us, RECENT_BATCHES
     if since_us is None:

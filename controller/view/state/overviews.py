@@ -60,7 +60,7 @@ class Overviews:
         self,
         database: Database,
         leases: LeaseKeeper,
-        kept: EvidenceCache,
+        cache: EvidenceCache,
         rule: SkewRule,
         *,
         runs: LimitedRuns,
@@ -70,7 +70,7 @@ class Overviews:
     ) -> None:
         self._database = database
         self._leases = leases
-        self._kept = kept
+        self._kept = cache
         self.rule = rule
         """When a partition is skewed."""
         self._steady = steady

@@ -19,7 +19,7 @@ from tidemark.controller.base.db.tables import (
     RolloutRow,
     StreamRow,
 )
-from tidemark.controller.control.bounds.chains import late_in
+from tidemark.controller.control.bounds.acknowledgements import late_in
 from tidemark.controller.control.decide.join_sides import JoinMiss
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.lost import LostSummary

@@ -138,7 +138,7 @@ def test_a_decision_for_want_of_data_is_not_written_once_a_report_has_come(contr
     with service.database.read() as session:
         stream_id = session.scalars(select(StreamRow.id)).one()
         stream = SteeredStream(session, session.get_one(StreamRow, stream_id), now_us, locked=False)
-        silent = load(stream, read_version(session, stream_id), service.kept)
+        silent = load(stream, read_version(session, stream_id), service.cache)
     assert silent is not None
     decision = decide(silent)
     assert decision.proposal is not None

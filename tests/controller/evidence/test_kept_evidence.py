@@ -37,10 +37,10 @@ from tidemark.controller.base.db.tables import (
 from tidemark.controller.base.errors import ReportTooOldError
 from tidemark.controller.control.retention.delete_stream import delete_stream
 from tidemark.controller.control.retention.upkeep import Upkeep
-from tidemark.controller.evidence import evidence_cache, kept_batches
-from tidemark.controller.evidence.evidence_cache import EvidenceCache, KeptHorizon
+from tidemark.controller.evidence import batch_cache, evidence_cache
+from tidemark.controller.evidence.batch_cache import BatchCache, CachedSteps
+from tidemark.controller.evidence.evidence_cache import CachedHorizon, EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon, emissions_in, facts_from, horizon_of
-from tidemark.controller.evidence.kept_batches import KeptBatches, KeptSteps
 from tidemark.controller.evidence.roll_up import locked_offset
 from tidemark.controller.evidence.rollups import (
     WIDTHS_US,
@@ -91,7 +91,7 @@ class Story:
     """A stream whose reports come one by one, and what is kept of it."""
 
     database: Database
-    kept: EvidenceCache = field(default_factory=EvidenceCache)
+    cache: EvidenceCache = field(default_factory=EvidenceCache)
     now_us: int = START_US
     ahead_us: int = 0
     """By how much the clocks are ahead."""
@@ -148,7 +148,7 @@ class Story:
     def check_in(self, session: Session, horizon_ms: int) -> None:
         horizon = horizon_of(session, stream_id_in(session), horizon_ms)
         assert horizon is not None
-        facts, curve, pace = self.kept.everything(session, horizon)
+        facts, curve, pace = self.cache.everything(session, horizon)
         # Where minutes are aged out, as by a wrong clock, the hour counts.
         from_us = levels_of(session.get(OffsetRow, horizon.stream_id)).slot_us(horizon.from_us)
         last_id = newest_report_id(session, horizon.stream_id)
@@ -159,9 +159,9 @@ class Story:
         assert curve.needs == needs_of(taken).whole
         assert partition_needs(session, horizon.span) == needs_of(taken)
         assert_same(curve.emissions, emissions_in(session, horizon.span, horizon.newest))
-        assert self.kept.facts(session, horizon) == facts
-        np.testing.assert_array_equal(self.kept.pace(session, horizon), pace)
-        np.testing.assert_array_equal(pace, KeptBatches(session, horizon).table)
+        assert self.cache.facts(session, horizon) == facts
+        np.testing.assert_array_equal(self.cache.pace(session, horizon), pace)
+        np.testing.assert_array_equal(pace, BatchCache(session, horizon).table)
 
     def check_rollups(self) -> None:
         """Compare every rollup with the reports in its slot."""
@@ -209,7 +209,7 @@ class Story:
         retention = Retention(minutes_days=2, bodies_days=1, reports_days=32)
         with self.database.read() as session:
             stream_id = stream_id_in(session)
-        Upkeep(self.database, leases, retention, tail=self.kept.tail).run_upkeep(stream_id, 10_000)
+        Upkeep(self.database, leases, retention, tail=self.cache.tail).run_upkeep(stream_id, 10_000)
 
 
 def stream_id_in(session: Session) -> int:
@@ -337,7 +337,7 @@ class Kept(RuleBasedStateMachine):
         assert self.copied is not None
         self.story.taken, self.story.batches = deepcopy(self.copied)
         copy_sqlite(self.path.with_name("copy.db"), self.path)
-        self.story.kept, self.late = EvidenceCache(), None
+        self.story.cache, self.late = EvidenceCache(), None
 
     @rule(horizon_ms=st.sampled_from(HORIZONS_MS))
     def read(self, horizon_ms: int) -> None:
@@ -353,7 +353,7 @@ def copy_sqlite(source: Path, target: Path) -> None:
 def test_whatever_comes_in_whatever_order_rollups_and_what_is_kept_are_exact(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kept_batches, "PACE_BATCHES", 7)  # or none would ever be left out
+    monkeypatch.setattr(batch_cache, "PACE_BATCHES", 7)  # or none would ever be left out
     run_state_machine_as_test(Kept, settings=settings(max_examples=25, stateful_step_count=30, deadline=None))
 
 
@@ -390,12 +390,12 @@ def from_scratch(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The horizons that were read from scratch."""
     found: list[int] = []
 
-    class Counted(KeptHorizon):
+    class Counted(CachedHorizon):
         def __init__(self, session: Session, horizon: Horizon, marker: evidence_cache._Marker) -> None:
             found.append(horizon.length_ms)
             super().__init__(session, horizon, marker)
 
-    monkeypatch.setattr(evidence_cache, "KeptHorizon", Counted)
+    monkeypatch.setattr(evidence_cache, "CachedHorizon", Counted)
     return found
 
 
@@ -437,25 +437,25 @@ def test_a_full_cache_still_has_most_of_what_is_read_in_turn(story: Story, from_
     story.take(story.report("a", 20, 0, [0]))
     rounds, horizons = 10, range(60_000, 660_000, 60_000)
     story.check(horizons[0])
-    size = 9 * story.kept.nbytes
-    story.kept = EvidenceCache(max_bytes=size)
+    size = 9 * story.cache.nbytes
+    story.cache = EvidenceCache(max_bytes=size)
     for horizon_ms in [*horizons] * rounds:
         story.check(horizon_ms)
-        assert story.kept.nbytes <= size
+        assert story.cache.nbytes <= size
     assert len(from_scratch) < rounds * len(horizons) / 2
 
 
 def test_what_is_dropped_while_it_is_read_is_not_counted(story: Story) -> None:
     story.take(story.report("a", 20, 0, [0]))
-    story.kept = EvidenceCache(max_bytes=1)
+    story.cache = EvidenceCache(max_bytes=1)
     with story.database.read() as session:
         first, second = (horizon_of(session, 1, horizon_ms) for horizon_ms in HORIZONS_MS[:2])
         assert first is not None
         assert second is not None
-        story.kept._of(session, first, lambda _: story.kept.pace(session, second))
-        held = story.kept.nbytes
-        story.kept.pace(session, second)
-    assert story.kept.nbytes == held > 0
+        story.cache._of(session, first, lambda _: story.cache.pace(session, second))
+        held = story.cache.nbytes
+        story.cache.pace(session, second)
+    assert story.cache.nbytes == held > 0
 
 
 def test_what_fails_half_way_is_read_from_scratch(
@@ -465,7 +465,7 @@ def test_what_fails_half_way_is_read_from_scratch(
     story.check(3_600_000)
     story.take(story.report("a", 20, 0, [0]))
     with monkeypatch.context() as broken:
-        broken.setattr(KeptSteps, "move_to", lambda *_: 1 // 0)
+        broken.setattr(CachedSteps, "move_to", lambda *_: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             story.check(3_600_000)
     story.check(3_600_000)

@@ -319,7 +319,7 @@ def test_a_report_of_a_time_whose_reports_are_gone_is_refused_with_the_way_out(t
         with controller.service.database.read() as session:
             assert session.scalars(select(StreamRow.reports)).one() == len(reports)
             query = session.scalars(select(QueryRow)).one()
-            assert query.gone_batch is not None
+            assert query.deleted_batch is not None
             # What they leave behind: nothing but sums.
             left = session.scalars(select(func.count()).select_from(ReportRow)).one()
             assert 0 < left < len(reports)

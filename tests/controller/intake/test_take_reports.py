@@ -210,7 +210,7 @@ def test_a_batch_up_to_the_last_whose_report_is_gone_is_refused_and_the_next_one
         aged = select(ReportRow.id).where(ReportRow.batch_id <= 3)
         session.execute(delete(ReportBodyRow).where(ReportBodyRow.report_id.in_(aged)))
         session.execute(delete(ReportRow).where(ReportRow.batch_id <= 3))
-        session.execute(update(QueryRow).values(gone_batch=3))
+        session.execute(update(QueryRow).values(deleted_batch=3))
     assert [kind for kind, _, _ in one_by_one(database, reports[2:5], NO_LIMITS)] == [
         "report-too-old",
         "report-too-old",
@@ -238,7 +238,7 @@ def test_what_aged_out_counts_for_the_base_of_a_batch_once_it_comes_before_all_t
     with database.write() as session:
         session.execute(delete(ReportBodyRow))
         session.execute(delete(ReportRow))
-        session.execute(update(QueryRow).values(gone_batch=3, gone_max_event_time_us=77))
+        session.execute(update(QueryRow).values(deleted_batch=3, deleted_max_event_time_us=77))
         stream_id = session.scalars(select(StreamRow.id)).one()
         found = [stored_facts(session, {stream_id: reports[batch]})[stream_id] for batch in (3, 4, 5)]
     assert [(each.late_max_us, each.before_max_us) for each in found] == [(None, None), (None, 77), (77, 77)]

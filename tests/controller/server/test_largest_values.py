@@ -263,7 +263,7 @@ def count(controller: Controller, changed: Report) -> None:
     found = parse_report(body)
     check_report(found, found.job, found.stream)
     with controller.service.database.write() as session:
-        take_report(session, found, controller.clock(), believed=True)
+        take_report(session, found, controller.clock(), trusted=True)
     controller.service.database.answers_changed()
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import delete, select
 
 from tidemark.controller.base.db.tables import ReportBodyRow, ReportRow
 from tidemark.controller.control.decide.join_sides import state_of
-from tidemark.controller.evidence.kept_joins import KeptJoins
+from tidemark.controller.evidence.join_cache import JoinCache
 from tidemark.controller.specs.joins import get_join
 from tidemark.models.evidence.joint_needs import JointNeeds
 
@@ -214,7 +214,7 @@ def test_reports_that_are_aged_out_narrow_nothing(job: JoinedJob) -> None:
         old = select(ReportRow.id).where(ReportRow.batch_id.in_([3, 40]))
         session.execute(delete(ReportBodyRow).where(ReportBodyRow.report_id.in_(old)))
     # As after a restart.
-    service.kept.joins = KeptJoins()
+    service.cache.joins = JoinCache()
     state = job.join()["state"]
 
     assert (state["batches"], state["missing_batches"]) == (78, 2)
@@ -250,7 +250,7 @@ def test_evidence_that_was_moved_on_is_that_which_is_counted_at_once(job: Joined
     job.run(3)
     with service.database.read() as session:
         join = get_join(session, "job", "attribution")
-        kept, anew = (state_of(session, join, joins).evidence for joins in (service.kept.joins, KeptJoins()))
+        kept, anew = (state_of(session, join, joins).evidence for joins in (service.cache.joins, JoinCache()))
 
     one, other = JointNeeds.merged([kept.needs]), JointNeeds.merged([anew.needs])
     assert one.needs_ms.tolist() == other.needs_ms.tolist()
@@ -263,11 +263,11 @@ def test_bounds_stay_while_they_meet_the_slo_in_every_process_and_after_a_restar
     needed = needed_ms(job.join())
     job.run(20)
     service = job.controller.service
-    service.kept.joins = KeptJoins()
+    service.cache.joins = JoinCache()
     assert needed_ms(job.get(JOIN)) == needed
     with service.database.read() as session:
         join = get_join(session, "job", "attribution")
-        anew = state_of(session, replace(join, choice=None), KeptJoins()).sides[0].bounds
+        anew = state_of(session, replace(join, choice=None), JoinCache()).sides[0].bounds
     assert anew is not None
     assert dict(zip(SIDES, anew.bounds_ms, strict=True)) != needed, "a choice without memory"
     job.put(JOIN, {"streams": [*SIDES], "target_ppm": 980_000})

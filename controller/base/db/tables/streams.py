@@ -47,11 +47,11 @@ class StreamRow(Base):
     unjudged_rows: Mapped[Counter]
     quarantined: Mapped[Counter]
     """Reports that were quarantined, whether or not they were counted later."""
-    gone_future_rows: Mapped[Counter]
+    deleted_future_rows: Mapped[Counter]
     """Future-dated rows of partitions that are aged out."""
-    gone_misdated_rows: Mapped[Counter]
+    deleted_misdated_rows: Mapped[Counter]
     """Rows whose event time no delay explains (``models.misdated``), of partitions that are aged out."""
-    gone_missing_batches: Mapped[Counter]
+    deleted_missing_batches: Mapped[Counter]
     """Batches that were never reported, of queries that are aged out."""
     slo_generation: Mapped[Counter]
     """Generation of the SLO that was deleted last, from which the next one goes on; 0 without any."""
@@ -87,9 +87,9 @@ class QueryRow(Base):
     first_batch: Mapped[Whole]
     last_batch: Mapped[Whole]
     reports: Mapped[Counter]
-    gone_batch: Mapped[Whole | None]
+    deleted_batch: Mapped[Whole | None]
     """Highest id of the batches whose reports are aged out; null while none is."""
-    gone_max_event_time_us: Mapped[Whole | None]
+    deleted_max_event_time_us: Mapped[Whole | None]
     """Maximum event time of those batches."""
 
 

@@ -151,8 +151,8 @@ def test_the_last_acknowledgement_of_a_query_stays_as_long_as_the_query(job: Rol
                 first_batch=0,
                 last_batch=9,
                 reports=8,
-                gone_batch=8,
-                gone_max_event_time_us=None,
+                deleted_batch=8,
+                deleted_max_event_time_us=None,
             )
         )
     missing = job.status()["completeness"]["missing_batches"]
@@ -162,7 +162,7 @@ def test_the_last_acknowledgement_of_a_query_stays_as_long_as_the_query(job: Rol
     assert kept[0] == acknowledgements[0]
     assert sorted(row["query_id"] for row in kept if row["generation"] is None) == ["another query"]
     with job.controller.service.database.write() as session:
-        session.execute(update(QueryRow).where(QueryRow.query_id == "another query").values(gone_batch=9))
+        session.execute(update(QueryRow).where(QueryRow.query_id == "another query").values(deleted_batch=9))
     metrics = job.controller.http.get("/metrics").text
     forget(job)
     with job.controller.service.database.read() as session:

@@ -72,7 +72,7 @@ class _Block:
     unknown_rows: int = 0
 
 
-class _KeptJoin:
+class _CachedJoin:
     """What is kept of the streams of one query.
 
     Args:
@@ -182,10 +182,10 @@ def _chosen(needs: JointNeeds, slo: JoinSlo, held: JointChoice | None, at_us: in
 class _Entry:
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.kept: _KeptJoin | None = None
+        self.cached: _CachedJoin | None = None
 
 
-class KeptJoins:
+class JoinCache:
     """Keeps the evidence on joins. Safe to call from several threads."""
 
     def __init__(self) -> None:
@@ -216,12 +216,12 @@ class KeptJoins:
             entry = self._kept.setdefault(key, _Entry())
         with entry.lock:
             # What fails half-way is counted again.
-            kept, entry.kept = entry.kept, None
-            if kept is None or kept.query_id != newest[0].query_id:
-                kept = _KeptJoin(streams, newest[0].query_id, slo.horizon_ms)
-            kept.move_on(session, newest)
-            found = kept.evidence(slo, held)
-            entry.kept = kept
+            cached, entry.cached = entry.cached, None
+            if cached is None or cached.query_id != newest[0].query_id:
+                cached = _CachedJoin(streams, newest[0].query_id, slo.horizon_ms)
+            cached.move_on(session, newest)
+            found = cached.evidence(slo, held)
+            entry.cached = cached
         names = [stream.stream for stream in streams]
         return replace(found, unknown=_silent(names, [row.batch_id for row in newest]))
 

@@ -38,7 +38,7 @@ STEP_ROW = tuple(getattr(ReportRow, name) for name in STEP_COLUMNS)
 """The columns of a report that emission depends on."""
 
 
-class KeptSteps:
+class CachedSteps:
     """The steps of the batches of one query within a horizon.
 
     Args:
@@ -57,7 +57,7 @@ class KeptSteps:
         self._newest_us = int(seen_us_of(batches)[-1])
 
     @classmethod
-    def read(cls, session: Session, horizon: Horizon) -> KeptSteps:
+    def read(cls, session: Session, horizon: Horizon) -> CachedSteps:
         """Return those of the newest query within a horizon."""
         query_id = horizon.newest.query_id
         ids, seen_us, batches = step_rows(session, horizon.span, query_id)
@@ -108,7 +108,7 @@ class KeptSteps:
         return steps_of(base_us, self._wall_us.times_us(), before_us, self._start)
 
 
-class KeptKeys:
+class CachedKeys:
     """The keys of a stream's ledger in one span, of which only those that reports may have added are read again."""
 
     def __init__(self, stream_id: int) -> None:
@@ -140,7 +140,7 @@ class KeptKeys:
         return held
 
 
-class KeptBatches:
+class BatchCache:
     """Those within a horizon, at most ``PACE_BATCHES``.
 
     Args:
