@@ -56,12 +56,14 @@ TESTS = {
     "models": tuple(
         f"tests/models/{each}" for each in ("base", "protocol", "evidence", "specs", "recommend", "rollout")
     ),
-    "controller": ("tests/controller/test_*.py", "tests/controller/control/gates", "tests/controller/specs"),
+    "controller": tuple(
+        f"tests/controller/{each}" for each in ("control", "evidence", "reports", "specs", "view")
+    ),
 }
 """The tests of each layer that may notice; a change of `models` is to be noticed by the tests of `models`."""
 
 SLOW_TOO = re.compile(
-    r"tests/models/|tests/controller/test_(decisions|intake|pace|rollouts|verdicts|vetoes|watch|wrong_clocks)\.py"
+    r"tests/models/|tests/controller/\w+/test_(decisions|intake|pace|rollouts|verdicts|vetoes|watch|wrong_clocks)\.py"
 )
 """Where slow tests count as well: what they tell takes a job some time."""
 
