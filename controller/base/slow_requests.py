@@ -1,7 +1,7 @@
 """Closes connections whose request does not come: each holds a socket, and the server would wait for ever.
 
 The server itself limits only how long a connection may be idle after an answer. Bodies have a limit of their own
-(``api.request_body``).
+(``server.http.request_body``).
 """
 
 from __future__ import annotations

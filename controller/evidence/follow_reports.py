@@ -29,7 +29,7 @@ _MAX_FORGOTTEN = 20_000
 
 
 class StreamEvidence:
-    """Follows the reports of all streams; see ``intake.store_reports.ReportFollower``.
+    """Follows the reports of all streams; see ``reports.store_reports.ReportFollower``.
 
     Args:
         horizon_ms_of: returns the horizon of a stream in milliseconds.
