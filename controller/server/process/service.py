@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import scipy.special  # noqa: F401 - `models` loads it when it is first needed, and here a request would wait for it
 from prometheus_client import CollectorRegistry
 
 from tidemark.controller.base.background import LimitedRuns, Watchdog
