@@ -1,7 +1,7 @@
 """All errors that a caller can get, each with its HTTP status and its stable problem type.
 
-``server.http.problems`` renders them as RFC 9457 problem documents. ``type`` names the kind of problem for programs and never
-changes; ``detail`` tells people what was wrong this time, with the offending value.
+``server.http.problems`` renders them as RFC 9457 problem documents. ``type`` names the kind of problem for
+programs and never changes; ``detail`` tells people what was wrong this time, with the offending value.
 """
 
 from __future__ import annotations
