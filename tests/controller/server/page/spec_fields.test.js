@@ -4,7 +4,13 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { fieldsOf, limitsProblem, parsed, worded, written } from "../../../controller/server/page/static/spec_fields.js";
+import {
+    fieldsOf,
+    limitsProblem,
+    parsed,
+    worded,
+    written,
+} from "../../../controller/server/page/static/spec_fields.js";
 import { MODES } from "../../../controller/server/page/static/words.js";
 
 const document = JSON.parse(readFileSync(new URL("../../../controller/openapi.json", import.meta.url), "utf-8"));
