@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { pathOf, sinceProposed } from "../../../controller/server/page/static/bound_path.js";
+import { pathOf, sinceProposed } from "../../../../controller/server/page/static/bound_path.js";
 
 const STATUS = {
     recommended: { bound_ms: 11_000 },

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { bendOf, rangeOf, spansBelow } from "../../../controller/server/page/static/bound_range.js";
+import { bendOf, rangeOf, spansBelow } from "../../../../controller/server/page/static/bound_range.js";
 
 const slot = (figures) => ({
     from_us: 0,

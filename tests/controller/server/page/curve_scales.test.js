@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import * as scales from "../../../controller/server/page/static/curve_scales.js";
+import * as scales from "../../../../controller/server/page/static/curve_scales.js";
 
 const CURVE = {
     recommended_bound_ms: 20_000,

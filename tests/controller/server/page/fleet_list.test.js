@@ -10,7 +10,7 @@ import {
     ordered,
     sortOf,
     sortText,
-} from "../../../controller/server/page/static/fleet_list.js";
+} from "../../../../controller/server/page/static/fleet_list.js";
 
 function stream(name, changes = {}) {
     return { job: "job", stream: name, worst: null, budget_remaining_ppm: 500_000, rollout: null, ...changes };

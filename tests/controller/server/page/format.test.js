@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import * as format from "../../../controller/server/page/static/format.js";
+import * as format from "../../../../controller/server/page/static/format.js";
 
 const { about, ago, budget, bytes, coarse, count, duration, exactDuration, latency, parseDuration, share, shares } =
     format;

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { fleetHash, parsePlace, streamHash } from "../../../controller/server/page/static/router.js";
+import { fleetHash, parsePlace, streamHash } from "../../../../controller/server/page/static/router.js";
 
 test("the address of a stream is read back, whatever its name", () => {
     for (const name of ["clicks", "a/b", "100 %", "?x=1&y#z", "ü <b>"]) {

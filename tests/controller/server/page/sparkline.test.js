@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { sparkPath } from "../../../controller/server/page/static/sparkline.js";
+import { sparkPath } from "../../../../controller/server/page/static/sparkline.js";
 
 test("a course fills the width, the newest part at the right end", () => {
     assert.equal(sparkPath([0]).line, "M62.5 14.5h0");

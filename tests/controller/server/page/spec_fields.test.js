@@ -10,10 +10,10 @@ import {
     parsed,
     worded,
     written,
-} from "../../../controller/server/page/static/spec_fields.js";
-import { MODES } from "../../../controller/server/page/static/words.js";
+} from "../../../../controller/server/page/static/spec_fields.js";
+import { MODES } from "../../../../controller/server/page/static/words.js";
 
-const document = JSON.parse(readFileSync(new URL("../../../controller/openapi.json", import.meta.url), "utf-8"));
+const document = JSON.parse(readFileSync(new URL("../../../../controller/openapi.json", import.meta.url), "utf-8"));
 const properties = document.components.schemas.Slo.properties;
 const fields = new Map(fieldsOf(document, "Slo").map((field) => [field.name, field]));
 const policy = new Map(fieldsOf(document, "Policy").map((field) => [field.name, field]));

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { boundNowOf, nextBoundOf, verdictOf } from "../../../controller/server/page/static/verdict.js";
+import { boundNowOf, nextBoundOf, verdictOf } from "../../../../controller/server/page/static/verdict.js";
 
 const WELL = {
     summary: "the bound in use, 9 s, is the recommended one: 996 of 1,000 rows need at most 9 s",

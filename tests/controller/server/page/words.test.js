@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import * as words from "../../../controller/server/page/static/words.js";
+import * as words from "../../../../controller/server/page/static/words.js";
 
 test("a name that a newer controller has is written in plain words", () => {
     assert.deepEqual(words.rolloutState("TakenBack"), { kind: "info", name: "taken back" });
