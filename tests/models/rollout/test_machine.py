@@ -91,6 +91,13 @@ def test_a_narrowing_that_cannot_be_verified_is_undone_and_a_widening_stays() ->
             move = moved(one, facts(), late_us)
             assert move.state == "Expired"
             assert restores_previous(state, move, one) is back
+            assert ("it stays" in move.reason) is not back
+
+
+def test_what_is_known_of_a_bound_counts_though_its_time_to_be_verified_is_over() -> None:
+    one = rollout("Effective", acknowledged_us=NOW_US)
+    known = facts(judged=Judged(1_000, 5, 5), at_risk=Judged(1_000, 5, 5))
+    assert moved(one, known, NOW_US + VERIFY_MS * 1_000 + 1).state == "Verified"
 
 
 @pytest.mark.parametrize("state", ["Published", "Acknowledged", "Effective"])
