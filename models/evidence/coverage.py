@@ -30,12 +30,7 @@ class Coverage:
         return sum(last - first + 1 for first, last in self.missing)
 
 
-def coverage_of(batch_ids: Iterable[int]) -> Coverage | None:
-    """Return the coverage of a query's reported ``batch_ids``, in any order; None without any."""
-    return coverage_of_ranges((batch_id, batch_id) for batch_id in batch_ids)
-
-
-def coverage_of_ranges(ranges: Iterable[Range]) -> Coverage | None:
+def coverage_of(ranges: Iterable[Range]) -> Coverage | None:
     """Return the coverage of batches given as ranges, in any order, possibly overlapping; None without any."""
     merged = merge_ranges(ranges)
     if not merged:

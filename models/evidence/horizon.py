@@ -14,7 +14,7 @@ import numpy as np
 
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Int64s, Operator, TimeWindow
-from tidemark.models.evidence.coverage import Coverage, Range, coverage_of_ranges
+from tidemark.models.evidence.coverage import Coverage, Range, coverage_of
 from tidemark.models.evidence.curve import Emissions, NeedDistribution
 from tidemark.models.evidence.key_counts import KeyCounts
 from tidemark.models.evidence.ledger import Judgement, LedgerCompleteness
@@ -196,7 +196,7 @@ def facts_of(
     batches_of: Mapping[str, Iterable[Range]],
 ) -> HorizonFacts:
     """Return the facts of a horizon."""
-    found = {query: coverage_of_ranges(ranges) for query, ranges in sorted(batches_of.items())}
+    found = {query: coverage_of(ranges) for query, ranges in sorted(batches_of.items())}
     coverage = {query: known for query, known in found.items() if known is not None}
     return HorizonFacts(
         batches=batches,

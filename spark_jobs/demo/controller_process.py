@@ -113,10 +113,6 @@ class ControllerProcess:
             except subprocess.TimeoutExpired:
                 self.kill()
 
-    def leave(self) -> None:
-        """Let the controller run on."""
-        self._http.close()
-
     def _asked(self, method: str, path: str, **given: Any) -> httpx.Response:
         try:
             response = self._http.request(method, path, **given)

@@ -58,7 +58,10 @@ class Ledger:
 
     def coverage(self) -> dict[str, Coverage]:
         """Return by query id which batches are known and which are missing."""
-        found = {query: coverage_of(batches) for query, batches in self._batches.items()}
+        found = {
+            query: coverage_of((batch, batch) for batch in batches)
+            for query, batches in self._batches.items()
+        }
         return {query: coverage for query, coverage in found.items() if coverage is not None}
 
     def completeness(self) -> LedgerCompleteness:
