@@ -1,21 +1,23 @@
 """The evidence on streams over their horizons: rollups and the tail, and the batches that are kept in memory.
 
-Sums and needs are read as rollups. When windows were emitted, and the pace, are kept for the streams that are read, and
-moved on at each read by what is new in the store. They are validated against the store each time, so that they are
-right on a replica that does not decide the stream, and after a restart they are read again. So is what cannot be moved
-on exactly: after a report that came out of order (it changes the steps of later ones), when a horizon moved by more
-than ``_MAX_SLIDE_US``, and after whatever the stream's count of reports does not explain.
+Sums and needs are read as rollups, of which those that are still the same are not added up again (``SlotCache``).
+When windows were emitted, and the pace, are kept for the streams that are read, and moved on at each read by what is
+new in the store. They are validated against the store each time, so that they are right on a replica that does not
+decide the stream, and after a restart they are read again. So is what cannot be moved on exactly: after a report that
+came out of order (it changes the steps of later ones), when a horizon moved by more than ``_MAX_SLIDE_US``, and after
+whatever the stream's count of reports does not explain.
 """
 
 from __future__ import annotations
 
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Row, bindparam, func, select
 from sqlalchemy.orm import Session
@@ -26,10 +28,19 @@ from tidemark.controller.evidence.batch_cache import STEP_ROW, BatchCache, Cache
 from tidemark.controller.evidence.horizon import WINDOW, Horizon, facts_from
 from tidemark.controller.evidence.join_cache import JoinCache
 from tidemark.controller.evidence.roll_up import TailNeeds
-from tidemark.controller.evidence.rollups import Rollup, needs_of, rollups_in, sums_of
+from tidemark.controller.evidence.rollups import (
+    Rollup,
+    merged,
+    needs_of,
+    needs_of_row,
+    partition_needs,
+    rollups_in,
+    sums_of,
+)
 from tidemark.models.base.operators import Int64s
 from tidemark.models.evidence.curve import Curve, Emissions
 from tidemark.models.evidence.horizon import HorizonFacts
+from tidemark.models.evidence.partition_needs import PartitionNeeds
 from tidemark.models.evidence.slots import HOUR_US
 
 T = TypeVar("T")
@@ -64,19 +75,31 @@ class EvidenceCache:
         self.nbytes = 0
         """How much memory the kept batches take, in bytes."""
 
-    def facts(self, session: Session, horizon: Horizon) -> HorizonFacts:
-        """Return the sums over a horizon."""
-        return _facts_of(session, horizon, rollups_in(session, horizon.span))
-
     def everything(self, session: Session, horizon: Horizon) -> tuple[HorizonFacts, Curve, Int64s]:
         """Return the sums over a horizon, its completeness and latency by bound, and its pace."""
-        parts = rollups_in(session, horizon.span)
-        emissions, pace = self._of(
+        parts, emissions, pace = self._of(
             session,
             horizon,
-            lambda cached: (cached.emissions(session, horizon), cached.pace(session, horizon)),
+            lambda cached: (
+                cached.rollups(session, horizon),
+                cached.emissions(session, horizon),
+                cached.pace(session, horizon),
+            ),
         )
         return _facts_of(session, horizon, parts), Curve(needs_of(parts), emissions), pace
+
+    def facts_and_pace(self, session: Session, horizon: Horizon) -> tuple[HorizonFacts, Int64s]:
+        """Return the sums over a horizon and its pace."""
+        parts, pace = self._of(
+            session,
+            horizon,
+            lambda cached: (cached.rollups(session, horizon), cached.pace(session, horizon)),
+        )
+        return _facts_of(session, horizon, parts), pace
+
+    def partition_needs(self, session: Session, horizon: Horizon) -> PartitionNeeds:
+        """Return the needs of each partition over a horizon."""
+        return self._of(session, horizon, lambda cached: cached.partition_needs(session, horizon))
 
     def pace(self, session: Session, horizon: Horizon) -> Int64s:
         """Return ``PACE_COLUMNS`` of the newest batches of its newest query, in order, shape (batches, 4)."""
@@ -171,6 +194,34 @@ def _marker_of(session: Session, stream_id: int) -> _Marker:
     return _Marker(report_id or 0, reports)
 
 
+class SlotCache(Generic[T]):
+    """What stored rollups add up to, decoded and added up once for as long as their rows are the same.
+
+    The newest one, which changes whenever reports are rolled up, is decoded at each read.
+
+    Args:
+        decode: returns what a row holds.
+        add_up: returns the sum of what rows hold.
+    """
+
+    def __init__(self, decode: Callable[[Row[Any]], T], add_up: Callable[[list[T]], T]) -> None:
+        self._decode = decode
+        self._add_up = add_up
+        self._rows: list[tuple[Any, ...]] = []
+        self._sum: list[T] = []
+        self.nbytes = 0
+        """Memory that the rows take, in bytes; their sum takes less."""
+
+    def read(self, rows: Sequence[Row[Any]]) -> list[T]:
+        """Return what rows, in order, add up to, in at most two parts."""
+        closed = [tuple(row) for row in rows[:-1]]
+        if closed != self._rows:
+            self._sum = [self._add_up([self._decode(row) for row in rows[:-1]])] if closed else []
+            self._rows = closed
+            self.nbytes = sum(sys.getsizeof(value) for row in closed for value in (row, *row))
+        return [*self._sum, *map(self._decode, rows[-1:])]
+
+
 class CachedHorizon:
     """What is kept of the newest query of one stream over a horizon of one length, each part once it was asked for.
 
@@ -188,16 +239,28 @@ class CachedHorizon:
         self._steps: CachedSteps | None = None
         self._keys = CachedKeys(horizon.stream_id)
         self._batches: BatchCache | None = None
+        self._rollups = SlotCache(
+            Rollup.of_row, lambda parts: merged(parts, parts[0].slot_us, needs_of(parts))
+        )
+        self._partitions = SlotCache(needs_of_row, PartitionNeeds.merged)
 
     @property
     def nbytes(self) -> int:
         """About how much memory it takes, in bytes."""
-        held = sum(0 if each is None else each.nbytes for each in (self._steps, self._batches))
-        return 4_000 + self._keys.nbytes + held
+        held = (self._steps, self._keys, self._batches, self._rollups, self._partitions)
+        return 4_000 + sum(0 if each is None else each.nbytes for each in held)
 
     def is_ahead_of(self, marker: _Marker) -> bool:
         """Return whether reports are counted that a reader who sees ``marker`` does not see yet."""
         return self._marker.report_id > marker.report_id
+
+    def rollups(self, session: Session, horizon: Horizon) -> list[Rollup]:
+        """Return what the reports add up to, in some parts."""
+        return rollups_in(session, horizon.span, read=self._rollups.read)
+
+    def partition_needs(self, session: Session, horizon: Horizon) -> PartitionNeeds:
+        """Return the needs of each partition."""
+        return partition_needs(session, horizon.span, self._partitions.read)
 
     def emissions(self, session: Session, horizon: Horizon) -> Emissions | None:
         """Return when windows would have been emitted; None for operators without windows."""
@@ -230,7 +293,9 @@ class CachedHorizon:
         batches = [row for row in new if row.query_id == self._query_id]
         ids = [self._last_batch, *(row.batch_id for row in batches)]
         explained = len(new) == marker.reports - self._marker.reports
-        if not explained or any(later <= earlier for earlier, later in pairwise(ids)):
+        # A batch that came and left the horizon since counts towards what was known before the horizon.
+        left = any(row.seen_us < horizon.from_us for row in batches)
+        if not explained or left or any(later <= earlier for earlier, later in pairwise(ids)):
             return False
         gone: Sequence[Row[Any]] = ()
         if slide_us and self._steps is not None:
@@ -238,10 +303,9 @@ class CachedHorizon:
             gone = connection.execute(_GONE, {**read, **span, "query": self._query_id}).all()
         # Reports of earlier batches too add keys, or rows to them.
         self._keys.forget_from(row.first_key_us for row in new)
-        counted = [row for row in batches if row.seen_us >= horizon.from_us]
-        if self._steps is not None and not self._steps.move_to(counted, gone):
+        if self._steps is not None and not self._steps.move_to(batches, gone):
             self._steps = None
-        if self._batches is not None and not self._batches.move_to(horizon, counted):
+        if self._batches is not None and not self._batches.move_to(horizon, batches):
             self._batches = None
         self._from_us, self._marker, self._last_batch = horizon.from_us, marker, ids[-1]
         return True

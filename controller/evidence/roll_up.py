@@ -14,7 +14,6 @@ each report is in each of its slots once. A rollup is a function of the reports 
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -32,12 +31,11 @@ from tidemark.controller.base.db.tables import (
     RollupRow,
     StreamRow,
 )
-from tidemark.controller.evidence.rollups import WIDTHS_US, Rollup, levels_of
+from tidemark.controller.evidence.rollups import WIDTHS_US, Rollup, levels_of, merged
 from tidemark.controller.reports.raise_bases import Corrected
 from tidemark.controller.reports.store import effective_bound_of
 from tidemark.controller.reports.store_reports import NewNeeds
 from tidemark.controller.reports.stored_bodies import stored_report
-from tidemark.models.evidence.coverage import Range, merge_ranges
 from tidemark.models.evidence.horizon import SUMMED
 from tidemark.models.evidence.needs import needs_against
 from tidemark.models.evidence.partition_needs import PartitionNeeds
@@ -286,31 +284,8 @@ def _apply(
         if removed.names:
             whole.remove(less)
             held = held.minus(removed)
-        written[slot] = _merged(stored, slot[1], whole), held
+        written[slot] = merged(stored, slot[1], whole), held
     _write(session, stream_id, written)
-
-
-def _merged(parts: Sequence[Rollup], slot_us: int, needs: Sketch) -> Rollup:
-    """Return what parts of a slot add up to, of which at least one has a batch; of two newest ones the last counts."""
-    counted = [part for part in parts if part.batches]
-    newest = max(reversed(counted), key=lambda part: part.newest_us)
-    ranges: dict[str, list[Range]] = {}
-    for part in counted:
-        for query_id, some in part.batches_of.items():
-            ranges.setdefault(query_id, []).extend(some)
-    return Rollup(
-        slot_us=slot_us,
-        batches=sum(part.batches for part in counted),
-        sums={name: sum(part.sums[name] for part in parts) for name in SUMMED},
-        keys_per_row=max(part.keys_per_row for part in counted),
-        from_us=min(part.from_us for part in counted),
-        newest_us=newest.newest_us,
-        bound_ms=newest.bound_ms,
-        effective_bound_ms=newest.effective_bound_ms,
-        state_rows=newest.state_rows,
-        batch_ranges=json.dumps({query: merge_ranges(some) for query, some in ranges.items()}),
-        sketch=needs.to_bytes(),
-    )
 
 
 def _remake_day(session: Session, offset: OffsetRow, day_us: int) -> None:
@@ -323,7 +298,7 @@ def _remake_day(session: Session, offset: OffsetRow, day_us: int) -> None:
         return
     rows = _stored(session, PartitionRollupRow, stream_id, hours).values()
     needs = PartitionNeeds.merged(PartitionNeeds.from_bytes(row.needs) for row in rows)
-    _write(session, stream_id, {(DAY_US, day_us): (_merged(parts, day_us, needs.whole), needs)})
+    _write(session, stream_id, {(DAY_US, day_us): (merged(parts, day_us, needs.whole), needs)})
 
 
 def _write(session: Session, stream_id: int, slots: Mapping[_Slot, tuple[Rollup, PartitionNeeds]]) -> None:

@@ -9,7 +9,7 @@ only the wide ones are there (``Levels``).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -95,6 +95,11 @@ class Rollup:
         return Sketch.from_bytes(self.sketch)
 
     @classmethod
+    def of_rows(cls, rows: Iterable[Row[Any]]) -> list[Rollup]:
+        """Return stored rollups."""
+        return [cls.of_row(row) for row in rows]
+
+    @classmethod
     def of_row(cls, row: Row[Any] | RollupRow) -> Rollup:
         """Return a stored rollup."""
         return cls(
@@ -172,35 +177,67 @@ def levels_in(session: Session, stream_id: int) -> Levels:
     return _offset(session, stream_id)[1]
 
 
-def rollups_in(session: Session, span: Span, width_us: int = DAY_US) -> list[Rollup]:
+def rollups_in(
+    session: Session,
+    span: Span,
+    width_us: int = DAY_US,
+    read: Callable[[Sequence[Row[Any]]], list[Rollup]] = Rollup.of_rows,
+) -> list[Rollup]:
     """Return what a span adds up to, part by part: the stored rollups, and each report of the tail.
 
     Args:
         session: the session.
         span: the span; where its narrow slots are aged out, it is widened to the edges of wider ones.
         width_us: only slots whose width divides this one.
+        read: returns what stored rows, in order, add up to, in as many parts as it likes.
     """
     offset = _offset(session, span.stream_id)
-    found = [Rollup.of_row(row) for row in _covering(session, RollupRow, span, offset[1], width_us)]
+    found = read(_covering(session, RollupRow, span, offset[1], width_us))
     return found + [Rollup.of_report(row, row.needs) for row in _tail(session, _TAIL, span, offset)]
 
 
 def sums_of(parts: Sequence[Rollup]) -> Sums | None:
     """Return what rollups add up to; None without a batch."""
-    parts = [part for part in parts if part.batches]
-    if not parts:
+    counted = [part for part in parts if part.batches]
+    if not counted:
         return None
     batches_of: dict[str, list[Range]] = {}
-    for part in parts:
+    for part in counted:
         for query_id, ranges in part.batches_of.items():
             batches_of.setdefault(query_id, []).extend(ranges)
     return Sums(
-        sum(part.batches for part in parts),
-        min(part.from_us for part in parts),
-        max(part.newest_us for part in parts),
-        max(part.keys_per_row for part in parts),
+        sum(part.batches for part in counted),
+        min(part.from_us for part in counted),
+        max(part.newest_us for part in counted),
+        max(part.keys_per_row for part in counted),
         {name: sum(part.sums[name] for part in parts) for name in SUMMED},
         {query_id: merge_ranges(ranges) for query_id, ranges in batches_of.items()},
+    )
+
+
+def merged(parts: Sequence[Rollup], slot_us: int, needs: Sketch) -> Rollup:
+    """Return what parts add up to, of which at least one has a batch; of two newest ones the last counts.
+
+    Args:
+        parts: the parts; a correction has no batch.
+        slot_us: start of the slot that they are in.
+        needs: their needs.
+    """
+    sums = sums_of(parts)
+    assert sums is not None, "a slot has a batch"
+    newest = max((part for part in reversed(parts) if part.batches), key=lambda part: part.newest_us)
+    return Rollup(
+        slot_us=slot_us,
+        batches=sums.batches,
+        sums=sums.sums,
+        keys_per_row=sums.keys_per_row,
+        from_us=sums.from_us,
+        newest_us=sums.to_us,
+        bound_ms=newest.bound_ms,
+        effective_bound_ms=newest.effective_bound_ms,
+        state_rows=newest.state_rows,
+        batch_ranges=json.dumps(sums.batches_of),
+        sketch=needs.to_bytes(),
     )
 
 
@@ -209,9 +246,15 @@ def needs_of(parts: Iterable[Rollup]) -> Sketch:
     return merge_all(part.needs for part in parts)
 
 
-def partition_needs(session: Session, span: Span) -> PartitionNeeds:
-    """Return the needs of each partition over a span."""
-    return PartitionNeeds.merged(needs for _, needs in partition_needs_in(session, span))
+def partition_needs(
+    session: Session,
+    span: Span,
+    read: Callable[[Sequence[Row[Any]]], list[PartitionNeeds]] = lambda rows: [*map(needs_of_row, rows)],
+) -> PartitionNeeds:
+    """Return the needs of each partition over a span; ``read`` is as in ``rollups_in``."""
+    offset = _offset(session, span.stream_id)
+    stored = read(_covering(session, PartitionRollupRow, span, offset[1], DAY_US))
+    return PartitionNeeds.merged(stored + [needs for _, needs in _tail_needs(session, span, offset)])
 
 
 def partition_needs_in(
@@ -219,14 +262,13 @@ def partition_needs_in(
 ) -> list[tuple[int, PartitionNeeds]]:
     """Return the needs of each partition as ``rollups_in`` does, each part with the start of its slot."""
     offset = _offset(session, span.stream_id)
-    found = [
-        (row.slot_us, PartitionNeeds.from_bytes(row.needs))
-        for row in _covering(session, PartitionRollupRow, span, offset[1], width_us)
-    ]
-    return found + [
-        (row.seen_us, PartitionNeeds.counted(needs_against(stored_report(row.body), row.need_base_ms)))
-        for row in _tail(session, _TAIL_BODIES, span, offset)
-    ]
+    rows = _covering(session, PartitionRollupRow, span, offset[1], width_us)
+    return [(row.slot_us, needs_of_row(row)) for row in rows] + _tail_needs(session, span, offset)
+
+
+def needs_of_row(row: Row[Any]) -> PartitionNeeds:
+    """Return the needs in a stored rollup of partitions."""
+    return PartitionNeeds.from_bytes(row.needs)
 
 
 def cover(
@@ -266,6 +308,14 @@ def _covering(
     columns = zip(*parts, strict=True) if parts else ([], [], [])
     asked = given(dialect, dict(zip(_PART, map(list, columns), strict=True)))
     return session.connection().execute(_covered(dialect, table), {**asked, "stream": span.stream_id}).all()
+
+
+def _tail_needs(session: Session, span: Span, offset: tuple[int, Levels]) -> list[tuple[int, PartitionNeeds]]:
+    """Return the needs of each partition in each report of the tail, with when it was seen."""
+    return [
+        (row.seen_us, PartitionNeeds.counted(needs_against(stored_report(row.body), row.need_base_ms)))
+        for row in _tail(session, _TAIL_BODIES, span, offset)
+    ]
 
 
 def _tail(

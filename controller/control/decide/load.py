@@ -178,7 +178,8 @@ _PARTITIONS = select(PartitionRow.first_seen_us, PartitionRow.last_seen_us, Part
 def _read_times(session: Session, horizon: Horizon) -> list[PartitionTimes]:
     """Return when each partition with a row within the horizon was seen."""
     read = {"stream": horizon.stream_id, "from": horizon.from_us}
-    return [PartitionTimes(**row) for row in session.connection().execute(_PARTITIONS, read).mappings()]
+    rows = session.connection().execute(_PARTITIONS, read)
+    return [PartitionTimes(row.first_seen_us, row.last_seen_us, row.batches) for row in rows]
 
 
 def read_situation(

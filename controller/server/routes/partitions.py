@@ -13,7 +13,6 @@ from tidemark.controller.base.errors import InvalidBodyError
 from tidemark.controller.control.decide.load import read_progress
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.evidence.lost import counted_up_to, dimensions_of, lost_in_window, take_counts
-from tidemark.controller.evidence.rollups import partition_needs
 from tidemark.controller.reports.partitions import last_event_time_us, list_partitions
 from tidemark.controller.reports.sent_bodies import parse_sent
 from tidemark.controller.server.http.cursors import ThePaging, decode_cursor
@@ -70,7 +69,7 @@ def list_all(which: WhichStream, service: TheService, paging: ThePaging) -> Part
         snapshot = None
         if horizon is not None:
             snapshot = take_snapshot(
-                session,
+                service.cache.partition_needs(session, horizon),
                 horizon,
                 None if state.slo is None else state.slo.value,
                 partitions=read_partitions(session, stream_id),
@@ -136,7 +135,7 @@ def get_partition_curve(
         horizon = horizon_of(
             session, stream_id, DEFAULT_HORIZON_MS if spec is None else spec.value.horizon_ms
         )
-        needs = None if horizon is None else partition_needs(session, horizon.span)
+        needs = None if horizon is None else service.cache.partition_needs(session, horizon)
     found = [] if needs is None else _points(Curve(needs.sketch(partition), None), sorted(set(bound_ms)))
     return PartitionCurve(job=which.job, stream=which.stream, partition=partition, points=found)
 

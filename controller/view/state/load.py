@@ -84,7 +84,7 @@ def load_horizon(
     horizon = state.horizon
     if horizon is None:
         return None
-    facts, pace = cache.facts(session, horizon), cache.pace(session, horizon)
+    facts, pace = cache.facts_and_pace(session, horizon)
     partitions = read_partitions(session, state.id)
     progress = progress_from(pace, present_in(partitions, horizon), horizon, now_us)
     return HorizonState(

@@ -175,7 +175,7 @@ class Overviews:
         found = load_horizon(session, state, now_us, self._kept, ())
         assert found is not None, "there is a newest batch"
         snapshot = take_snapshot(
-            session,
+            self._kept.partition_needs(session, horizon),
             horizon,
             slo,
             partitions=found.partitions,

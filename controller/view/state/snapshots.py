@@ -25,13 +25,13 @@ from tidemark.controller.base.db.tables import (
 from tidemark.controller.control.bounds.acknowledgements import newest_acknowledgement_query
 from tidemark.controller.control.rollout.store import newest_rollout_query
 from tidemark.controller.evidence.horizon import Horizon
-from tidemark.controller.evidence.rollups import partition_needs
 from tidemark.controller.reports.live import KeptLive
 from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_SHARE_PPM
 from tidemark.controller.specs.streams import add_event
 from tidemark.controller.view.state.partition_rows import PartitionFacts
 from tidemark.controller.view.state.state import SkewCost
 from tidemark.models.base.target import PPM
+from tidemark.models.evidence.partition_needs import PartitionNeeds
 from tidemark.models.evidence.skew import Effect, SkewRule, effects_of, is_skewed, skew_text
 from tidemark.models.protocol.messages import PartitionState
 from tidemark.models.specs.slo import Slo
@@ -86,7 +86,7 @@ class StreamSnapshot:
 
 
 def take_snapshot(
-    session: Session,
+    needs: PartitionNeeds,
     horizon: Horizon,
     slo: Slo | None,
     *,
@@ -98,13 +98,13 @@ def take_snapshot(
     """Return a snapshot of the partitions.
 
     Args:
+        needs: the needs of each partition over the horizon.
         slo: its SLO; None for the defaults.
         live: what the fast policy did in the newest batch; None unless it ran in Live.
         batch_gap_us: typical time between batches; None when it is not known.
     """
     share_ppm = DEFAULT_SHARE_PPM if slo is None else slo.target_ppm
     confidence_ppm = DEFAULT_CONFIDENCE_PPM if slo is None else slo.confidence_ppm
-    needs = partition_needs(session, horizon.span)
     effects = {
         effect.partition: (effect, need_us)
         for effect, need_us in zip(

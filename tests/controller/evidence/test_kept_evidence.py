@@ -158,8 +158,11 @@ class Story:
         assert facts == facts_from(session, horizon, sums_of(taken))
         assert curve.needs == needs_of(taken).whole
         assert partition_needs(session, horizon.span) == needs_of(taken)
+        assert self.cache.partition_needs(session, horizon) == needs_of(taken)
         assert_same(curve.emissions, emissions_in(session, horizon.span, horizon.newest))
-        assert self.cache.facts(session, horizon) == facts
+        facts_again, pace_again = self.cache.facts_and_pace(session, horizon)
+        assert facts_again == facts
+        np.testing.assert_array_equal(pace_again, pace)
         np.testing.assert_array_equal(self.cache.pace(session, horizon), pace)
         np.testing.assert_array_equal(pace, BatchCache(session, horizon).table)
 
@@ -420,6 +423,31 @@ def test_what_cannot_be_moved_on_exactly_is_read_from_scratch(
         story.take(report)
         story.check(3_600_000)
     assert len(from_scratch) == 3
+
+
+def test_a_late_report_of_another_query_is_seen_in_slots_that_were_added_up_already(
+    story: Story, from_scratch: list[int]
+) -> None:
+    story.take(story.report("a", 72_000, 0, [0]))
+    late = story.report("b", 0, 0, [0, 5])
+    for seconds in (4_000, 21_600):
+        story.take(story.report("a", seconds, 0, [0]))
+    story.upkeep()
+    story.check(86_400_000)
+    story.take(late)
+    story.upkeep()
+    story.check(86_400_000)
+    assert len(from_scratch) == 1
+
+
+def test_batches_that_came_and_left_a_short_horizon_since_the_last_read_count_towards_its_start(
+    story: Story,
+) -> None:
+    story.take(story.report("a", 20, 0, [0]))
+    story.check(120_000)
+    for seconds in (3, 700):
+        story.take(story.report("a", seconds, 0, [0], known=False))
+    story.check(120_000)
 
 
 def test_a_reader_with_an_older_snapshot_of_the_store_gets_what_it_sees(story: Story) -> None:
