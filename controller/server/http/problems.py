@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+import re
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import iter_route_contexts
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.routing import compile_path
 
 from tidemark.controller.base.errors import (
     InvalidParameterError,
@@ -29,6 +30,9 @@ PROBLEM_JSON = "application/problem+json"
 
 _CLIENT_LEFT = 499
 """Status in the log of a request whose client left before it was read; nobody receives it."""
+
+_PARAMETER = re.compile(r"\{[^}]*\}")
+"""A parameter in a route's template."""
 
 _RETRY_AFTER_SECONDS = "5"
 """How long a caller should wait when the store does not answer."""
@@ -119,13 +123,11 @@ def _methods_at(request: Request) -> list[str]:
     Where several templates match, such as ``{id}`` and ``{id}:approve``, the one with the most literal text counts.
     """
     app: FastAPI = request.app
-    best: tuple[int, list[str]] = (0, [])
-    for template, operations in app.openapi()["paths"].items():
-        pattern, _, names = compile_path(template)
-        own = len(template) - sum(len(name) + 2 for name in names)
-        if pattern.match(request.url.path) and own > best[0]:
-            best = own, sorted(method.upper() for method in operations)
-    return best[1]
+    found: dict[str, set[str]] = {}
+    for route in iter_route_contexts(app.routes):
+        if route.path_regex.match(request.url.path):
+            found.setdefault(_PARAMETER.sub("", route.path_format or ""), set()).update(route.methods or ())
+    return sorted(found[max(found, key=len)]) if found else []
 
 
 def _store_error(request: Request, error: Exception) -> Response:

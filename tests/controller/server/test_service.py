@@ -87,6 +87,7 @@ def test_an_action_on_a_stream_is_not_part_of_its_name(controller: Controller) -
         (STREAM + "/rollouts/1", "GET"),
         (STREAM + "/rollouts/1:approve", "POST"),
         ("/openapi.json", "GET, HEAD"),
+        ("/readyz", "GET, HEAD"),
     ],
 )
 def test_a_method_that_a_path_does_not_know_is_answered_with_all_that_it_knows(
