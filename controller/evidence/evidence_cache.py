@@ -46,7 +46,7 @@ from tidemark.models.evidence.slots import HOUR_US
 T = TypeVar("T")
 
 MAX_BYTES = 384 * 1024 * 1024
-"""Size of the cache: some 1,300 streams with a horizon of a day and a batch every three seconds."""
+"""Size of the cache: some 1,100 streams with a horizon of a day and a batch every three seconds."""
 
 _MAX_SLIDE_US = HOUR_US
 """How far the start of a horizon may move at once; further back, reports may be deleted already."""

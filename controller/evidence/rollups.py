@@ -95,11 +95,6 @@ class Rollup:
         return Sketch.from_bytes(self.sketch)
 
     @classmethod
-    def of_rows(cls, rows: Iterable[Row[Any]]) -> list[Rollup]:
-        """Return stored rollups."""
-        return [cls.of_row(row) for row in rows]
-
-    @classmethod
     def of_row(cls, row: Row[Any] | RollupRow) -> Rollup:
         """Return a stored rollup."""
         return cls(
@@ -181,7 +176,7 @@ def rollups_in(
     session: Session,
     span: Span,
     width_us: int = DAY_US,
-    read: Callable[[Sequence[Row[Any]]], list[Rollup]] = Rollup.of_rows,
+    read: Callable[[Sequence[Row[Any]]], list[Rollup]] = lambda rows: [*map(Rollup.of_row, rows)],
 ) -> list[Rollup]:
     """Return what a span adds up to, part by part: the stored rollups, and each report of the tail.
 
