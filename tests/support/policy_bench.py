@@ -296,8 +296,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     left = [
         (cell, part) for cell in wanted for part in parts if tuple(asdict(cell).values()) not in done[part]
     ]
-    counted = ", ".join(f"{len(done[part])} by the {part}" for part in parts)
-    print(f"of {len(wanted)} traces are done {counted}; the table is {os.path.relpath(shown)}")
+    counted = ", ".join(f"{part} {len(done[part])}" for part in parts)
+    print(f"done of {len(wanted)} traces: {counted}; the table is {os.path.relpath(shown)}")
     began = time.monotonic()
     with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as pool:
         running = {pool.submit(judged, cell, part): (cell, part) for cell, part in left}

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from tidemark.models.base.duration import format_duration
 
 from support.synthetic import KINDS
 from support.system_kinds import SYSTEM_KINDS
 
-__all__ = ["table"]
+__all__ = ["geometric", "grouped", "ratio", "table"]
 
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 Record = dict[str, Any]
 """What a policy did in one cell (a trace at a trigger and a target), with the yardsticks of the cell."""
 
@@ -47,19 +49,19 @@ def table(records: Sequence[Record]) -> str:
     of the clairvoyant are geometric means, also over cells that are missed.
     """
     policies = list(dict.fromkeys(one["policy"] for one in records))
-    by_kind = _grouped(
+    by_kind = grouped(
         records, lambda one: (one["name"], -one["trigger_us"], one["target_ppm"], one["policy"])
     )
     lines = [f"| {' | '.join(COLUMNS)} |", "| --- " * len(COLUMNS) + "|"]
     for key in sorted(by_kind, key=lambda key: (*key[:3], policies.index(key[3]))):
         name, trigger_us, target_ppm, policy = key
         lines.append(_line(name, format_duration(-trigger_us), _percent(target_ppm), policy, by_kind[key]))
-    by_group = _grouped(records, lambda one: (_group(one["name"]), one["policy"]))
+    by_group = grouped(records, lambda one: (_group(one["name"]), one["policy"]))
     for (group, policy), found in by_group.items():
-        by_target = _grouped(found, lambda one: (one["target_ppm"],))
+        by_target = grouped(found, lambda one: one["target_ppm"])
         lines += [
-            _line(group, "all", _percent(target_ppm), policy, by_target[target_ppm,])
-            for (target_ppm,) in sorted(by_target)
+            _line(group, "all", _percent(target_ppm), policy, by_target[target_ppm])
+            for target_ppm in sorted(by_target)
         ]
         lines.append(_line(group, "all", "both", policy, found))
     own = [one for one in records if one["policy"] == JUDGED]
@@ -115,12 +117,11 @@ def geometric(ratios: Iterable[float]) -> float:
     return math.exp(sum(logs) / len(logs)) if logs else math.nan
 
 
-def _grouped(
-    records: Sequence[Record], key: Callable[[Record], tuple[Any, ...]]
-) -> dict[tuple[Any, ...], list[Record]]:
-    groups: dict[tuple[Any, ...], list[Record]] = {}
-    for one in records:
-        groups.setdefault(key(one), []).append(one)
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return the items by key, keys in order of appearance."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
     return groups
 
 
