@@ -52,14 +52,18 @@ from support.tree import ROOT
 
 PROCESSES = 2
 LIVE = "tidemark live"
-TIDEMARK = {"live": ("tidemark",), "restart": ("tidemark", LIVE)}
+TIDEMARK: dict[BacktestMode, tuple[str, ...]] = {"live": ("tidemark",), "restart": ("tidemark", LIVE)}
 """What is judged, by how a decision reaches the job."""
-BASELINES = {
+BASELINES: dict[BacktestMode, tuple[str, ...]] = {
     "live": ("flink-quarter", "flink", "max60", "ring:0.95", "ring:target", "ring:certified", *LITERATURE),
     "restart": ("flink-quarter", "ring:target", "max60"),
 }
 """What it is judged beside; trackers change their bound in every batch, for which a restart is too dear."""
-PARTS = {"yardsticks": {"live": (), "restart": ()}, "tidemark": TIDEMARK, "baselines": BASELINES}
+PARTS: dict[str, dict[BacktestMode, tuple[str, ...]]] = {
+    "yardsticks": {"live": (), "restart": ()},
+    "tidemark": TIDEMARK,
+    "baselines": BASELINES,
+}
 """What is done apart and kept apart, each with its policies."""
 TARGETS_PPM = (990_000, 999_000)
 SEEDS = tuple(range(101, 121))

@@ -22,8 +22,8 @@ from support.policy_bench import (
     judged,
     main,
     recorded,
-    table,
 )
+from support.policy_table import table
 from support.synthetic import KINDS
 from support.system_kinds import SYSTEM_KINDS, WINDOW_US
 from support.tree import ROOT
