@@ -38,8 +38,8 @@ def record_of(trial: Trial, outcome: PolicyResult) -> dict[str, Any]:
         **figures_of(trial.setup, outcome),
         "fixed_hindsight_bound_us": _whole(yardstick.fixed.bound_us),
         "fixed_hindsight_latency_us": _whole(yardstick.fixed.score.latency_mean_us),
-        "spark_hindsight_bound_us": _whole(spark and spark.bound_us),
-        "spark_hindsight_latency_us": _whole(spark and spark.score.latency_mean_us),
+        "spark_hindsight_bound_us": _whole(None if spark is None else spark.bound_us),
+        "spark_hindsight_latency_us": _whole(None if spark is None else spark.score.latency_mean_us),
         "clairvoyant_latency_us": _whole(yardstick.clairvoyant_us),
     }
 
