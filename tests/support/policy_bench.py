@@ -87,7 +87,7 @@ class Cell:
     seconds: int = 0
     """Length of a synthetic stream; 0 for a system kind and a recorded trace, which have their own."""
     path: str = ""
-    """A recorded trace; else ``name`` is a kind."""
+    """A recorded trace, which has the name of its file; else ``name`` is a kind."""
     mode: BacktestMode = "live"
     """How a decision reaches the job."""
     rate: int = RATE
@@ -98,7 +98,7 @@ class Cell:
     """How the rate changes."""
 
     def trace(self) -> Trace:
-        if self.name in SYSTEM_KINDS and not self.path:
+        if self.name in SYSTEM_KINDS:
             return make_trace(self.name, self.seed)
         if not self.path:
             return synthetic(
@@ -147,7 +147,7 @@ def recorded(named: str) -> list[Cell]:
     for item in filter(None, (item.strip() for item in named.split(","))):
         path, window, trigger = item.rsplit(":", 2)
         found.append(
-            Cell(Path(path).stem, 0, parse_duration(window), parse_duration(trigger), path=str(Path(path)))
+            Cell(Path(path).name, 0, parse_duration(window), parse_duration(trigger), path=str(Path(path)))
         )
     return found
 

@@ -92,12 +92,12 @@ def test_by_restarts_the_same_streams_are_judged_with_live_beside() -> None:
 def test_real_traces_are_named_with_their_window_and_trigger() -> None:
     (one, other) = recorded("/traces/a.parquet:60s:5s, b.parquet:7d:1d")
     assert (one.name, one.path, one.window_us, one.trigger_us) == (
-        "a",
+        "a.parquet",
         "/traces/a.parquet",
         60_000_000,
         5_000_000,
     )
-    assert (other.name, other.trigger_us) == ("b", 86_400_000_000)
+    assert (other.name, other.trigger_us) == ("b.parquet", 86_400_000_000)
 
 
 def test_what_was_stopped_goes_on_where_it_was(
@@ -160,7 +160,7 @@ def test_the_table_counts_what_was_met_and_compares_with_the_better_constant() -
 
 
 def test_synthetic_system_and_recorded_traces_have_means_of_their_own() -> None:
-    shown = table([ONE, {**ONE, "name": "spike", "latency_us": 2e6}, {**ONE, "name": "mine"}])
+    shown = table([ONE, {**ONE, "name": "spike", "latency_us": 2e6}, {**ONE, "name": "spike.parquet"}])
     assert (
         "| all synthetic kinds | all | both | tidemark | 1 of 1 | 99.990 % | 1 s | 1.00 | 1.00 | 2.00 |"
         in shown
