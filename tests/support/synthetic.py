@@ -18,7 +18,22 @@ from tidemark.models.base.operators import Int64s
 
 from support.streams import SECOND
 
-__all__ = ["KINDS", "RATE", "START_US", "TRAFFIC", "Trace", "fifo", "s3_stalls", "s4_step", "synthetic"]
+__all__ = [
+    "KINDS",
+    "RATE",
+    "START_US",
+    "TRAFFIC",
+    "Float64s",
+    "Rows",
+    "Trace",
+    "ends_s",
+    "even_times",
+    "fifo",
+    "s3_stalls",
+    "s4_step",
+    "synthetic",
+    "usual_delay",
+]
 
 Float64s = NDArray[np.float64]
 
@@ -45,7 +60,7 @@ class Trace(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class Rows:
     """Rows in order of event time; seconds from the start of the stream, shape (rows,) each."""
 
     event_s: Float64s
@@ -62,36 +77,36 @@ class _Rows:
 # -- the kinds -----------------------------------------------------------------------------------------------
 
 
-def stationary(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+def stationary(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> Rows:
     """Lognormal delays, median 0.2 s, sigma 1 (S1)."""
-    return _Rows(event_s, event_s + _usual_delay(rng, len(event_s)), partition)
+    return Rows(event_s, event_s + usual_delay(rng, len(event_s)), partition)
 
 
-def step(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+def step(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> Rows:
     """As ``stationary``; from the middle of the stream on delays are five times as long (S1, S4)."""
     factor = np.where(event_s >= (event_s[0] + event_s[-1]) / 2, 5, 1)
-    return _Rows(event_s, event_s + _usual_delay(rng, len(event_s)) * factor, partition)
+    return Rows(event_s, event_s + usual_delay(rng, len(event_s)) * factor, partition)
 
 
-def diurnal(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+def diurnal(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> Rows:
     """Delays swing between 1 and 6 times the usual, ``6 ** (0.5 - 0.5 cos)`` with a period of 1,800 s (S1).
 
     Drawn: the phase.
     """
     angle = 2 * np.pi * (event_s / 1_800 + rng.random())
     factor = 6 ** (0.5 - 0.5 * np.cos(angle))
-    return _Rows(event_s, event_s + _usual_delay(rng, len(event_s)) * factor, partition)
+    return Rows(event_s, event_s + usual_delay(rng, len(event_s)) * factor, partition)
 
 
-def heavy(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+def heavy(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> Rows:
     """Lognormal delays (0.2 s, sigma 0.6), of which 2 % are replaced by a Pareto tail (shape 1.2, scale 2 s) (S1)."""
     size = len(event_s)
     delay = MEDIAN_S * np.exp(0.6 * rng.standard_normal(size))
     tail = 2 * (1 + rng.pareto(1.2, size))
-    return _Rows(event_s, event_s + np.where(rng.random(size) < 0.02, tail, delay), partition)
+    return Rows(event_s, event_s + np.where(rng.random(size) < 0.02, tail, delay), partition)
 
 
-def bursts(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+def bursts(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> Rows:
     """Usual delays, and periodic bursts in which they are larger.
 
     Drawn: the period U(120, 900) s, the share of it in a burst U(0.03, 0.2), the phase, and whether a burst
@@ -99,12 +114,12 @@ def bursts(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.in
     """
     period, share, phase, size = rng.uniform([120, 0.03, 0, 5], [900, 0.2, 1, 30])
     inside = (event_s / period + phase) % 1 < share
-    usual = _usual_delay(rng, len(event_s))
+    usual = usual_delay(rng, len(event_s))
     larger = usual * size if rng.random() < 0.5 else usual + size
-    return _Rows(event_s, event_s + np.where(inside, larger, usual), partition)
+    return Rows(event_s, event_s + np.where(inside, larger, usual), partition)
 
 
-def stalls(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+def stalls(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> Rows:
     """Usual delays; the last partition is a queue that stalls every 560 s or so for U(10, 40) s (S3).
 
     A stall begins at 300 + 560 k + U(0, 60) s. Rows that reach the queue in the meantime leave in order from its end
@@ -113,7 +128,7 @@ def stalls(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.in
     return _stalled(rng, event_s, partition, np.array([partition.max()]))
 
 
-def joint(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+def joint(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> Rows:
     """As ``stalls``, but 30 % of the partitions, by default of 8 to 32, stop together, each a queue of its own.
 
     Drawn: which ones.
@@ -123,17 +138,17 @@ def joint(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int
     return _stalled(rng, event_s, partition, queues)
 
 
-def slow(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+def slow(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> Rows:
     """Usual delays; one partition, by default of eight, trails the others all the time.
 
     Drawn: which one, and by how much, U(5, 60) s.
     """
     trails = partition == rng.integers(partition.max() + 1)
-    delay = _usual_delay(rng, len(event_s)) + np.where(trails, rng.uniform(5, 60), 0)
-    return _Rows(event_s, event_s + delay, partition)
+    delay = usual_delay(rng, len(event_s)) + np.where(trails, rng.uniform(5, 60), 0)
+    return Rows(event_s, event_s + delay, partition)
 
 
-def night(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+def night(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> Rows:
     """Usual delays; the whole stream is silent for about half of each cycle.
 
     Drawn: 3 to 6 cycles, the silent share U(0.4, 0.6), the phase.
@@ -144,7 +159,7 @@ def night(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int
     return stationary(rng, event_s[day], partition[day])
 
 
-def shifts(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+def shifts(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> Rows:
     """Usual delays; two partitions go on, the others, by default six, are silent for 20 of every 60 minutes.
 
     Drawn: the phase.
@@ -153,7 +168,7 @@ def shifts(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.in
     return stationary(rng, event_s[~resting], partition[~resting])
 
 
-def future(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> _Rows:
+def future(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64]) -> Rows:
     """As ``stationary``, but a few rows are future-dated by a day.
 
     Drawn: 3 to 8 of them, anywhere in the stream.
@@ -162,10 +177,10 @@ def future(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.in
     wrong = rng.choice(len(event_s), rng.integers(3, 9), replace=False)
     dated = event_s.copy()
     dated[wrong] += DAY_S
-    return _Rows(dated, rows.arrival_s, partition)
+    return Rows(dated, rows.arrival_s, partition)
 
 
-Kind = Callable[[np.random.Generator, Float64s, NDArray[np.int64]], _Rows]
+Kind = Callable[[np.random.Generator, Float64s, NDArray[np.int64]], Rows]
 
 KINDS: dict[str, Kind] = {
     kind.__name__: kind
@@ -213,10 +228,15 @@ def shares(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.in
     return share
 
 
+def ends_s(rng: np.random.Generator, event_s: Float64s, least_s: float, most_s: float) -> Float64s:
+    """Return the ends of episodes that last U(least, most) seconds, from the first row to beyond the last."""
+    ends: Float64s = event_s[0] + np.cumsum(rng.uniform(least_s, most_s, 1 + int(np.ptp(event_s) // least_s)))
+    return ends
+
+
 def _episode(rng: np.random.Generator, event_s: Float64s, least_s: float, most_s: float) -> NDArray[np.intp]:
-    """Return in which episode each row is; they last U(least, most) seconds."""
-    ends_s = event_s[0] + np.cumsum(rng.uniform(least_s, most_s, 1 + int(np.ptp(event_s) // least_s)))
-    return np.searchsorted(ends_s, event_s)
+    """Return in which episode each row is."""
+    return np.searchsorted(ends_s(rng, event_s, least_s, most_s), event_s)
 
 
 TRAFFIC: dict[str, Callable[[np.random.Generator, Float64s, NDArray[np.int64]], Float64s]] = {
@@ -254,7 +274,7 @@ def synthetic(
     start_us = START_US + int(rng.integers(3_600 * SECOND))
     drawn = int(rng.integers(2, 9))
     count = partitions or {"stalls": 2, "joint": 4 * drawn, "slow": 8, "shifts": 8}.get(kind, drawn)
-    pack_s = _event_s(rng, rate // pack, seconds)
+    pack_s = even_times(rng, rate // pack, seconds)
     weights = np.r_[np.full(count - 1, 0.7 / (count - 1)), 0.3] if kind == "stalls" and count > 1 else None
     partition = rng.choice(count, len(pack_s), p=weights)
     if traffic != "steady":
@@ -266,16 +286,16 @@ def synthetic(
 def s3_stalls(seed: int) -> Trace:
     """Return the trace of literature S3: 200 rows/s for 7,200 s, two partitions 70/30, the second one stalls."""
     rng = np.random.default_rng(seed)
-    event_s = _event_s(rng, 200, 7_200)
+    event_s = even_times(rng, 200, 7_200)
     return stalls(rng, event_s, (rng.random(len(event_s)) < 0.3).astype(np.int64)).trace(START_US)
 
 
 def s4_step(seed: int) -> Trace:
     """Return the trace of literature S4: 200 rows/s for 7,200 s in one partition, delays times 5 from 3,600 s on."""
     rng = np.random.default_rng(seed)
-    event_s = _event_s(rng, 200, 7_200)
-    delay = _usual_delay(rng, len(event_s)) * np.where(event_s >= 3_600, 5, 1)
-    return _Rows(event_s, event_s + delay, np.zeros(len(event_s), np.int64)).trace(START_US)
+    event_s = even_times(rng, 200, 7_200)
+    delay = usual_delay(rng, len(event_s)) * np.where(event_s >= 3_600, 5, 1)
+    return Rows(event_s, event_s + delay, np.zeros(len(event_s), np.int64)).trace(START_US)
 
 
 def fifo(entered_s: Float64s, stopped_s: Float64s, rows_per_s: float = BACKLOG_ROWS_PER_S) -> Float64s:
@@ -299,8 +319,8 @@ def fifo(entered_s: Float64s, stopped_s: Float64s, rows_per_s: float = BACKLOG_R
 
 def _stalled(
     rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.int64], queues: NDArray[np.int64]
-) -> _Rows:
-    entered_s = event_s + _usual_delay(rng, len(event_s))
+) -> Rows:
+    entered_s = event_s + usual_delay(rng, len(event_s))
     count = int(max((event_s[-1] - 300) // 560, 0))
     begin = 300 + 560 * np.arange(count) + rng.uniform(0, 60, count)
     stopped = np.column_stack([begin, begin + rng.uniform(10, 40, count)])
@@ -308,12 +328,14 @@ def _stalled(
     for queue in queues:
         queued = partition == queue
         arrival_s[queued] = fifo(entered_s[queued], stopped)
-    return _Rows(event_s, arrival_s, partition)
+    return Rows(event_s, arrival_s, partition)
 
 
-def _event_s(rng: np.random.Generator, rate: int, seconds: int) -> Float64s:
-    return np.sort(rng.uniform(0, seconds, rate * seconds))
+def even_times(rng: np.random.Generator, rate: float, seconds: float) -> Float64s:
+    """Return when rows happen at a constant rate, ascending, in seconds from 0."""
+    return np.sort(rng.uniform(0, seconds, round(rate * seconds)))
 
 
-def _usual_delay(rng: np.random.Generator, size: int) -> Float64s:
+def usual_delay(rng: np.random.Generator, size: int) -> Float64s:
+    """Return lognormal delays with a median of 0.2 s and a sigma of 1, in seconds (S1)."""
     return MEDIAN_S * np.exp(rng.standard_normal(size))
