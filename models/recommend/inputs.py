@@ -11,7 +11,7 @@ from tidemark.models.evidence.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.recommend.joint_bounds import JoinSide
 from tidemark.models.recommend.transition import Situation
-from tidemark.models.specs.slo import Policy, Slo
+from tidemark.models.specs.slo import DAY_MS, Policy, Slo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,8 @@ class Inputs:
     evidence: EvidenceCounts
     in_use_bound_ms: int | None
     """The bound in use, in milliseconds, or in Live the published one; None when it is not known."""
+    horizon_ms: int = DAY_MS
+    """How far back the evidence counts, in milliseconds."""
     bound_is_published: bool = False
     """Whether it is the published one, because the plan of a job in Live has the ceiling."""
     progress: Progress = UNKNOWN_PROGRESS

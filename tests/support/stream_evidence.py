@@ -107,7 +107,7 @@ class StreamEvidence:
     needs could be counted again.
 
     Args:
-        slo: what is asked for; its horizon says how long a batch counts.
+        slo: what is asked for; its horizon says how long a batch counts, the shortest one where it leaves that open.
         policy: what is allowed.
     """
 
@@ -184,6 +184,7 @@ class StreamEvidence:
             slo=self._slo,
             policy=self._policy,
             evidence=self.facts().evidence(needs),
+            horizon_ms=self._slo.horizons_ms[0],
             in_use_bound_ms=newest.bound_ms,
             progress=self._progress(newest, now_us),
             recent_bounds_ms=recent_bounds_ms,
@@ -232,7 +233,7 @@ class StreamEvidence:
         return [times for times in self._partitions.values() if times.last_seen_us >= from_us]
 
     def _from_us(self) -> int:
-        return horizon_from_us(max(batch.seen_us for batch in self._batches), self._slo.horizon_ms)
+        return horizon_from_us(max(batch.seen_us for batch in self._batches), self._slo.horizons_ms[0])
 
     def _progress(self, newest: _Batch, now_us: int | None) -> Progress:
         batches = sorted(

@@ -32,7 +32,7 @@ from tidemark.models.base.defaults import SAMPLED_BATCHES
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Int64s, TimeWindow
 from tidemark.models.evidence.curve import Curve
-from tidemark.models.evidence.horizon import HorizonFacts
+from tidemark.models.evidence.horizon import HorizonFacts, shortest_enough
 from tidemark.models.evidence.needs import needs_against
 from tidemark.models.evidence.progress import PartitionTimes, Progress, progress_of_table
 from tidemark.models.recommend.inputs import Inputs
@@ -75,8 +75,14 @@ def load(stream: SteeredStream, version: Version, cache: EvidenceCache) -> Loade
     slo, policy = get_specs(session, stream.id)
     if slo is None or newest is None:
         return None
-    horizon = Horizon(stream.id, slo.value.horizon_ms, newest)
-    facts, curve, pace = cache.everything(session, horizon)
+    horizon, (facts, curve, pace) = shortest_enough(
+        (
+            (horizon, cache.everything(session, horizon))
+            for horizon in (Horizon(stream.id, length_ms, newest) for length_ms in slo.value.horizons_ms)
+        ),
+        lambda found: round(found[1][1].needs.weight),
+        slo.value.rows_needed,
+    )
     progress = progress_from(pace, _read_times(session, horizon), horizon, stream.now_us)
     join = side_of(session, slo.join_id, stream.id, cache.joins)
     situation = read_situation(session, horizon, curve, progress, slo.value.confidence_ppm)
@@ -87,6 +93,7 @@ def load(stream: SteeredStream, version: Version, cache: EvidenceCache) -> Loade
         slo=slo.value,
         policy=stream.policy_in_force(policy.value),
         evidence=facts.evidence(curve.needs),
+        horizon_ms=horizon.length_ms,
         in_use_bound_ms=replaced.bound_ms,
         bound_is_published=replaced.is_published,
         progress=progress,
