@@ -27,7 +27,7 @@ from tidemark.models.evidence.slots import SlidingNeeds, slot_of_us
 from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
 from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.recommendation import recommend
-from tidemark.models.recommend.steps import Recommendation
+from tidemark.models.recommend.steps import DecisionStep, Recommendation
 from tidemark.models.specs.slo import Policy, Slo
 
 _KNOWN_ABOVE_US = NO_BASE_US // 2
@@ -53,7 +53,7 @@ class RecommendedPolicy:
 
     Args:
         setup: gives the target and the scope.
-        slo: the SLO; by default the setup's target with the defaults of an SLO.
+        slo: the SLO; by default the setup's target and horizon with the defaults of an SLO.
         policy: the policy of the stream; by default the default one.
         own_bound_us: the job's own bound, which is the decision while there is no evidence.
     """
@@ -68,7 +68,7 @@ class RecommendedPolicy:
         own_bound_us: int | None = None,
     ) -> None:
         self._scope = setup.scope
-        self._slo = Slo(target_ppm=setup.target_ppm) if slo is None else slo
+        self._slo = slo or Slo(target_ppm=setup.target_ppm, horizon_ms=setup.horizon_ms)
         self._policy = Policy() if policy is None else policy
         self._own_bound_ms = None if own_bound_us is None else -(-own_bound_us // 1_000)
         self._in_use_ms: int | None = None
@@ -87,6 +87,10 @@ class RecommendedPolicy:
     def recommendation(self) -> Recommendation | None:
         """The newest recommendation with its reasons; None before the first."""
         return self._recommendation
+
+    def explain(self) -> tuple[DecisionStep, ...]:
+        """Return the steps of the newest recommendation."""
+        return () if self._recommendation is None else self._recommendation.steps
 
     def observe(self, seen: Observation) -> None:
         """Observe a batch."""

@@ -119,6 +119,8 @@ def floor_percent(part: int, whole: int, target_ppm: int) -> str:
 
 def _cells(trial: Trial, outcome: PolicyResult) -> list[str]:
     score, yardstick, target_ppm = outcome.score, trial.yardstick, trial.setup.target_ppm
+    if not score.decided:
+        return ["never decided", *"-" * (len(_COMPLETENESS) + len(_LATENCY) - 1)]
     return [
         "met" if outcome.meets else "MISSED",
         floor_percent(score.pairs - score.late, score.pairs, target_ppm),
@@ -157,6 +159,9 @@ def verdict(trial: Trial) -> str:
         f"the best constant bound, {format_duration(trial.yardstick.fixed_bound_us)}, known only afterwards,"
     )
     name = {TIDEMARK: "Tidemark", FIXED_HINDSIGHT: constant}.get(outcome.policy, outcome.policy)
+    if not outcome.score.decided:
+        why = "".join(f": {reason}" for reason in outcome.reasons)
+        return f"On this trace {name} never decided, so that no window came out{why}."
     kept = f"keeps {_kept(trial, outcome.score)}"
     if not outcome.meets:
         cap_us = trial.setup.latency_cap_us if outcome.policy == TIDEMARK else None
