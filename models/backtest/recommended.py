@@ -25,6 +25,7 @@ from tidemark.models.evidence.progress import PartitionTimes, progress_of_table
 from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.evidence.slots import SlidingNeeds, slot_of_us
 from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
+from tidemark.models.recommend.bound_in_use import BoundInUse
 from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.recommendation import recommend
 from tidemark.models.recommend.steps import DecisionStep, Recommendation
@@ -81,6 +82,7 @@ class RecommendedPolicy:
         """``PACE_COLUMNS`` of the newest batches."""
         self._partitions: dict[int, PartitionTimes] = {}
         self._recent = RecentBounds()
+        self._in_use = BoundInUse()
         self._recommendation: Recommendation | None = None
 
     @property
@@ -132,6 +134,7 @@ class RecommendedPolicy:
         self._needs.forget_before(from_us)
         needs = self._needs.merged()
         slots = self._since(from_us)
+        self._in_use = self._in_use.in_batch(self._in_use_ms, newest_us)
         present = [times for times in self._partitions.values() if times.last_seen_us >= from_us]
         batches = [batch for batch in self._batches if batch[0] >= from_us]
         self._recommendation = recommend(
@@ -154,6 +157,7 @@ class RecommendedPolicy:
                     np.array(batches, np.int64), present, silent_us=now_us - newest_us
                 ),
                 recent_bounds_ms=self._recent.before(newest_us),
+                changes=self._in_use,
             )
         )
         self._recent.keep(newest_us, self._recommendation)

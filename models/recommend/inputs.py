@@ -9,6 +9,7 @@ from tidemark.models.evidence.curve import Curve
 from tidemark.models.evidence.horizon import EvidenceCounts
 from tidemark.models.evidence.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.recommend.bound_in_use import UNCHANGED, BoundInUse
 from tidemark.models.recommend.joint_bounds import JoinSide
 from tidemark.models.recommend.transition import Situation
 from tidemark.models.specs.slo import DAY_MS, Policy, Slo
@@ -33,6 +34,8 @@ class Inputs:
     recent_bounds_ms: tuple[int, ...] = ()
     """Required bounds (``Recommendation.required_ms``) of earlier decisions under the same SLO, within the last
     ``NARROW_STABILISATION_MS``, in milliseconds."""
+    changes: BoundInUse = UNCHANGED
+    """How the bound in use changed within the last day, where each change takes a restart."""
     situation: Situation | None = None
     """The stream after its newest batch, from which the state under another bound follows; None when not known."""
     windows: Windows | None = None

@@ -12,6 +12,7 @@ from fractions import Fraction
 from tidemark.models.base.defaults import BOUND_DIGITS, NARROW_DEAD_BAND_PPM
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.target import PPM, format_share
+from tidemark.models.base.text import plural
 from tidemark.models.recommend.caps import cap_exceeded, latency_cap, state_cap
 from tidemark.models.recommend.choice import needed_rank, rounded_up
 from tidemark.models.recommend.goals import joint_need, other_sides, timeslices, worst_window
@@ -24,6 +25,7 @@ from tidemark.models.recommend.guard_rails import (
     unknown_rows,
 )
 from tidemark.models.recommend.inputs import Inputs
+from tidemark.models.recommend.restarts import few_restarts
 from tidemark.models.recommend.steps import DecisionStep, Recommendation, StepKind
 from tidemark.models.specs.slo import HORIZONS_MS
 
@@ -55,6 +57,8 @@ def _links(inputs: Inputs) -> Iterator[_Link]:
         yield worst_window
     if policy.margin_ppm:
         yield _margin
+    if inputs.changes.changed_us:
+        yield few_restarts
     yield latency_cap
     if slo.state_cap_rows is not None:
         yield state_cap
@@ -174,7 +178,9 @@ def _dead_band(inputs: Inputs, bound_ms: int) -> DecisionStep:
     kind, in_use, max_ms = StepKind.DEAD_BAND, inputs.in_use_bound_ms, inputs.policy.max_bound_ms
     if bound_ms == in_use:
         return DecisionStep(kind, bound_ms, f"it is {inputs.bound_name} already")
-    if in_use is None or bound_ms > in_use or (in_use - bound_ms) * PPM >= NARROW_DEAD_BAND_PPM * in_use:
+    changes = len(inputs.changes.changed_us)
+    least_ppm = NARROW_DEAD_BAND_PPM * (1 + changes)
+    if in_use is None or bound_ms > in_use or (in_use - bound_ms) * PPM >= least_ppm * in_use:
         return DecisionStep(kind, bound_ms, "a change worth making")
     if max_ms is not None and in_use > max_ms:
         return DecisionStep(kind, bound_ms, f"{inputs.bound_name} is above the policy's maximum")
@@ -182,7 +188,11 @@ def _dead_band(inputs: Inputs, bound_ms: int) -> DecisionStep:
     if cap is not None:
         return DecisionStep(kind, bound_ms, f"{inputs.bound_name} is above the {cap} cap")
     saved = format_duration((in_use - bound_ms) * 1_000)
-    return DecisionStep(kind, in_use, f"narrowing by {saved} is less than a tenth: {inputs.bound_name} stays")
+    too_little = "less than a tenth"
+    if changes:
+        times = plural(changes, "time")
+        too_little = f"less than {format_share(least_ppm)}, and the bound changed {times} within a day"
+    return DecisionStep(kind, in_use, f"narrowing by {saved} is {too_little}: {inputs.bound_name} stays")
 
 
 def _downstream(inputs: Inputs, bound_ms: int) -> DecisionStep:

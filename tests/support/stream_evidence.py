@@ -7,7 +7,7 @@ anywhere as the controller decided them.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from tidemark.models.evidence.progress import PartitionTimes, Progress
 from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.evidence.slots import merge_all, slot_of_us
 from tidemark.models.protocol.messages import Report
+from tidemark.models.recommend.bound_in_use import BoundInUse
 from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.recommendation import recommend
 from tidemark.models.recommend.steps import Recommendation
@@ -120,6 +121,7 @@ class StreamEvidence:
         self._partitions: dict[str, PartitionTimes] = {}
         self._keys_us: set[int] = set()
         self._recent = RecentBounds()
+        self._in_use = BoundInUse()
 
     def add(self, report: Report, received_us: int | None = None) -> bool:
         """Count ``report``; return False, and change nothing, when its (query id, batch id) was counted before.
@@ -196,7 +198,8 @@ class StreamEvidence:
         inputs = self.inputs(now_us, self._recent.before(at_us))
         if inputs is None:
             return None
-        recommendation = recommend(inputs)
+        self._in_use = self._in_use.in_batch(inputs.in_use_bound_ms, at_us)
+        recommendation = recommend(replace(inputs, changes=self._in_use))
         self._recent.keep(at_us, recommendation)
         return recommendation
 

@@ -158,6 +158,7 @@ def _store(stream: SteeredStream, rules: RolloutRules, decision: StreamDecision)
         "conflict": bool(recommendation.conflicts),
         **asdict(loaded.version),
         "horizon_ms": loaded.horizon.length_ms,
+        "in_use": json.dumps(asdict(loaded.in_use)),
         "transition": _as_json(decision.predicted),
     }
     upsert_many(

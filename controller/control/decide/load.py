@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -31,10 +32,12 @@ from tidemark.controller.specs.store import get_specs
 from tidemark.models.base.defaults import SAMPLED_BATCHES
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Int64s, TimeWindow
+from tidemark.models.base.read_json import read_object
 from tidemark.models.evidence.curve import Curve
 from tidemark.models.evidence.horizon import HorizonFacts, shortest_enough
 from tidemark.models.evidence.needs import needs_against
 from tidemark.models.evidence.progress import PartitionTimes, Progress, progress_of_table
+from tidemark.models.recommend.bound_in_use import UNCHANGED, BoundInUse
 from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.transition import CutBucket, Situation
 
@@ -67,6 +70,8 @@ class Loaded:
     inputs: Inputs
     situation: Situation
     """The stream after its newest batch."""
+    in_use: BoundInUse
+    """The bound in use as of its newest batch."""
 
 
 def load(stream: SteeredStream, version: Version, cache: EvidenceCache) -> Loaded | None:
@@ -88,6 +93,7 @@ def load(stream: SteeredStream, version: Version, cache: EvidenceCache) -> Loade
     situation = read_situation(session, horizon, curve, progress, slo.value.confidence_ppm)
     situation = replace(situation, join=join)
     replaced = read_replaced_bound(session, horizon)
+    in_use = _read_in_use(session, stream.id, slo.generation).in_batch(newest.bound_ms, newest.seen_us)
     inputs = Inputs(
         curve=curve,
         slo=slo.value,
@@ -98,12 +104,27 @@ def load(stream: SteeredStream, version: Version, cache: EvidenceCache) -> Loade
         bound_is_published=replaced.is_published,
         progress=progress,
         recent_bounds_ms=recent_bounds_ms(session, stream.id, slo.generation, newest.seen_us),
+        # In the other modes no change restarts a job.
+        changes=in_use if policy.value.mode in {"Off", "Restart"} else UNCHANGED,
         situation=situation,
         windows=windows_in(session, horizon, slo.value),
         downstream=stream.downstream,
         join=join,
     )
-    return Loaded(version, horizon, inputs, situation)
+    return Loaded(version, horizon, inputs, situation, in_use)
+
+
+def _read_in_use(session: Session, stream_id: int, slo_generation: int) -> BoundInUse:
+    """Return the bound in use as of the newest recommendation under the same SLO: another one asks for other bounds."""
+    read = {"stream": stream_id, "slo": slo_generation}
+    stored = session.connection().execute(_IN_USE, read).scalar_one_or_none()
+    return UNCHANGED if stored is None else read_object(BoundInUse, json.loads(stored))
+
+
+# Built once: that takes longer than running it.
+_IN_USE = select(RecommendationRow.in_use).where(
+    RecommendationRow.stream_id == bindparam("stream"), RecommendationRow.slo_generation == bindparam("slo")
+)
 
 
 def read_version(session: Session, stream_id: int) -> Version:
