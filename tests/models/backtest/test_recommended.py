@@ -107,7 +107,7 @@ def test_where_the_slo_leaves_the_horizon_open_it_grows_until_there_are_rows_eno
 
 
 def test_reports_that_are_hours_apart_are_decided_from() -> None:
-    policy = RecommendedPolicy(SETUP, own_bound_us=DAY_US)
+    policy, decided = RecommendedPolicy(SETUP, own_bound_us=DAY_US), Decision()
     for number in range(60):
         policy.observe(seen_rows(number * 4 * 3_600 * SECOND, [-SECOND] * 10))
         decided = policy.decide(number * 4 * 3_600 * SECOND, 0)

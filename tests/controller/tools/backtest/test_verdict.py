@@ -185,3 +185,19 @@ def test_a_feed_of_few_rows_a_day_is_decided_over_as_many_days_as_it_takes(tmp_p
     )
     short = said(polled, "tidemark", horizon_ms=86_400_000, **asked)[0]
     assert "in the horizon of 1 d: lengthen horizon_ms to 2 d" in short
+
+
+def test_a_target_missed_by_what_was_not_seen_yet_is_said_to_be(tmp_path: Path) -> None:
+    """A twentieth of the rows comes once an hour: who decides in the first minutes cannot know."""
+    event = even(8 * 3_600, 2)
+    hourly = np.arange(len(event)) % 20 == 0
+    uploaded = START_US + ((event - START_US) // (3_600 * SECOND) + 1) * 3_600 * SECOND + 300 * SECOND
+    trace = save(tmp_path / "hourly.parquet", event, np.where(hourly, uploaded, event))
+    asked = {"mode": "restart", "operator": tumbling("1 min"), "trigger_us": 30 * SECOND}
+    sentence, _ = said(trace, "tidemark", **asked)
+    assert "misses the target of 99 %" in sentence
+    assert re.search(
+        r"It misses it by what it had not seen yet: after the first 1 h 40 min, for which the controller observes a "
+        r"job under its own bound, it keeps 99\.\d\d %\.",
+        sentence,
+    )
