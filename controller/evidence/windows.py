@@ -18,7 +18,7 @@ def windows_in(session: Session, horizon: Horizon, slo: Slo) -> Windows | None:
     if slo.objective == "occurrences" and slo.worst_window_ppm is None:
         return None
     until_us = horizon.newest.watermark_ms * SPARK_TICK_US
-    from_us = until_us - slo.horizon_ms * 1_000
+    from_us = until_us - horizon.length_ms * 1_000
     whole = closed_windows(session, horizon.stream_id, slo.target_ppm, from_us, until_us)
     since_us = max(_in_use_since_us(session, horizon), from_us)
     return Windows(whole, closed_windows(session, horizon.stream_id, slo.target_ppm, since_us, until_us))

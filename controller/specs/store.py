@@ -17,7 +17,7 @@ from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.epoch import stored_version
-from tidemark.controller.base.db.tables import JoinRow, PolicyRow, SloRow, StreamRow
+from tidemark.controller.base.db.tables import JoinRow, PolicyRow, RecommendationRow, SloRow, StreamRow
 from tidemark.controller.base.errors import (
     PolicyNotSetError,
     SloNotSetError,
@@ -30,7 +30,7 @@ from tidemark.models.specs.slo import Policy, Slo
 T = TypeVar("T")
 V = TypeVar("V", Slo, Policy)
 
-DEFAULT_HORIZON_MS = Slo(target_ppm=1).horizon_ms
+_SHORTEST_HORIZON_MS = Slo(target_ppm=1).horizons_ms[0]
 """The horizon of a stream without an SLO, in milliseconds."""
 
 DEFAULT_WINDOW_MS = Slo(target_ppm=1).window_ms
@@ -92,9 +92,25 @@ _SPECS = (
 
 
 def horizon_ms_of(session: Session, stream_id: int) -> int:
-    """Return the stream's horizon in milliseconds, that of its SLO or the default."""
+    """Return the stream's horizon in milliseconds, see ``horizon_ms_under``."""
     slo = get_slo(session, stream_id)
-    return DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms
+    chosen_ms = session.connection().execute(_CHOSEN_MS, {"stream": stream_id}).scalar_one_or_none()
+    return horizon_ms_under(None if slo is None else slo.value, chosen_ms)
+
+
+# Built once: building it takes longer than running it.
+_CHOSEN_MS = select(RecommendationRow.horizon_ms).where(RecommendationRow.stream_id == bindparam("stream"))
+
+
+def horizon_ms_under(slo: Slo | None, chosen_ms: int | None) -> int:
+    """Return the horizon under an SLO in milliseconds.
+
+    Args:
+        slo: the SLO; None without one.
+        chosen_ms: the horizon of the newest recommendation; None without one.
+    """
+    set_ms = None if slo is None else slo.horizon_ms
+    return set_ms or chosen_ms or _SHORTEST_HORIZON_MS
 
 
 def window_ms_of(session: Session, stream_id: int) -> int:

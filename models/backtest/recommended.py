@@ -7,19 +7,28 @@ are those of the controller, so that the backtest of this policy is a backtest o
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import takewhile
 
 import numpy as np
 
 from tidemark.models.base.defaults import NARROW_STABILISATION_MS, PACE_BATCHES
 from tidemark.models.evidence.curve import Curve
-from tidemark.models.evidence.horizon import UNKNOWN, EvidenceCounts, horizon_from_us
+from tidemark.models.evidence.horizon import (
+    UNKNOWN,
+    EvidenceCounts,
+    horizon_from_us,
+    shortest_enough,
+)
 from tidemark.models.evidence.progress import PartitionTimes, progress_of_table
+from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.evidence.slots import SlidingNeeds, slot_of_us
 from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
+from tidemark.models.recommend.bound_in_use import BoundInUse
 from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.recommendation import recommend
-from tidemark.models.recommend.steps import Recommendation
+from tidemark.models.recommend.steps import DecisionStep, Recommendation
 from tidemark.models.specs.slo import Policy, Slo
 
 _KNOWN_ABOVE_US = NO_BASE_US // 2
@@ -33,16 +42,19 @@ class _Slot:
     start_us: int
     first_us: int
     batches: int = 0
+    rows: int = 0
+    """Rows of known need."""
+    needs: Sketch = field(default_factory=Sketch)
 
 
 class RecommendedPolicy:
     """Decides what the controller would recommend to a job that runs with what was decided before.
 
-    Its memory grows with the horizon only: two sketches for each minute of it with a batch.
+    Its memory grows with the longest horizon only: some sketches for each minute of it with a batch.
 
     Args:
         setup: gives the target and the scope.
-        slo: the SLO; by default the setup's target with the defaults of an SLO.
+        slo: the SLO; by default the setup's target and horizon with the defaults of an SLO.
         policy: the policy of the stream; by default the default one.
         own_bound_us: the job's own bound, which is the decision while there is no evidence.
     """
@@ -57,16 +69,20 @@ class RecommendedPolicy:
         own_bound_us: int | None = None,
     ) -> None:
         self._scope = setup.scope
-        self._slo = Slo(target_ppm=setup.target_ppm) if slo is None else slo
+        self._slo = slo or Slo(target_ppm=setup.target_ppm, horizon_ms=setup.horizon_ms)
         self._policy = Policy() if policy is None else policy
         self._own_bound_ms = None if own_bound_us is None else -(-own_bound_us // 1_000)
         self._in_use_ms: int | None = None
-        self._needs = SlidingNeeds()
         self._slots: deque[_Slot] = deque()
+        """Those of the longest horizon."""
+        self._horizon_ms = self._slo.horizons_ms[0]
+        self._needs = SlidingNeeds()
+        """Those over ``_horizon_ms``."""
         self._batches: deque[tuple[int, int, int, int]] = deque(maxlen=PACE_BATCHES)
         """``PACE_COLUMNS`` of the newest batches."""
         self._partitions: dict[int, PartitionTimes] = {}
         self._recent = RecentBounds()
+        self._in_use = BoundInUse()
         self._recommendation: Recommendation | None = None
 
     @property
@@ -74,24 +90,30 @@ class RecommendedPolicy:
         """The newest recommendation with its reasons; None before the first."""
         return self._recommendation
 
+    def explain(self) -> tuple[DecisionStep, ...]:
+        """Return the steps of the newest recommendation."""
+        return () if self._recommendation is None else self._recommendation.steps
+
     def observe(self, seen: Observation) -> None:
         """Observe a batch."""
         slot_us = slot_of_us(seen.now_us)
         if not self._slots or self._slots[-1].start_us < slot_us:
             self._slots.append(_Slot(slot_us, seen.now_us))
-        self._slots[-1].batches += 1
+            self._needs.append(slot_us, self._slots[-1].needs)
+        slot = self._slots[-1]
+        slot.batches += 1
         newest_us = int(seen.base_us.max()) if len(seen.partition) else UNKNOWN
         self._batches.append((seen.now_us, 0, UNKNOWN, newest_us))
         need_us = seen.need_us if self._scope == "global" else seen.own_need_us
         known = need_us > _KNOWN_ABOVE_US
         if known.any():
-            self._needs.add(slot_us, need_us[known], seen.count[known])
+            slot.rows += int(seen.count[known].sum())
+            self._needs.add(need_us[known], seen.count[known])
         for partition in np.unique(seen.partition).tolist():
             before = self._partitions.get(partition, PartitionTimes(seen.now_us, seen.now_us, batches=0))
             self._partitions[partition] = before.seen_at(seen.now_us)
-        from_us = horizon_from_us(seen.now_us, self._slo.horizon_ms)
-        self._needs.forget_before(from_us)
-        while self._slots[0].start_us < from_us:
+        longest_us = horizon_from_us(seen.now_us, self._slo.horizons_ms[-1])
+        while self._slots[0].start_us < longest_us:
             self._slots.popleft()
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - the policy's signature
@@ -107,34 +129,65 @@ class RecommendedPolicy:
         if not self._batches:
             return None
         newest_us = self._batches[-1][0]
-        from_us = horizon_from_us(newest_us, self._slo.horizon_ms)
+        self._follow_rows(newest_us)
+        from_us = horizon_from_us(newest_us, self._horizon_ms)
+        self._needs.forget_before(from_us)
         needs = self._needs.merged()
+        slots = self._since(from_us)
+        self._in_use = self._in_use.in_batch(self._in_use_ms, newest_us)
         present = [times for times in self._partitions.values() if times.last_seen_us >= from_us]
         batches = [batch for batch in self._batches if batch[0] >= from_us]
-        evidence = EvidenceCounts(
-            rows=round(needs.weight),
-            unknown_rows=0,
-            missing_batches=0,
-            batches=sum(slot.batches for slot in self._slots),
-            partitions=len(present),
-            from_us=self._slots[0].first_us,
-            to_us=newest_us,
-        )
         self._recommendation = recommend(
             Inputs(
                 curve=Curve(needs, None),
                 slo=self._slo,
                 policy=self._policy,
-                evidence=evidence,
+                evidence=EvidenceCounts(
+                    rows=round(needs.weight),
+                    unknown_rows=0,
+                    missing_batches=0,
+                    batches=sum(slot.batches for slot in slots),
+                    partitions=len(present),
+                    from_us=slots[-1].first_us,
+                    to_us=newest_us,
+                ),
+                horizon_ms=self._horizon_ms,
                 in_use_bound_ms=self._in_use_ms,
                 progress=progress_of_table(
                     np.array(batches, np.int64), present, silent_us=now_us - newest_us
                 ),
                 recent_bounds_ms=self._recent.before(newest_us),
+                changes=self._in_use,
             )
         )
         self._recent.keep(newest_us, self._recommendation)
         return self._recommendation.bound_ms
+
+    def _since(self, from_us: int) -> list[_Slot]:
+        """Return the slots from ``from_us`` on, the newest first."""
+        return list(takewhile(lambda slot: slot.start_us >= from_us, reversed(self._slots)))
+
+    def _follow_rows(self, newest_us: int) -> None:
+        """Choose the horizon, by its rows."""
+        enough = self._slo.rows_needed
+        horizon_ms, _ = shortest_enough(
+            self._rows_by_horizon(newest_us, enough), lambda found: found[1], enough
+        )
+        if horizon_ms != self._horizon_ms:
+            self._horizon_ms, self._needs = horizon_ms, SlidingNeeds()
+            for slot in reversed(self._since(horizon_from_us(newest_us, horizon_ms))):
+                self._needs.append(slot.start_us, slot.needs)
+
+    def _rows_by_horizon(self, newest_us: int, enough: int) -> Iterator[tuple[int, int]]:
+        """Return each horizon with its rows, which are not counted on once they are enough."""
+        slots, rows = reversed(self._slots), 0
+        slot = next(slots, None)
+        for horizon_ms in self._slo.horizons_ms:
+            from_us = horizon_from_us(newest_us, horizon_ms)
+            while slot is not None and slot.start_us >= from_us and rows < enough:
+                rows += slot.rows
+                slot = next(slots, None)
+            yield horizon_ms, rows
 
 
 _SPAN_US = NARROW_STABILISATION_MS * 1_000

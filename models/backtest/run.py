@@ -180,6 +180,8 @@ class BacktestScore:
     pairs: int
     """(Row, key) pairs that arrived."""
     late: int
+    decided: bool
+    """Whether a bound or a watermark was ever in force; without one nothing is late, and no window comes out."""
     completeness: float
     """Share of the pairs admitted."""
     windows: int
@@ -222,6 +224,7 @@ def score(arrivals: Arrivals, setup: Setup, run: BacktestRun) -> BacktestScore:
     return BacktestScore(
         pairs=arrivals.pairs,
         late=run.late,
+        decided=bool((run.bound_us != NO_BOUND_US).any() or (run.watermark_us > NO_BASE_US).any()),
         completeness=(arrivals.pairs - run.late) / arrivals.pairs,
         windows=until,
         windows_open=int((arrivals.keys_us[:until] > run.watermark_us[-1]).sum()),
@@ -238,7 +241,12 @@ def score(arrivals: Arrivals, setup: Setup, run: BacktestRun) -> BacktestScore:
 
 
 def meets(setup: Setup, score: BacktestScore) -> bool:
-    """Whether the target was met, in whole numbers. With ``timeslices`` and no scored window it was."""
+    """Whether the target was met, in whole numbers; not where nothing was ever decided.
+
+    With ``timeslices`` and no scored window it was.
+    """
+    if not score.decided:
+        return False
     if setup.objective == "timeslices":
         return score.windows_met * PPM >= setup.good_windows_ppm * score.windows
     return score.late <= late_budget(setup, score.pairs)

@@ -16,6 +16,13 @@ NARROW_DEAD_BAND_PPM = 100_000
 rows. Doubling it halves the restarts of a stream whose delays fall slowly, and its windows wait up to a tenth longer.
 """
 
+RESTART_STEP_PPM = 250_000
+"""By how much more a bound is widened for each change within a day, as a share of it, in parts per million.
+
+Chosen: on days whose needs swing twentyfold a bound then changes some three times a day; needs that grow tenfold in a
+morning take seven changes. Doubling it takes five there, and windows wait a tenth longer on such days.
+"""
+
 UNKNOWN_SHARE_OF_BUDGET_PPM = 100_000
 """Share of the error budget, in parts per million, that rows of unknown need may take before nothing is narrowed.
 

@@ -7,8 +7,9 @@ counted over the same batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from tidemark.models.evidence.ledger import Judgement, LedgerCompleteness
 from tidemark.models.evidence.needs import Needs
 from tidemark.models.evidence.slots import HOUR_US, SLOT_US, edge_us
 from tidemark.models.protocol.messages import Report
+
+T = TypeVar("T")
 
 _KEY_BUCKET_US = 60_000_000
 """Width of the buckets for row-level and session keys, which are all different, in microseconds."""
@@ -40,6 +43,24 @@ def horizon_from_us(newest_us: int, horizon_ms: int) -> int:
     """
     width_us = SLOT_US if horizon_ms <= LONGEST_BY_MINUTE_MS else HOUR_US
     return edge_us(newest_us - horizon_ms * 1_000, width_us)
+
+
+def shortest_enough(found: Iterable[T], rows_of: Callable[[T], int], enough: int) -> T:
+    """Return what was found over the shortest horizon with ``enough`` rows; without one, the shortest with most rows.
+
+    Args:
+        found: what was found over each horizon, the shortest first, at least one; not read further than needed.
+        rows_of: returns how many rows that has.
+        enough: how many rows are needed.
+    """
+    best: T | None = None
+    for each in found:
+        if best is None or rows_of(each) > rows_of(best):
+            best = each
+        if rows_of(best) >= enough:
+            break
+    assert best is not None, "there is at least one horizon"
+    return best
 
 
 def bucket_keys_us(operator: Operator, keys_us: Int64s) -> Int64s:

@@ -76,10 +76,13 @@ class SlidingNeeds:
         self._newer: list[tuple[int, Sketch]] = []
         self._newer_whole = Sketch()
 
-    def add(self, slot_us: int, need_us: Int64s, count: Int64s) -> None:
-        """Count needs, shape (counts,) each, in a slot; one that lies before the newest is counted in the newest."""
-        if not self._newer or self._newer[-1][0] < slot_us:
-            self._newer.append((slot_us, Sketch()))
+    def append(self, slot_us: int, needs: Sketch) -> None:
+        """Begin a slot, later than those before, with the needs that it has so far."""
+        self._newer.append((slot_us, needs))
+        self._newer_whole.merge(needs)
+
+    def add(self, need_us: Int64s, count: Int64s) -> None:
+        """Count needs, shape (counts,) each, in the newest slot."""
         self._newer[-1][1].add(need_us, count)
         self._newer_whole.add(need_us, count)
 
@@ -89,12 +92,14 @@ class SlidingNeeds:
             self._older.pop()
         if self._older or not self._newer or self._newer[0][0] >= from_us:
             return
+        # More may be counted in the newest one.
+        newest = [each for each in self._newer[-1:] if each[0] >= from_us]
         merged = Sketch()
-        for slot_us, sketch in reversed(self._newer):
+        for slot_us, sketch in reversed(self._newer[:-1]):
             if slot_us >= from_us:
                 merged.merge(sketch)
                 self._older.append((slot_us, merge_all([merged])))
-        self._newer, self._newer_whole = [], Sketch()
+        self._newer, self._newer_whole = newest, merge_all(sketch for _, sketch in newest)
 
     def merged(self) -> Sketch:
         """Return the needs of all slots held."""

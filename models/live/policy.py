@@ -17,7 +17,7 @@ from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Int64s, Operator, TimeWindow
 from tidemark.models.evidence.curve import Engine
 from tidemark.models.recommend.steps import DecisionStep
-from tidemark.models.specs.slo import Objective
+from tidemark.models.specs.slo import HORIZONS_MS, Objective
 
 NO_BASE_US = -4 * 10**18
 """Base (or watermark) before any row: no bound makes a row late against it. A whole number of milliseconds."""
@@ -110,6 +110,8 @@ class Setup:
     """Maximum time that a window may wait for its rows, in microseconds; it takes precedence over the target."""
     restart_cost_us: int = 30_000_000
     """With ``restart``: time without batches that a change of the bound costs, in microseconds."""
+    horizon_ms: int | None = None
+    """With ``restart``: how far back Tidemark's evidence counts, in milliseconds; None as in ``Slo``."""
 
     @property
     def granule_us(self) -> int:
@@ -145,6 +147,11 @@ class Setup:
         if self.latency_cap_us is not None and self.latency_cap_us < 0:
             raise ValueError(
                 f"the latency cap must be at least 0, not {format_duration(self.latency_cap_us)}"
+            )
+        if self.horizon_ms is not None and not 0 < self.horizon_ms <= HORIZONS_MS[-1]:
+            longest = format_duration(HORIZONS_MS[-1] * 1_000)
+            raise ValueError(
+                f"the horizon must be above 0 and at most {longest}, not {format_duration(self.horizon_ms * 1_000)}"
             )
         if self.restart_cost_us < 0:
             raise ValueError(

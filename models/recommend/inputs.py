@@ -9,9 +9,10 @@ from tidemark.models.evidence.curve import Curve
 from tidemark.models.evidence.horizon import EvidenceCounts
 from tidemark.models.evidence.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.recommend.bound_in_use import UNCHANGED, BoundInUse
 from tidemark.models.recommend.joint_bounds import JoinSide
 from tidemark.models.recommend.transition import Situation
-from tidemark.models.specs.slo import Policy, Slo
+from tidemark.models.specs.slo import DAY_MS, Policy, Slo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,8 @@ class Inputs:
     evidence: EvidenceCounts
     in_use_bound_ms: int | None
     """The bound in use, in milliseconds, or in Live the published one; None when it is not known."""
+    horizon_ms: int = DAY_MS
+    """How far back the evidence counts, in milliseconds."""
     bound_is_published: bool = False
     """Whether it is the published one, because the plan of a job in Live has the ceiling."""
     progress: Progress = UNKNOWN_PROGRESS
@@ -31,6 +34,8 @@ class Inputs:
     recent_bounds_ms: tuple[int, ...] = ()
     """Required bounds (``Recommendation.required_ms``) of earlier decisions under the same SLO, within the last
     ``NARROW_STABILISATION_MS``, in milliseconds."""
+    changes: BoundInUse = UNCHANGED
+    """How the bound in use changed within the last day, where each change takes a restart."""
     situation: Situation | None = None
     """The stream after its newest batch, from which the state under another bound follows; None when not known."""
     windows: Windows | None = None

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 
 from tidemark.models.base.defaults import BOUND_DIGITS, NARROW_DEAD_BAND_PPM
-from tidemark.models.base.duration import format_duration
-from tidemark.models.base.quantile import min_samples
+from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.target import PPM, format_share
+from tidemark.models.base.text import plural
 from tidemark.models.recommend.caps import cap_exceeded, latency_cap, state_cap
 from tidemark.models.recommend.choice import needed_rank, rounded_up
 from tidemark.models.recommend.goals import joint_need, other_sides, timeslices, worst_window
@@ -24,7 +25,9 @@ from tidemark.models.recommend.guard_rails import (
     unknown_rows,
 )
 from tidemark.models.recommend.inputs import Inputs
+from tidemark.models.recommend.restarts import few_restarts
 from tidemark.models.recommend.steps import DecisionStep, Recommendation, StepKind
+from tidemark.models.specs.slo import HORIZONS_MS
 
 _Link = Callable[[Inputs, int], DecisionStep]
 
@@ -54,6 +57,8 @@ def _links(inputs: Inputs) -> Iterator[_Link]:
         yield worst_window
     if policy.margin_ppm:
         yield _margin
+    if inputs.changes.changed_us:
+        yield few_restarts
     yield latency_cap
     if slo.state_cap_rows is not None:
         yield state_cap
@@ -75,9 +80,10 @@ def _quantile(inputs: Inputs) -> DecisionStep:
     rank = needed_rank(rows, slo.target_ppm, confidence)
     need_us = None if rank is None else inputs.curve.needs.value_at_rank(rank)
     if rank is None or need_us is None:
-        enough = min_samples(slo.target_ppm / PPM, confidence)
-        reason = f"not enough evidence: {rows:,} of the {enough:,} rows it takes to certify {certified}"
-        return DecisionStep(StepKind.QUANTILE, None, reason)
+        reason = (
+            f"not enough evidence: {rows:,} of the {slo.rows_needed:,} rows it takes to certify {certified}"
+        )
+        return DecisionStep(StepKind.QUANTILE, None, f"{reason}, {_way_out(inputs)}")
     # Spark's delay has whole milliseconds and, outside Live, cannot be negative.
     bound_ms = max(math.ceil(need_us / 1_000), 0)
     reason = (
@@ -85,6 +91,23 @@ def _quantile(inputs: Inputs) -> DecisionStep:
         f"which certifies {certified}"
     )
     return DecisionStep(StepKind.QUANTILE, bound_ms, reason)
+
+
+def _way_out(inputs: Inputs) -> str:
+    """Return how far back too few rows were counted, and what gives more of them."""
+    evidence, slo = inputs.evidence, inputs.slo
+    within = f"in the horizon of {format_duration(inputs.horizon_ms * 1_000)}"
+    seen_us = 0 if evidence.from_us is None or evidence.to_us is None else evidence.to_us - evidence.from_us
+    if 2 * seen_us < inputs.horizon_ms * 1_000:
+        return f"{within}, of which {format_about(seen_us)} has been reported: more rows are to come"
+    rows_ms = Fraction(evidence.rows, inputs.horizon_ms)
+    longer_ms = next((each for each in HORIZONS_MS if rows_ms * each >= slo.rows_needed), None)
+    if longer_ms is None:
+        longest = format_duration(HORIZONS_MS[-1] * 1_000)
+        return f"{within}, and even {longest} would have too few: lower the target or the confidence"
+    if slo.horizon_ms is None:
+        return f"{within}, which grows with the reports"
+    return f"{within}: lengthen horizon_ms to {format_duration(longer_ms * 1_000)}"
 
 
 def _round_up(inputs: Inputs, bound_ms: int) -> DecisionStep:  # noqa: ARG001 - one signature for every link
@@ -113,7 +136,11 @@ def _directions(inputs: Inputs, bound_ms: int) -> DecisionStep:
 def _narrowing_step(inputs: Inputs, bound_ms: int) -> DecisionStep:
     in_use, max_ppm = inputs.in_use_bound_ms, inputs.policy.max_narrowing_ppm or PPM
     min_ms = 0 if in_use is None else -(-in_use * (PPM - max_ppm) // PPM)
-    reason = f"one rollout narrows by at most {format_share(max_ppm)}"
+    reason, gap_us = f"one rollout narrows by at most {format_share(max_ppm)}", inputs.progress.batch_gap_us
+    if bound_ms < min_ms and gap_us is not None and (in_use or 0) * 1_000 <= gap_us:
+        # Halving on and on would take a change for each millisecond of a bound that no batch can tell from 0.
+        within = f"{inputs.bound_name} is within one gap between batches, {format_about(gap_us)}"
+        return DecisionStep(StepKind.NARROWING_STEP, bound_ms, f"{reason}, but {within}: it narrows at once")
     if bound_ms >= min_ms:
         return DecisionStep(StepKind.NARROWING_STEP, bound_ms, reason)
     return DecisionStep(StepKind.NARROWING_STEP, min_ms, f"{reason}: to {format_duration(min_ms * 1_000)}")
@@ -151,7 +178,9 @@ def _dead_band(inputs: Inputs, bound_ms: int) -> DecisionStep:
     kind, in_use, max_ms = StepKind.DEAD_BAND, inputs.in_use_bound_ms, inputs.policy.max_bound_ms
     if bound_ms == in_use:
         return DecisionStep(kind, bound_ms, f"it is {inputs.bound_name} already")
-    if in_use is None or bound_ms > in_use or (in_use - bound_ms) * PPM >= NARROW_DEAD_BAND_PPM * in_use:
+    changes = len(inputs.changes.changed_us)
+    least_ppm = NARROW_DEAD_BAND_PPM * (1 + changes)
+    if in_use is None or bound_ms > in_use or (in_use - bound_ms) * PPM >= least_ppm * in_use:
         return DecisionStep(kind, bound_ms, "a change worth making")
     if max_ms is not None and in_use > max_ms:
         return DecisionStep(kind, bound_ms, f"{inputs.bound_name} is above the policy's maximum")
@@ -159,7 +188,11 @@ def _dead_band(inputs: Inputs, bound_ms: int) -> DecisionStep:
     if cap is not None:
         return DecisionStep(kind, bound_ms, f"{inputs.bound_name} is above the {cap} cap")
     saved = format_duration((in_use - bound_ms) * 1_000)
-    return DecisionStep(kind, in_use, f"narrowing by {saved} is less than a tenth: {inputs.bound_name} stays")
+    too_little = "less than a tenth"
+    if changes:
+        times = plural(changes, "time")
+        too_little = f"less than {format_share(least_ppm)}, and the bound changed {times} within a day"
+    return DecisionStep(kind, in_use, f"narrowing by {saved} is {too_little}: {inputs.bound_name} stays")
 
 
 def _downstream(inputs: Inputs, bound_ms: int) -> DecisionStep:

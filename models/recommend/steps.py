@@ -27,6 +27,7 @@ class StepKind(StrEnum):
     TIMESLICES = "Timeslices"
     WORST_WINDOW = "WorstWindow"
     MARGIN = "Margin"
+    RESTARTS = "Restarts"
     LATENCY_CAP = "LatencyCap"
     STATE_CAP = "StateCap"
     DIRECTIONS = "Directions"

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
 from tidemark.models.base.ranges import STRICT, Count, DurationMs
+from tidemark.models.base.target import PPM
 from tidemark.models.protocol.late_policy import LatePolicy
 from tidemark.models.protocol.messages import Mode, Name
 from tidemark.models.specs.fields import shown
@@ -33,6 +34,10 @@ MINUTES_OF_DAY = 1_440
 """Minutes of a day."""
 
 DAY_MS = 86_400_000
+
+HORIZONS_MS = tuple(days * DAY_MS for days in (1, 2, 4, 8, 16, 31))
+"""Horizons that an SLO without one may have: whole days, so that each holds the daily cycle, and up to the longest one
+that an SLO may set, for which everything is kept."""
 
 Share = Annotated[int, Gt(0), Lt(1_000_000)]
 """Parts per million, neither nothing nor all."""
@@ -100,10 +105,28 @@ class Slo:
         default=None, metadata=shown("Maximum number of rows of state", 1_000_000, "State cap in rows")
     )
     window_ms: WindowMs = field(default=30 * DAY_MS, metadata=_WINDOW)
-    horizon_ms: WindowMs = field(
-        default=DAY_MS, metadata=shown("How far back evidence counts", 43_200_000, "Horizon of the evidence")
+    horizon_ms: WindowMs | None = field(
+        default=None,
+        metadata=shown(
+            "How far back evidence counts",
+            43_200_000,
+            "Horizon of the evidence",
+            "a day, and longer where a day has too few rows, up to 31 days",
+        ),
     )
     confidence_ppm: Share = field(default=950_000, metadata=_CONFIDENCE)
+
+    @property
+    def horizons_ms(self) -> tuple[int, ...]:
+        """The horizons to try, ascending, in milliseconds: the one that is set, or those that it is left open to."""
+        return HORIZONS_MS if self.horizon_ms is None else (self.horizon_ms,)
+
+    @property
+    def rows_needed(self) -> int:
+        """Minimum number of rows that certify the target."""
+        from tidemark.models.base.quantile import min_samples  # noqa: PLC0415 - the command line starts fast without it
+
+        return min_samples(self.target_ppm / PPM, self.confidence_ppm / PPM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ anywhere as the controller decided them.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from tidemark.models.evidence.progress import PartitionTimes, Progress
 from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.evidence.slots import merge_all, slot_of_us
 from tidemark.models.protocol.messages import Report
+from tidemark.models.recommend.bound_in_use import BoundInUse
 from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.recommendation import recommend
 from tidemark.models.recommend.steps import Recommendation
@@ -107,7 +108,7 @@ class StreamEvidence:
     needs could be counted again.
 
     Args:
-        slo: what is asked for; its horizon says how long a batch counts.
+        slo: what is asked for; its horizon says how long a batch counts, the shortest one where it leaves that open.
         policy: what is allowed.
     """
 
@@ -120,6 +121,7 @@ class StreamEvidence:
         self._partitions: dict[str, PartitionTimes] = {}
         self._keys_us: set[int] = set()
         self._recent = RecentBounds()
+        self._in_use = BoundInUse()
 
     def add(self, report: Report, received_us: int | None = None) -> bool:
         """Count ``report``; return False, and change nothing, when its (query id, batch id) was counted before.
@@ -184,6 +186,7 @@ class StreamEvidence:
             slo=self._slo,
             policy=self._policy,
             evidence=self.facts().evidence(needs),
+            horizon_ms=self._slo.horizons_ms[0],
             in_use_bound_ms=newest.bound_ms,
             progress=self._progress(newest, now_us),
             recent_bounds_ms=recent_bounds_ms,
@@ -195,7 +198,8 @@ class StreamEvidence:
         inputs = self.inputs(now_us, self._recent.before(at_us))
         if inputs is None:
             return None
-        recommendation = recommend(inputs)
+        self._in_use = self._in_use.in_batch(inputs.in_use_bound_ms, at_us)
+        recommendation = recommend(replace(inputs, changes=self._in_use))
         self._recent.keep(at_us, recommendation)
         return recommendation
 
@@ -232,7 +236,7 @@ class StreamEvidence:
         return [times for times in self._partitions.values() if times.last_seen_us >= from_us]
 
     def _from_us(self) -> int:
-        return horizon_from_us(max(batch.seen_us for batch in self._batches), self._slo.horizon_ms)
+        return horizon_from_us(max(batch.seen_us for batch in self._batches), self._slo.horizons_ms[0])
 
     def _progress(self, newest: _Batch, now_us: int | None) -> Progress:
         batches = sorted(

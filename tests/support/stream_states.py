@@ -76,7 +76,7 @@ def stream_state(**changes: Any) -> StreamState:
             driver=facts["driver"],
         ),
         "recommendation": RecommendationRow(
-            bound_ms=facts["recommended_bound_ms"], conflict=facts["conflict"], **name
+            in_use="{}", bound_ms=facts["recommended_bound_ms"], conflict=facts["conflict"], **name
         ),
         "steps": (
             DecisionStep(StepKind.ROUND_UP, facts["required_ms"], "the rows require it"),

@@ -30,6 +30,7 @@ from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.reports.store import newest_report_id
 from tidemark.controller.specs.joins import keep_choice
+from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.controller.specs.streams import add_event
 from tidemark.models.base.duration import format_about
 from tidemark.models.evidence.progress import Progress
@@ -91,7 +92,7 @@ def propose_for_silence(stream: SteeredStream, rules: RolloutRules, cache: Evide
     policy = rules.policy.value
     if policy.on_no_data == "hold" or policy.mode == "Off" or stream.newest is None:
         return None
-    horizon = Horizon(stream.id, rules.slo.value.horizon_ms, stream.newest)
+    horizon = Horizon(stream.id, horizon_ms_of(stream.session, stream.id), stream.newest)
     progress = read_progress(stream.session, horizon, stream.now_us, cache)
     replaced = read_replaced_bound(stream.session, horizon)
     return propose_without_data(policy, progress, replaced.bound_ms, stream.newest.id)
@@ -156,6 +157,8 @@ def _store(stream: SteeredStream, rules: RolloutRules, decision: StreamDecision)
         "steps": steps_json(recommendation.steps),
         "conflict": bool(recommendation.conflicts),
         **asdict(loaded.version),
+        "horizon_ms": loaded.horizon.length_ms,
+        "in_use": json.dumps(asdict(loaded.in_use)),
         "transition": _as_json(decision.predicted),
     }
     upsert_many(
@@ -190,7 +193,7 @@ def _predict_published(stream: SteeredStream, decision: StreamDecision) -> None:
     cut = cut_bucket(loaded.situation.curve, bound_us)
     share = None if cut is None else read_share_below(session, loaded.horizon, cut, bound_us)
     predicted = transition_to(loaded.situation, bound_us, share_below=share)
-    keep_prediction(session, published, predicted, loaded.inputs.slo.horizon_ms, stream.now_us)
+    keep_prediction(session, published, predicted, loaded.horizon.length_ms, stream.now_us)
     # A bound has one prediction, the one that is scored, whether a recommendation or an operator led to the bound.
     row = stream.newest_rollout
     if row is not None and row.state != "Verified" and row.id == published.rollout_id:

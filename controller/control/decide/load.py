@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -31,10 +32,12 @@ from tidemark.controller.specs.store import get_specs
 from tidemark.models.base.defaults import SAMPLED_BATCHES
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Int64s, TimeWindow
+from tidemark.models.base.read_json import read_object
 from tidemark.models.evidence.curve import Curve
-from tidemark.models.evidence.horizon import HorizonFacts
+from tidemark.models.evidence.horizon import HorizonFacts, shortest_enough
 from tidemark.models.evidence.needs import needs_against
 from tidemark.models.evidence.progress import PartitionTimes, Progress, progress_of_table
+from tidemark.models.recommend.bound_in_use import UNCHANGED, BoundInUse
 from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.transition import CutBucket, Situation
 
@@ -67,6 +70,8 @@ class Loaded:
     inputs: Inputs
     situation: Situation
     """The stream after its newest batch."""
+    in_use: BoundInUse
+    """The bound in use as of its newest batch."""
 
 
 def load(stream: SteeredStream, version: Version, cache: EvidenceCache) -> Loaded | None:
@@ -75,28 +80,51 @@ def load(stream: SteeredStream, version: Version, cache: EvidenceCache) -> Loade
     slo, policy = get_specs(session, stream.id)
     if slo is None or newest is None:
         return None
-    horizon = Horizon(stream.id, slo.value.horizon_ms, newest)
-    facts, curve, pace = cache.everything(session, horizon)
+    horizon, (facts, curve, pace) = shortest_enough(
+        (
+            (horizon, cache.everything(session, horizon))
+            for horizon in (Horizon(stream.id, length_ms, newest) for length_ms in slo.value.horizons_ms)
+        ),
+        lambda found: round(found[1][1].needs.weight),
+        slo.value.rows_needed,
+    )
     progress = progress_from(pace, _read_times(session, horizon), horizon, stream.now_us)
     join = side_of(session, slo.join_id, stream.id, cache.joins)
     situation = read_situation(session, horizon, curve, progress, slo.value.confidence_ppm)
     situation = replace(situation, join=join)
     replaced = read_replaced_bound(session, horizon)
+    in_use = _read_in_use(session, stream.id, slo.generation).in_batch(newest.bound_ms, newest.seen_us)
     inputs = Inputs(
         curve=curve,
         slo=slo.value,
         policy=stream.policy_in_force(policy.value),
         evidence=facts.evidence(curve.needs),
+        horizon_ms=horizon.length_ms,
         in_use_bound_ms=replaced.bound_ms,
         bound_is_published=replaced.is_published,
         progress=progress,
         recent_bounds_ms=recent_bounds_ms(session, stream.id, slo.generation, newest.seen_us),
+        # In the other modes no change restarts a job.
+        changes=in_use if policy.value.mode in {"Off", "Restart"} else UNCHANGED,
         situation=situation,
         windows=windows_in(session, horizon, slo.value),
         downstream=stream.downstream,
         join=join,
     )
-    return Loaded(version, horizon, inputs, situation)
+    return Loaded(version, horizon, inputs, situation, in_use)
+
+
+def _read_in_use(session: Session, stream_id: int, slo_generation: int) -> BoundInUse:
+    """Return the bound in use as of the newest recommendation under the same SLO: another one asks for other bounds."""
+    read = {"stream": stream_id, "slo": slo_generation}
+    stored = session.connection().execute(_IN_USE, read).scalar_one_or_none()
+    return UNCHANGED if stored is None else read_object(BoundInUse, json.loads(stored))
+
+
+# Built once: that takes longer than running it.
+_IN_USE = select(RecommendationRow.in_use).where(
+    RecommendationRow.stream_id == bindparam("stream"), RecommendationRow.slo_generation == bindparam("slo")
+)
 
 
 def read_version(session: Session, stream_id: int) -> Version:

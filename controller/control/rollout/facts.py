@@ -22,6 +22,7 @@ from tidemark.controller.control.rollout.store import (
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.rollups import Span
 from tidemark.controller.reports.live import newest_state
+from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.models.base.operators import Int64s
 from tidemark.models.rollout.evidence import EvidenceSpan, Judged, evidence_span
 from tidemark.models.rollout.gate import DAY_US
@@ -88,7 +89,7 @@ def _read_evidence(stream: SteeredStream, row: RolloutRow, rules: RolloutRules) 
         return None
     if verified_narrowing(stream.session, stream.id):
         return None
-    horizon_ms, span_us = rules.slo.value.horizon_ms, read_span_us(stream.session, newest)
+    horizon_ms, span_us = horizon_ms_of(stream.session, stream.id), read_span_us(stream.session, newest)
     horizon = Horizon(stream.id, horizon_ms, newest)
     nothing = np.empty(0, np.int64)
     found = evidence_span(rules.policy.value, span_us, horizon_ms, nothing, nothing)

@@ -24,7 +24,7 @@ from tidemark.controller.server.schemas.charts import (
     Operating,
     Preview,
 )
-from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_policy, get_slo
+from tidemark.controller.specs.store import get_policy, get_slo, horizon_ms_of
 from tidemark.controller.specs.streams import get_stream
 from tidemark.controller.view.charts.what_if import BoundOutcome, WhatIf, outcome_at, what_if_of
 from tidemark.models.base.duration import format_about, format_duration
@@ -92,7 +92,7 @@ def get_curve(
         stream_id = get_stream(session, which.job, which.stream).id
         spec = get_slo(session, stream_id)
         slo = None if spec is None else spec.value
-        requested_ms = horizon_ms or (DEFAULT_HORIZON_MS if slo is None else slo.horizon_ms)
+        requested_ms = horizon_ms or horizon_ms_of(session, stream_id)
         if horizon_ms is None and until_us is None:
             what_if = what_if_of(session, stream_id, service.clock(), service.decider)
             seen = _of_horizon(what_if.basis, horizon_of(session, stream_id, requested_ms))

@@ -29,7 +29,7 @@ from tidemark.controller.server.schemas.partitions import (
     Partition,
     PartitionPage,
 )
-from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, DEFAULT_SHARE_PPM, get_slo, window_ms_of
+from tidemark.controller.specs.store import DEFAULT_SHARE_PPM, horizon_ms_of, window_ms_of
 from tidemark.controller.specs.streams import get_stream, lock_stream
 from tidemark.controller.view.state.load import load_state
 from tidemark.controller.view.state.partition_rows import read_partitions
@@ -131,10 +131,7 @@ def get_partition_curve(
     """Return what share of a partition's rows over the SLO's horizon each bound admits; no points without any row."""
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
-        spec = get_slo(session, stream_id)
-        horizon = horizon_of(
-            session, stream_id, DEFAULT_HORIZON_MS if spec is None else spec.value.horizon_ms
-        )
+        horizon = horizon_of(session, stream_id, horizon_ms_of(session, stream_id))
         needs = None if horizon is None else service.cache.partition_needs(session, horizon)
     found = [] if needs is None else _points(Curve(needs.sketch(partition), None), sorted(set(bound_ms)))
     return PartitionCurve(job=which.job, stream=which.stream, partition=partition, points=found)

@@ -66,8 +66,6 @@ from tidemark.controller.view.state.conditions import conditions_of
 from tidemark.controller.view.state.load import load_horizon, load_state
 from tidemark.controller.view.state.state import HorizonState, StreamState
 from tidemark.controller.view.state.summary import summary_of
-from tidemark.models.base.quantile import min_samples
-from tidemark.models.base.target import PPM
 from tidemark.models.evidence.coverage import Coverage
 from tidemark.models.protocol.late_policy import late_text
 from tidemark.models.protocol.messages import AppendDelay, BoundAnswer
@@ -296,9 +294,7 @@ def _evidence(state: StreamState, found: HorizonState | None) -> Evidence:
     slo, known = state.slo, None if found is None else found.facts
     return Evidence(
         rows=known.need_pairs if known else 0,
-        rows_needed=None
-        if slo is None
-        else min_samples(slo.value.target_ppm / PPM, slo.value.confidence_ppm / PPM),
+        rows_needed=None if slo is None else slo.value.rows_needed,
         unknown_rows=known.unknown_rows if known else 0,
         early_rows=known.early_rows if known else 0,
         batches=known.batches if known else 0,

@@ -14,7 +14,7 @@ from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.reports.live import newest_state
 from tidemark.controller.reports.store import effective_bound_of
 from tidemark.controller.specs.pins import PinScope, pin_in_force
-from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, get_slo
+from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.target import PPM
 from tidemark.models.evidence.curve import Curve, CurvePoint
@@ -58,8 +58,7 @@ def cost_of(session: Session, decider: Decider, stream: StreamRow, scope: PinSco
     answer = PublishedAnswer("Off", None, "") if published is None else answer_of(published)
     if pin is None and answer.mode == "Live":
         return PinCost("live control takes over again")
-    slo = get_slo(session, stream.id)
-    horizon_ms = DEFAULT_HORIZON_MS if slo is None else slo.value.horizon_ms
+    horizon_ms = horizon_ms_of(session, stream.id)
     horizon = horizon_of(session, stream.id, horizon_ms)
     bound_ms = own_bound_ms(session, stream.id) if answer.bound_ms is None else answer.bound_ms
     if horizon is None:

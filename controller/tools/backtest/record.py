@@ -64,6 +64,7 @@ def figures_of(setup: Setup, outcome: PolicyResult) -> dict[str, Any]:
         "engine": setup.engine,
         "scope": setup.scope,
         "mode": setup.mode,
+        "decided": score.decided,
         "meets_target": outcome.meets,
         "lag_median_us": _whole(score.median_lag_us),
     }

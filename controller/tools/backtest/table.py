@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 from rich import box
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
 from tidemark.controller.tools.backtest.trial import TIDEMARK, ConstantBound, PolicyResult, Trial
+from tidemark.models.backtest.arrivals import MINUTE_US
 from tidemark.models.backtest.catalogue import FIXED_HINDSIGHT
-from tidemark.models.backtest.run import BacktestScore
+from tidemark.models.backtest.run import BacktestScore, late_budget
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.operators import TimeWindow
 from tidemark.models.base.target import PPM, format_share, format_target
 from tidemark.models.base.text import plural
 from tidemark.models.live.learning import learning_of
+from tidemark.models.rollout.evidence import evidence_span
+from tidemark.models.specs.slo import Policy, Slo
 
 _UNLIMITED = 10_000
 """More characters than any table is wide."""
@@ -125,6 +129,8 @@ def floor_percent(part: int, whole: int, target_ppm: int) -> str:
 
 def _cells(trial: Trial, outcome: PolicyResult) -> list[str]:
     score, yardstick, target_ppm = outcome.score, trial.yardstick, trial.setup.target_ppm
+    if not score.decided:
+        return ["never decided", *"-" * (len(_COMPLETENESS) + len(_LATENCY) - 1)]
     return [
         "met" if outcome.meets else "MISSED",
         floor_percent(score.pairs - score.late, score.pairs, target_ppm),
@@ -161,6 +167,9 @@ def verdict(trial: Trial) -> str:
     outcome = _judged(trial)
     constant = f"{_best(trial)}, {format_duration(trial.yardstick.fixed.bound_us)}, known only afterwards,"
     name = {TIDEMARK: "Tidemark", FIXED_HINDSIGHT: constant}.get(outcome.policy, outcome.policy)
+    if not outcome.score.decided:
+        why = "".join(f": {reason}" for reason in outcome.reasons)
+        return f"On this trace {name} never decided, so that no window came out{why}."
     kept = f"keeps {_kept(trial, outcome.score)}"
     if not outcome.meets:
         cap_us = trial.setup.latency_cap_us if outcome.policy == TIDEMARK else None
@@ -173,7 +182,33 @@ def verdict(trial: Trial) -> str:
     said = f"On this trace {name} {kept} at a mean latency of {_latency(outcome.score)}"
     if outcome.policy == FIXED_HINDSIGHT:
         return f"{said}."
-    return f"{said}; {_constant(trial, outcome)}{_spark_own(trial)}.{_with_live(trial, outcome)}"
+    return (
+        f"{said}; {_constant(trial, outcome)}{_spark_own(trial)}."
+        f"{_once_known(trial, outcome)}{_with_live(trial, outcome)}"
+    )
+
+
+def _once_known(trial: Trial, outcome: PolicyResult) -> str:
+    """Return what is kept after the time for which the controller observes first, where the target is missed before."""
+    setup, arrivals = trial.setup, trial.arrivals
+    if outcome.meets or outcome.policy != TIDEMARK or setup.mode == "live" or setup.objective == "timeslices":
+        return ""
+    horizon_ms = Slo(target_ppm=setup.target_ppm, horizon_ms=setup.horizon_ms).horizons_ms[0]
+    size_us = setup.operator.size_us if isinstance(setup.operator, TimeWindow) else 0
+    nothing = np.empty(0, np.int64)
+    observed = evidence_span(Policy(), size_us, horizon_ms, nothing, nothing)
+    assert observed is not None, "the default policy asks for evidence"
+    after = arrivals.minutes * MINUTE_US >= arrivals.first_us + observed.needed_us
+    rows, late = (
+        int(counts[after].sum()) for counts in (outcome.run.rows_by_minute, outcome.run.late_by_minute)
+    )
+    if not rows or late > late_budget(setup, rows):
+        return ""
+    kept = floor_percent(rows - late, rows, setup.target_ppm)
+    return (
+        f" It misses it by what it had not seen yet: after the first {format_about(observed.needed_us)}, for which the "
+        f"controller observes a job under its own bound, it keeps {kept} %."
+    )
 
 
 def _with_live(trial: Trial, outcome: PolicyResult) -> str:

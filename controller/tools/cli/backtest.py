@@ -15,7 +15,7 @@ from tidemark.controller.base.clock import system_clock
 from tidemark.controller.tools.backtest.record import as_json, record_of, write_json, write_timeline
 from tidemark.controller.tools.backtest.table import LEGEND, short_trace_warning, show, verdict
 from tidemark.controller.tools.backtest.trial import Trial, choose_policies, judge, read
-from tidemark.controller.tools.cli.options import duration_of, operator_of
+from tidemark.controller.tools.cli.options import duration_of, milliseconds_of, operator_of
 from tidemark.controller.tools.cli.progress import progress_bar, slots_bar
 from tidemark.controller.tools.cli.remote import TokenFileOption, UrlOption
 from tidemark.controller.tools.cli.show import input_errors_in_one_line
@@ -32,7 +32,7 @@ _STDOUT = Path("-")
 """The file name that stands for standard output."""
 
 _OF_STREAM = frozenset(
-    {"traces", "target", "latency_cap", "restart_cost", "json_to", "since", "url", "token_file"}
+    {"traces", "target", "latency_cap", "horizon", "restart_cost", "json_to", "since", "url", "token_file"}
 )
 """Parameters that the replay of a stream takes."""
 
@@ -93,6 +93,13 @@ def backtest(
     restart_cost: Annotated[
         str, typer.Option(help="With --mode restart: time without batches at each change of the bound.")
     ] = "30s",
+    horizon: Annotated[
+        str | None,
+        typer.Option(
+            help="With the policy tidemark and --mode restart: how far back evidence counts, up to 31d. Default: 1d, "
+            "longer where a day has too few rows. For a stream: the horizon to try, or none for that default."
+        ),
+    ] = None,
     latency_cap: Annotated[
         str | None,
         typer.Option(
@@ -142,13 +149,21 @@ def backtest(
             from tidemark.controller.tools.cli.stream_backtest import Tried, backtest_stream  # noqa: PLC0415 - needs httpx
 
             tried = Tried(
-                target=target, latency_cap=latency_cap, restart_cost_us=duration_of(restart_cost), since=since
+                target=target,
+                latency_cap=latency_cap,
+                horizon=horizon,
+                restart_cost_us=duration_of(restart_cost),
+                since=since,
             )
             job, stream = map(str, traces)
             backtest_stream(job, stream, tried, json_to=json_to, url=url, token_file=token_file)
             return
         if mode == "restart" and engine == "per-row":
             raise ValueError("--mode restart needs --engine spark: it replays the restart of a Spark job")
+        if mode == "live" and horizon is not None:
+            raise ValueError(
+                "--horizon needs --mode restart: in Live the driver's own rules say how far back counts"
+            )
         setup = Setup(
             operator=operator_of(window, slide),
             trigger_us=duration_of(trigger),
@@ -158,6 +173,7 @@ def backtest(
             scope=scope,
             mode=mode,
             restart_cost_us=duration_of(restart_cost),
+            horizon_ms=None if horizon is None else milliseconds_of(horizon, "--horizon"),
             latency_cap_us=None if latency_cap is None else duration_of(latency_cap),
         )
         policies = choose_policies(policy or ["tidemark"], setup)

@@ -151,9 +151,8 @@ class _Checkup:
         )
         rows, needed = evidence["rows"], evidence.get("rows_needed")
         found = missing.pop("NotEnoughEvidence", None)
-        if needed is not None and rows < needed:
-            yield self._lack(f"not enough evidence: {rows:,} of {needed:,} rows", "NotEnoughEvidence")
-            return
+        if found is None and needed is not None and rows < needed:
+            found = f"not enough evidence: {rows:,} of {needed:,} rows"
         if found is not None:
             yield self._lack(found, "NotEnoughEvidence")
             return

@@ -178,7 +178,7 @@ def _show_slo(_job: str, _stream: str, slo: SloAnswer) -> None:
             "worst window": share(slo.worst_window_ppm),
             "on conflict": _dashed(slo.on_conflict),
             "confidence": share(slo.confidence_ppm),
-            "horizon": duration(slo.horizon_ms),
+            "horizon": "left open" if slo.horizon_ms is None else duration(slo.horizon_ms),
             "generation": f"{slo.generation}, since {moment(slo.updated_us)}",
         }
     )

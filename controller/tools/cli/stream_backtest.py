@@ -42,6 +42,8 @@ class Tried:
     """The target."""
     latency_cap: str | None
     """The cap on the latency; "none" for no cap."""
+    horizon: str | None
+    """The horizon of the evidence; "none" to leave it open."""
     restart_cost_us: int
     """What a change of the bound costs a job that is not in Live, in microseconds."""
     since: str
@@ -54,8 +56,10 @@ class Tried:
             changes["target_ppm"] = parse_target(self.target)
         if self.latency_cap is not None:
             changes["latency_cap_ms"] = milliseconds_of(self.latency_cap, "--latency-cap")
+        if self.horizon is not None:
+            changes["horizon_ms"] = milliseconds_of(self.horizon, "--horizon")
         if not changes:
-            raise ValueError("say what to try beside the SLO in force: --target, --latency-cap, or both")
+            raise ValueError("say what to try beside the SLO in force: --target, --latency-cap or --horizon")
         return replace(slo, **changes)
 
 
@@ -133,6 +137,7 @@ def _setup(made: StreamTrace, slo: Slo, policy: Policy, restart_cost_us: int) ->
         mode="live" if live else "restart",
         latency_cap_us=(slo.latency_cap_ms or 0) * 1_000 if capped else None,
         restart_cost_us=restart_cost_us,
+        horizon_ms=slo.horizon_ms,
     )
 
 
@@ -170,6 +175,9 @@ def _show(
     bound = "median lag" if live else "mean bound"
     latencies = ("mean latency", "p95 latency", bound, "moves")
     table(("SLO", "target", "latency cap", "verdict", "admitted", "late", *latencies), rows, "")
+    for which, (_, result) in zip(_NAMES, found, strict=True):
+        if result.reasons and not result.score.bound_changes and not live:
+            say(f"{which}, the bound never changed: {'; '.join(result.reasons)}")
     if any(slo.state_cap_rows is not None for slo in slos):
         say("note: a replay knows no state, so the state cap is left out")
     if not live and any(slo.latency_cap_ms is not None for slo in slos):
@@ -179,4 +187,6 @@ def _show(
 def _verdict(slo: Slo, result: PolicyResult) -> str:
     mean_us = result.score.latency_mean_us
     above = slo.latency_cap_ms is not None and mean_us is not None and mean_us > slo.latency_cap_ms * 1_000
+    if not result.score.decided:
+        return "never decided"
     return ("met" if result.meets else "MISSED") + (", above the cap" if above else "")

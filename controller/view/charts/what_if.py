@@ -13,7 +13,7 @@ from tidemark.controller.control.decide.load import (
     read_progress,
     read_situation,
 )
-from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_HORIZON_MS, get_slo
+from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, get_slo, horizon_ms_of
 from tidemark.models.base.target import PPM
 from tidemark.models.evidence.curve import latency_of
 from tidemark.models.protocol.downstream import Downstream
@@ -72,7 +72,7 @@ def what_if_of(session: Session, stream_id: int, now_us: int, decider: Decider) 
     """Return the current evidence of a stream."""
     spec = get_slo(session, stream_id)
     slo = None if spec is None else spec.value
-    horizon_ms = DEFAULT_HORIZON_MS if slo is None else slo.horizon_ms
+    horizon_ms = horizon_ms_of(session, stream_id)
     basis = decider.evidence(session, stream_id, horizon_ms)
     if basis is None:
         return WhatIf(slo, horizon_ms, None, None)

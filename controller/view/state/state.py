@@ -27,7 +27,7 @@ from tidemark.controller.reports.live import KeptLive, NewestState
 from tidemark.controller.reports.partitions import FutureRows, MisdatedRows, Skew
 from tidemark.controller.reports.quarantine import Quarantine
 from tidemark.controller.specs.pins import StoredPin
-from tidemark.controller.specs.store import DEFAULT_HORIZON_MS, Spec
+from tidemark.controller.specs.store import Spec, horizon_ms_under
 from tidemark.controller.view.state.partition_rows import PartitionFacts
 from tidemark.controller.view.state.recent_reports import RecentQuery
 from tidemark.models.base.duration import format_about, format_duration
@@ -136,7 +136,10 @@ class StreamState:
     @property
     def horizon_ms(self) -> int:
         """How far back evidence counts."""
-        return DEFAULT_HORIZON_MS if self.slo is None else self.slo.value.horizon_ms
+        slo, recommended = self.slo, self.recommendation
+        return horizon_ms_under(
+            None if slo is None else slo.value, None if recommended is None else recommended.horizon_ms
+        )
 
     @property
     def horizon(self) -> Horizon | None:

@@ -21,6 +21,7 @@ from tidemark.controller.server.process.service import Service
 from tidemark.models.backtest.recommended import RecommendedPolicy
 from tidemark.models.backtest.run import run
 from tidemark.models.base.operators import Operator, row_level, session, sliding, tumbling
+from tidemark.models.evidence.slots import DAY_US
 from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
 from tidemark.models.protocol.messages import Report, to_json_object
 from tidemark.models.recommend.steps import Recommendation
@@ -35,6 +36,7 @@ from support.streams import SECOND, report_of
 
 pytestmark = pytest.mark.slow
 
+Row = tuple[int, int, int]
 Plain = tuple[int | None, list[tuple[str, int | None, str]]]
 RECEIVED_LATER_US = SECOND // 2
 
@@ -141,6 +143,7 @@ STREAMS: dict[str, Callable[[], list[Report]]] = {
     "gaps, a restart, a second query": _with_gaps,
     "silence": _with_silence,
 }
+SHORT = Slo(target_ppm=950_000, horizon_ms=600_000)
 SLOS = (
     Slo(target_ppm=900_000, horizon_ms=300_000),
     Slo(target_ppm=980_000, latency_cap_ms=8_000, on_conflict="miss_target", horizon_ms=240_000),
@@ -222,20 +225,47 @@ class Listening:
         return decision
 
 
+def _busy() -> list[Row]:
+    return random_rows(np.random.default_rng(4), 2_400, 1_200 * SECOND, 30 * SECOND, 3)
+
+
+def _polled() -> list[Row]:
+    """A feed that is polled every quarter of an hour, with 10 rows a day."""
+    poll_us = 900 * SECOND
+    rows = random_rows(np.random.default_rng(4), 80, 8 * DAY_US, poll_us, 1)
+    return [(event_us, -(-event_us // poll_us) * poll_us, part) for event_us, _, part in sorted(rows)]
+
+
 @pytest.mark.parametrize(
-    "operator",
-    [tumbling("10 s"), pytest.param(sliding("20 s", "10 s"), marks=pytest.mark.soak), row_level()],
-    ids=str,
+    ("operator", "trigger_us", "slo", "made"),
+    [
+        pytest.param(tumbling("10 s"), 10 * SECOND, SHORT, _busy, id="tumbling"),
+        pytest.param(
+            sliding("20 s", "10 s"), 10 * SECOND, SHORT, _busy, id="sliding", marks=pytest.mark.soak
+        ),
+        pytest.param(row_level(), 10 * SECOND, SHORT, _busy, id="row level"),
+        pytest.param(
+            tumbling("1 h"), 900 * SECOND, Slo(target_ppm=950_000), _polled, id="polled, horizon open"
+        ),
+    ],
 )
 def test_the_backtest_decides_what_the_running_server_decides(
-    tmp_path: Path, operator: Operator, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    operator: Operator,
+    trigger_us: int,
+    slo: Slo,
+    made: Callable[[], list[Row]],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The loop is closed: each batch runs with the bound decided after the one before it, here and there."""
     setup = Setup(
-        operator=operator, trigger_us=10 * SECOND, target_ppm=950_000, mode="restart", restart_cost_us=0
+        operator=operator,
+        trigger_us=trigger_us,
+        target_ppm=slo.target_ppm,
+        mode="restart",
+        restart_cost_us=0,
     )
-    slo = Slo(target_ppm=950_000, horizon_ms=600_000)
-    rows = random_rows(np.random.default_rng(4), 2_400, 1_200 * SECOND, 30 * SECOND, 3)
+    rows = made()
     listening = Listening(RecommendedPolicy(setup, slo, own_bound_us=60 * SECOND))
     found = run(arrivals_of(rows, setup, 3), setup, listening)
     by_slot: dict[int, list[tuple[str, int]]] = {}

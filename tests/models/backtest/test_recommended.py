@@ -11,9 +11,9 @@ from tidemark.models.backtest.recommended import RecommendedPolicy
 from tidemark.models.backtest.run import run
 from tidemark.models.base.operators import tumbling
 from tidemark.models.evidence.sketch import Sketch
-from tidemark.models.evidence.slots import SLOT_US, SlidingNeeds, merge_all
-from tidemark.models.live.policy import Decision, Setup
-from tidemark.models.specs.slo import Policy, Slo
+from tidemark.models.evidence.slots import DAY_US, SLOT_US, SlidingNeeds, merge_all
+from tidemark.models.live.policy import Decision, Observation, Setup
+from tidemark.models.specs.slo import DAY_MS, Policy, Slo
 
 from support.backtests import arrivals_of, random_rows
 from support.seen import UNKNOWN_US, drawn_batches, seen_rows
@@ -29,8 +29,10 @@ def test_the_needs_of_a_sliding_horizon_are_those_of_its_slots_merged() -> None:
     for _ in range(600):
         slot += int(dice.choice([0, 0, 1, 1, 2, 40])) * SLOT_US
         need = dice.integers(-(10**6), 10**8, int(dice.integers(1, 4)))
+        if slot not in slots:
+            sliding.append(slot, Sketch())
         slots.setdefault(slot, Sketch()).add(need)
-        sliding.add(slot, need, np.ones_like(need))
+        sliding.add(need, np.ones_like(need))
         from_us = slot - int(dice.choice([5, 5, 5, 90])) * SLOT_US
         if from_us > min(slots):
             sliding.forget_before(from_us)
@@ -44,7 +46,8 @@ def test_a_horizon_without_needs_is_an_empty_sketch() -> None:
     sliding = SlidingNeeds()
     sliding.forget_before(5 * SLOT_US)
     assert sliding.merged() == Sketch()
-    sliding.add(0, np.array([7]), np.array([2]))
+    sliding.append(0, Sketch())
+    sliding.add(np.array([7]), np.array([2]))
     sliding.forget_before(SLOT_US)
     assert sliding.merged() == Sketch()
 
@@ -73,6 +76,54 @@ def test_the_bound_certifies_the_target_on_the_needs_of_the_horizon() -> None:
     assert 10 * SECOND < bound_us < 11 * SECOND
     assert policy.recommendation is not None
     assert policy.recommendation.bound_ms == bound_us // 1_000
+
+
+def a_day_of(rows: int, day: int) -> list[Observation]:
+    """Batches over a day, each with one row that needs no bound."""
+    return [seen_rows(round((day + n / rows) * DAY_US), [-SECOND]) for n in range(rows)]
+
+
+def test_where_the_slo_leaves_the_horizon_open_it_grows_until_there_are_rows_enough() -> None:
+    """A feed of 150 rows a day never has the 299 rows in a day that certify 99 %."""
+    feed = [seen for day in range(5) for seen in a_day_of(150, day)]
+    decided = {}
+    for name, slo in {
+        "open": Slo(target_ppm=990_000),
+        "a day": Slo(target_ppm=990_000, horizon_ms=DAY_MS),
+    }.items():
+        policy = RecommendedPolicy(SETUP, slo)
+        for seen in feed:
+            policy.observe(seen)
+            decided[name] = policy.decide(seen.now_us, seen.now_us)
+        assert policy.recommendation is not None
+        if name == "a day":
+            assert policy.recommendation.reason == (
+                "not enough evidence: 151 of the 299 rows it takes to certify 99 % of the rows at 95 % confidence, in "
+                "the horizon of 1 d: lengthen horizon_ms to 2 d"
+            )
+        else:
+            assert policy.recommendation.reason.startswith("301 of 301 rows need at most 0 s")
+    assert decided == {"open": Decision(bound_us=0), "a day": Decision()}
+
+
+def test_reports_that_are_hours_apart_are_decided_from() -> None:
+    policy, decided = RecommendedPolicy(SETUP, own_bound_us=DAY_US), Decision()
+    for number in range(60):
+        policy.observe(seen_rows(number * 4 * 3_600 * SECOND, [-SECOND] * 10))
+        decided = policy.decide(number * 4 * 3_600 * SECOND, 0)
+    assert decided == Decision(bound_us=0)
+
+
+def test_rows_that_even_the_longest_horizon_lacks_are_said_to_be_too_few() -> None:
+    policy = RecommendedPolicy(SETUP, Slo(target_ppm=990_000))
+    for day in range(40):
+        for seen in a_day_of(3, day):
+            policy.observe(seen)
+    assert policy.decide(40 * DAY_US, 0) == Decision()
+    assert policy.recommendation is not None
+    assert policy.recommendation.reason.endswith(
+        "in the horizon of 31 d, and even 31 d would have too few: lower the target or the confidence"
+    )
 
 
 def test_a_policys_limits_hold() -> None:

@@ -48,7 +48,8 @@ def test_without_enough_evidence_there_is_no_bound_and_the_figures_say_why(rows:
     assert found.bound_ms is None
     assert [step.kind.label for step in found.steps] == ["quantile"]
     assert found.reason == (
-        f"not enough evidence: {rows} of the 299 rows it takes to certify 99 % of the rows at 95 % confidence"
+        f"not enough evidence: {rows} of the 299 rows it takes to certify 99 % of the rows at 95 % confidence, in the "
+        "horizon of 1 d, of which 0 s has been reported: more rows are to come"
     )
 
 

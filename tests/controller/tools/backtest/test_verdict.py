@@ -180,3 +180,43 @@ def test_a_trace_that_is_too_short_to_learn_from_is_said_to_be(tmp_path: Path) -
     assert warning.endswith(" before it trusts what it has seen, and the trace has 19")
     assert said(short, "max60")[1] is None
     assert said(long, "tidemark")[1] is None
+
+
+def test_a_policy_that_never_decided_did_not_meet_anything(tmp_path: Path) -> None:
+    """Nothing is late while nothing comes out: that is no completeness of 100 %."""
+    event = START_US + np.arange(100, dtype=np.int64) * 36 * SECOND
+    sentence, _ = said(save(tmp_path / "few.parquet", event, event), "tidemark", mode="restart")
+    assert sentence == (
+        "On this trace Tidemark never decided, so that no window came out: not enough evidence: 98 of the 299 rows it "
+        "takes to certify 99 % of the rows at 95 % confidence, in the horizon of 1 d, of which 59 min 24 s has been "
+        "reported: more rows are to come."
+    )
+
+
+def test_a_feed_of_few_rows_a_day_is_decided_over_as_many_days_as_it_takes(tmp_path: Path) -> None:
+    """150 rows a day, polled every 20 minutes: a bound of 0 s keeps them all."""
+    poll_us = 1_200 * SECOND
+    event = START_US + np.arange(6 * 150, dtype=np.int64) * (86_400 * SECOND // 150)
+    polled = save(tmp_path / "polled.parquet", event, (event // poll_us + 1) * poll_us)
+    asked = {"mode": "restart", "operator": tumbling("1 h"), "trigger_us": poll_us}
+    assert said(polled, "tidemark", **asked)[0].startswith(
+        "On this trace Tidemark keeps 100.00 % of the rows at a mean"
+    )
+    short = said(polled, "tidemark", horizon_ms=86_400_000, **asked)[0]
+    assert "in the horizon of 1 d: lengthen horizon_ms to 2 d" in short
+
+
+def test_a_target_missed_by_what_was_not_seen_yet_is_said_to_be(tmp_path: Path) -> None:
+    """A twentieth of the rows comes once an hour: who decides in the first minutes cannot know."""
+    event = even(8 * 3_600, 2)
+    hourly = np.arange(len(event)) % 20 == 0
+    uploaded = START_US + ((event - START_US) // (3_600 * SECOND) + 1) * 3_600 * SECOND + 300 * SECOND
+    trace = save(tmp_path / "hourly.parquet", event, np.where(hourly, uploaded, event))
+    asked = {"mode": "restart", "operator": tumbling("1 min"), "trigger_us": 30 * SECOND}
+    sentence, _ = said(trace, "tidemark", **asked)
+    assert "misses the target of 99 %" in sentence
+    assert re.search(
+        r"It misses it by what it had not seen yet: after the first 1 h 40 min, for which the controller observes a "
+        r"job under its own bound, it keeps 99\.\d\d %\.",
+        sentence,
+    )

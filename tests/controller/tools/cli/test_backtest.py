@@ -52,6 +52,7 @@ FIELDS = [
     "engine",
     "scope",
     "mode",
+    "decided",
     "meets_target",
     "lag_median_us",
     "fixed_hindsight_bound_us",

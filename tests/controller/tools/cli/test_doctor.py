@@ -119,7 +119,10 @@ def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
     controller.put("/policy", at_once())
     controller.tick()
     assert warned(doctor()) == {
-        "not enough evidence: 160 of 299 rows": "let the job run, then tidemark doctor job stream --url URL"
+        "not enough evidence: 160 of the 299 rows it takes to certify 99 % of the rows at 95 % confidence, in the "
+        "horizon of 1 d, of which 5 s has been reported: more rows are to come": (
+            "let the job run, then tidemark doctor job stream --url URL"
+        )
     }
 
     controller.report_all(REPORTS[6:])

@@ -133,7 +133,7 @@ def slo(**changes: Any) -> SloAnswer:
         "latency_cap_ms": None,
         "on_conflict": None,
         "confidence_ppm": 950_000,
-        "horizon_ms": 86_400_000,
+        "horizon_ms": None,
         "objective": "occurrences",
         "good_windows_ppm": 990_000,
         "window_ms": 30 * 86_400_000,

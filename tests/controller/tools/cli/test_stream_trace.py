@@ -326,6 +326,21 @@ def test_a_stream_with_session_windows_is_replayed_too(controller: Controller, b
 
 
 @pytest.mark.slow
+def test_another_horizon_is_tried_and_a_bound_that_never_changed_says_why(
+    controller: Controller, backtest: Backtest
+) -> None:
+    controller.report_all(query_reports([[("0", START_US + n * SECOND)] for n in range(20)]))
+    put(controller, "slo", target_ppm=900_000)
+    result = backtest("--horizon", "1m")
+    assert result.exit_code == 0, result.output
+    said = result.stdout.replace("\n", " ")
+    for which, horizon in (("in force", "1 d"), ("tried", "60 s")):
+        assert f"{which}, the bound never changed: not enough evidence: " in said
+        assert f"in the horizon of {horizon}" in said
+    assert "the horizon must be above 0 and at most 31 d" in line_of(backtest("--horizon", "32d"))
+
+
+@pytest.mark.slow
 def test_what_cannot_be_tried_is_one_line_that_says_why(controller: Controller, backtest: Backtest) -> None:
     assert "nothing is known of stream" in backtest("--target", "0.9").stderr
     controller.report_all(REPORTED[:5])

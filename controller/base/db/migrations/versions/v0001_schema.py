@@ -407,6 +407,8 @@ def upgrade() -> None:
         sa.Column("newest_report_id", sa.BigInteger(), nullable=False),
         sa.Column("slo_generation", sa.BigInteger(), nullable=False),
         sa.Column("policy_generation", sa.BigInteger(), nullable=False),
+        sa.Column("horizon_ms", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("in_use", sa.Text(), nullable=False),
         sa.Column("transition", sa.Text(), nullable=True),
         sa.Column("fencing", sa.BigInteger(), nullable=True),
         sa.ForeignKeyConstraint(
