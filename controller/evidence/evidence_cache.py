@@ -26,10 +26,11 @@ from tidemark.controller.evidence.batch_cache import STEP_ROW, BatchCache, Cache
 from tidemark.controller.evidence.horizon import WINDOW, Horizon, facts_from
 from tidemark.controller.evidence.join_cache import JoinCache
 from tidemark.controller.evidence.roll_up import TailNeeds
-from tidemark.controller.evidence.rollups import Rollup, needs_of, rollups_in, sums_of
+from tidemark.controller.evidence.rollups import Rollup, needs_of, overdispersion_in, rollups_in, sums_of
 from tidemark.models.base.operators import Int64s
 from tidemark.models.evidence.curve import Curve, Emissions
-from tidemark.models.evidence.horizon import HorizonFacts
+from tidemark.models.evidence.events import Overdispersion
+from tidemark.models.evidence.horizon import HorizonFacts, event_slot_us
 from tidemark.models.evidence.slots import HOUR_US
 
 T = TypeVar("T")
@@ -64,9 +65,10 @@ class EvidenceCache:
         self.nbytes = 0
         """How much memory the kept batches take, in bytes."""
 
-    def facts(self, session: Session, horizon: Horizon) -> HorizonFacts:
-        """Return the sums over a horizon."""
-        return _facts_of(session, horizon, rollups_in(session, horizon.span))
+    def facts(self, session: Session, horizon: Horizon) -> tuple[HorizonFacts, Overdispersion]:
+        """Return the sums over a horizon, and how unevenly late rows came."""
+        parts = rollups_in(session, horizon.span)
+        return _facts_of(session, horizon, parts), _overdispersion_of(session, horizon, parts)
 
     def everything(self, session: Session, horizon: Horizon) -> tuple[HorizonFacts, Curve, Int64s]:
         """Return the sums over a horizon, its completeness and latency by bound, and its pace."""
@@ -76,7 +78,8 @@ class EvidenceCache:
             horizon,
             lambda cached: (cached.emissions(session, horizon), cached.pace(session, horizon)),
         )
-        return _facts_of(session, horizon, parts), Curve(needs_of(parts), emissions), pace
+        curve = Curve(needs_of(parts), emissions, _overdispersion_of(session, horizon, parts))
+        return _facts_of(session, horizon, parts), curve, pace
 
     def pace(self, session: Session, horizon: Horizon) -> Int64s:
         """Return ``PACE_COLUMNS`` of the newest batches of its newest query, in order, shape (batches, 4)."""
@@ -153,6 +156,10 @@ def _facts_of(session: Session, horizon: Horizon, parts: Sequence[Rollup]) -> Ho
     sums = sums_of(parts)
     assert sums is not None, "a horizon holds its newest batch"
     return facts_from(session, horizon, sums)
+
+
+def _overdispersion_of(session: Session, horizon: Horizon, parts: Sequence[Rollup]) -> Overdispersion:
+    return overdispersion_in(session, horizon.span, event_slot_us(horizon.length_ms), parts)
 
 
 @dataclass(frozen=True, slots=True)

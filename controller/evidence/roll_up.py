@@ -38,6 +38,7 @@ from tidemark.controller.reports.store import effective_bound_of
 from tidemark.controller.reports.store_reports import NewNeeds
 from tidemark.controller.reports.stored_bodies import stored_report
 from tidemark.models.evidence.coverage import Range, merge_ranges
+from tidemark.models.evidence.events import NO_BATCHES, LateBatches
 from tidemark.models.evidence.horizon import SUMMED
 from tidemark.models.evidence.needs import needs_against
 from tidemark.models.evidence.partition_needs import PartitionNeeds
@@ -145,7 +146,7 @@ def roll_up(session: Session, offset: OffsetRow, tail: TailNeeds) -> bool:
         if needs is None:
             body = session.connection().execute(_BODY, {"report": report.id}).scalar_one()
             needs = PartitionNeeds.counted(needs_against(stored_report(body), report.need_base_ms))
-        changes.append(_Change(Rollup.of_report(report, None), needs))
+        changes.append(_Change(Rollup.of_report(report, None), needs, LateBatches.of_batch(*needs.counts)))
         size += needs.size
         if size > _MAX_BYTES:
             break
@@ -174,20 +175,15 @@ def correct(session: Session, stream_id: int, corrected: Sequence[Corrected]) ->
     _apply(
         session,
         offset,
-        [
-            _Change(
-                replace(
-                    _NOTHING,
-                    slot_us=each.seen_us,
-                    sums={name: each.added.get(name, 0) for name in SUMMED},
-                ),
-                PartitionNeeds.counted(each.after),
-                PartitionNeeds.counted(each.before),
-            )
-            for each in corrected
-            if each.report_id <= offset.last_report_id
-        ],
+        [_correction(each) for each in corrected if each.report_id <= offset.last_report_id],
     )
+
+
+def _correction(each: Corrected) -> _Change:
+    after, before = PartitionNeeds.counted(each.after), PartitionNeeds.counted(each.before)
+    sums = {name: each.added.get(name, 0) for name in SUMMED}
+    late = LateBatches.of_batch(*after.counts) - LateBatches.of_batch(*before.counts)
+    return _Change(replace(_NOTHING, slot_us=each.seen_us, sums=sums), after, late, before)
 
 
 def move_hour(session: Session, offset: OffsetRow, hour_us: int, to_us: int) -> None:
@@ -199,7 +195,8 @@ def move_hour(session: Session, offset: OffsetRow, hour_us: int, to_us: int) -> 
     needs = _stored(session, PartitionRollupRow, stream_id, [hour])[hour].needs
     forget_rollups(session, stream_id, WIDTHS_US[:-1], hour_us, hour_us + HOUR_US)
     moved = replace(Rollup.of_row(part), slot_us=to_us, from_us=to_us, newest_us=to_us)
-    _apply(session, offset, [_Change(moved, PartitionNeeds.from_bytes(needs))], WIDTHS_US[:-1])
+    late = LateBatches.from_bytes(part.late_batches)
+    _apply(session, offset, [_Change(moved, PartitionNeeds.from_bytes(needs), late)], WIDTHS_US[:-1])
     for day_us in {edge_us(hour_us, DAY_US), edge_us(to_us, DAY_US)}:
         _remake_day(session, offset, day_us)
 
@@ -226,9 +223,11 @@ class _Change:
     """What is to change in the slots that hold a time."""
 
     part: Rollup
-    """What to add; ``slot_us`` is the time. Its sketch does not count."""
+    """What to add; ``slot_us`` is the time. Its sketch and its late batches do not count."""
     added: PartitionNeeds
     """Needs to add."""
+    late: LateBatches
+    """What to add to how unevenly late rows came; less than nothing where needs are subtracted."""
     removed: PartitionNeeds = PartitionNeeds.merged([])  # noqa: RUF009 - immutable
     """Needs to subtract, which were added before."""
 
@@ -248,7 +247,9 @@ _NOTHING = Rollup(
 )
 
 
-_FIELDS = tuple(field.name for field in fields(Rollup) if field.name not in {"sums", "sketch", "report_id"})
+_FIELDS = tuple(
+    field.name for field in fields(Rollup) if field.name not in {"sums", "sketch", "report_id", "_needs"}
+)
 """The fields that are columns of ``RollupRow``."""
 
 
@@ -277,20 +278,22 @@ def _apply(
         added, removed, more, less = summed[which]
         whole, held = Sketch(), added
         stored = [each.part for each in some]
+        late = sum((each.late for each in some), NO_BATCHES)
         if slot in parts:
             part = Rollup.of_row(parts[slot])
             stored.insert(0, part)
             whole = part.needs
+            late += LateBatches.from_bytes(part.late_batches)
             held = PartitionNeeds.merged([PartitionNeeds.from_bytes(needs[slot].needs), added])
         whole.merge(more)
         if removed.names:
             whole.remove(less)
             held = held.minus(removed)
-        written[slot] = _merged(stored, slot[1], whole), held
+        written[slot] = _merged(stored, slot[1], whole, late), held
     _write(session, stream_id, written)
 
 
-def _merged(parts: Sequence[Rollup], slot_us: int, needs: Sketch) -> Rollup:
+def _merged(parts: Sequence[Rollup], slot_us: int, needs: Sketch, late: LateBatches) -> Rollup:
     """Return what parts of a slot add up to, of which at least one has a batch; of two newest ones the last counts."""
     counted = [part for part in parts if part.batches]
     newest = max(reversed(counted), key=lambda part: part.newest_us)
@@ -310,6 +313,7 @@ def _merged(parts: Sequence[Rollup], slot_us: int, needs: Sketch) -> Rollup:
         state_rows=newest.state_rows,
         batch_ranges=json.dumps({query: merge_ranges(some) for query, some in ranges.items()}),
         sketch=needs.to_bytes(),
+        late_batches=late.to_bytes(),
     )
 
 
@@ -323,7 +327,8 @@ def _remake_day(session: Session, offset: OffsetRow, day_us: int) -> None:
         return
     rows = _stored(session, PartitionRollupRow, stream_id, hours).values()
     needs = PartitionNeeds.merged(PartitionNeeds.from_bytes(row.needs) for row in rows)
-    _write(session, stream_id, {(DAY_US, day_us): (_merged(parts, day_us, needs.whole), needs)})
+    late = sum((LateBatches.from_bytes(part.late_batches) for part in parts), NO_BATCHES)
+    _write(session, stream_id, {(DAY_US, day_us): (_merged(parts, day_us, needs.whole, late), needs)})
 
 
 def _write(session: Session, stream_id: int, slots: Mapping[_Slot, tuple[Rollup, PartitionNeeds]]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from operator import attrgetter
@@ -29,6 +29,7 @@ from tidemark.controller.base.db.tables import (
 )
 from tidemark.controller.reports.stored_bodies import stored_report
 from tidemark.models.evidence.coverage import Range, merge_ranges
+from tidemark.models.evidence.events import NO_BATCHES, LateBatches, Overdispersion
 from tidemark.models.evidence.horizon import SUMMED
 from tidemark.models.evidence.needs import needs_against
 from tidemark.models.evidence.partition_needs import PartitionNeeds
@@ -80,8 +81,11 @@ class Rollup:
     batch_ranges: str
     sketch: bytes
     """The needs, as ``Sketch.to_bytes`` returns them."""
+    late_batches: bytes = b""
+    """How unevenly late rows came, as ``LateBatches.to_bytes`` returns it; empty for a report of the tail."""
     report_id: int | None = None
     """The report, when it is one of the tail."""
+    _needs: Sketch | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def batches_of(self) -> dict[str, list[Range]]:
@@ -92,7 +96,9 @@ class Rollup:
     @property
     def needs(self) -> Sketch:
         """The needs of all partitions."""
-        return Sketch.from_bytes(self.sketch)
+        if self._needs is None:
+            self._needs = Sketch.from_bytes(self.sketch)
+        return self._needs
 
     @classmethod
     def of_row(cls, row: Row[Any] | RollupRow) -> Rollup:
@@ -109,6 +115,7 @@ class Rollup:
             state_rows=row.state_rows,
             batch_ranges=row.batch_ranges,
             sketch=row.needs,
+            late_batches=row.late_batches,
         )
 
     @classmethod
@@ -209,6 +216,32 @@ def needs_of(parts: Iterable[Rollup]) -> Sketch:
     return merge_all(part.needs for part in parts)
 
 
+def overdispersion_in(session: Session, span: Span, width_us: int, parts: Iterable[Rollup]) -> Overdispersion:
+    """Return how unevenly late rows came over a span, by slots of one width.
+
+    Args:
+        session: the session.
+        span: the span.
+        width_us: an hour or a day.
+        parts: what ``rollups_in`` returned for the span, which has what its first and last slot lack.
+    """
+    first_us = -(-span.from_us // width_us) * width_us
+    last_us = _EVER if span.until_us is None else edge_us(span.until_us, width_us)
+    which = {"stream": span.stream_id, "width": width_us, "from": first_us, "until": last_us}
+    stored = session.connection().execute(_LATE_BATCHES, which)
+    found = {slot_us: LateBatches.from_bytes(late) for slot_us, late in stored}
+    for part in parts:
+        if part.report_id is not None:
+            late = LateBatches.of_batch(*part.needs.counts)
+        elif first_us <= part.slot_us < last_us:
+            continue
+        else:
+            late = LateBatches.from_bytes(part.late_batches)
+        slot_us = edge_us(part.slot_us, width_us)
+        found[slot_us] = found.get(slot_us, NO_BATCHES) + late
+    return Overdispersion.of(found.values())
+
+
 def partition_needs(session: Session, span: Span) -> PartitionNeeds:
     """Return the needs of each partition over a span."""
     return PartitionNeeds.merged(needs for _, needs in partition_needs_in(session, span))
@@ -282,6 +315,12 @@ def _tail(
 
 
 # Built once: building them takes longer than running them.
+_LATE_BATCHES = select(RollupRow.slot_us, RollupRow.late_batches).where(
+    RollupRow.stream_id == bindparam("stream"),
+    RollupRow.width_us == bindparam("width"),
+    RollupRow.slot_us >= bindparam("from"),
+    RollupRow.slot_us < bindparam("until"),
+)
 _PART = ("width_us", "from_us", "until_us")
 _OFFSET = select(OffsetRow.last_report_id, OffsetRow.hours_until_us, OffsetRow.days_until_us).where(
     OffsetRow.stream_id == bindparam("stream")

@@ -13,9 +13,11 @@ import numpy as np
 
 from tidemark.models.base.defaults import NARROW_STABILISATION_MS, PACE_BATCHES
 from tidemark.models.evidence.curve import Curve
-from tidemark.models.evidence.horizon import UNKNOWN, EvidenceCounts, horizon_from_us
+from tidemark.models.evidence.events import NO_BATCHES, LateBatches, Overdispersion
+from tidemark.models.evidence.horizon import UNKNOWN, EvidenceCounts, event_slot_us, horizon_from_us
 from tidemark.models.evidence.progress import PartitionTimes, progress_of_table
-from tidemark.models.evidence.slots import SlidingNeeds, slot_of_us
+from tidemark.models.evidence.sketch import Sketch
+from tidemark.models.evidence.slots import SlidingNeeds, edge_us, slot_of_us
 from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
 from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.recommendation import recommend
@@ -33,6 +35,7 @@ class _Slot:
     start_us: int
     first_us: int
     batches: int = 0
+    late: LateBatches = NO_BATCHES
 
 
 class RecommendedPolicy:
@@ -63,6 +66,8 @@ class RecommendedPolicy:
         self._in_use_ms: int | None = None
         self._needs = SlidingNeeds()
         self._slots: deque[_Slot] = deque()
+        self._late: dict[int, LateBatches] = {}
+        """By the start of an hour or a day."""
         self._batches: deque[tuple[int, int, int, int]] = deque(maxlen=PACE_BATCHES)
         """``PACE_COLUMNS`` of the newest batches."""
         self._partitions: dict[int, PartitionTimes] = {}
@@ -86,13 +91,23 @@ class RecommendedPolicy:
         known = need_us > _KNOWN_ABOVE_US
         if known.any():
             self._needs.add(slot_us, need_us[known], seen.count[known])
+            late = LateBatches.of_batch(Sketch().buckets_of(need_us[known]), seen.count[known])
+            self._slots[-1].late += late
+            self._count_late(slot_us, late)
         for partition in np.unique(seen.partition).tolist():
             before = self._partitions.get(partition, PartitionTimes(seen.now_us, seen.now_us, batches=0))
             self._partitions[partition] = before.seen_at(seen.now_us)
         from_us = horizon_from_us(seen.now_us, self._slo.horizon_ms)
         self._needs.forget_before(from_us)
         while self._slots[0].start_us < from_us:
-            self._slots.popleft()
+            gone = self._slots.popleft()
+            self._count_late(gone.start_us, NO_BATCHES - gone.late)
+
+    def _count_late(self, at_us: int, late: LateBatches) -> None:
+        wide_us = edge_us(at_us, event_slot_us(self._slo.horizon_ms))
+        self._late[wide_us] = self._late.get(wide_us, NO_BATCHES) + late
+        if not self._late[wide_us].late[0]:
+            del self._late[wide_us]
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - the policy's signature
         """Return the recommended bound, or the bound in use without one."""
@@ -122,7 +137,7 @@ class RecommendedPolicy:
         )
         self._recommendation = recommend(
             Inputs(
-                curve=Curve(needs, None),
+                curve=Curve(needs, None, Overdispersion.of(self._late.values())),
                 slo=self._slo,
                 policy=self._policy,
                 evidence=evidence,

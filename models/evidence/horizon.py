@@ -19,7 +19,7 @@ from tidemark.models.evidence.curve import Emissions, NeedDistribution
 from tidemark.models.evidence.key_counts import KeyCounts
 from tidemark.models.evidence.ledger import Judgement, LedgerCompleteness
 from tidemark.models.evidence.needs import Needs
-from tidemark.models.evidence.slots import HOUR_US, SLOT_US, edge_us
+from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US, edge_us
 from tidemark.models.protocol.messages import Report
 
 _KEY_BUCKET_US = 60_000_000
@@ -40,6 +40,11 @@ def horizon_from_us(newest_us: int, horizon_ms: int) -> int:
     """
     width_us = SLOT_US if horizon_ms <= LONGEST_BY_MINUTE_MS else HOUR_US
     return edge_us(newest_us - horizon_ms * 1_000, width_us)
+
+
+def event_slot_us(horizon_ms: int) -> int:
+    """Return the width of the slots of a horizon over which the overdispersion of late rows is taken."""
+    return HOUR_US if horizon_ms <= LONGEST_BY_MINUTE_MS else DAY_US
 
 
 def bucket_keys_us(operator: Operator, keys_us: Int64s) -> Int64s:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tidemark.models.base.confidence import min_events
 from tidemark.models.base.operators import Int64s, TimeWindow
-from tidemark.models.base.quantile import min_samples
 from tidemark.models.base.target import PPM
 from tidemark.models.live.ages import Float64s
 from tidemark.models.live.budget import keys_until_trusted
@@ -43,7 +43,7 @@ def learning_of(setup: Setup, pairs: int, span_us: int) -> Learning | None:
     key_us = setup.key_spacing_us
     keys = max(span_us / key_us, 1.0)
     if setup.mode == "restart":
-        rows = min_samples(setup.target_ppm / PPM, Slo(target_ppm=setup.target_ppm).confidence_ppm / PPM)
+        rows = min_events(setup.target_ppm / PPM, Slo(target_ppm=setup.target_ppm).confidence_ppm / PPM)
         return Learning(int(keys), math.ceil(rows * keys / pairs), key_us)
     if setup.engine == "per-row" and not isinstance(setup.operator, TimeWindow):
         return None

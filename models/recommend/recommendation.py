@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator
 
 from tidemark.models.base.defaults import BOUND_DIGITS, NARROW_DEAD_BAND_PPM
 from tidemark.models.base.duration import format_duration
-from tidemark.models.base.quantile import min_samples
 from tidemark.models.base.target import PPM, format_share
 from tidemark.models.recommend.caps import cap_exceeded, latency_cap, state_cap
-from tidemark.models.recommend.choice import needed_rank, rounded_up
+from tidemark.models.recommend.choice import counted, lack_of_evidence, needed_rank, rounded_up
 from tidemark.models.recommend.goals import joint_need, other_sides, timeslices, worst_window
 from tidemark.models.recommend.guard_rails import (
     catching_up,
@@ -70,19 +69,17 @@ def _links(inputs: Inputs) -> Iterator[_Link]:
 
 def _quantile(inputs: Inputs) -> DecisionStep:
     rows, slo = inputs.evidence.rows, inputs.slo
-    certified = f"{format_share(slo.target_ppm)} of the rows at {format_share(slo.confidence_ppm)} confidence"
-    confidence = slo.confidence_ppm / PPM
-    rank = needed_rank(rows, slo.target_ppm, confidence)
+    confidence, per_event = slo.confidence_ppm / PPM, inputs.curve.rows_per_event(slo.target_ppm)
+    rank = needed_rank(rows, slo.target_ppm, confidence, per_event)
     need_us = None if rank is None else inputs.curve.needs.value_at_rank(rank)
     if rank is None or need_us is None:
-        enough = min_samples(slo.target_ppm / PPM, confidence)
-        reason = f"not enough evidence: {rows:,} of the {enough:,} rows it takes to certify {certified}"
+        reason = lack_of_evidence(rows, per_event, slo.target_ppm, confidence)
         return DecisionStep(StepKind.QUANTILE, None, reason)
     # Spark's delay has whole milliseconds and, outside Live, cannot be negative.
     bound_ms = max(math.ceil(need_us / 1_000), 0)
     reason = (
-        f"{rank:,} of {rows:,} rows need at most {format_duration(bound_ms * 1_000)}, "
-        f"which certifies {certified}"
+        f"{rank:,} of {counted(rows, per_event)} need at most {format_duration(bound_ms * 1_000)}, which certifies "
+        f"{format_share(slo.target_ppm)} of the rows at {format_share(slo.confidence_ppm)} confidence at every look"
     )
     return DecisionStep(StepKind.QUANTILE, bound_ms, reason)
 

@@ -79,7 +79,14 @@ def load(stream: SteeredStream, version: Version, cache: EvidenceCache) -> Loade
     facts, curve, pace = cache.everything(session, horizon)
     progress = progress_from(pace, _read_times(session, horizon), horizon, stream.now_us)
     join = side_of(session, slo.join_id, stream.id, cache.joins)
-    situation = read_situation(session, horizon, curve, progress, slo.value.confidence_ppm)
+    situation = read_situation(
+        session,
+        horizon,
+        curve,
+        progress,
+        target_ppm=slo.value.target_ppm,
+        confidence_ppm=slo.value.confidence_ppm,
+    )
     situation = replace(situation, join=join)
     replaced = read_replaced_bound(session, horizon)
     inputs = Inputs(
@@ -182,7 +189,13 @@ def _read_times(session: Session, horizon: Horizon) -> list[PartitionTimes]:
 
 
 def read_situation(
-    session: Session, horizon: Horizon, curve: Curve, progress: Progress, confidence_ppm: int
+    session: Session,
+    horizon: Horizon,
+    curve: Curve,
+    progress: Progress,
+    *,
+    target_ppm: int,
+    confidence_ppm: int,
 ) -> Situation:
     """Return what a change of the stream's bound depends on, as of its newest batch."""
     newest = horizon.newest
@@ -210,6 +223,7 @@ def read_situation(
         open_rows=np.array([rows for _, rows in windows], np.int64),
         curve=curve,
         confidence_ppm=confidence_ppm,
+        rows_per_event=curve.rows_per_event(target_ppm),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import cast
 
@@ -66,7 +67,7 @@ from tidemark.controller.view.state.conditions import conditions_of
 from tidemark.controller.view.state.load import load_horizon, load_state
 from tidemark.controller.view.state.state import HorizonState, StreamState
 from tidemark.controller.view.state.summary import summary_of
-from tidemark.models.base.quantile import min_samples
+from tidemark.models.base.confidence import min_events
 from tidemark.models.base.target import PPM
 from tidemark.models.evidence.coverage import Coverage
 from tidemark.models.protocol.late_policy import late_text
@@ -294,11 +295,13 @@ def _late(state: StreamState) -> LateStatus:
 
 def _evidence(state: StreamState, found: HorizonState | None) -> Evidence:
     slo, known = state.slo, None if found is None else found.facts
+    needed: float | None = None
+    if slo is not None:
+        needed = min_events(slo.value.target_ppm / PPM, slo.value.confidence_ppm / PPM)
+        needed *= 1 if found is None else found.overdispersion.rows_per_event(slo.value.target_ppm)
     return Evidence(
         rows=known.need_pairs if known else 0,
-        rows_needed=None
-        if slo is None
-        else min_samples(slo.value.target_ppm / PPM, slo.value.confidence_ppm / PPM),
+        rows_needed=None if needed is None else math.ceil(needed),
         unknown_rows=known.unknown_rows if known else 0,
         early_rows=known.early_rows if known else 0,
         batches=known.batches if known else 0,
