@@ -84,6 +84,7 @@ _STREAMS: dict[str, str] = {
     "tidemark_completeness_predicted_ratio": "Completeness predicted for the last published bound.",
     "tidemark_completeness_predicted_min_ratio": "Lower end of the interval of that prediction.",
     "tidemark_completeness_realised_ratio": "Completeness counted under it; missing until enough rows are judged.",
+    "tidemark_completeness_realised_max_ratio": "Upper end of the interval of that completeness, right at every look.",
     "tidemark_prediction_error_ratio": "Absolute difference of the two; 0.001 is a tenth of a percentage point.",
     "tidemark_partitions": "Partitions with a row within the horizon of the SLO.",
     "tidemark_partitions_skewed": "Skewed partitions: without any one of them the bound would be far narrower.",

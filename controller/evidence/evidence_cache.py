@@ -33,13 +33,15 @@ from tidemark.controller.evidence.rollups import (
     merged,
     needs_of,
     needs_of_row,
+    overdispersion_of,
     partition_needs,
     rollups_in,
     sums_of,
 )
 from tidemark.models.base.operators import Int64s
 from tidemark.models.evidence.curve import Curve, Emissions
-from tidemark.models.evidence.horizon import HorizonFacts
+from tidemark.models.evidence.events import Overdispersion
+from tidemark.models.evidence.horizon import HorizonFacts, event_slot_us
 from tidemark.models.evidence.partition_needs import PartitionNeeds
 from tidemark.models.evidence.slots import HOUR_US
 
@@ -86,16 +88,21 @@ class EvidenceCache:
                 cached.pace(session, horizon),
             ),
         )
-        return _facts_of(session, horizon, parts), Curve(needs_of(parts), emissions), pace
+        curve = Curve(needs_of(parts), emissions, overdispersion_of(parts, event_slot_us(horizon.length_ms)))
+        return _facts_of(session, horizon, parts), curve, pace
 
-    def facts_and_pace(self, session: Session, horizon: Horizon) -> tuple[HorizonFacts, Int64s]:
-        """Return the sums over a horizon and its pace."""
+    def facts(self, session: Session, horizon: Horizon) -> tuple[HorizonFacts, Overdispersion, Int64s]:
+        """Return the sums over a horizon, how unevenly late rows came, and its pace."""
         parts, pace = self._of(
             session,
             horizon,
             lambda cached: (cached.rollups(session, horizon), cached.pace(session, horizon)),
         )
-        return _facts_of(session, horizon, parts), pace
+        return (
+            _facts_of(session, horizon, parts),
+            overdispersion_of(parts, event_slot_us(horizon.length_ms)),
+            pace,
+        )
 
     def partition_needs(self, session: Session, horizon: Horizon) -> PartitionNeeds:
         """Return the needs of each partition over a horizon."""
@@ -256,7 +263,7 @@ class CachedHorizon:
 
     def rollups(self, session: Session, horizon: Horizon) -> list[Rollup]:
         """Return what the reports add up to, in some parts."""
-        return rollups_in(session, horizon.span, read=self._rollups.read)
+        return rollups_in(session, horizon.span, event_slot_us(horizon.length_ms), self._rollups.read)
 
     def partition_needs(self, session: Session, horizon: Horizon) -> PartitionNeeds:
         """Return the needs of each partition."""

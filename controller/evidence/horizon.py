@@ -13,7 +13,15 @@ from sqlalchemy import ColumnElement, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.tables import LedgerKeyRow, OffsetRow, PartitionRow, ReportRow
-from tidemark.controller.evidence.rollups import Span, Sums, levels_of, needs_of, rollups_in, sums_of
+from tidemark.controller.evidence.rollups import (
+    Span,
+    Sums,
+    levels_of,
+    needs_of,
+    overdispersion_of,
+    rollups_in,
+    sums_of,
+)
 from tidemark.controller.reports.store import NEWEST_FIRST, max_before_us, newest_report
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Int64s
@@ -23,6 +31,7 @@ from tidemark.models.evidence.horizon import (
     UNKNOWN,
     HorizonFacts,
     emission_steps,
+    event_slot_us,
     facts_of,
     horizon_from_us,
 )
@@ -174,16 +183,18 @@ def past_of(session: Session, stream_id: int, from_us: int, until_us: int) -> Pa
     start_us, end_us = levels.slot_us(from_us), levels.ceiling_us(until_us)
     if offset is not None:
         start_us = max(start_us, offset.rollups_from_us)
-    span = Span(stream_id, start_us, max(start_us, end_us))
+    end_us = max(start_us, end_us)
+    span = Span(stream_id, start_us, end_us)
     newest = session.scalars(
         select(ReportRow).where(*span.reports).order_by(*NEWEST_FIRST).limit(1)
     ).one_or_none()
     whole = offset is None or start_us >= offset.reports_from_us
     emissions = emissions_in(session, span, newest) if newest is not None and whole else None
-    parts = rollups_in(session, span)
+    width_us = max(event_slot_us((end_us - start_us) // 1_000), levels.width_us(start_us))
+    parts = rollups_in(session, span, width_us)
     return Past(
         span,
         sums_of(parts),
-        Curve(needs_of(parts), emissions),
+        Curve(needs_of(parts), emissions, overdispersion_of(parts, width_us)),
         None if newest is None else newest.bound_ms,
     )

@@ -36,6 +36,7 @@ from tidemark.controller.reports.raise_bases import Corrected
 from tidemark.controller.reports.store import effective_bound_of
 from tidemark.controller.reports.store_reports import NewNeeds
 from tidemark.controller.reports.stored_bodies import stored_report
+from tidemark.models.evidence.events import NO_BATCHES, LateBatches
 from tidemark.models.evidence.horizon import SUMMED
 from tidemark.models.evidence.needs import needs_against
 from tidemark.models.evidence.partition_needs import PartitionNeeds
@@ -143,7 +144,7 @@ def roll_up(session: Session, offset: OffsetRow, tail: TailNeeds) -> bool:
         if needs is None:
             body = session.connection().execute(_BODY, {"report": report.id}).scalar_one()
             needs = PartitionNeeds.counted(needs_against(stored_report(body), report.need_base_ms))
-        changes.append(_Change(Rollup.of_report(report, None), needs))
+        changes.append(_Change(Rollup.of_report(report, None), needs, LateBatches.of_batch(*needs.counts)))
         size += needs.size
         if size > _MAX_BYTES:
             break
@@ -172,20 +173,15 @@ def correct(session: Session, stream_id: int, corrected: Sequence[Corrected]) ->
     _apply(
         session,
         offset,
-        [
-            _Change(
-                replace(
-                    _NOTHING,
-                    slot_us=each.seen_us,
-                    sums={name: each.added.get(name, 0) for name in SUMMED},
-                ),
-                PartitionNeeds.counted(each.after),
-                PartitionNeeds.counted(each.before),
-            )
-            for each in corrected
-            if each.report_id <= offset.last_report_id
-        ],
+        [_correction(each) for each in corrected if each.report_id <= offset.last_report_id],
     )
+
+
+def _correction(each: Corrected) -> _Change:
+    after, before = PartitionNeeds.counted(each.after), PartitionNeeds.counted(each.before)
+    sums = {name: each.added.get(name, 0) for name in SUMMED}
+    late = LateBatches.of_batch(*after.counts) - LateBatches.of_batch(*before.counts)
+    return _Change(replace(_NOTHING, slot_us=each.seen_us, sums=sums), after, late, before)
 
 
 def move_hour(session: Session, offset: OffsetRow, hour_us: int, to_us: int) -> None:
@@ -197,7 +193,8 @@ def move_hour(session: Session, offset: OffsetRow, hour_us: int, to_us: int) -> 
     needs = _stored(session, PartitionRollupRow, stream_id, [hour])[hour].needs
     forget_rollups(session, stream_id, WIDTHS_US[:-1], hour_us, hour_us + HOUR_US)
     moved = replace(Rollup.of_row(part), slot_us=to_us, from_us=to_us, newest_us=to_us)
-    _apply(session, offset, [_Change(moved, PartitionNeeds.from_bytes(needs))], WIDTHS_US[:-1])
+    late = LateBatches.from_bytes(part.late_batches)
+    _apply(session, offset, [_Change(moved, PartitionNeeds.from_bytes(needs), late)], WIDTHS_US[:-1])
     for day_us in {edge_us(hour_us, DAY_US), edge_us(to_us, DAY_US)}:
         _remake_day(session, offset, day_us)
 
@@ -227,6 +224,8 @@ class _Change:
     """What to add; ``slot_us`` is the time. Its sketch does not count."""
     added: PartitionNeeds
     """Needs to add."""
+    late: LateBatches
+    """What to add to how unevenly late rows came; less than nothing where needs are subtracted."""
     removed: PartitionNeeds = PartitionNeeds.merged([])  # noqa: RUF009 - immutable
     """Needs to subtract, which were added before."""
 
@@ -246,8 +245,15 @@ _NOTHING = Rollup(
 )
 
 
-_FIELDS = tuple(field.name for field in fields(Rollup) if field.name not in {"sums", "sketch", "report_id"})
+_FIELDS = tuple(
+    field.name
+    for field in fields(Rollup)
+    if field.name not in {"sums", "sketch", "late_batches", "report_id", "_needs"}
+)
 """The fields that are columns of ``RollupRow``."""
+
+_Written = tuple[Rollup, LateBatches, PartitionNeeds]
+"""What is written of a slot: what it adds up to, how unevenly late rows came, and the needs of each partition."""
 
 
 def _apply(
@@ -265,7 +271,7 @@ def _apply(
     needs = _stored(session, PartitionRollupRow, stream_id, [*by_slot])
     # Mostly all of them are in one slot of each width.
     summed: dict[tuple[int, ...], tuple[PartitionNeeds, PartitionNeeds, Sketch, Sketch]] = {}
-    written: dict[_Slot, tuple[Rollup, PartitionNeeds]] = {}
+    written: dict[_Slot, _Written] = {}
     for slot, some in by_slot.items():
         which = tuple(map(id, some))
         if which not in summed:
@@ -275,16 +281,18 @@ def _apply(
         added, removed, more, less = summed[which]
         whole, held = Sketch(), added
         stored = [each.part for each in some]
+        late = sum((each.late for each in some), NO_BATCHES)
         if slot in parts:
             part = Rollup.of_row(parts[slot])
             stored.insert(0, part)
             whole = part.needs
+            late += LateBatches.from_bytes(parts[slot].late_batches)
             held = PartitionNeeds.merged([PartitionNeeds.from_bytes(needs[slot].needs), added])
         whole.merge(more)
         if removed.names:
             whole.remove(less)
             held = held.minus(removed)
-        written[slot] = merged(stored, slot[1], whole), held
+        written[slot] = merged(stored, slot[1], whole), late, held
     _write(session, stream_id, written)
 
 
@@ -293,20 +301,23 @@ def _remake_day(session: Session, offset: OffsetRow, day_us: int) -> None:
     stream_id = offset.stream_id
     forget_rollups(session, stream_id, [DAY_US], day_us, day_us + DAY_US)
     hours = [(HOUR_US, hour_us) for hour_us in range(day_us, day_us + DAY_US, HOUR_US)]
-    parts = [Rollup.of_row(row) for row in _stored(session, RollupRow, stream_id, hours).values()]
-    if not parts:
+    rows = _stored(session, RollupRow, stream_id, hours).values()
+    if not rows:
         return
-    rows = _stored(session, PartitionRollupRow, stream_id, hours).values()
-    needs = PartitionNeeds.merged(PartitionNeeds.from_bytes(row.needs) for row in rows)
-    _write(session, stream_id, {(DAY_US, day_us): (merged(parts, day_us, needs.whole), needs)})
+    parts = [Rollup.of_row(row) for row in rows]
+    by_partition = _stored(session, PartitionRollupRow, stream_id, hours).values()
+    needs = PartitionNeeds.merged(PartitionNeeds.from_bytes(row.needs) for row in by_partition)
+    late = sum((LateBatches.from_bytes(row.late_batches) for row in rows), NO_BATCHES)
+    _write(session, stream_id, {(DAY_US, day_us): (merged(parts, day_us, needs.whole), late, needs)})
 
 
-def _write(session: Session, stream_id: int, slots: Mapping[_Slot, tuple[Rollup, PartitionNeeds]]) -> None:
+def _write(session: Session, stream_id: int, slots: Mapping[_Slot, _Written]) -> None:
     rows: dict[str, list[Any]] = {}
     needs: dict[str, list[Any]] = {}
-    for (width_us, slot_us), (part, partitions) in sorted(slots.items()):
+    for (width_us, slot_us), (part, late, partitions) in sorted(slots.items()):
         own = {name: getattr(part, name) for name in _FIELDS}
-        for name, value in {**own, **part.sums, "needs": part.sketch, "width_us": width_us}.items():
+        stored = {"needs": part.sketch, "late_batches": late.to_bytes(), "width_us": width_us}
+        for name, value in {**own, **part.sums, **stored}.items():
             rows.setdefault(name, []).append(value)
         for name, value in (("width_us", width_us), ("slot_us", slot_us), ("needs", partitions.to_bytes())):
             needs.setdefault(name, []).append(value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from operator import attrgetter
@@ -29,6 +29,7 @@ from tidemark.controller.base.db.tables import (
 )
 from tidemark.controller.reports.stored_bodies import stored_report
 from tidemark.models.evidence.coverage import Range, merge_ranges
+from tidemark.models.evidence.events import NO_BATCHES, LateBatches, Overdispersion
 from tidemark.models.evidence.horizon import SUMMED
 from tidemark.models.evidence.needs import needs_against
 from tidemark.models.evidence.partition_needs import PartitionNeeds
@@ -80,8 +81,12 @@ class Rollup:
     batch_ranges: str
     sketch: bytes
     """The needs, as ``Sketch.to_bytes`` returns them."""
+    late_batches: Mapping[int, bytes] = field(default_factory=dict)
+    """How unevenly late rows came, by the start of each slot, as ``LateBatches.to_bytes`` returns it; none for a report
+    of the tail."""
     report_id: int | None = None
     """The report, when it is one of the tail."""
+    _needs: Sketch | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def batches_of(self) -> dict[str, list[Range]]:
@@ -92,7 +97,9 @@ class Rollup:
     @property
     def needs(self) -> Sketch:
         """The needs of all partitions."""
-        return Sketch.from_bytes(self.sketch)
+        if self._needs is None:
+            self._needs = Sketch.from_bytes(self.sketch)
+        return self._needs
 
     @classmethod
     def of_row(cls, row: Row[Any] | RollupRow) -> Rollup:
@@ -109,6 +116,7 @@ class Rollup:
             state_rows=row.state_rows,
             batch_ranges=row.batch_ranges,
             sketch=row.needs,
+            late_batches={row.slot_us: row.late_batches},
         )
 
     @classmethod
@@ -233,12 +241,26 @@ def merged(parts: Sequence[Rollup], slot_us: int, needs: Sketch) -> Rollup:
         state_rows=newest.state_rows,
         batch_ranges=json.dumps(sums.batches_of),
         sketch=needs.to_bytes(),
+        late_batches={at_us: late for part in parts for at_us, late in part.late_batches.items()},
     )
 
 
 def needs_of(parts: Iterable[Rollup]) -> Sketch:
     """Return the needs of all partitions in rollups."""
     return merge_all(part.needs for part in parts)
+
+
+def overdispersion_of(parts: Iterable[Rollup], width_us: int) -> Overdispersion:
+    """Return how unevenly late rows came, by slots of one width, which no part is wider than."""
+    by_slot: dict[int, LateBatches] = {}
+    for part in parts:
+        stored = {at_us: LateBatches.from_bytes(late) for at_us, late in part.late_batches.items()}
+        if part.report_id is not None:
+            stored = {part.slot_us: LateBatches.of_batch(*part.needs.counts)}
+        for at_us, late in stored.items():
+            slot_us = edge_us(at_us, width_us)
+            by_slot[slot_us] = by_slot.get(slot_us, NO_BATCHES) + late
+    return Overdispersion.of(by_slot.values())
 
 
 def partition_needs(

@@ -7,23 +7,23 @@ are those of the controller, so that the backtest of this policy is a backtest o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import takewhile
 
 import numpy as np
 
 from tidemark.models.base.defaults import NARROW_STABILISATION_MS, PACE_BATCHES
 from tidemark.models.evidence.curve import Curve
+from tidemark.models.evidence.events import NO_BATCHES, LateBatches, Overdispersion
 from tidemark.models.evidence.horizon import (
     UNKNOWN,
     EvidenceCounts,
+    event_slot_us,
     horizon_from_us,
     shortest_enough,
 )
 from tidemark.models.evidence.progress import PartitionTimes, progress_of_table
 from tidemark.models.evidence.sketch import Sketch
-from tidemark.models.evidence.slots import SlidingNeeds, slot_of_us
+from tidemark.models.evidence.slots import SlidingNeeds, edge_us, slot_of_us
 from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
 from tidemark.models.recommend.bound_in_use import BoundInUse
 from tidemark.models.recommend.inputs import Inputs
@@ -42,9 +42,40 @@ class _Slot:
     start_us: int
     first_us: int
     batches: int = 0
-    rows: int = 0
-    """Rows of known need."""
+    late: LateBatches = NO_BATCHES
     needs: Sketch = field(default_factory=Sketch)
+
+
+class _Reach:
+    """The batches within one horizon."""
+
+    def __init__(self, horizon_ms: int) -> None:
+        self.horizon_ms = horizon_ms
+        self.slots: deque[_Slot] = deque()
+        self._late: dict[int, LateBatches] = {}
+        """By the start of an hour or a day."""
+
+    def add(self, slot: _Slot, late: LateBatches) -> None:
+        """Count a batch of ``slot``, the newest one."""
+        if not self.slots or self.slots[-1] is not slot:
+            self.slots.append(slot)
+        self._count(slot.start_us, late)
+
+    def forget_before(self, from_us: int) -> None:
+        """Drop the slots before ``from_us``."""
+        while self.slots[0].start_us < from_us:
+            gone = self.slots.popleft()
+            self._count(gone.start_us, NO_BATCHES - gone.late)
+
+    def _count(self, at_us: int, late: LateBatches) -> None:
+        wide_us = edge_us(at_us, event_slot_us(self.horizon_ms))
+        self._late[wide_us] = self._late.get(wide_us, NO_BATCHES) + late
+        if not self._late[wide_us].late[0]:
+            del self._late[wide_us]
+
+    def overdispersion(self) -> Overdispersion:
+        """Return how unevenly late rows came."""
+        return Overdispersion.of(self._late.values())
 
 
 class RecommendedPolicy:
@@ -73,11 +104,12 @@ class RecommendedPolicy:
         self._policy = Policy() if policy is None else policy
         self._own_bound_ms = None if own_bound_us is None else -(-own_bound_us // 1_000)
         self._in_use_ms: int | None = None
-        self._slots: deque[_Slot] = deque()
-        """Those of the longest horizon."""
-        self._horizon_ms = self._slo.horizons_ms[0]
+        self._events_needed = self._slo.events_needed
+        self._reaches = [_Reach(horizon_ms) for horizon_ms in self._slo.horizons_ms]
+        self._reach = self._reaches[0]
+        """That of the horizon which is decided over."""
         self._needs = SlidingNeeds()
-        """Those over ``_horizon_ms``."""
+        """Its needs."""
         self._batches: deque[tuple[int, int, int, int]] = deque(maxlen=PACE_BATCHES)
         """``PACE_COLUMNS`` of the newest batches."""
         self._partitions: dict[int, PartitionTimes] = {}
@@ -96,25 +128,23 @@ class RecommendedPolicy:
 
     def observe(self, seen: Observation) -> None:
         """Observe a batch."""
-        slot_us = slot_of_us(seen.now_us)
-        if not self._slots or self._slots[-1].start_us < slot_us:
-            self._slots.append(_Slot(slot_us, seen.now_us))
-            self._needs.append(slot_us, self._slots[-1].needs)
-        slot = self._slots[-1]
+        slot = self._slot_at(seen.now_us)
         slot.batches += 1
+        late = NO_BATCHES
         newest_us = int(seen.base_us.max()) if len(seen.partition) else UNKNOWN
         self._batches.append((seen.now_us, 0, UNKNOWN, newest_us))
         need_us = seen.need_us if self._scope == "global" else seen.own_need_us
         known = need_us > _KNOWN_ABOVE_US
         if known.any():
-            slot.rows += int(seen.count[known].sum())
+            late = LateBatches.of_batch(Sketch().buckets_of(need_us[known]), seen.count[known])
+            slot.late += late
             self._needs.add(need_us[known], seen.count[known])
         for partition in np.unique(seen.partition).tolist():
             before = self._partitions.get(partition, PartitionTimes(seen.now_us, seen.now_us, batches=0))
             self._partitions[partition] = before.seen_at(seen.now_us)
-        longest_us = horizon_from_us(seen.now_us, self._slo.horizons_ms[-1])
-        while self._slots[0].start_us < longest_us:
-            self._slots.popleft()
+        for reach in self._reaches:
+            reach.add(slot, late)
+            reach.forget_before(horizon_from_us(seen.now_us, reach.horizon_ms))
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - the policy's signature
         """Return the recommended bound, or the bound in use without one."""
@@ -129,17 +159,17 @@ class RecommendedPolicy:
         if not self._batches:
             return None
         newest_us = self._batches[-1][0]
-        self._follow_rows(newest_us)
-        from_us = horizon_from_us(newest_us, self._horizon_ms)
+        overdispersion = self._choose_horizon()
+        from_us = horizon_from_us(newest_us, self._reach.horizon_ms)
         self._needs.forget_before(from_us)
         needs = self._needs.merged()
-        slots = self._since(from_us)
+        slots = self._reach.slots
         self._in_use = self._in_use.in_batch(self._in_use_ms, newest_us)
         present = [times for times in self._partitions.values() if times.last_seen_us >= from_us]
         batches = [batch for batch in self._batches if batch[0] >= from_us]
         self._recommendation = recommend(
             Inputs(
-                curve=Curve(needs, None),
+                curve=Curve(needs, None, overdispersion),
                 slo=self._slo,
                 policy=self._policy,
                 evidence=EvidenceCounts(
@@ -148,10 +178,10 @@ class RecommendedPolicy:
                     missing_batches=0,
                     batches=sum(slot.batches for slot in slots),
                     partitions=len(present),
-                    from_us=slots[-1].first_us,
+                    from_us=slots[0].first_us,
                     to_us=newest_us,
                 ),
-                horizon_ms=self._horizon_ms,
+                horizon_ms=self._reach.horizon_ms,
                 in_use_bound_ms=self._in_use_ms,
                 progress=progress_of_table(
                     np.array(batches, np.int64), present, silent_us=now_us - newest_us
@@ -163,31 +193,26 @@ class RecommendedPolicy:
         self._recent.keep(newest_us, self._recommendation)
         return self._recommendation.bound_ms
 
-    def _since(self, from_us: int) -> list[_Slot]:
-        """Return the slots from ``from_us`` on, the newest first."""
-        return list(takewhile(lambda slot: slot.start_us >= from_us, reversed(self._slots)))
+    def _slot_at(self, now_us: int) -> _Slot:
+        """Return the slot of a batch, which is the newest one."""
+        slots, slot_us = self._reach.slots, slot_of_us(now_us)
+        if slots and slots[-1].start_us >= slot_us:
+            return slots[-1]
+        slot = _Slot(slot_us, now_us)
+        self._needs.append(slot_us, slot.needs)
+        return slot
 
-    def _follow_rows(self, newest_us: int) -> None:
-        """Choose the horizon, by its rows."""
-        enough = self._slo.rows_needed
-        horizon_ms, _ = shortest_enough(
-            self._rows_by_horizon(newest_us, enough), lambda found: found[1], enough
+    def _choose_horizon(self) -> Overdispersion:
+        """Choose the horizon by its independent events; return how unevenly late rows came over it."""
+        found = ((reach, reach.overdispersion()) for reach in self._reaches)
+        reach, overdispersion = shortest_enough(
+            ((each, each[1].events(self._slo.target_ppm)) for each in found), self._events_needed
         )
-        if horizon_ms != self._horizon_ms:
-            self._horizon_ms, self._needs = horizon_ms, SlidingNeeds()
-            for slot in reversed(self._since(horizon_from_us(newest_us, horizon_ms))):
+        if reach is not self._reach:
+            self._reach, self._needs = reach, SlidingNeeds()
+            for slot in reach.slots:
                 self._needs.append(slot.start_us, slot.needs)
-
-    def _rows_by_horizon(self, newest_us: int, enough: int) -> Iterator[tuple[int, int]]:
-        """Return each horizon with its rows, which are not counted on once they are enough."""
-        slots, rows = reversed(self._slots), 0
-        slot = next(slots, None)
-        for horizon_ms in self._slo.horizons_ms:
-            from_us = horizon_from_us(newest_us, horizon_ms)
-            while slot is not None and slot.start_us >= from_us and rows < enough:
-                rows += slot.rows
-                slot = next(slots, None)
-            yield horizon_ms, rows
+        return overdispersion
 
 
 _SPAN_US = NARROW_STABILISATION_MS * 1_000

@@ -8,11 +8,11 @@ it is the strongest simple baseline (literature 0.3).
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 from tidemark.models.backtest.bounds import decision_of, scores_of
 from tidemark.models.backtest.rows import LastRows
-from tidemark.models.base.quantile import certified_rank
 from tidemark.models.base.target import PPM
 from tidemark.models.live.policy import Decision, Observation, Scope
 
@@ -23,8 +23,17 @@ MIN_RECORDS = 250
 FLOOR_US = 50_000
 """50 ms, both products' minimum bound. Literature S1 measured every ring with it, so it applies to all levels here."""
 
-# A full ring needs the same rank at each decision, and the binomial takes longer than the order statistic.
-_certified_rank = lru_cache(maxsize=64)(certified_rank)
+
+@lru_cache(maxsize=64)
+def one_look_rank(rows: int, share: float) -> int | None:
+    """Return the lowest rank that is at or above the share's quantile with 95 % confidence, at one look; None: none.
+
+    This is the exact order statistic of the literature. What Tidemark certifies holds at every look.
+    """
+    from scipy.special import bdtrik  # noqa: PLC0415 - only this policy needs it
+
+    rank = math.floor(float(bdtrik(0.95, rows, share))) + 2
+    return rank if rank <= rows else None
 
 
 class Ring:
@@ -85,5 +94,5 @@ class Ring:
 
     def _rank(self, rows: int) -> int:
         if self._certified:
-            return _certified_rank(rows, self._share_ppm / PPM) or rows
+            return one_look_rank(rows, self._share_ppm / PPM) or rows
         return -(-rows * self._share_ppm // PPM)

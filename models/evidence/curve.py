@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Int64s, Operator, TimeWindow
+from tidemark.models.evidence.events import Overdispersion
 from tidemark.models.evidence.needs import needs_us
 from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.protocol.messages import LatencyUnknown
@@ -160,9 +161,16 @@ class CurvePoint:
 class Curve:
     """Completeness and latency as functions of the bound."""
 
-    def __init__(self, needs: NeedDistribution, emissions: Emissions | None) -> None:
+    def __init__(
+        self,
+        needs: NeedDistribution,
+        emissions: Emissions | None,
+        overdispersion: Overdispersion | None = None,
+    ) -> None:
         self.needs = needs
         self.emissions = emissions
+        self._overdispersion = overdispersion
+        self._rows_per_event: dict[int, float] = {}
 
     @classmethod
     def of_replay(cls, replay: Replay, operator: object) -> Curve:
@@ -171,6 +179,18 @@ class Curve:
         if not isinstance(operator, TimeWindow):
             return cls(needs, None)
         return cls(needs, Emissions(np.unique(replay.key_us), replay.emit_base_us, replay.wall_us))
+
+    def rows_per_event(self, target_ppm: int) -> float:
+        """Return how many pairs share their fate near a target, at least 1; 1 where that is not known."""
+        if self._overdispersion is None:
+            return 1.0
+        if target_ppm not in self._rows_per_event:
+            self._rows_per_event[target_ppm] = self._overdispersion.rows_per_event(target_ppm)
+        return self._rows_per_event[target_ppm]
+
+    def events(self, target_ppm: int) -> float:
+        """Return how many independent events the pairs amount to near a target."""
+        return self.needs.weight / self.rows_per_event(target_ppm)
 
     def at(self, bound_us: int) -> CurvePoint:
         """Return the point of one bound."""

@@ -7,7 +7,7 @@ counted over the same batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,7 +20,7 @@ from tidemark.models.evidence.curve import Emissions, NeedDistribution
 from tidemark.models.evidence.key_counts import KeyCounts
 from tidemark.models.evidence.ledger import Judgement, LedgerCompleteness
 from tidemark.models.evidence.needs import Needs
-from tidemark.models.evidence.slots import HOUR_US, SLOT_US, edge_us
+from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US, edge_us
 from tidemark.models.protocol.messages import Report
 
 T = TypeVar("T")
@@ -45,22 +45,27 @@ def horizon_from_us(newest_us: int, horizon_ms: int) -> int:
     return edge_us(newest_us - horizon_ms * 1_000, width_us)
 
 
-def shortest_enough(found: Iterable[T], rows_of: Callable[[T], int], enough: int) -> T:
-    """Return what was found over the shortest horizon with ``enough`` rows; without one, the shortest with most rows.
+def event_slot_us(horizon_ms: int) -> int:
+    """Return the width of the slots of a horizon over which the overdispersion of late rows is taken."""
+    return HOUR_US if horizon_ms <= LONGEST_BY_MINUTE_MS else DAY_US
+
+
+def shortest_enough(found: Iterable[tuple[T, float]], enough: int) -> T:
+    """Return what was found over the shortest horizon with enough events; without one, the shortest with most of them.
 
     Args:
-        found: what was found over each horizon, the shortest first, at least one; not read further than needed.
-        rows_of: returns how many rows that has.
-        enough: how many rows are needed.
+        found: what was found over each horizon, with its independent events, the shortest first, at least one; not read
+            further than needed.
+        enough: how many events are needed.
     """
-    best: T | None = None
+    best: tuple[T, float] | None = None
     for each in found:
-        if best is None or rows_of(each) > rows_of(best):
+        if best is None or each[1] > best[1]:
             best = each
-        if rows_of(best) >= enough:
+        if best[1] >= enough:
             break
     assert best is not None, "there is at least one horizon"
-    return best
+    return best[0]
 
 
 def bucket_keys_us(operator: Operator, keys_us: Int64s) -> Int64s:

@@ -105,6 +105,11 @@ class PartitionNeeds:
         return counted.astype(np.int64)
 
     @property
+    def counts(self) -> tuple[NDArray[np.int32], _Int64s]:
+        """The buckets of all partitions, one after the other, and the count in each, shape (counts,) each."""
+        return self._buckets, self._weights
+
+    @property
     def size(self) -> int:
         """Approximate memory in bytes."""
         return 100 * len(self.names) + self._keys.nbytes + self._weights.nbytes

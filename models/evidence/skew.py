@@ -1,9 +1,9 @@
 """Skew: how much of a stream's bound one partition causes.
 
 The bound is the certified order statistic of the needs of all partitions, as in the first step of a recommendation.
-The bound without one partition is computed the same way; the difference is what the partition *costs*. A partition is
-*skewed* when its cost exceeds a share of the bound and an absolute amount. It stays skewed until the cost is well below
-both, so that the state does not flap.
+The bound without one partition is that of the same share of the others' needs; the difference is what the partition
+*costs*. A partition is *skewed* when its cost exceeds a share of the bound and an absolute amount. It stays skewed
+until the cost is well below both, so that the state does not flap.
 
 By design, no partition is called skewed:
 
@@ -21,10 +21,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidemark.models.base.confidence import certified_rank, min_events
 from tidemark.models.base.duration import format_about
-from tidemark.models.base.quantile import certified_rank, certified_ranks, min_samples
 from tidemark.models.base.target import PPM
 from tidemark.models.evidence.partition_needs import PartitionNeeds
 
@@ -86,15 +85,22 @@ class Effect:
         return None if self.bound_ms is None or self.without_ms is None else self.bound_ms - self.without_ms
 
 
-def effects_of(needs: PartitionNeeds, target_ppm: int, confidence_ppm: int) -> list[Effect]:
-    """Return the effect of each partition on the bound, in the order of ``needs.names``."""
-    share, confidence = target_ppm / PPM, confidence_ppm / PPM
+def effects_of(
+    needs: PartitionNeeds, target_ppm: int, confidence_ppm: int, rows_per_event: float = 1.0
+) -> list[Effect]:
+    """Return the effect of each partition on the bound, in the order of ``needs.names``.
+
+    The bound is that of the certified rank. Without a partition it is that of the same share of the others' pairs, so
+    that fewer pairs do not count as less certain.
+    """
     edges, counts = needs.table()
     pairs = needs.pairs
     total = np.cumsum(counts.sum(axis=0))
     every = int(pairs.sum())
-    bound_ms = _bound_ms(edges, total, certified_rank(every, share, confidence))
-    ranks = certified_ranks(every - pairs, share, confidence)
+    rank = certified_rank(every, target_ppm / PPM, confidence_ppm / PPM, rows_per_event)
+    bound_ms = None if rank is None else _whole_ms(edges[int(np.searchsorted(total, rank, side="left"))])
+    others = (every - pairs).tolist()
+    ranks = np.array([0 if rank is None else -(-some * rank // every) for some in others], np.int64)
     found: list[Effect] = []
     step = max(AT_A_TIME // max(len(edges), 1), 1)
     for first in range(0, len(pairs), step):
@@ -138,7 +144,7 @@ def is_skewed(
     costs_ms, bound_ms = effect.costs_ms, effect.bound_ms
     if costs_ms is None or bound_ms is None or costs_ms <= 0:
         return False
-    enough = min_samples(target_ppm / PPM, confidence_ppm / PPM)
+    enough = min_events(target_ppm / PPM, confidence_ppm / PPM)
     if partitions < MIN_PARTITIONS or effect.pairs < enough or effect.beyond < MIN_BEYOND:
         return False
     part_ppm = _RECOVERY_PPM if before else PPM
@@ -154,10 +160,6 @@ def skew_text(partition: str, costs_ms: int, without_ms: int) -> str:
         f"partition {partition!r} costs {format_about(costs_ms * 1_000)} of latency: "
         f"without it the bound would be {format_about(without_ms * 1_000)}"
     )
-
-
-def _bound_ms(edges: NDArray[np.float64], cumulative: NDArray[np.int64], rank: int | None) -> int | None:
-    return None if rank is None else _whole_ms(edges[int(np.searchsorted(cumulative, rank, side="left"))])
 
 
 def _whole_ms(need_us: float) -> int:

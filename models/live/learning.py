@@ -42,7 +42,7 @@ def learning_of(setup: Setup, pairs: int, span_us: int) -> Learning | None:
     key_us = setup.key_spacing_us
     keys = max(span_us / key_us, 1.0)
     if setup.mode == "restart":
-        rows = Slo(target_ppm=setup.target_ppm).rows_needed
+        rows = Slo(target_ppm=setup.target_ppm).events_needed
         return Learning(int(keys), math.ceil(rows * keys / pairs), key_us)
     if setup.engine == "per-row" and not isinstance(setup.operator, TimeWindow):
         return None

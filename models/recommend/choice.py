@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from tidemark.models.base.confidence import certified_rank, min_events
 from tidemark.models.base.defaults import BOUND_DIGITS
 from tidemark.models.base.duration import format_duration
-from tidemark.models.base.quantile import certified_rank, min_samples
 from tidemark.models.base.target import PPM, format_share
 from tidemark.models.base.text import plural
 from tidemark.models.evidence.curve import CurvePoint, MeanLatency
@@ -50,14 +50,29 @@ class BoundChoice:
         return () if self.point else tuple(sorted({rejection.constraint for rejection in self.rejections}))
 
 
-def needed_rank(rows: int, target_ppm: int, confidence: float | None) -> int | None:
+def needed_rank(
+    rows: int, target_ppm: int, confidence: float | None, rows_per_event: float = 1.0
+) -> int | None:
     """Return how many of ``rows`` must be admitted to meet the target; None when the rows cannot certify it.
 
     Without ``confidence`` the target is judged on these rows alone; with it, on what they predict for rows to come.
     """
     if confidence is None:
         return math.ceil(Fraction(target_ppm * rows, PPM))
-    return certified_rank(rows, target_ppm / PPM, confidence)
+    return certified_rank(rows, target_ppm / PPM, confidence, rows_per_event)
+
+
+def lack_of_evidence(rows: int, rows_per_event: float, target_ppm: int, confidence: float) -> str:
+    """Return, as a clause, how many rows there are and how many it takes to certify the target."""
+    needed = min_events(target_ppm / PPM, confidence)
+    at = f"{format_share(target_ppm)} at {format_share(round(confidence * PPM))} confidence at every look"
+    return f"not enough evidence: {counted(rows, rows_per_event)}; {needed:,} are needed to certify {at}"
+
+
+def counted(rows: int, rows_per_event: float) -> str:
+    """Return how many rows there are, and as how many independent events they count where those are fewer."""
+    found, events = plural(rows, "row"), int(rows / rows_per_event)
+    return found if events >= rows else f"{found} (as {plural(events, 'independent event')})"
 
 
 def choose_bound(
@@ -67,6 +82,7 @@ def choose_bound(
     *,
     latency: Latency = "base",
     confidence: float | None = None,
+    rows_per_event: float = 1.0,
 ) -> BoundChoice:
     """Return the point with the smallest bound that meets the target and the cap.
 
@@ -75,7 +91,8 @@ def choose_bound(
         target_ppm: the completeness target in parts per million.
         latency_cap_us: maximum mean latency, in microseconds; None for no cap.
         latency: which latency the cap is on.
-        confidence: when given, the target must be certified with it (independent rows assumed).
+        confidence: when given, the target must be certified with it.
+        rows_per_event: how many rows share their fate.
     """
     rejections: list[Rejection] = []
     fitting: list[CurvePoint] = []
@@ -83,7 +100,7 @@ def choose_bound(
         against = [
             rejection
             for rejection in (
-                _completeness(point, target_ppm, confidence),
+                _completeness(point, target_ppm, confidence, rows_per_event),
                 _latency(point, latency_cap_us, latency),
             )
             if rejection is not None
@@ -123,13 +140,16 @@ def _of(point: CurvePoint, latency: Latency) -> MeanLatency | None:
     return None if point.latency_wall is None else MeanLatency(point.bound_us, censored=True)
 
 
-def _completeness(point: CurvePoint, target_ppm: int, confidence: float | None) -> Rejection | None:
-    rank = needed_rank(point.rows, target_ppm, confidence)
+def _completeness(
+    point: CurvePoint, target_ppm: int, confidence: float | None, rows_per_event: float
+) -> Rejection | None:
+    rank = needed_rank(point.rows, target_ppm, confidence, rows_per_event)
     target = format_share(target_ppm)
     if not point.rows or rank is None:
-        needed = min_samples(target_ppm / PPM, confidence) if confidence is not None else 1
         detail = (
-            f"not enough evidence: {plural(point.rows, 'row')}, {needed:,} are needed to certify {target}"
+            "not enough evidence: there is no row"
+            if confidence is None
+            else lack_of_evidence(point.rows, rows_per_event, target_ppm, confidence)
         )
         return Rejection(point.bound_us, "evidence", detail)
     if point.rows - point.late >= rank:

@@ -24,8 +24,8 @@ from math import ceil, floor
 
 import numpy as np
 
+from tidemark.models.base.confidence import certified_share, min_events
 from tidemark.models.base.duration import format_duration
-from tidemark.models.base.quantile import certified_share, min_samples
 from tidemark.models.base.target import PPM, format_share
 from tidemark.models.evidence.joint_needs import JointNeeds
 from tidemark.models.specs.slo import JoinSlo
@@ -128,7 +128,7 @@ def _common_bounds(lowest_ms: int, greatest_ms: int) -> Iterator[int]:
 
 def rows_needed(sides: int, target_ppm: int, confidence_ppm: int) -> int:
     """Return how many rows of each side it takes at least to certify an SLO, if all have equally many."""
-    return min_samples(1 - (1 - target_ppm / PPM) / sides, _confidence_of_each(sides, confidence_ppm))
+    return min_events(1 - (1 - target_ppm / PPM) / sides, _confidence_of_each(sides, confidence_ppm))
 
 
 def _confidence_of_each(sides: int, confidence_ppm: int) -> float:

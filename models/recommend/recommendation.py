@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from fractions import Fraction
 
 from tidemark.models.base.defaults import BOUND_DIGITS, NARROW_DEAD_BAND_PPM
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.target import PPM, format_share
 from tidemark.models.base.text import plural
 from tidemark.models.recommend.caps import cap_exceeded, latency_cap, state_cap
-from tidemark.models.recommend.choice import needed_rank, rounded_up
+from tidemark.models.recommend.choice import counted, lack_of_evidence, needed_rank, rounded_up
 from tidemark.models.recommend.goals import joint_need, other_sides, timeslices, worst_window
 from tidemark.models.recommend.guard_rails import (
     catching_up,
@@ -75,39 +74,54 @@ def _links(inputs: Inputs) -> Iterator[_Link]:
 
 def _quantile(inputs: Inputs) -> DecisionStep:
     rows, slo = inputs.evidence.rows, inputs.slo
-    certified = f"{format_share(slo.target_ppm)} of the rows at {format_share(slo.confidence_ppm)} confidence"
-    confidence = slo.confidence_ppm / PPM
-    rank = needed_rank(rows, slo.target_ppm, confidence)
+    confidence, per_event = slo.confidence_ppm / PPM, inputs.curve.rows_per_event(slo.target_ppm)
+    rank = needed_rank(rows, slo.target_ppm, confidence, per_event)
     need_us = None if rank is None else inputs.curve.needs.value_at_rank(rank)
     if rank is None or need_us is None:
-        reason = (
-            f"not enough evidence: {rows:,} of the {slo.rows_needed:,} rows it takes to certify {certified}"
-        )
-        return DecisionStep(StepKind.QUANTILE, None, f"{reason}, {_way_out(inputs)}")
+        return _uncertified(inputs, confidence, per_event)
     # Spark's delay has whole milliseconds and, outside Live, cannot be negative.
     bound_ms = max(math.ceil(need_us / 1_000), 0)
     reason = (
-        f"{rank:,} of {rows:,} rows need at most {format_duration(bound_ms * 1_000)}, "
-        f"which certifies {certified}"
+        f"{rank:,} of {counted(rows, per_event)} need at most {format_duration(bound_ms * 1_000)}, which certifies "
+        f"{format_share(slo.target_ppm)} of the rows at {format_share(slo.confidence_ppm)} confidence at every look"
     )
     return DecisionStep(StepKind.QUANTILE, bound_ms, reason)
 
 
-def _way_out(inputs: Inputs) -> str:
-    """Return how far back too few rows were counted, and what gives more of them."""
+def _uncertified(inputs: Inputs, confidence: float, rows_per_event: float) -> DecisionStep:
+    """Widen what is too narrow for the rows that were counted; a first bound and a narrower one take a certificate.
+
+    Rows that share their fate prove little, but they were late all the same. So here each counts as an event.
+    """
+    rows, slo, in_use = inputs.evidence.rows, inputs.slo, inputs.in_use_bound_ms
+    reason = lack_of_evidence(rows, rows_per_event, slo.target_ppm, confidence)
+    reason = f"{reason}; counted {_way_out(inputs, rows_per_event)}"
+    rank = needed_rank(rows, slo.target_ppm, confidence)
+    need_us = None if rank is None else inputs.curve.needs.value_at_rank(rank)
+    if rank is None or need_us is None or in_use is None or need_us <= in_use * 1_000:
+        return DecisionStep(StepKind.QUANTILE, None, reason)
+    bound_ms = math.ceil(need_us / 1_000)
+    needed = f"{rank:,} of the rows need up to {format_duration(bound_ms * 1_000)}"
+    return DecisionStep(
+        StepKind.QUANTILE, bound_ms, f"{reason}; {needed}, and {inputs.bound_name} is narrower"
+    )
+
+
+def _way_out(inputs: Inputs, rows_per_event: float) -> str:
+    """Return over how long too little evidence was counted, and what gives more of it."""
     evidence, slo = inputs.evidence, inputs.slo
-    within = f"in the horizon of {format_duration(inputs.horizon_ms * 1_000)}"
+    over = f"over the horizon of {format_duration(inputs.horizon_ms * 1_000)}"
     seen_us = 0 if evidence.from_us is None or evidence.to_us is None else evidence.to_us - evidence.from_us
     if 2 * seen_us < inputs.horizon_ms * 1_000:
-        return f"{within}, of which {format_about(seen_us)} has been reported: more rows are to come"
-    rows_ms = Fraction(evidence.rows, inputs.horizon_ms)
-    longer_ms = next((each for each in HORIZONS_MS if rows_ms * each >= slo.rows_needed), None)
+        return f"{over}, of which {format_about(seen_us)} has been reported: more rows are to come"
+    events_per_ms = evidence.rows / rows_per_event / inputs.horizon_ms
+    longer_ms = next((each for each in HORIZONS_MS if events_per_ms * each >= slo.events_needed), None)
     if longer_ms is None:
         longest = format_duration(HORIZONS_MS[-1] * 1_000)
-        return f"{within}, and even {longest} would have too few: lower the target or the confidence"
+        return f"{over}, and even {longest} would have too few: lower the target or the confidence"
     if slo.horizon_ms is None:
-        return f"{within}, which grows with the reports"
-    return f"{within}: lengthen horizon_ms to {format_duration(longer_ms * 1_000)}"
+        return f"{over}, which grows with the reports"
+    return f"{over}: lengthen horizon_ms to {format_duration(longer_ms * 1_000)}"
 
 
 def _round_up(inputs: Inputs, bound_ms: int) -> DecisionStep:  # noqa: ARG001 - one signature for every link

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tidemark.models.base.confidence import interval_ppm
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.operators import Int64s, Operator, RowLevel, TimeWindow
-from tidemark.models.base.quantile import interval_ppm
 from tidemark.models.base.target import PPM
 from tidemark.models.base.text import plural
 from tidemark.models.evidence.curve import Curve, CurvePoint
@@ -61,6 +61,8 @@ class Situation:
     curve: Curve
     confidence_ppm: int
     """Confidence of the interval of the completeness, in parts per million."""
+    rows_per_event: float
+    """How many pairs share their fate."""
     join: JoinSide | None = None
     """The join whose output has an SLO: its other sides hold the watermark back as well; None without one."""
 
@@ -108,9 +110,11 @@ class Transition:
     """(Row, key) pairs that the completeness rests on."""
     late: int
     """How many of them would have been late."""
+    events: int
+    """How many independent events the pairs amount to."""
     min_ppm: int | None
-    """Lower end of the interval of the completeness, in parts per million (Clopper-Pearson, independent rows; the pairs
-    that the sketch cannot place count as late)."""
+    """Lower end of the interval of the completeness, in parts per million, which holds at every look; the pairs that
+    the sketch cannot place count as late."""
     max_ppm: int | None
     """Upper end of it; the pairs that the sketch cannot place count as admitted."""
     latency_base_us: int | None
@@ -145,9 +149,15 @@ def transition_to(situation: Situation, bound_us: int, *, share_below: float | N
     stands_still_us, effective_us = _when(situation, bound_us)
     windows, rows_closing = _closing(situation, bound_us)
     state_rows, state_bytes = state_at(situation, bound_us)
-    admission = admission_at(situation.curve, bound_us, situation.confidence_ppm, share_below=share_below)
+    admission = admission_at(
+        situation.curve,
+        bound_us,
+        situation.confidence_ppm,
+        rows_per_event=situation.rows_per_event,
+        share_below=share_below,
+    )
     if situation.join is not None and situation.join.bounds is not None:
-        admission = _beside_others(situation.join, admission, bound_us, situation.confidence_ppm)
+        admission = _beside_others(situation.join, admission, situation, bound_us)
     point, wall = admission.point, admission.point.latency_wall
     found = Transition(
         kind=kind,
@@ -162,6 +172,7 @@ def transition_to(situation: Situation, bound_us: int, *, share_below: float | N
         state_bytes=state_bytes,
         rows=point.rows,
         late=admission.late,
+        events=int(point.rows / situation.rows_per_event),
         min_ppm=admission.min_ppm,
         max_ppm=admission.max_ppm,
         latency_base_us=_rounded(point.latency_base_us),
@@ -191,7 +202,12 @@ class Admission:
 
 
 def admission_at(
-    curve: Curve, bound_us: int, confidence_ppm: int, *, share_below: float | None = None
+    curve: Curve,
+    bound_us: int,
+    confidence_ppm: int,
+    *,
+    rows_per_event: float,
+    share_below: float | None = None,
 ) -> Admission:
     """Return how many pairs a bound admits."""
     point = curve.at(bound_us)
@@ -202,15 +218,16 @@ def admission_at(
     elif cut is not None:
         even = (bound_us - cut.low_us) / (cut.high_us - cut.low_us)
         late, late_min = point.late - round(cut.pairs * even), point.late - cut.pairs
-    min_ppm, _ = interval_ppm(late_max, point.rows, confidence_ppm)
-    _, max_ppm = interval_ppm(late_min, point.rows, confidence_ppm)
-    return Admission(point, late, min_ppm, max_ppm)
+    return Admission(
+        point, late, *interval_ppm(late_min, late_max, point.rows, confidence_ppm, rows_per_event)
+    )
 
 
-def _beside_others(join: JoinSide, alone: Admission, bound_us: int, confidence_ppm: int) -> Admission:
+def _beside_others(join: JoinSide, alone: Admission, situation: Situation, bound_us: int) -> Admission:
     """Return how many rows of a side are admitted beside the others' chosen bounds; ``alone`` are far fewer."""
     late, rows = join.late_under(bound_us // 1_000), int(join.needs.rows[:, join.side].sum())
-    return Admission(replace(alone.point, rows=rows), late, *interval_ppm(late, rows, confidence_ppm))
+    interval = interval_ppm(late, late, rows, situation.confidence_ppm, situation.rows_per_event)
+    return Admission(replace(alone.point, rows=rows), late, *interval)
 
 
 def _when(situation: Situation, bound_us: int) -> tuple[int | None, int | None]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tidemark.models.base.confidence import interval_ppm
 from tidemark.models.base.defaults import EVIDENCE_SHARE_OF_HORIZON_PPM, PREDICTION_MIN_ROWS
 from tidemark.models.base.duration import format_about
 from tidemark.models.base.operators import Int64s
@@ -169,6 +170,11 @@ class UnderBound:
         return UnderBound(restored_ms, since_us, judged)
 
 
+def rows_per_event(rows: int, events: int) -> float:
+    """Return how many of ``rows`` share their fate; 1 without any event."""
+    return rows / events if events else 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class PredictionScore:
     """The outcome of a prediction of completeness."""
@@ -177,13 +183,26 @@ class PredictionScore:
     """Share of the judged pairs that were admitted, in parts per million; the middle of the ledger's interval."""
     error_ppm: int
     """That minus the predicted share, in parts per million; positive when more was admitted."""
+    max_ppm: int | None
+    """Upper end of the interval of the share for all rows to come, which holds at every look."""
 
 
-def score(predicted_rows: int, predicted_late: int, judged: Judged) -> PredictionScore | None:
-    """Return the outcome of a prediction; None: too early, or nothing was predicted."""
+def score(
+    predicted_rows: int, predicted_late: int, judged: Judged, confidence_ppm: int, per_event: float
+) -> PredictionScore | None:
+    """Return the outcome of a prediction; None: too early, or nothing was predicted.
+
+    Args:
+        predicted_rows: the pairs that it rests on.
+        predicted_late: how many of them would have been late.
+        judged: what the ledger counted since.
+        confidence_ppm: confidence of the interval, in parts per million.
+        per_event: how many pairs share their fate.
+    """
     if judged.rows < PREDICTION_MIN_ROWS or not predicted_rows:
         return None
     twice_late = judged.late_min + judged.late_max
     realised_ppm = PPM - twice_late * PPM // (2 * judged.rows)
     predicted_ppm = PPM - predicted_late * PPM // predicted_rows
-    return PredictionScore(realised_ppm, realised_ppm - predicted_ppm)
+    _, max_ppm = interval_ppm(judged.late_min, judged.late_max, judged.rows, confidence_ppm, per_event)
+    return PredictionScore(realised_ppm, realised_ppm - predicted_ppm, max_ppm)

@@ -145,6 +145,8 @@ class Rollout:
     """Whether it missed its target after it was verified."""
     min_ppm: int | None = None
     """Lower end of the completeness that was predicted, in parts per million; None when nothing was."""
+    rows_per_event: float = 1.0
+    """How many pairs share their fate, by the evidence that the prediction rests on."""
 
 
 @dataclass(frozen=True, slots=True)

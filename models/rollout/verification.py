@@ -11,21 +11,23 @@ from __future__ import annotations
 
 import math
 
+from tidemark.models.base.confidence import interval_ppm
 from tidemark.models.base.defaults import VERIFY_BATCHES, VERIFY_LATE_ROWS, VERIFY_WINDOWS
 from tidemark.models.base.duration import format_about, format_duration
-from tidemark.models.base.quantile import interval_ppm
 from tidemark.models.base.target import PPM, format_target
 from tidemark.models.recommend.choice import percent_of
 from tidemark.models.rollout.evidence import Judged
 from tidemark.models.rollout.states import Move, Rollout, RolloutFacts
 
 
-def needed_rows(target_ppm: int, batch_rows: int) -> int:
+def needed_rows(target_ppm: int, batch_rows: int, rows_per_event: float) -> int:
     """Return how many pairs must be at risk until a bound is verified.
 
-    Enough to tell the budget from twice the budget, and from enough batches that no single one decides.
+    Enough independent events to tell the budget from twice the budget, and from enough batches that no single one
+    decides.
     """
-    return max(math.ceil(VERIFY_LATE_ROWS * PPM / (PPM - target_ppm)), VERIFY_BATCHES * batch_rows)
+    events = VERIFY_LATE_ROWS * PPM / (PPM - target_ppm)
+    return max(math.ceil(events * rows_per_event), VERIFY_BATCHES * batch_rows)
 
 
 def needed_event_us(span_us: int, *bounds_ms: int | None) -> int:
@@ -102,7 +104,9 @@ def _loses(rollout: Rollout, facts: RolloutFacts, judged: Judged) -> str | None:
     """
     slo = facts.slo
     rows = max(judged.rows, rollout.needed_rows)
-    _, max_ppm = interval_ppm(judged.late_min, rows, slo.confidence_ppm)
+    _, max_ppm = interval_ppm(
+        judged.late_min, judged.late_max, rows, slo.confidence_ppm, rollout.rows_per_event
+    )
     floor_ppm = slo.target_ppm if rollout.min_ppm is None else min(slo.target_ppm, rollout.min_ppm)
     if max_ppm is None or max_ppm >= floor_ppm:
         return None
@@ -144,7 +148,9 @@ def _against(rollout: Rollout, facts: RolloutFacts) -> str:
     at_risk = facts.at_risk
     if rollout.min_ppm is None:
         return "; nothing could be predicted"
-    _, max_ppm = interval_ppm(at_risk.late_min, at_risk.rows, facts.slo.confidence_ppm)
+    _, max_ppm = interval_ppm(
+        at_risk.late_min, at_risk.late_max, at_risk.rows, facts.slo.confidence_ppm, rollout.rows_per_event
+    )
     if max_ppm is None or max_ppm >= rollout.min_ppm:
         return ", as predicted"
     reason = f", fewer than predicted (at least {_share(rollout.min_ppm)})"

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
+from tidemark.models.base.confidence import min_events
 from tidemark.models.base.ranges import STRICT, Count, DurationMs
 from tidemark.models.base.target import PPM
 from tidemark.models.protocol.late_policy import LatePolicy
@@ -111,7 +112,7 @@ class Slo:
             "How far back evidence counts",
             43_200_000,
             "Horizon of the evidence",
-            "a day, and longer where a day has too few rows, up to 31 days",
+            "a day, and longer where a day has too little evidence, up to 31 days",
         ),
     )
     confidence_ppm: Share = field(default=950_000, metadata=_CONFIDENCE)
@@ -122,11 +123,9 @@ class Slo:
         return HORIZONS_MS if self.horizon_ms is None else (self.horizon_ms,)
 
     @property
-    def rows_needed(self) -> int:
-        """Minimum number of rows that certify the target."""
-        from tidemark.models.base.quantile import min_samples  # noqa: PLC0415 - the command line starts fast without it
-
-        return min_samples(self.target_ppm / PPM, self.confidence_ppm / PPM)
+    def events_needed(self) -> int:
+        """Minimum number of independent events that certify the target."""
+        return min_events(self.target_ppm / PPM, self.confidence_ppm / PPM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tidemark.models.base.confidence import certified_rank
 from tidemark.models.base.operators import Int64s
-from tidemark.models.base.quantile import certified_rank
 from tidemark.models.recommend.joint_bounds import choose_joint_bounds
 
 from support.joined_streams import JoinedStreams

@@ -33,7 +33,9 @@ from tidemark.controller.base.db.tables import (
 from tidemark.controller.reports.stored_bodies import canonical_json, packed
 from tidemark.controller.specs.store import policy_values, slo_values
 from tidemark.models.base.operators import tumbling
+from tidemark.models.evidence.events import LateBatches
 from tidemark.models.evidence.horizon import SUMMED
+from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US
 from tidemark.models.protocol.granule_counts import GranuleCounts, PartitionCounts
 from tidemark.models.protocol.messages import Report
@@ -214,6 +216,8 @@ def _put_rollups(
     keys = [{"stream_id": stream_id, "width_us": width_us, "slot_us": slot_us} for slot_us in slots]
     sums = {name: value * batches for name, value in counts.items()}
     none = dict.fromkeys(SUMMED, 0)
+    # As if the needs had come in one batch.
+    late = [LateBatches.of_batch(*Sketch.from_bytes(whole).counts).to_bytes() for whole, _ in needs]
     _put(
         session,
         RollupRow,
@@ -233,6 +237,7 @@ def _put_rollups(
                 "state_rows": 5_000,
                 "batch_ranges": '{"query": [[10, 10]]}',
                 "needs": needs[number % len(needs)][0],
+                "late_batches": late[number % len(needs)],
             }
             for number, key in enumerate(keys)
         ),

@@ -69,7 +69,7 @@ def inputs(
 
 
 THOUSAND = range(1, 1_001)
-"""Needs of 1 to 1,000 ms: the certified rank of 99 % at 95 % is 996, so the quantile step says 996 ms."""
+"""Needs of 1 to 1,000 ms: the certified rank of 99 % at 95 % is 998, so the quantile step says 998 ms."""
 
 
 def step(recommendation: Recommendation, name: str) -> DecisionStep:

@@ -17,6 +17,7 @@ from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import TimeWindow
 from tidemark.models.evidence.coverage import Range
 from tidemark.models.evidence.curve import Curve, Emissions
+from tidemark.models.evidence.events import NO_BATCHES, LateBatches, Overdispersion
 from tidemark.models.evidence.horizon import (
     STEP_COLUMNS,
     SUMMED,
@@ -25,6 +26,7 @@ from tidemark.models.evidence.horizon import (
     ReportFacts,
     bucket_keys_us,
     emission_steps,
+    event_slot_us,
     facts_of,
     horizon_from_us,
     report_facts,
@@ -34,7 +36,7 @@ from tidemark.models.evidence.ledger import judge
 from tidemark.models.evidence.needs import BaseTracker, Needs, late_base_ms, needs_against
 from tidemark.models.evidence.progress import PartitionTimes, Progress
 from tidemark.models.evidence.sketch import Sketch
-from tidemark.models.evidence.slots import merge_all, slot_of_us
+from tidemark.models.evidence.slots import edge_us, merge_all, slot_of_us
 from tidemark.models.protocol.messages import Report
 from tidemark.models.recommend.bound_in_use import BoundInUse
 from tidemark.models.recommend.inputs import Inputs
@@ -118,6 +120,8 @@ class StreamEvidence:
         self._queries: dict[str, _Query] = defaultdict(_Query)
         self._batches: list[_Batch] = []
         self._slots: dict[int, _SlotNeeds] = defaultdict(_SlotNeeds)
+        self._late: dict[int, LateBatches] = {}
+        """By the start of a slot of a minute."""
         self._partitions: dict[str, PartitionTimes] = {}
         self._keys_us: set[int] = set()
         self._recent = RecentBounds()
@@ -145,6 +149,9 @@ class StreamEvidence:
         )
         self._keys_us.update(bucket_keys_us(report.operator, judgement.keys_us).tolist())
         self._slots[slot_of_us(facts.seen_us)].add(needs)
+        late = LateBatches.of_batch(Sketch().buckets_of(needs.need_us), needs.counts)
+        slot_us = slot_of_us(facts.seen_us)
+        self._late[slot_us] = self._late.get(slot_us, NO_BATCHES) + late
         for part in report.counts.by_partition():
             if part.granules:
                 before = self._partitions.get(part.partition)
@@ -182,7 +189,7 @@ class StreamEvidence:
         newest = max(self._batches, key=lambda batch: batch.order)
         needs = self.needs()
         return Inputs(
-            curve=Curve(needs, self._emissions(newest)),
+            curve=Curve(needs, self._emissions(newest), self._overdispersion()),
             slo=self._slo,
             policy=self._policy,
             evidence=self.facts().evidence(needs),
@@ -209,6 +216,14 @@ class StreamEvidence:
         if partition is None:
             return merge_all(slot.whole for slot in slots)
         return merge_all(slot.by_partition[partition] for slot in slots if partition in slot.by_partition)
+
+    def _overdispersion(self) -> Overdispersion:
+        width_us = event_slot_us(self._slo.horizons_ms[0])
+        wide: dict[int, LateBatches] = {}
+        for slot_us, late in self._late.items():
+            at_us = edge_us(slot_us, width_us)
+            wide[at_us] = wide.get(at_us, NO_BATCHES) + late
+        return Overdispersion.of(wide.values())
 
     def facts(self) -> HorizonFacts:
         """Return the sums over the horizon.
@@ -277,6 +292,7 @@ class StreamEvidence:
                     batch.max_event_time_us, batch.max_event_time_us if before is None else before
                 )
         self._batches = [batch for batch in self._batches if batch.seen_us >= from_us]
+        self._late = {slot_us: late for slot_us, late in self._late.items() if slot_us >= from_us}
         self._slots = defaultdict(
             _SlotNeeds, {slot: needs for slot, needs in self._slots.items() if slot >= from_us}
         )

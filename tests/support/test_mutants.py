@@ -32,7 +32,7 @@ def test_a_change_is_made_in_a_fork_and_nowhere_else(file: str, after: str) -> N
     mutant, code = mutant_of(file, after), Code({file})
 
     def results() -> tuple[object, int]:
-        return frozen_until_us(THURSDAY, 0), needed_rows(990_000, 10)
+        return frozen_until_us(THURSDAY, 0), needed_rows(990_000, 10, 1.0)
 
     before = results()
 

@@ -110,7 +110,8 @@ def write(stream: SteeredStream, rules: RolloutRules, decision: StreamDecision) 
     republish_under(stream, rules.policy.value, rules.slo, rules.pin)
     _predict_published(stream, decision)
     loaded = decision.loaded
-    score_predictions(stream.session, loaded.horizon.newest, loaded.version.newest_report_id, stream.now_us)
+    confidence_ppm, newest = rules.slo.value.confidence_ppm, loaded.horizon.newest
+    score_predictions(stream.session, newest, loaded.version.newest_report_id, confidence_ppm, stream.now_us)
     stream.session.flush()
     steer(stream, rules, decision.proposal)
     if stream.has_published:

@@ -80,17 +80,21 @@ def load(stream: SteeredStream, version: Version, cache: EvidenceCache) -> Loade
     slo, policy = get_specs(session, stream.id)
     if slo is None or newest is None:
         return None
-    horizon, (facts, curve, pace) = shortest_enough(
-        (
-            (horizon, cache.everything(session, horizon))
-            for horizon in (Horizon(stream.id, length_ms, newest) for length_ms in slo.value.horizons_ms)
-        ),
-        lambda found: round(found[1][1].needs.weight),
-        slo.value.rows_needed,
+    horizons = (Horizon(stream.id, length_ms, newest) for length_ms in slo.value.horizons_ms)
+    read = ((horizon, *cache.everything(session, horizon)) for horizon in horizons)
+    horizon, facts, curve, pace = shortest_enough(
+        ((each, each[2].events(slo.value.target_ppm)) for each in read), slo.value.events_needed
     )
     progress = progress_from(pace, _read_times(session, horizon), horizon, stream.now_us)
     join = side_of(session, slo.join_id, stream.id, cache.joins)
-    situation = read_situation(session, horizon, curve, progress, slo.value.confidence_ppm)
+    situation = read_situation(
+        session,
+        horizon,
+        curve,
+        progress,
+        target_ppm=slo.value.target_ppm,
+        confidence_ppm=slo.value.confidence_ppm,
+    )
     situation = replace(situation, join=join)
     replaced = read_replaced_bound(session, horizon)
     in_use = _read_in_use(session, stream.id, slo.generation).in_batch(newest.bound_ms, newest.seen_us)
@@ -211,7 +215,13 @@ def _read_times(session: Session, horizon: Horizon) -> list[PartitionTimes]:
 
 
 def read_situation(
-    session: Session, horizon: Horizon, curve: Curve, progress: Progress, confidence_ppm: int
+    session: Session,
+    horizon: Horizon,
+    curve: Curve,
+    progress: Progress,
+    *,
+    target_ppm: int,
+    confidence_ppm: int,
 ) -> Situation:
     """Return what a change of the stream's bound depends on, as of its newest batch."""
     newest = horizon.newest
@@ -239,6 +249,7 @@ def read_situation(
         open_rows=np.array([rows for _, rows in windows], np.int64),
         curve=curve,
         confidence_ppm=confidence_ppm,
+        rows_per_event=curve.rows_per_event(target_ppm),
     )
 
 

@@ -16,7 +16,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from tidemark.controller.base.db.tables import BY_BOUND, PredictionRow, PublishedRow, ReportRow
 from tidemark.models.recommend.transition import Transition
-from tidemark.models.rollout.evidence import Judged, UnderBound, score
+from tidemark.models.rollout.evidence import Judged, UnderBound, rows_per_event, score
 
 
 def keep_prediction(
@@ -77,7 +77,9 @@ def list_predictions(
     return session.scalars(query).all()
 
 
-def score_predictions(session: Session, newest: ReportRow, newest_report_id: int, now_us: int) -> None:
+def score_predictions(
+    session: Session, newest: ReportRow, newest_report_id: int, confidence_ppm: int, now_us: int
+) -> None:
     """Score the prediction for the bound that the newest batch runs with; the stream is locked.
 
     Args:
@@ -97,10 +99,12 @@ def score_predictions(session: Session, newest: ReportRow, newest_report_id: int
     prediction.judged_rows = found.judged.rows
     prediction.judged_late_min = found.judged.late_min
     prediction.judged_late_max = found.judged.late_max
-    outcome = score(prediction.rows, prediction.late, found.judged)
+    per_event = rows_per_event(prediction.rows, prediction.events)
+    outcome = score(prediction.rows, prediction.late, found.judged, confidence_ppm, per_event)
     if outcome is not None:
         prediction.scored_us = now_us
         prediction.realised_ppm, prediction.error_ppm = outcome.completeness_ppm, outcome.error_ppm
+        prediction.realised_max_ppm = outcome.max_ppm
 
 
 def _counted_on(session: Session, prediction: PredictionRow, newest_report_id: int) -> UnderBound | None:

@@ -114,6 +114,7 @@ _REVISED = (
     "report_id",
     "rows",
     "late",
+    "events",
     "min_ppm",
     "max_ppm",
     "latency_wall_us",

@@ -19,6 +19,7 @@ from tidemark.controller.specs.streams import EventBasis, add_event
 from tidemark.models.base.read_json import read_object
 from tidemark.models.protocol.messages import Envelope, Mode
 from tidemark.models.recommend.transition import Transition
+from tidemark.models.rollout.evidence import rows_per_event
 from tidemark.models.rollout.restarts import FleetLimits
 from tidemark.models.rollout.states import OPEN, UNDER_WAY, Cause, GateAnswer, Rollout, State
 from tidemark.models.rollout.verification import needed_rows
@@ -55,12 +56,13 @@ def model_of(row: RolloutRow) -> Rollout:
         needed_event_us=row.needed_event_ms * 1_000,
         missed=row.missed_us is not None,
         min_ppm=row.min_ppm,
+        rows_per_event=rows_per_event(row.rows, row.events),
     )
 
 
 def set_predicted(row: RolloutRow, predicted: Transition) -> None:
     """Set a rollout's prediction."""
-    row.rows, row.late = predicted.rows, predicted.late
+    row.rows, row.late, row.events = predicted.rows, predicted.late, predicted.events
     row.min_ppm, row.max_ppm = predicted.min_ppm, predicted.max_ppm
     row.latency_wall_us, row.state_rows = predicted.latency_wall_us, predicted.state_rows
 
@@ -303,13 +305,19 @@ def new_rollout(
         report_id=proposal.report_id,
         rows=0,
         late=0,
-        needed_rows=needed_rows(rules.slo.value.target_ppm, stream.row.pairs // max(stream.row.reports, 1)),
+        events=0,
+        needed_rows=0,
         needed_event_ms=0,
         created_us=stream.now_us,
         changed_us=stream.now_us,
     )
     if proposal.predicted is not None:
         set_predicted(row, proposal.predicted)
+    row.needed_rows = needed_rows(
+        rules.slo.value.target_ppm,
+        stream.row.pairs // max(stream.row.reports, 1),
+        rows_per_event(row.rows, row.events),
+    )
     return row
 
 

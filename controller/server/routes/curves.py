@@ -203,7 +203,9 @@ def _ladder(seen: _Seen | None, what_if: WhatIf, recommended_ms: int | None) -> 
     needs = seen.curve.needs
     ranks = [math.ceil(share * needs.weight) for share in _LADDER]
     if what_if.slo is not None:
-        certified = needed_rank(round(needs.weight), what_if.slo.target_ppm, what_if.confidence_ppm / PPM)
+        target_ppm, rows = what_if.slo.target_ppm, round(needs.weight)
+        per_event = seen.curve.rows_per_event(target_ppm)
+        certified = needed_rank(rows, target_ppm, what_if.confidence_ppm / PPM, per_event)
         ranks += [] if certified is None else [certified]
     found = map(needs.value_at_rank, ranks)
     bends = {
@@ -218,7 +220,12 @@ def _ladder(seen: _Seen | None, what_if: WhatIf, recommended_ms: int | None) -> 
 def _point(curve: Curve, bound_ms: int, what_if: WhatIf) -> CurvePointAnswer:
     outcome = outcome_at(what_if, bound_ms * 1_000)
     admission = (
-        admission_at(curve, bound_ms * 1_000, what_if.confidence_ppm)
+        admission_at(
+            curve,
+            bound_ms * 1_000,
+            what_if.confidence_ppm,
+            rows_per_event=curve.rows_per_event(what_if.target_ppm),
+        )
         if outcome is None
         else outcome.admission
     )

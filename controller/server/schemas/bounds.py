@@ -66,7 +66,7 @@ class Expected(Answer):
     completeness_ppm: int | None
     """Share that will be admitted, in parts per million, rounded down; null without rows."""
     min_ppm: int | None
-    """Lower end of its interval at the SLO's confidence, in parts per million; rows are taken to be independent."""
+    """Lower end of its interval at the SLO's confidence at every look, in parts per million."""
     max_ppm: int | None
     """Upper end of it."""
     latency_base_ms: int | None

@@ -199,7 +199,7 @@ class CurvePointAnswer(Answer):
     windows_emitted: int
     """Windows that would have been emitted."""
     completeness_min_ppm: int | None
-    """Lower end of the share's interval at the SLO's confidence, in parts per million; rows are assumed independent;
+    """Lower end of the share's interval at the SLO's confidence at every look, in parts per million;
     null without rows."""
     completeness_max_ppm: int | None
     """Upper end of it; pairs that the sketch cannot place count as admitted."""
@@ -297,7 +297,7 @@ class Preview(OfStream):
     completeness_ppm: int | None
     """Share that would be admitted, in parts per million, rounded down."""
     completeness_min_ppm: int | None
-    """Lower end of its interval at the SLO's confidence, in parts per million; rows are taken to be independent."""
+    """Lower end of its interval at the SLO's confidence at every look, in parts per million."""
     completeness_max_ppm: int | None
     """Upper end of it."""
     beyond_evidence: bool

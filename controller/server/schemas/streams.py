@@ -23,7 +23,8 @@ class Evidence(Answer):
     rows: int
     """(Row, key) pairs with a known need."""
     rows_needed: int | None
-    """Minimum number of them to certify the SLO's target at its confidence; null without an SLO."""
+    """Minimum number of them to certify the SLO's target at its confidence: enough independent events, times how many
+    rows share their fate; null without an SLO."""
     unknown_rows: int
     """Rows that arrived but whose need is not known."""
     early_rows: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import cast
 
@@ -292,9 +293,13 @@ def _late(state: StreamState) -> LateStatus:
 
 def _evidence(state: StreamState, found: HorizonState | None) -> Evidence:
     slo, known = state.slo, None if found is None else found.facts
+    needed: float | None = None
+    if slo is not None:
+        needed = slo.value.events_needed
+        needed *= 1 if found is None else found.overdispersion.rows_per_event(slo.value.target_ppm)
     return Evidence(
         rows=known.need_pairs if known else 0,
-        rows_needed=None if slo is None else slo.value.rows_needed,
+        rows_needed=None if needed is None else math.ceil(needed),
         unknown_rows=known.unknown_rows if known else 0,
         early_rows=known.early_rows if known else 0,
         batches=known.batches if known else 0,

@@ -13,7 +13,12 @@ from tidemark.controller.control.decide.load import (
     read_progress,
     read_situation,
 )
-from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, get_slo, horizon_ms_of
+from tidemark.controller.specs.store import (
+    DEFAULT_CONFIDENCE_PPM,
+    DEFAULT_SHARE_PPM,
+    get_slo,
+    horizon_ms_of,
+)
 from tidemark.models.base.target import PPM
 from tidemark.models.evidence.curve import latency_of
 from tidemark.models.protocol.downstream import Downstream
@@ -36,6 +41,11 @@ class WhatIf:
     """The stream after its newest batch; None without reports."""
     downstream: Downstream | None = None
     """What the bound decides behind the stream's own operator; None when nothing, or when it is not known."""
+
+    @property
+    def target_ppm(self) -> int:
+        """The SLO's target or the default, in parts per million."""
+        return DEFAULT_SHARE_PPM if self.slo is None else self.slo.target_ppm
 
     @property
     def confidence_ppm(self) -> int:
@@ -76,9 +86,14 @@ def what_if_of(session: Session, stream_id: int, now_us: int, decider: Decider) 
     basis = decider.evidence(session, stream_id, horizon_ms)
     if basis is None:
         return WhatIf(slo, horizon_ms, None, None)
-    confidence_ppm = DEFAULT_CONFIDENCE_PPM if slo is None else slo.confidence_ppm
-    progress = read_progress(session, basis.horizon, now_us, decider.cache)
-    situation = read_situation(session, basis.horizon, basis.curve, progress, confidence_ppm)
+    situation = read_situation(
+        session,
+        basis.horizon,
+        basis.curve,
+        read_progress(session, basis.horizon, now_us, decider.cache),
+        target_ppm=DEFAULT_SHARE_PPM if slo is None else slo.target_ppm,
+        confidence_ppm=DEFAULT_CONFIDENCE_PPM if slo is None else slo.confidence_ppm,
+    )
     return WhatIf(slo, horizon_ms, basis, situation, read_downstream(session, stream_id))
 
 
@@ -86,12 +101,17 @@ def outcome_at(what_if: WhatIf, bound_us: int) -> BoundOutcome | None:
     """Return what a bound would do; None without reports."""
     if what_if.basis is None or what_if.situation is None:
         return None
-    admission = admission_at(what_if.basis.curve, bound_us, what_if.confidence_ppm)
+    per_event = what_if.situation.rows_per_event
+    admission = admission_at(what_if.basis.curve, bound_us, what_if.confidence_ppm, rows_per_event=per_event)
     rows, size = state_at(what_if.situation, bound_us)
     slo, point = what_if.slo, admission.point
     meets_target = meets_latency = meets_state = None
     if slo is not None:
-        rank = needed_rank(point.rows, slo.target_ppm, slo.confidence_ppm / PPM) if point.rows else None
+        rank = (
+            needed_rank(point.rows, slo.target_ppm, slo.confidence_ppm / PPM, per_event)
+            if point.rows
+            else None
+        )
         meets_target = None if rank is None else point.rows - point.late >= rank
         latency = latency_of(point.latency_wall, what_if.downstream, bound_us // 1_000)
         if slo.latency_cap_ms is not None and latency is not None:

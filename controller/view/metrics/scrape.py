@@ -343,6 +343,7 @@ def _predicted(prediction: PredictionRow | None) -> dict[str, float | None]:
         "tidemark_completeness_predicted_ratio": (rows - prediction.late) / rows if rows else None,
         "tidemark_completeness_predicted_min_ratio": _ratio(prediction.min_ppm),
         "tidemark_completeness_realised_ratio": _ratio(prediction.realised_ppm),
+        "tidemark_completeness_realised_max_ratio": _ratio(prediction.realised_max_ppm),
         "tidemark_prediction_error_ratio": None if error_ppm is None else abs(error_ppm) / PPM,
     }
 

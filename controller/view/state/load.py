@@ -84,12 +84,13 @@ def load_horizon(
     horizon = state.horizon
     if horizon is None:
         return None
-    facts, pace = cache.facts_and_pace(session, horizon)
+    facts, overdispersion, pace = cache.facts(session, horizon)
     partitions = read_partitions(session, state.id)
     progress = progress_from(pace, present_in(partitions, horizon), horizon, now_us)
     return HorizonState(
         horizon=horizon,
         facts=facts,
+        overdispersion=overdispersion,
         progress=progress,
         skew=skew_among(partitions, horizon, progress.batch_gap_us),
         future=future_rows_among(partitions, horizon, facts.future_rows),

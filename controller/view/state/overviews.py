@@ -181,6 +181,7 @@ class Overviews:
             partitions=found.partitions,
             live=state.live,
             batch_gap_us=found.progress.batch_gap_us,
+            overdispersion=found.overdispersion,
             rule=self.rule,
         )
         found = replace(found, skewed=snapshot.skewed)

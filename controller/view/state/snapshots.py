@@ -31,6 +31,7 @@ from tidemark.controller.specs.streams import add_event
 from tidemark.controller.view.state.partition_rows import PartitionFacts
 from tidemark.controller.view.state.state import SkewCost
 from tidemark.models.base.target import PPM
+from tidemark.models.evidence.events import Overdispersion
 from tidemark.models.evidence.partition_needs import PartitionNeeds
 from tidemark.models.evidence.skew import Effect, SkewRule, effects_of, is_skewed, skew_text
 from tidemark.models.protocol.messages import PartitionState
@@ -93,6 +94,7 @@ def take_snapshot(
     partitions: Iterable[PartitionFacts],
     live: KeptLive | None,
     batch_gap_us: int | None,
+    overdispersion: Overdispersion,
     rule: SkewRule,
 ) -> StreamSnapshot:
     """Return a snapshot of the partitions.
@@ -102,13 +104,16 @@ def take_snapshot(
         slo: its SLO; None for the defaults.
         live: what the fast policy did in the newest batch; None unless it ran in Live.
         batch_gap_us: typical time between batches; None when it is not known.
+        overdispersion: how unevenly late rows came.
     """
     share_ppm = DEFAULT_SHARE_PPM if slo is None else slo.target_ppm
     confidence_ppm = DEFAULT_CONFIDENCE_PPM if slo is None else slo.confidence_ppm
     effects = {
         effect.partition: (effect, need_us)
         for effect, need_us in zip(
-            effects_of(needs, share_ppm, confidence_ppm), needs.needs_at(share_ppm).tolist(), strict=True
+            effects_of(needs, share_ppm, confidence_ppm, overdispersion.rows_per_event(share_ppm)),
+            needs.needs_at(share_ppm).tolist(),
+            strict=True,
         )
     }
     found = {}

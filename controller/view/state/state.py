@@ -31,6 +31,7 @@ from tidemark.controller.specs.store import Spec, horizon_ms_under
 from tidemark.controller.view.state.partition_rows import PartitionFacts
 from tidemark.controller.view.state.recent_reports import RecentQuery
 from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.evidence.events import Overdispersion
 from tidemark.models.evidence.horizon import HorizonFacts
 from tidemark.models.evidence.needs import effective_bound_ms
 from tidemark.models.evidence.progress import Progress
@@ -241,6 +242,8 @@ class HorizonState:
 
     horizon: Horizon
     facts: HorizonFacts
+    overdispersion: Overdispersion
+    """How unevenly late rows came."""
     progress: Progress
     """Its pace, gaps and silences."""
     skew: Skew | None

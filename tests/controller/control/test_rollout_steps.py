@@ -88,7 +88,7 @@ def rollout_row(session: Session, **changes: Any) -> RolloutRow:
         "effective_us": START_US,
         "effective_watermark_ms": 0,
         "at_risk_from_ms": 0,
-        **dict.fromkeys(("needed_rows", "needed_event_ms", "rows", "late", "report_id"), 0),
+        **dict.fromkeys(("needed_rows", "needed_event_ms", "rows", "late", "events", "report_id"), 0),
         **dict.fromkeys(("slo_generation", "policy_generation"), 1),
         **dict.fromkeys(("created_us", "changed_us"), START_US),
     }

@@ -56,7 +56,8 @@ from tidemark.controller.reports.store import newest_report_id
 from tidemark.models.base.operators import Operator, RowLevel, sliding, tumbling
 from tidemark.models.evidence.coverage import Range, merge_ranges
 from tidemark.models.evidence.curve import Emissions
-from tidemark.models.evidence.horizon import SUMMED
+from tidemark.models.evidence.events import NO_BATCHES, LateBatches, Overdispersion
+from tidemark.models.evidence.horizon import SUMMED, event_slot_us
 from tidemark.models.evidence.needs import needs_against
 from tidemark.models.evidence.partition_needs import PartitionNeeds
 from tidemark.models.evidence.slots import DAY_US, SLOT_US, Levels, Retention, edge_us
@@ -160,9 +161,16 @@ class Story:
         assert partition_needs(session, horizon.span) == needs_of(taken)
         assert self.cache.partition_needs(session, horizon) == needs_of(taken)
         assert_same(curve.emissions, emissions_in(session, horizon.span, horizon.newest))
-        facts_again, pace_again = self.cache.facts_and_pace(session, horizon)
+        facts_again, overdispersion, pace_again = self.cache.facts(session, horizon)
         assert facts_again == facts
         np.testing.assert_array_equal(pace_again, pace)
+        assert overdispersion.rows_per_event(990_000) == curve.rows_per_event(990_000)
+        width_us = event_slot_us(horizon_ms)
+        by_slot: dict[int, list[Taken]] = {}
+        for each in taken:
+            by_slot.setdefault(edge_us(each.seen_us, width_us), []).append(each)
+        exact = Overdispersion.of(late_batches_of(some) for some in by_slot.values())
+        assert curve.rows_per_event(990_000) == exact.rows_per_event(990_000)
         np.testing.assert_array_equal(self.cache.pace(session, horizon), pace)
         np.testing.assert_array_equal(pace, BatchCache(session, horizon).table)
 
@@ -189,6 +197,7 @@ class Story:
                 taken, found = slots[row.width_us, row.slot_us], Rollup.of_row(row)
                 assert rollup_sums([found]) == sums_of(taken)
                 assert found.needs == needs_of(taken).whole
+                assert row.late_batches == late_batches_of(taken).to_bytes()
             assert {(row.width_us, row.slot_us): PartitionNeeds.from_bytes(row.needs) for row in parts} == {
                 slot: needs_of(taken) for slot, taken in slots.items()
             }
@@ -238,6 +247,10 @@ def needs_of(taken: Sequence[Taken]) -> PartitionNeeds:
     return PartitionNeeds.merged(
         PartitionNeeds.counted(needs_against(each.report, each.base_ms)) for each in taken
     )
+
+
+def late_batches_of(taken: Sequence[Taken]) -> LateBatches:
+    return sum((LateBatches.of_batch(*needs_of([each]).counts) for each in taken), NO_BATCHES)
 
 
 def assert_same(found: Emissions | None, wanted: Emissions | None) -> None:

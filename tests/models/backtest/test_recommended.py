@@ -83,9 +83,9 @@ def a_day_of(rows: int, day: int) -> list[Observation]:
     return [seen_rows(round((day + n / rows) * DAY_US), [-SECOND]) for n in range(rows)]
 
 
-def test_where_the_slo_leaves_the_horizon_open_it_grows_until_there_are_rows_enough() -> None:
-    """A feed of 150 rows a day never has the 299 rows in a day that certify 99 %."""
-    feed = [seen for day in range(5) for seen in a_day_of(150, day)]
+def test_where_the_slo_leaves_the_horizon_open_it_grows_until_there_is_evidence_enough() -> None:
+    """A feed of 350 rows a day never has the 417 events in a day that certify 99 %."""
+    feed = [seen for day in range(5) for seen in a_day_of(350, day)]
     decided = {}
     for name, slo in {
         "open": Slo(target_ppm=990_000),
@@ -94,15 +94,17 @@ def test_where_the_slo_leaves_the_horizon_open_it_grows_until_there_are_rows_eno
         policy = RecommendedPolicy(SETUP, slo)
         for seen in feed:
             policy.observe(seen)
-            decided[name] = policy.decide(seen.now_us, seen.now_us)
+        decided[name] = policy.decide(feed[-1].now_us, feed[-1].now_us)
         assert policy.recommendation is not None
         if name == "a day":
             assert policy.recommendation.reason == (
-                "not enough evidence: 151 of the 299 rows it takes to certify 99 % of the rows at 95 % confidence, in "
-                "the horizon of 1 d: lengthen horizon_ms to 2 d"
+                "not enough evidence: 351 rows (as 215 independent events); 417 are needed to certify 99 % at 95 % "
+                "confidence at every look; counted over the horizon of 1 d: lengthen horizon_ms to 2 d"
             )
         else:
-            assert policy.recommendation.reason.startswith("301 of 301 rows need at most 0 s")
+            assert policy.recommendation.reason.startswith(
+                "701 of 701 rows (as 429 independent events) need at most 0 s"
+            )
     assert decided == {"open": Decision(bound_us=0), "a day": Decision()}
 
 
@@ -122,7 +124,7 @@ def test_rows_that_even_the_longest_horizon_lacks_are_said_to_be_too_few() -> No
     assert policy.decide(40 * DAY_US, 0) == Decision()
     assert policy.recommendation is not None
     assert policy.recommendation.reason.endswith(
-        "in the horizon of 31 d, and even 31 d would have too few: lower the target or the confidence"
+        "over the horizon of 31 d, and even 31 d would have too few: lower the target or the confidence"
     )
 
 

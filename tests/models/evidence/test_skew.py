@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.base.quantile import certified_rank, min_samples
+from tidemark.models.base.confidence import certified_rank, min_events
 from tidemark.models.evidence.partition_needs import PartitionNeeds
 from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.evidence.skew import MIN_BEYOND, Effect, SkewRule, effects_of, is_skewed, skew_text
@@ -51,9 +51,9 @@ def usual(count: int, seed: int = 1, mean_s: float = 1.0, late_s: float = 0.0) -
     return [round((dice.expovariate(1 / mean_s) + late_s) * SECOND) for _ in range(count)]
 
 
-def exact_bound_ms(values: Sequence[int], target_ppm: int = TARGET_PPM) -> int | None:
-    rank = certified_rank(len(values), target_ppm / 1e6, CONFIDENCE_PPM / 1e6)
-    return None if rank is None else max(math.ceil(sorted(values)[rank - 1] / 1_000), 0)
+def exact_bound_ms(values: Sequence[int], rank: int | None) -> int | None:
+    """Return the need of a rank of ascending values."""
+    return None if rank is None else max(math.ceil(values[rank - 1] / 1_000), 0)
 
 
 MANY = {str(number): usual(1_000, number) for number in range(8)}
@@ -125,7 +125,7 @@ def test_a_partition_of_ten_rows_is_never_found(target_ppm: int, late_s: int, ot
 
 
 def test_a_partition_that_could_not_certify_the_target_alone_is_not_found() -> None:
-    enough = min_samples(0.99, 0.95)
+    enough = min_events(0.99, 0.95)
     for rows, body in ((enough - 1, set()), (enough, {"late"})):
         needs = {**{name: usual(900, 1) for name in "abc"}, "late": usual(rows, 5, late_s=60)}
         assert skewed(needs) == body
@@ -136,7 +136,7 @@ def test_a_partition_with_a_handful_of_late_rows_is_not_found() -> None:
     for late, body in ((MIN_BEYOND - 1, set()), (MIN_BEYOND, {"c"})):
         some = [*rows[late:], *(120 * SECOND for _ in range(late))]
         # Few rows in all, so that so few of them move the bound.
-        assert skewed({"a": usual(310, 1), "b": usual(310, 2), "c": some[-400:]}) == body
+        assert skewed({"a": usual(310, 1), "b": usual(310, 2), "c": some[-420:]}) == body
 
 
 @examples(30)
@@ -174,12 +174,15 @@ def test_it_is_what_counting_one_by_one_gives_within_the_error_of_the_sketch(
 ) -> None:
     needs = {str(number): values for number, values in enumerate(columns)}
     found = effects(needs, target_ppm)
-    everything = exact_bound_ms([value for values in columns for value in values], target_ppm)
+    every = sorted(value for values in columns for value in values)
+    rank = certified_rank(len(every), target_ppm / 1e6, CONFIDENCE_PPM / 1e6)
+    everything = exact_bound_ms(every, rank)
     for name, effect in found.items():
-        others = [value for other, values in needs.items() if other != name for value in values]
+        others = sorted(value for other, values in needs.items() if other != name for value in values)
+        same_share = None if rank is None else -(-len(others) * rank // len(every))
         for found_ms, exact_ms in (
             (effect.bound_ms, everything),
-            (effect.without_ms, exact_bound_ms(others, target_ppm)),
+            (effect.without_ms, exact_bound_ms(others, same_share)),
         ):
             assert (found_ms is None) == (exact_ms is None)
             if found_ms is not None and exact_ms is not None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidemark.models.base.confidence import certified_rank
 from tidemark.models.base.operators import row_level, sliding, tumbling
-from tidemark.models.base.quantile import certified_rank
 from tidemark.models.live.budget import Account, RuleChooser, keys_until_trusted
 from tidemark.models.live.defaults import PRICES
 from tidemark.models.live.learning import Learning, learning_of

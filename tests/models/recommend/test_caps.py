@@ -21,10 +21,10 @@ from support.recommendations import MS, STEADY, THOUSAND, capped, inputs, step
 
 
 def test_a_cap_that_is_met_changes_nothing_and_shows_both_figures() -> None:
-    """996 ms wait 1.996 s."""
-    found = recommend(inputs(THOUSAND, slo=capped(None, cap_ms=1_996)))
-    assert found.bound_ms == 996
-    assert step(found, "latency cap").reason == "the mean latency is 1.996 s, the cap 1.996 s"
+    """998 ms wait 1.998 s."""
+    found = recommend(inputs(THOUSAND, slo=capped(None, cap_ms=1_998)))
+    assert found.bound_ms == 998
+    assert step(found, "latency cap").reason == "the mean latency is 1.998 s, the cap 1.998 s"
 
 
 def test_a_conflict_that_the_slo_does_not_resolve_holds_the_bound_in_use() -> None:
@@ -33,7 +33,7 @@ def test_a_conflict_that_the_slo_does_not_resolve_holds_the_bound_in_use() -> No
     assert found.bound_ms is None
     assert found.steps[-1].kind.label == "latency cap"
     assert found.steps[-1].reason == (
-        "996 ms has a mean latency of 1.996 s, above the cap of 1.5 s, "
+        "998 ms has a mean latency of 1.998 s, above the cap of 1.5 s, "
         "and the SLO sets no on_conflict: the bound in use is held"
     )
 
@@ -57,7 +57,7 @@ def test_where_the_target_may_be_missed_and_even_0_waits_too_long_the_bound_is_0
 def test_where_the_latency_cap_may_be_exceeded_the_target_is_kept() -> None:
     """The reason names the exceeded cap."""
     found = recommend(inputs(THOUSAND, slo=capped("exceed_latency_cap")))
-    assert found.bound_ms == 996
+    assert found.bound_ms == 998
     assert step(found, "latency cap").reason.endswith(
         "above the cap of 1.5 s; the SLO allows that (on_conflict exceed_latency_cap)"
     )
@@ -66,7 +66,7 @@ def test_where_the_latency_cap_may_be_exceeded_the_target_is_kept() -> None:
 def test_an_operator_without_windows_breaks_no_cap() -> None:
     """No latency is known, which is not a latency of 0."""
     found = recommend(inputs(THOUSAND, slo=capped(None), windows=False))
-    assert found.bound_ms == 996
+    assert found.bound_ms == 998
     assert step(found, "latency cap").reason == ("no latency is known yet to compare with the cap of 1.5 s")
 
 
@@ -78,25 +78,25 @@ def test_windows_behind_a_join_wait_for_its_retention_too() -> None:
     assert step(found, "downstream").reason == "windows close at bound + 500 ms behind the join: 1 s"
 
 
-@pytest.mark.parametrize(("cap_ms", "bound_ms"), [(1_496, 996), (1_495, None)])
+@pytest.mark.parametrize(("cap_ms", "bound_ms"), [(1_498, 998), (1_497, None)])
 def test_without_windows_of_its_own_a_stream_waits_at_least_until_those_behind_it_close(
     cap_ms: int, bound_ms: int | None
 ) -> None:
     given = inputs(THOUSAND, slo=capped(None, cap_ms=cap_ms), windows=False)
     found = recommend(replace(given, downstream=Downstream(retention_ms=500)))
     assert found.bound_ms == bound_ms
-    assert "the mean latency is at least 1.496 s" in step(found, "latency cap").reason or bound_ms is None
+    assert "the mean latency is at least 1.498 s" in step(found, "latency cap").reason or bound_ms is None
 
 
 @pytest.mark.parametrize("on_conflict", [None, "exceed_state_cap"])
 def test_a_margin_that_crosses_the_latency_cap_is_a_conflict_unless_the_slo_settles_it(
     on_conflict: Any,
 ) -> None:
-    """The rows require 996 ms, which wait 1.996 s; with half as much again they wait 2.5 s, and the cap is 2.1 s."""
+    """The rows require 998 ms, which wait 1.998 s; with half as much again they wait 2.5 s, and the cap is 2.1 s."""
     policy = Policy(margin_ppm=500_000)
     found = recommend(inputs(THOUSAND, slo=capped(on_conflict, cap_ms=2_100), policy=policy))
 
-    assert (found.bound_ms, found.required_ms) == (None, 996)
+    assert (found.bound_ms, found.required_ms) == (None, 998)
     assert found.steps[-1].conflict == Conflict("latency", required_bound_ms=1_500)
     assert found.conflicts == (found.steps[-1].conflict,)
 
@@ -106,8 +106,8 @@ def test_a_required_bound_above_the_cap_is_a_conflict_however_it_is_resolved(on_
     """The step that finds it says so, with the bound; nobody has to know what the step is called."""
     found = recommend(inputs(THOUSAND, slo=capped(on_conflict)))
 
-    assert found.conflicts == (Conflict("latency", required_bound_ms=996),)
-    assert not recommend(inputs(THOUSAND, slo=capped(on_conflict, cap_ms=1_996))).conflicts
+    assert found.conflicts == (Conflict("latency", required_bound_ms=998),)
+    assert not recommend(inputs(THOUSAND, slo=capped(on_conflict, cap_ms=1_998))).conflicts
 
 
 @pytest.mark.slow

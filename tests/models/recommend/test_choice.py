@@ -92,20 +92,31 @@ def test_the_needed_rank_is_the_least_that_meets_the_target(rows: int, target_pp
 
 
 def test_under_confidence_the_target_must_be_certified() -> None:
-    """Of 1,000 rows 996 must be kept for 99 %, where 990 do without confidence."""
-    points = [point(1, 1_000, 10), point(2, 1_000, 5), point(3, 1_000, 4)]
+    """Of 1,000 rows 998 must be kept for 99 %, where 990 do without confidence."""
+    points = [point(1, 1_000, 10), point(2, 1_000, 3), point(3, 1_000, 2)]
     without, with_it = choose_bound(points, 990_000), choose_bound(points, 990_000, confidence=0.95)
     assert without.point == points[0]
     assert with_it.point == points[2]
 
 
 def test_too_few_rows_are_not_enough_evidence_under_confidence() -> None:
-    """298 rows certify no 99 %, however many were kept; and the message says how many would."""
-    choice = choose_bound([point(1, 298, 0), point(9, 298, 0)], 990_000, confidence=0.95)
+    """416 rows certify no 99 %, however many were kept; and the message says how many would."""
+    choice = choose_bound([point(1, 416, 0), point(9, 416, 0)], 990_000, confidence=0.95)
     assert choice.point is None
     assert choice.failing == ("evidence",)
-    assert choice.reason == "not enough evidence: 298 rows, 299 are needed to certify 99 %"
-    assert choose_bound([point(1, 299, 0)], 990_000, confidence=0.95).point is not None
+    assert choice.reason == (
+        "not enough evidence: 416 rows; 417 are needed to certify 99 % at 95 % confidence at every look"
+    )
+    assert choose_bound([point(1, 417, 0)], 990_000, confidence=0.95).point is not None
+
+
+def test_rows_that_share_their_fate_are_fewer_events_and_the_message_says_how_many() -> None:
+    choice = choose_bound([point(1, 4_211, 0)], 990_000, confidence=0.95, rows_per_event=20)
+    assert choice.reason == (
+        "not enough evidence: 4,211 rows (as 210 independent events); 417 are needed to certify 99 % "
+        "at 95 % confidence at every look"
+    )
+    assert choose_bound([point(1, 8_340, 0)], 990_000, confidence=0.95, rows_per_event=20).point is not None
 
 
 def test_no_rows_are_no_evidence_with_or_without_confidence() -> None:

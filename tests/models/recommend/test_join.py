@@ -49,7 +49,7 @@ def test_without_bounds_for_all_sides_there_is_none_for_this_one() -> None:
     assert nothing.bound_ms is None
     assert nothing.reason == (
         "the output of join enriched decides, and not enough evidence: rows 100 of clicks, 90 of views, and at least "
-        "736 of each to certify 99 %: the bound in use is held"
+        "1,004 of each to certify 99 %: the bound in use is held"
     )
     assert "views is stopped" in found(choice=None, unknown="views is stopped").reason
 

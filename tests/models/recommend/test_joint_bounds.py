@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidemark.models.base.confidence import certified_rank, certified_share
 from tidemark.models.base.operators import row_level
-from tidemark.models.base.quantile import certified_rank, certified_share
 from tidemark.models.evidence.joint_needs import JointNeeds
 from tidemark.models.recommend.joint_bounds import JointBounds, choose_joint_bounds
 

@@ -41,7 +41,7 @@ def inputs(
     windows: Windows | None = None,
     state_rows: int | None = None,
 ) -> Inputs:
-    """Needs of 1 to 1,000 ms, of which 99 % at 95 % requires 996 ms."""
+    """Needs of 1 to 1,000 ms, of which 99 % at 95 % requires 998 ms."""
     need = np.arange(1, 1_001, dtype=np.int64) * MS
     curve = Curve(ExactNeeds(need, np.ones_like(need)), None)
     situation = None
@@ -62,6 +62,7 @@ def inputs(
             open_rows=np.array([], np.int64),
             curve=curve,
             confidence_ppm=950_000,
+            rows_per_event=1.0,
         )
     return Inputs(
         curve=curve,
@@ -91,13 +92,13 @@ def test_steps_without_a_setting_are_left_out() -> None:
 
 def test_a_margin_is_added_before_the_limits() -> None:
     found = recommend(inputs(policy=Policy(margin_ppm=150_000)))
-    assert (found.bound_ms, found.required_ms) == (1_150, 996)
+    assert (found.bound_ms, found.required_ms) == (1_150, 998)
     assert recommend(inputs(policy=Policy(margin_ppm=150_000, max_bound_ms=1_000))).bound_ms == 1_000
 
 
 @pytest.mark.parametrize(
     ("only", "in_use_bound_ms", "bound_ms"),
-    [("Widen", 500, 996), ("Widen", 5_000, 5_000), ("Narrow", 5_000, 996), ("Narrow", 500, 500)],
+    [("Widen", 500, 998), ("Widen", 5_000, 5_000), ("Narrow", 5_000, 998), ("Narrow", 500, 500)],
 )
 def test_a_direction_that_is_not_allowed_leaves_the_bound_in_use(
     only: Any, in_use_bound_ms: int, bound_ms: int
@@ -118,8 +119,8 @@ def test_a_limit_goes_before_the_directions() -> None:
 def test_one_rollout_narrows_by_no_more_than_its_step() -> None:
     policy = Policy(max_narrowing_ppm=250_000)
     assert recommend(inputs(policy=policy, in_use_bound_ms=4_000)).bound_ms == 3_000
-    assert recommend(inputs(policy=policy, in_use_bound_ms=1_200)).bound_ms == 996
-    assert recommend(inputs(policy=policy, in_use_bound_ms=10)).bound_ms == 996
+    assert recommend(inputs(policy=policy, in_use_bound_ms=1_200)).bound_ms == 998
+    assert recommend(inputs(policy=policy, in_use_bound_ms=10)).bound_ms == 998
 
 
 def test_by_default_a_bound_is_at_most_halved_and_the_chain_says_so() -> None:
@@ -130,7 +131,7 @@ def test_by_default_a_bound_is_at_most_halved_and_the_chain_says_so() -> None:
 
 @pytest.mark.parametrize(
     ("on_conflict", "bound_ms"),
-    [("exceed_state_cap", 996), ("miss_target", 500), ("exceed_latency_cap", None), (None, None)],
+    [("exceed_state_cap", 998), ("miss_target", 500), ("exceed_latency_cap", None), (None, None)],
 )
 def test_a_state_cap_that_is_exceeded_is_resolved_as_the_slo_says(
     on_conflict: Any, bound_ms: int | None
@@ -139,15 +140,15 @@ def test_a_state_cap_that_is_exceeded_is_resolved_as_the_slo_says(
     slo = Slo(target_ppm=990_000, state_cap_rows=2_500, on_conflict=on_conflict)
     found = recommend(inputs(slo=slo, state_rows=2_000))
     assert found.bound_ms == bound_ms
-    assert "about 2,996 rows of state, above the cap of 2,500" in step(found, "state cap")[1]
-    assert found.conflicts == (Conflict("state", required_bound_ms=996),)
+    assert "about 2,998 rows of state, above the cap of 2,500" in step(found, "state cap")[1]
+    assert found.conflicts == (Conflict("state", required_bound_ms=998),)
 
 
 def test_a_state_cap_that_is_met_or_cannot_be_judged_changes_nothing() -> None:
-    slo = Slo(target_ppm=990_000, state_cap_rows=2_996)
+    slo = Slo(target_ppm=990_000, state_cap_rows=2_998)
     assert step(recommend(inputs(slo=slo, state_rows=2_000)), "state cap") == (
-        996,
-        "about 2,996 rows of state, the cap is 2,996",
+        998,
+        "about 2,998 rows of state, the cap is 2,998",
     )
     assert "no state is known yet" in step(recommend(inputs(slo=slo)), "state cap")[1]
 
@@ -155,11 +156,11 @@ def test_a_state_cap_that_is_met_or_cannot_be_judged_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("windows", "in_use_bound_ms", "bound_ms", "body"),
     [
-        (Windows(GOOD, GOOD), 2_000, 996, "the worst window admitted 99.9 %"),
+        (Windows(GOOD, GOOD), 2_000, 998, "the worst window admitted 99.9 %"),
         (Windows(BAD, GOOD), 2_000, 2_000, "is not narrowed"),
-        (Windows(AT_FLOOR, AT_FLOOR), 800, 996, "the worst window admitted 90 %, the floor is 90 %"),
+        (Windows(AT_FLOOR, AT_FLOOR), 800, 998, "the worst window admitted 90 %, the floor is 90 %"),
         (Windows(BAD, BAD), 800, 1_000, "the worst window under the bound in use admitted 80 %"),
-        (Windows(BAD, BAD), 400, 996, "the worst window under the bound in use admitted 80 %"),
+        (Windows(BAD, BAD), 400, 998, "the worst window under the bound in use admitted 80 %"),
         (Windows(BAD, BAD), 2_000, 2_000, "no row of known need exceeds the bound in use"),
         (Windows(NONE_YET, NONE_YET), 2_000, 2_000, "no window has closed yet"),
         (None, 2_000, 2_000, "no window has closed yet"),
@@ -177,7 +178,7 @@ def test_a_worst_window_below_its_floor_widens_a_step_and_holds_every_narrowing(
 @pytest.mark.parametrize(
     ("windows", "in_use_bound_ms", "bound_ms", "body"),
     [
-        (Windows(GOOD, GOOD), 2_000, 996, "100 of 100 windows did"),
+        (Windows(GOOD, GOOD), 2_000, 998, "100 of 100 windows did"),
         (Windows(BAD, GOOD), 2_000, 2_000, "90 of 100 windows did"),
         (Windows(BAD, BAD), 800, 1_000, "90 of the 100 windows closed under the bound in use did"),
         (Windows(BAD, NONE_YET), 2_000, 2_000, "90 of 100 windows did"),

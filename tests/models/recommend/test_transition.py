@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import bdtr, bdtrc
 
+from tidemark.models.base.confidence import interval_ppm
 from tidemark.models.base.defaults import PREDICTION_MIN_ROWS
 from tidemark.models.base.operators import Operator, TimeWindow, row_level, session, tumbling
 from tidemark.models.evidence.curve import Curve, Emissions, ExactNeeds, replay_spark
@@ -47,6 +48,7 @@ def situation(**changes: Any) -> Situation:
         "open_rows": np.array([7, 5, 3, 1], np.int64),
         "curve": curve(),
         "confidence_ppm": 950_000,
+        "rows_per_event": 1.0,
     }
     return Situation(**{**given, **changes})
 
@@ -156,13 +158,16 @@ def test_completeness_and_latency_are_the_curves() -> None:
     assert transition_to(situation(curve=curve(windows=False)), 60 * SECOND).latency_wall_us is None
 
 
-def test_the_interval_is_that_of_the_binomial() -> None:
-    """By Clopper and Pearson's definition: at its ends what was seen has a chance of 2.5 % each."""
+def test_the_interval_holds_at_every_look_and_is_that_of_the_events() -> None:
+    """60 of 100 rows: at its ends what was seen has a chance of far less than 2.5 % at this look alone."""
     found = transition_to(situation(), 60 * SECOND)
     assert found.min_ppm is not None
     assert found.max_ppm is not None
-    assert bdtrc(60, 100, found.min_ppm / 1e6) == pytest.approx(0.025, rel=1e-3)
-    assert bdtr(61, 100, found.max_ppm / 1e6) == pytest.approx(0.025, rel=1e-3)
+    assert 0.0005 < bdtrc(60, 100, found.min_ppm / 1e6) < 0.01
+    assert 0.0005 < bdtr(61, 100, found.max_ppm / 1e6) < 0.01
+    packed = transition_to(situation(rows_per_event=4.0), 60 * SECOND)
+    assert (found.events, packed.events) == (100, 25)
+    assert (packed.min_ppm, packed.max_ppm) == interval_ppm(39, 39, 100, 950_000, 4.0)
     assert transition_to(situation(), 200 * SECOND).max_ppm == 1_000_000
 
 
@@ -324,14 +329,19 @@ def _replayed(batches: list[list[int]], operator: Operator = TEN) -> Any:
 
 def test_a_prediction_is_scored_in_points_once_enough_rows_are_judged() -> None:
     """Predicted 99.0 %, counted 98.9 %: a tenth of a point less."""
-    assert score(1_000, 10, Judged(20_000, 220, 220)) == PredictionScore(989_000, -1_000)
-    assert score(1_000, 10, Judged(20_000, 200, 240)) == PredictionScore(989_000, -1_000)
+    for late_min, late_max, max_ppm in ((220, 220, 991_271), (200, 240, 992_150)):
+        found = score(1_000, 10, Judged(20_000, late_min, late_max), 950_000, 1.0)
+        assert found == PredictionScore(989_000, -1_000, max_ppm)
+    packed = score(1_000, 10, Judged(20_000, 220, 220), 950_000, 20.0)
+    assert packed is not None
+    assert packed.max_ppm is not None
+    assert packed.max_ppm > 991_271, "packs of 20 prove less"
 
 
 def test_too_few_rows_are_not_scored_yet_and_a_prediction_from_nothing_never_is() -> None:
-    assert score(1_000, 10, Judged(PREDICTION_MIN_ROWS - 1, 0, 0)) is None
-    assert score(1_000, 10, Judged(PREDICTION_MIN_ROWS, 0, 0)) is not None
-    assert score(0, 0, Judged(PREDICTION_MIN_ROWS, 0, 0)) is None
+    assert score(1_000, 10, Judged(PREDICTION_MIN_ROWS - 1, 0, 0), 950_000, 1.0) is None
+    assert score(1_000, 10, Judged(PREDICTION_MIN_ROWS, 0, 0), 950_000, 1.0) is not None
+    assert score(0, 0, Judged(PREDICTION_MIN_ROWS, 0, 0), 950_000, 1.0) is None
 
 
 def test_the_same_situation_gives_the_same_transition() -> None:

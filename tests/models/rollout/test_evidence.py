@@ -44,6 +44,15 @@ def test_a_replay_and_a_stall_cover_no_more_than_the_slower_clock(
     assert covered_us(*watched(*parts)) <= max_s * SECOND_US
 
 
+def test_two_batches_cover_the_time_between_them() -> None:
+    assert covered_us(*watched((1, 1.0))) == SECOND_US
+
+
+def test_clocks_are_compared_by_the_minute_in_which_fast_and_slow_seconds_even_out() -> None:
+    """The last batch of each minute counts, and the very first: that at 10 min is alone in its minute, and slow."""
+    assert covered_us(*watched(*[(30, 2.0), (30, 0.0)] * 10)) == 599 * SECOND_US
+
+
 @pytest.mark.parametrize("pause_us", [180 * SECOND_US, HOUR_US])
 def test_neither_a_pause_nor_the_catch_up_after_it_counts(pause_us: int) -> None:
     seen_us, base_us = watched((600, 1.0), (600, 1.0))

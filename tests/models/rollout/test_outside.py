@@ -120,6 +120,18 @@ def test_the_ledger_undoes_a_narrowing_whatever_gates_say() -> None:
     assert moved(rollout("Effective"), agreed).failure == "Completeness"
 
 
+def test_what_the_ledger_undoes_has_its_reason_alone_though_a_gate_says_no_too() -> None:
+    says_no = answer("errors", "verify", verdict="no", said="403", failures=GATE_FAILURES)
+    undone = moved(rollout("Effective"), asked(says_no, judged=Judged(1_000, 300, 300)))
+    assert (undone.state, undone.failure) == ("RolledBack", "Completeness")
+    assert "gate" not in undone.reason
+
+
+def test_no_gate_delays_or_undoes_what_a_person_wrote() -> None:
+    says_no = answer("errors", "verify", verdict="no", said="403", failures=GATE_FAILURES)
+    assert moved(rollout("Effective", cause="Operator"), verifying(says_no)).state == "Verified"
+
+
 def test_failures_count_in_a_row_within_a_phase() -> None:
     def next_after(before: GateAnswer | None, verdict: Any, phase: Phase = "verify") -> GateAnswer:
         return counted_after(before, answer("a", phase, bound_ms=1, verdict=verdict))
@@ -133,6 +145,7 @@ def test_failures_count_in_a_row_within_a_phase() -> None:
 def test_each_gate_is_asked_about_a_narrowing_again_after_a_while_and_about_nothing_else() -> None:
     known = (answer(),)
     assert due(GATES.gates, known, rollout(), NOW_US) == ["errors"]
+    assert due(GATES.gates, known, rollout(), NOW_US + GATE_ASK_MS * 1_000 - 1) == ["errors"]
     assert due(GATES.gates, known, rollout(), NOW_US + GATE_ASK_MS * 1_000) == ["calendar", "errors"]
     assert due(GATES.gates, known, rollout(to_bound_ms=19_999), NOW_US) == ["calendar", "errors"]
     assert due(GATES.gates, known, rollout("Effective"), NOW_US) == ["calendar", "errors"]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidemark.models.base.confidence import interval_ppm
 from tidemark.models.base.defaults import VERIFY_MS
-from tidemark.models.base.quantile import interval_ppm
 from tidemark.models.rollout.evidence import Judged
 from tidemark.models.rollout.gate import DAY_US
 from tidemark.models.rollout.machine import advance, restores_previous
@@ -24,11 +24,16 @@ def test_the_event_time_needed_holds_ten_windows_and_the_wider_bound() -> None:
     assert needed_event_us(10_000_000, 60_000, 5_000) == 160_000_000
     assert needed_event_us(10_000_000, 5_000, 60_000) == 160_000_000
     assert needed_event_us(0, None, 7) == 7_000
+    assert needed_event_us(10_000_000) == needed_event_us(10_000_000, None) == 100_000_000
 
 
 def test_the_rows_needed_hold_ten_late_rows_of_the_budget_and_ten_batches() -> None:
-    assert [needed_rows(ppm, 0) for ppm in (900_000, 990_000, 999_999)] == [100, 1_000, 10_000_000]
-    assert [needed_rows(990_000, rows) for rows in (100, 101)] == [1_000, 1_010]
+    assert [needed_rows(ppm, 0, 1.0) for ppm in (900_000, 990_000, 999_999)] == [100, 1_000, 10_000_000]
+    assert [needed_rows(990_000, rows, 1.0) for rows in (100, 101)] == [1_000, 1_010]
+
+
+def test_the_rows_needed_are_those_of_as_many_independent_events() -> None:
+    assert [needed_rows(990_000, rows, 20.5) for rows in (0, 3_000)] == [20_500, 30_000]
 
 
 def test_a_bound_is_verified_once_enough_rows_were_at_risk_and_says_how_many_before() -> None:
@@ -96,7 +101,7 @@ def test_a_narrowing_within_the_target_is_verified_though_worse_than_predicted()
 
 
 def test_a_share_whose_certain_maximum_is_just_what_was_predicted_is_as_predicted() -> None:
-    _, max_ppm = interval_ppm(9, 1_000, SLO.confidence_ppm)
+    _, max_ppm = interval_ppm(9, 9, 1_000, SLO.confidence_ppm)
     assert max_ppm is not None
     for min_ppm, said in ((max_ppm, ", as predicted"), (max_ppm + 1, "fewer than predicted")):
         move = moved(rollout("Effective", min_ppm=min_ppm), facts(judged=Judged(1_000, 9, 9)))

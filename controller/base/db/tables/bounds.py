@@ -95,6 +95,8 @@ class PredictionRow(Base):
     """(Row, key) pairs that the prediction rests on."""
     late: Mapped[Whole]
     """How many of them would have been late."""
+    events: Mapped[Whole]
+    """How many independent events the pairs amount to."""
     min_ppm: Mapped[Whole | None]
     max_ppm: Mapped[Whole | None]
     latency_base_us: Mapped[Whole | None]
@@ -120,6 +122,8 @@ class PredictionRow(Base):
     """When it was last scored; null while too few rows are judged."""
     realised_ppm: Mapped[Whole | None]
     """Share of the judged pairs that were admitted."""
+    realised_max_ppm: Mapped[Whole | None]
+    """Upper end of its interval, which holds at every look."""
     error_ppm: Mapped[Whole | None]
     """The realised share minus the predicted one."""
 

@@ -56,6 +56,8 @@ class RollupRow(Base):
     """Ids of the batches as JSON by query: {query: [[first, last], ...]}, ascending and disjoint."""
     needs: Mapped[Blob]
     """The needs of all partitions as one sketch (``models.sketch``)."""
+    late_batches: Mapped[Blob]
+    """How many rows of a batch need more than each of some bounds, with squares (``models.evidence.events``)."""
 
 
 class PartitionRollupRow(Base):

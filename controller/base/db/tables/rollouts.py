@@ -52,6 +52,8 @@ class RolloutRow(Base):
     """(Row, key) pairs that it rests on."""
     late: Mapped[Whole]
     """How many of them would have been late."""
+    events: Mapped[Whole]
+    """How many independent events the pairs amount to."""
     min_ppm: Mapped[Whole | None]
     max_ppm: Mapped[Whole | None]
     latency_wall_us: Mapped[Whole | None]

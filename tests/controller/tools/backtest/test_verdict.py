@@ -187,9 +187,9 @@ def test_a_policy_that_never_decided_did_not_meet_anything(tmp_path: Path) -> No
     event = START_US + np.arange(100, dtype=np.int64) * 36 * SECOND
     sentence, _ = said(save(tmp_path / "few.parquet", event, event), "tidemark", mode="restart")
     assert sentence == (
-        "On this trace Tidemark never decided, so that no window came out: not enough evidence: 98 of the 299 rows it "
-        "takes to certify 99 % of the rows at 95 % confidence, in the horizon of 1 d, of which 59 min 24 s has been "
-        "reported: more rows are to come."
+        "On this trace Tidemark never decided, so that no window came out: not enough evidence: 98 rows (as 60 "
+        "independent events); 417 are needed to certify 99 % at 95 % confidence at every look; counted over the "
+        "horizon of 1 d, of which 59 min 24 s has been reported: more rows are to come."
     )
 
 
@@ -203,7 +203,7 @@ def test_a_feed_of_few_rows_a_day_is_decided_over_as_many_days_as_it_takes(tmp_p
         "On this trace Tidemark keeps 100.00 % of the rows at a mean"
     )
     short = said(polled, "tidemark", horizon_ms=86_400_000, **asked)[0]
-    assert "in the horizon of 1 d: lengthen horizon_ms to 2 d" in short
+    assert "over the horizon of 1 d: lengthen horizon_ms to 8 d" in short
 
 
 def test_a_target_missed_by_what_was_not_seen_yet_is_said_to_be(tmp_path: Path) -> None:

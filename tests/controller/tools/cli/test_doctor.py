@@ -119,8 +119,8 @@ def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
     controller.put("/policy", at_once())
     controller.tick()
     assert warned(doctor()) == {
-        "not enough evidence: 160 of the 299 rows it takes to certify 99 % of the rows at 95 % confidence, in the "
-        "horizon of 1 d, of which 5 s has been reported: more rows are to come": (
+        "not enough evidence: 160 rows (as 98 independent events); 417 are needed to certify 99 % at 95 % confidence "
+        "at every look; counted over the horizon of 1 d, of which 5 s has been reported: more rows are to come": (
             "let the job run, then tidemark doctor job stream --url URL"
         )
     }
@@ -139,7 +139,7 @@ def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
     assert (missing(result), warned(result)) == ({}, {})
     assert fine(result)[0] == "the controller at URL answers"
     assert "the SLO requires 0.99 of the rows at a confidence of 0.95" in fine(result)
-    assert "there is enough evidence: 1,520 rows, and 299 are needed" in fine(result)
+    assert "there is enough evidence: 1,520 rows, and 681 are needed" in fine(result)
 
 
 def test_programs_get_the_same_findings_as_people(controller: Controller, doctor: Doctor) -> None:

@@ -260,13 +260,15 @@ def test_an_automatic_rollback_is_an_alert_for_a_day_and_a_persons_is_none(
 
 
 @pytest.mark.parametrize(
-    ("realised", "least", "holds"),
+    ("most", "least", "holds"),
     [(984_999, 985_000, True), (985_000, 985_000, False), (None, 985_000, False), (1, None, False)],
 )
-def test_a_prediction_is_wrong_when_fewer_rows_are_admitted_than_its_interval_allows(
-    realised: int | None, least: int | None, holds: bool
+def test_a_prediction_is_wrong_when_for_sure_fewer_rows_are_admitted_than_its_interval_allows(
+    most: int | None, least: int | None, holds: bool
 ) -> None:
-    row = PredictionRow(rows=1_000, late=10, realised_ppm=realised, min_ppm=least)
+    """What was counted may fall short by chance; the upper end of its interval holds at every look."""
+    realised = None if most is None else 0
+    row = PredictionRow(rows=1_000, late=10, realised_ppm=realised, realised_max_ppm=most, min_ppm=least)
     state = replace(WELL, prediction=row)
     assert (names(state) == ["TidemarkPredictionWrong ticket"]) == holds
 

@@ -1,0 +1,141 @@
+"""Events: how many rows share their fate, from how unevenly late rows come.
+
+Rows that wait together, in a pack, an upload or a stall, are late together: they are one event, and thousands of them
+prove no more than one row does. If late rows came one by one, their number in a batch would vary like a binomial one.
+How many times as much it varies is how many rows an event has (the *design effect* of a cluster sample: L. Kish,
+"Survey Sampling", Wiley 1965). It is taken over the batches, and over longer slots of time, since a stall spans many
+batches; the greater counts. What is seen of it is uncertain too, so one standard deviation is added.
+
+It is not known at the bound that is sought, where few rows are late, so it is taken from smaller bounds as well: the
+greatest at any bound where the late rows are between a quarter and twenty times the budget.
+
+Counts are kept for ``BOUNDS`` bounds only, and add up over batches: how many rows need more than each, and the square
+of that number in a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.models.base.target import PPM
+
+BOUNDS = 64
+"""Bounds above 0 at which rows are counted: enough for a need of a week."""
+
+_APART = 32
+"""Buckets of the sketch from one bound to the next: each is 1.38 times as wide as the one before."""
+
+_FROM_SHARE, _TO_SHARE = 0.25, 10.0
+"""Shares of late rows, in budgets, from which the size of an event is taken.
+
+Chosen: the bound that is sought has about one budget of them. Where ten times as many are late, the first events are
+seen ten times as soon: without the doubt below, packs of 20 rows failed at some look on 5 % of the days, and with four
+budgets on 12 %. Twenty gain little more, and in windows more late rows come together.
+"""
+
+_PRIOR_EVENTS = 5.0
+"""Events of one row each that count as seen before any was: without them a first one would decide alone."""
+
+_LEAST_APART = 0.2
+"""Part of the variance between slots that is left when one slot has nearly all rows; with less it says nothing."""
+
+_Float64s = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class LateBatches:
+    """How many rows of some batches need more than each bound; adds up over batches.
+
+    The first column is all rows; the others are those above 1 ms and above each wider bound.
+    """
+
+    late: _Float64s
+    """Number of such rows, shape (1 + BOUNDS,)."""
+    squares: _Float64s
+    """Sum over the batches of the square of their number, shape (1 + BOUNDS,)."""
+
+    @classmethod
+    def of_batch(cls, buckets: NDArray[np.int32], weights: NDArray[np.float64 | np.int64]) -> LateBatches:
+        """Return the counts of one batch, from those of its needs by bucket of ``Sketch``, in any order."""
+        column = np.clip(-(-buckets // _APART), 0, BOUNDS)
+        late = np.bincount(column, weights, minlength=1 + BOUNDS)[::-1].cumsum()[::-1].astype(np.float64)
+        return cls(late, late * late)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> LateBatches:
+        """Return what ``to_bytes`` wrote."""
+        counts = np.zeros((2, 1 + BOUNDS))
+        counts[:, : len(data) // 16] = np.frombuffer(data, "<f8").reshape(2, -1)
+        return cls(counts[0], counts[1])
+
+    def to_bytes(self) -> bytes:
+        """Return the counts as bytes, without the bounds that no row needs more than."""
+        used = int(np.count_nonzero(self.late))
+        return np.concatenate([self.late[:used], self.squares[:used]]).astype("<f8").tobytes()
+
+    def __add__(self, other: LateBatches) -> LateBatches:
+        return LateBatches(self.late + other.late, self.squares + other.squares)
+
+    def __sub__(self, other: LateBatches) -> LateBatches:
+        return LateBatches(self.late - other.late, self.squares - other.squares)
+
+
+NO_BATCHES = LateBatches(np.zeros(1 + BOUNDS), np.zeros(1 + BOUNDS))
+"""The counts of no batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overdispersion:
+    """How unevenly late rows come over a span of time."""
+
+    slots: _Float64s
+    """Late rows of each slot, as in ``LateBatches``, shape (slots, 1 + BOUNDS)."""
+    squares: _Float64s
+    """Sum over the batches of the square of their number, shape (1 + BOUNDS,)."""
+
+    @classmethod
+    def of(cls, slots: Iterable[LateBatches]) -> Overdispersion:
+        """Return it for slots of time of any widths."""
+        each = [NO_BATCHES, *slots]
+        return cls(np.stack([one.late for one in each]), np.sum([one.squares for one in each], axis=0))
+
+    def events(self, target_ppm: int) -> float:
+        """Return how many independent events the rows amount to where about as many are late as the target allows."""
+        return float(self.slots[:, 0].sum()) / self.rows_per_event(target_ppm)
+
+    def rows_per_event(self, target_ppm: int) -> float:
+        """Return how many rows share their fate where about as many are late as the target allows, at least 1."""
+        total, in_slots = self.slots.sum(axis=0), (self.slots * self.slots).sum(axis=0)
+        bounds = _telling(total, target_ppm)
+        if not len(bounds):
+            return float(_with_doubt(np.zeros(1), np.ones(1))[0])
+        rows, late = total[0], total[bounds]
+        share = late / rows
+        apart = max(1 - in_slots[0] / rows**2, _LEAST_APART)
+        # Beside the squares of their numbers if they came as evenly as all rows do.
+        of_batches = self.squares[bounds] - share**2 * self.squares[0]
+        of_slots = (in_slots[bounds] - share**2 * in_slots[0]) / apart
+        size = np.maximum(np.maximum(of_batches, of_slots) / (late * (1 - share)), 1)
+        return float(_with_doubt(late, size).max())
+
+
+def _telling(total: _Float64s, target_ppm: int) -> NDArray[np.intp]:
+    """Return the bounds whose late rows tell of the target: as columns, of the totals of ``LateBatches``."""
+    rows, late = total[0], total[1:]
+    budget = rows * (PPM - target_ppm) / PPM
+    enough = late >= _FROM_SHARE * budget
+    telling = enough & (late <= _TO_SHARE * budget)
+    # Where their number jumps, the last bound before it tells.
+    telling[max(np.count_nonzero(enough) - 1, 0)] = True
+    return np.flatnonzero(telling & (late > 0) & (late < rows)) + 1
+
+
+def _with_doubt(late: _Float64s, size: _Float64s) -> _Float64s:
+    """Return how many rows an event has, one standard deviation above what was seen, with the prior."""
+    events = late / size + _PRIOR_EVENTS
+    found: _Float64s = (late + _PRIOR_EVENTS) / events * (1 + np.sqrt(2 / events))
+    return found
