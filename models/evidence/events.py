@@ -109,16 +109,16 @@ class Overdispersion:
 
     def rows_per_event(self, target_ppm: int) -> float:
         """Return how many rows share their fate where about as many are late as the target allows, at least 1."""
-        total, in_slots = self.slots.sum(axis=0), (self.slots * self.slots).sum(axis=0)
+        total, all_rows = self.slots.sum(axis=0), self.slots[:, :1]
         bounds = _telling(total, target_ppm)
         if not len(bounds):
             return float(_with_doubt(np.zeros(1), np.ones(1))[0])
         rows, late = total[0], total[bounds]
         share = late / rows
-        apart = max(1 - in_slots[0] / rows**2, _LEAST_APART)
+        apart = max(1 - float((all_rows**2).sum()) / rows**2, _LEAST_APART)
         # Beside the squares of their numbers if they came as evenly as all rows do.
         of_batches = self.squares[bounds] - share**2 * self.squares[0]
-        of_slots = (in_slots[bounds] - share**2 * in_slots[0]) / apart
+        of_slots = ((self.slots[:, bounds] - share * all_rows) ** 2).sum(axis=0) / apart
         size = np.maximum(np.maximum(of_batches, of_slots) / (late * (1 - share)), 1)
         return float(_with_doubt(late, size).max())
 

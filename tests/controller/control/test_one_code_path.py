@@ -230,9 +230,9 @@ def _busy() -> list[Row]:
 
 
 def _polled() -> list[Row]:
-    """A feed that is polled every quarter of an hour, with 10 rows a day."""
+    """A feed that is polled every quarter of an hour, with 25 rows a day."""
     poll_us = 900 * SECOND
-    rows = random_rows(np.random.default_rng(4), 80, 8 * DAY_US, poll_us, 1)
+    rows = random_rows(np.random.default_rng(4), 200, 8 * DAY_US, poll_us, 1)
     return [(event_us, -(-event_us // poll_us) * poll_us, part) for event_us, _, part in sorted(rows)]
 
 

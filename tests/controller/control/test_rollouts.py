@@ -68,7 +68,7 @@ def test_a_first_bound_is_published_acknowledged_effective_and_verified(controll
     )
     assert one["to_bound_ms"] == job.published()["bound_ms"] < 30_000
     assert one["generation"] == job.published()["generation"]
-    assert (one["predicted"]["rows"], one["judged"]["needed_rows"]) == (38 * 60, 600)
+    assert (one["predicted"]["rows"], one["judged"]["needed_rows"]) == (38 * 60, 1_741)
     assert "Rolling" in conditions(job)
     job.restart()
     controller.tick()
@@ -76,12 +76,14 @@ def test_a_first_bound_is_published_acknowledged_effective_and_verified(controll
     job.run(3, 30.0)
     body = job.rollout()
     assert body["state"] == "Effective"
-    assert body["reason"] == ("in effect; rows at risk: 0, needed 600; event time: 5.59 s, needed 3 min 40 s")
+    assert body["reason"] == (
+        "in effect; rows at risk: 0, needed 1,741; event time: 5.59 s, needed 3 min 40 s"
+    )
     job.run(60, 30.0, tick=False)
     controller.tick()
     done = job.rollout()
     assert (done["state"], done["may"]) == ("Verified", ["rollback"])
-    assert done["judged"]["at_risk_rows"] >= 600
+    assert done["judged"]["at_risk_rows"] >= 1_741
     assert done["judged"]["event_ms"] >= done["judged"]["needed_event_ms"] == 220_000
     assert done["published_us"] <= done["acknowledged_us"] <= done["ended_us"] == controller.clock.now_us
     assert conditions(job) == {}
@@ -99,6 +101,8 @@ def test_a_first_bound_is_published_acknowledged_effective_and_verified(controll
 def test_a_worse_bound_is_rolled_back_said_and_not_tried_again(either_job: RolledJob) -> None:
     """Planted: after a narrowing was published for delays up to 30 s, the delays grow to 100 s."""
     before_ms = either_job.published()["bound_ms"]
+    # Else it is widened before that is sure.
+    either_job.put("policy", at_once(directions=["Narrow"]))
     either_job.put("slo", LOOSE)
     worse = either_job.rollout()
     assert (worse["state"], worse["direction"], worse["from_bound_ms"]) == ("Published", "Narrow", before_ms)
@@ -132,7 +136,7 @@ def test_a_worse_bound_is_rolled_back_said_and_not_tried_again(either_job: Rolle
 def test_a_narrowing_that_failed_is_tried_again_when_the_slo_changes_and_not_when_it_is_paused_or_labelled(
     job: RolledJob,
 ) -> None:
-    job.put("policy", at_once(cooldown_ms=0))
+    job.put("policy", at_once(cooldown_ms=0, directions=["Narrow"]))
     job.put("slo", LOOSE)
     job.restart()
     job.run(14, 100.0)
@@ -143,7 +147,7 @@ def test_a_narrowing_that_failed_is_tried_again_when_the_slo_changes_and_not_whe
     assert job.rollout()["held_by"] == "FailedBefore"
     job.act(":pause")
     job.act(":resume")
-    job.put("policy", at_once(cooldown_ms=0, labels={"team": "web"}))
+    job.put("policy", at_once(cooldown_ms=0, directions=["Narrow"], labels={"team": "web"}))
     job.run(2, 10.0)
     assert job.rollout()["held_by"] == "FailedBefore"
     job.put("slo", {"target_ppm": 810_000})

@@ -22,7 +22,7 @@ def test_a_feed_polled_every_four_hours_is_narrowed_to_0_s(controller: Controlle
     job.put("slo", {"target_ppm": 990_000})
     job.put("policy", {"mode": "Restart", "approval": "none"})
     for _ in range(60):
-        job.run(1, 4 * 3_600.0, rows=25)
+        job.run(1, 4 * 3_600.0, rows=50)
         if job.published()["bound_ms"] not in {None, job.bound_ms}:
             job.restart()
     assert [(one["state"], one["to_bound_ms"]) for one in job.rollouts()] == [("Verified", 0)]
