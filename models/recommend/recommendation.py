@@ -95,15 +95,15 @@ def _uncertified(inputs: Inputs, confidence: float, rows_per_event: float) -> De
     """
     rows, slo, in_use = inputs.evidence.rows, inputs.slo, inputs.in_use_bound_ms
     reason = lack_of_evidence(rows, rows_per_event, slo.target_ppm, confidence)
-    reason = f"{reason}; counted {_way_out(inputs, rows_per_event)}"
     rank = needed_rank(rows, slo.target_ppm, confidence)
     need_us = None if rank is None else inputs.curve.needs.value_at_rank(rank)
     if rank is None or need_us is None or in_use is None or need_us <= in_use * 1_000:
-        return DecisionStep(StepKind.QUANTILE, None, reason)
+        way_out = _way_out(inputs, rows_per_event)
+        return DecisionStep(StepKind.QUANTILE, None, f"{reason}; counted {way_out}")
     bound_ms = math.ceil(need_us / 1_000)
-    needed = f"{rank:,} of the rows need up to {format_duration(bound_ms * 1_000)}"
+    needed = f"{rank:,} of {rows:,} rows need at most {format_duration(bound_ms * 1_000)}"
     return DecisionStep(
-        StepKind.QUANTILE, bound_ms, f"{reason}; {needed}, and {inputs.bound_name} is narrower"
+        StepKind.QUANTILE, bound_ms, f"{needed}, and {inputs.bound_name} is narrower; {reason}"
     )
 
 

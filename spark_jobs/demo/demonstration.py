@@ -56,11 +56,8 @@ _POLICY = {
 }
 """The demo runs by itself and for minutes; by default a first bound waits for an hour of evidence and for approval."""
 
-_RECENT = {"horizon_ms": 15 * 60_000, "window_ms": 30 * 60_000, "confidence_ppm": 500_000}
-"""Of the fleet, minutes count: what the guessed bound lost is soon forgotten.
-
-It decides after fifteen windows and two or three bursts. Those prove little, so it asks for even odds instead of 95 %.
-"""
+_RECENT = {"horizon_ms": 15 * 60_000, "window_ms": 30 * 60_000}
+"""Of the fleet, minutes count: what the guessed bound lost is soon forgotten."""
 
 _SECONDS, _ROWS_PER_SECOND, _SEED, _SLOT_US = 300, 400, 1, 3_000_000
 

@@ -68,9 +68,8 @@ def test_where_events_are_too_few_a_bound_is_widened_by_the_rows_and_neither_set
         700: None,
     }
     assert step(found[100], "quantile").reason == (
-        "not enough evidence: 600 rows (as 367 independent events); 417 are needed to certify 99 % at 95 % confidence "
-        "at every look; counted over the horizon of 1 d, of which 0 s has been reported: more rows are to come; 600 of "
-        "the rows need up to 600 ms, and the bound in use is narrower"
+        "600 of 600 rows need at most 600 ms, and the bound in use is narrower; not enough evidence: 600 rows (as 367 "
+        "independent events); 417 are needed to certify 99 % at 95 % confidence at every look"
     )
 
 
