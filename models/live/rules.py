@@ -148,7 +148,7 @@ class RuleSet:
             self._in_force = np.maximum(self._in_force, self._decided.popleft()[1])
         return self._in_force
 
-    def add(self, now_us: int, key_us: Int64s, count: Int64s) -> None:
+    def add(self, now_us: int, stream_us: int, key_us: Int64s, count: Int64s) -> None:
         """Count the pairs of a batch by distinct keys, ascending, and what each rule loses of them."""
         in_force = self.judging_us(now_us)
         # Keys ascend, so the late ones under a watermark are a prefix.
@@ -164,7 +164,7 @@ class RuleSet:
             self._recent[at[known], -1] += count[known]
             self._has_rows[at[known]] = True
             rows[1] *= ~(known & self._missed[at])
-        self._stragglers.add((now_us - key_us) / self._trigger_us, rows)
+        self._stragglers.add((stream_us - key_us) / self._trigger_us, rows)
 
     def expect(self, key_us: Int64s) -> None:
         """Open keys whose rows have come or are missing; distinct ones, ascending, shape (keys,)."""
@@ -212,7 +212,7 @@ class RuleSet:
             self._has_rows = self._has_rows[left]
 
     def decide(
-        self, now_us: int, in_force_us: int, missing: Float64s, elapsed: float, longest_hold: float
+        self, now_us: int, in_force_us: int, close_us: int, missing: Float64s, elapsed: float, longest_hold: float
     ) -> None:
         """Move every rule's watermark; missing rows are waited for, ``longest_hold`` triggers at most."""
         rows_a_key = self.rows_a_key(elapsed)
@@ -226,10 +226,10 @@ class RuleSet:
         self._left = beyond[self._family, best]
         known = elapsed >= np.maximum(ELAPSED_PER_AGE * self._age, self._young)
         required = np.where(
-            known, (in_force_us - self._age * self._trigger_us).astype(np.int64) - 1, NO_BASE_US
+            known, (close_us - self._age * self._trigger_us).astype(np.int64) - 1, NO_BASE_US
         )
         if len(self.key_us):
-            age_then = (in_force_us - self.key_us) / self._trigger_us
+            age_then = (close_us - self.key_us) / self._trigger_us
             self._missed |= (missing > 0) & ((now_us - self.key_us) / self._trigger_us >= MISSED_FROM_AGE)
             limits = worth, longest_hold
             required = np.minimum(required, self._waited_for_us(now_us, age_then, missing, limits))

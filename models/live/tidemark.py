@@ -25,6 +25,7 @@ from tidemark.models.live.learning import GoodWindows, learning_of
 from tidemark.models.live.missing import Missing
 from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
 from tidemark.models.live.rules import RuleSet
+from tidemark.models.live.stream_clock import StreamClock
 from tidemark.models.recommend.steps import DecisionStep, StepKind
 
 _IDLE_STEPS = 200
@@ -58,6 +59,8 @@ class Tidemark:
         self._future_us = FUTURE_COHORTS * granule_us
         late_share = (PPM - setup.target_ppm) / PPM
         self._rules = RuleSet(setup.trigger_us, setup.trigger_us / spacing_us, span, late_share)
+        self._clock = StreamClock(setup.trigger_us, span, late_share)
+        self._clock._granule_us = granule_us
         self._missing = Missing(granule_us, setup.trigger_us, span)
         good_windows = setup.objective == "timeslices"
         self._good_windows = GoodWindows(self._rules.rules, late_share) if good_windows else None
@@ -68,6 +71,7 @@ class Tidemark:
         self._elapsed_before = 0.0
         self._at_us = 0
         self._decided_us: int | None = None
+        self._caught_up_us = 0
         self._delay_us = 0
         self._watermark_us = NO_BASE_US
         self._pending: list[tuple[int, int]] = []
@@ -116,7 +120,8 @@ class Tidemark:
         if self._began_us is None and not len(seen.key_us):
             return
         self._catch_up(seen.now_us)
-        self._advance(seen.now_us)
+        stream_us = self._clock.at(seen.now_us)
+        self._advance(stream_us)
         while self._pending and self._pending[0][0] < seen.now_us:
             self._judging_us = max(self._judging_us, self._pending.pop(0)[1])
         if self._is_start(seen.now_us):
@@ -126,16 +131,17 @@ class Tidemark:
         near = key_us <= seen.now_us + self._future_us + self._operator.span_us
         if not len(key_us) or not near.any():
             return
+        self._clock.observe(seen)
         key, where = np.unique(key_us[near], return_inverse=True)
         count = np.bincount(where, weights=seen.count[near]).astype(np.int64)
         if self._good_windows is not None:
             judging = np.append(self._rules.judging_us(seen.now_us), self._judging_us)
             self._good_windows.add(key, count, judging)
-        self._rules.add(seen.now_us, key, count)
+        self._rules.add(seen.now_us, stream_us, key, count)
         self._late += int(count[: np.searchsorted(key, self._judging_us, side="right")].sum())
         once = near & (key_us == self._first_key(event_us))
         if once.any():
-            self._missing.add(seen.now_us, seen.partition[once], event_us[once], seen.count[once])
+            self._missing.add(stream_us, seen.partition[once], event_us[once], seen.count[once])
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:
         """Return the watermark for the time when the decision is in force."""
@@ -287,21 +293,24 @@ class Tidemark:
         """Step through the time without decisions, so that rules close what they would have closed."""
         if self._decided_us is None:
             return
-        at, step = self._decided_us + self._trigger_us, 1
+        at, step = max(self._decided_us, self._caught_up_us) + self._trigger_us, 1
         while at < now_us and len(self._rules.key_us) and step < _IDLE_STEPS:
             self._step(at)
             at += self._trigger_us * max(1, step // 16)
             step += 1
+        self._caught_up_us = now_us
 
     def _step(self, now_us: int) -> None:
-        self._advance(now_us)
         in_force_us = now_us + self._delay_us
+        close_us = self._clock.decide(now_us, in_force_us)
+        stream_us = min(self._clock.at(now_us), close_us)
+        self._advance(stream_us)
         self._rules.emit(now_us)
-        self._missing.close(now_us, self._rules.settled_us - self._operator.span_us + 1)
+        self._missing.close(stream_us, self._rules.settled_us - self._operator.span_us + 1)
         longest = self._rules.longest_hold(self.age_triggers, stopped=self._missing.stopped)
-        missing = self._missing_by_key(now_us, longest)
-        self._rules.decide(now_us, in_force_us, missing, self.age_triggers, longest)
-        self._choice = self._budget.choose(now_us, self._account(), self._rules.latency(now_us))
+        missing = self._missing_by_key(stream_us, longest)
+        self._rules.decide(stream_us, in_force_us, close_us, missing, self.age_triggers, longest)
+        self._choice = self._budget.choose(stream_us, self._account(), self._rules.latency(now_us))
         required_us = int(self._rules.watermark_us[self._choice.rule])
         if self._setup.latency_cap_us is not None:
             capped_us = in_force_us - self._setup.latency_cap_us - 1
