@@ -42,12 +42,13 @@ from tidemark.models.live.policy import NO_BASE_US
 
 _Bools = NDArray[np.bool_]
 
-_KINDS = 2  # keys whether or not rows of theirs were missing: without the hold, and with it
+_KINDS = 3  # keys whether or not rows of theirs were missing: without the hold, and with it; by the partitions' clock
 _HOLDS = 3  # no hold, the hold for what the missing rows are worth, and the whole hold
-FAMILIES = len(MEMORIES) * _HOLDS
+_FAMILIES = [(memory, hold, 0) for memory in range(len(MEMORIES)) for hold in range(_HOLDS)] + [(memory, 0, 1) for memory in range(len(MEMORIES))]
+FAMILIES = len(_FAMILIES)
 """Pairs of a memory and a hold; rules are numbered by family first, then by price."""
-_HOLD_OF_FAMILY = np.arange(FAMILIES) % _HOLDS
-_MEMORY_OF_FAMILY = np.arange(FAMILIES) // _HOLDS
+_MEMORY_OF_FAMILY, _HOLD_OF_FAMILY, _CLOCK_OF_FAMILY = np.array(_FAMILIES).T
+_KIND_OF_FAMILY = np.where(_CLOCK_OF_FAMILY, 2, np.minimum(_HOLD_OF_FAMILY, 1))
 
 _FREE_US = np.iinfo(np.int64).max // 2
 """Where a rule that waits for nothing must stay: nowhere."""
@@ -148,7 +149,7 @@ class RuleSet:
             self._in_force = np.maximum(self._in_force, self._decided.popleft()[1])
         return self._in_force
 
-    def add(self, now_us: int, stream_us: int, key_us: Int64s, count: Int64s) -> None:
+    def add(self, now_us: int, clock_us: Int64s, key_us: Int64s, count: Int64s) -> None:
         """Count the pairs of a batch by distinct keys, ascending, and what each rule loses of them."""
         in_force = self.judging_us(now_us)
         # Keys ascend, so the late ones under a watermark are a prefix.
@@ -159,12 +160,12 @@ class RuleSet:
         self.expect(key_us)
         at = np.minimum(np.searchsorted(self.key_us, key_us), max(len(self.key_us) - 1, 0))
         known = self.key_us[at] == key_us if len(self.key_us) else np.zeros(len(key_us), bool)
-        rows = np.stack([count, count]).astype(np.float64)
+        rows = np.stack([count, count, count]).astype(np.float64)
         if known.any():
             self._recent[at[known], -1] += count[known]
             self._has_rows[at[known]] = True
             rows[1] *= ~(known & self._missed[at])
-        self._stragglers.add((stream_us - key_us) / self._trigger_us, rows)
+        self._stragglers.add((clock_us[[0, 0, 1], None] - key_us) / self._trigger_us, rows)
 
     def expect(self, key_us: Int64s) -> None:
         """Open keys whose rows have come or are missing; distinct ones, ascending, shape (keys,)."""
@@ -212,13 +213,13 @@ class RuleSet:
             self._has_rows = self._has_rows[left]
 
     def decide(
-        self, now_us: int, in_force_us: int, close_us: int, missing: Float64s, elapsed: float, longest_hold: float
+        self, now_us: int, in_force_us: int, close_us: Int64s, missing: Float64s, elapsed: float, longest_hold: float
     ) -> None:
         """Move every rule's watermark; missing rows are waited for, ``longest_hold`` triggers at most."""
         rows_a_key = self.rows_a_key(elapsed)
         worth = self._price_wait / (self.price * self._budget_share * rows_a_key)  # triggers a row
         # After the last straggler waiting only costs, so the ages beyond need not be looked at.
-        beyond = self._stragglers.late()[_MEMORY_OF_FAMILY, np.minimum(_HOLD_OF_FAMILY, 1)]
+        beyond = self._stragglers.late()[_MEMORY_OF_FAMILY, _KIND_OF_FAMILY]
         cost = worth.reshape(FAMILIES, -1, 1) * beyond[:, None, :]
         cost += WAIT[ZERO : ZERO + beyond.shape[1]]
         best = cost.argmin(axis=2).ravel()
@@ -226,10 +227,10 @@ class RuleSet:
         self._left = beyond[self._family, best]
         known = elapsed >= np.maximum(ELAPSED_PER_AGE * self._age, self._young)
         required = np.where(
-            known, (close_us - self._age * self._trigger_us).astype(np.int64) - 1, NO_BASE_US
+            known, (close_us[_CLOCK_OF_FAMILY[self._family]] - self._age * self._trigger_us).astype(np.int64) - 1, NO_BASE_US
         )
         if len(self.key_us):
-            age_then = (close_us - self.key_us) / self._trigger_us
+            age_then = (close_us[0] - self.key_us) / self._trigger_us
             self._missed |= (missing > 0) & ((now_us - self.key_us) / self._trigger_us >= MISSED_FROM_AGE)
             limits = worth, longest_hold
             required = np.minimum(required, self._waited_for_us(now_us, age_then, missing, limits))

@@ -59,8 +59,7 @@ class Tidemark:
         self._future_us = FUTURE_COHORTS * granule_us
         late_share = (PPM - setup.target_ppm) / PPM
         self._rules = RuleSet(setup.trigger_us, setup.trigger_us / spacing_us, span, late_share)
-        self._clock = StreamClock(setup.trigger_us, span, late_share)
-        self._clock._granule_us = granule_us
+        self._clock = StreamClock(setup.trigger_us, span, granule_us)
         self._missing = Missing(granule_us, setup.trigger_us, span)
         good_windows = setup.objective == "timeslices"
         self._good_windows = GoodWindows(self._rules.rules, late_share) if good_windows else None
@@ -120,7 +119,8 @@ class Tidemark:
         if self._began_us is None and not len(seen.key_us):
             return
         self._catch_up(seen.now_us)
-        stream_us = self._clock.at(seen.now_us)
+        clock_us = self._clock.at(seen.now_us)
+        stream_us = int(clock_us[0])
         self._advance(stream_us)
         while self._pending and self._pending[0][0] < seen.now_us:
             self._judging_us = max(self._judging_us, self._pending.pop(0)[1])
@@ -137,7 +137,7 @@ class Tidemark:
         if self._good_windows is not None:
             judging = np.append(self._rules.judging_us(seen.now_us), self._judging_us)
             self._good_windows.add(key, count, judging)
-        self._rules.add(seen.now_us, stream_us, key, count)
+        self._rules.add(seen.now_us, clock_us, key, count)
         self._late += int(count[: np.searchsorted(key, self._judging_us, side="right")].sum())
         once = near & (key_us == self._first_key(event_us))
         if once.any():
@@ -302,12 +302,12 @@ class Tidemark:
 
     def _step(self, now_us: int) -> None:
         in_force_us = now_us + self._delay_us
-        close_us = self._clock.decide(now_us, in_force_us)
-        stream_us = min(self._clock.at(now_us), close_us)
+        longest = self._rules.longest_hold(self.age_triggers, stopped=self._missing.stopped)
+        close_us = self._clock.decide(now_us, in_force_us, longest)
+        stream_us = min(int(self._clock.at(now_us)[0]), int(close_us[0]))
         self._advance(stream_us)
         self._rules.emit(now_us)
         self._missing.close(stream_us, self._rules.settled_us - self._operator.span_us + 1)
-        longest = self._rules.longest_hold(self.age_triggers, stopped=self._missing.stopped)
         missing = self._missing_by_key(stream_us, longest)
         self._rules.decide(stream_us, in_force_us, close_us, missing, self.age_triggers, longest)
         self._choice = self._budget.choose(stream_us, self._account(), self._rules.latency(now_us))
