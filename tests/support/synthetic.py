@@ -230,7 +230,8 @@ def shares(rng: np.random.Generator, event_s: Float64s, partition: NDArray[np.in
 
 def ends_s(rng: np.random.Generator, event_s: Float64s, least_s: float, most_s: float) -> Float64s:
     """Return the ends of episodes that last U(least, most) seconds, from the first row to beyond the last."""
-    return event_s[0] + np.cumsum(rng.uniform(least_s, most_s, 1 + int(np.ptp(event_s) // least_s)))
+    ends: Float64s = event_s[0] + np.cumsum(rng.uniform(least_s, most_s, 1 + int(np.ptp(event_s) // least_s)))
+    return ends
 
 
 def _episode(rng: np.random.Generator, event_s: Float64s, least_s: float, most_s: float) -> NDArray[np.intp]:

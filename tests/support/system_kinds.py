@@ -42,7 +42,7 @@ class SystemKind:
     """A kind of stream and the windows that suit it."""
 
     draw: Callable[[Rng], Rows]
-    """Rows in order of event time, in seconds from a full hour."""
+    """Draws its rows, in seconds from a full hour."""
     window_us: int = WINDOW_US
 
 
@@ -55,9 +55,8 @@ def spike(rng: Rng) -> Rows:
     Drawn: when, and up to 8 partitions, which share the queue.
     """
     event_s = _with_spikes(rng, [rng.uniform(900, 1_800)], factor=20, lasting_s=120)
-    return Rows(
-        event_s, fifo(event_s + _transit(rng, event_s), _NEVER, _SERVED), _any_of_several(rng, event_s)
-    )
+    served_s = fifo(event_s + _transit(rng, event_s), _NEVER, _SERVED)
+    return Rows(event_s, served_s, _any_of_several(rng, event_s))
 
 
 def spike_mild(rng: Rng) -> Rows:
@@ -66,9 +65,8 @@ def spike_mild(rng: Rng) -> Rows:
     Drawn: when, and up to 8 partitions, which share the queue.
     """
     event_s = _with_spikes(rng, rng.uniform([600, 2_100], [1_500, 3_000]), factor=6, lasting_s=60)
-    return Rows(
-        event_s, fifo(event_s + _transit(rng, event_s), _NEVER, _SERVED), _any_of_several(rng, event_s)
-    )
+    served_s = fifo(event_s + _transit(rng, event_s), _NEVER, _SERVED)
+    return Rows(event_s, served_s, _any_of_several(rng, event_s))
 
 
 def spike_newest_first(rng: Rng) -> Rows:
@@ -194,9 +192,9 @@ def young(rng: Rng) -> Rows:
 
 
 def outage(rng: Rng) -> Rows:
-    """Once nothing is read for three minutes, and then everything within a second.
+    """Once nothing is read for minutes, and then everything within a second.
 
-    Drawn: when, it lasts U(150, 210) s, and up to 8 partitions.
+    Drawn: when, for U(150, 210) s, and up to 8 partitions.
     """
     event_s = _somewhere(rng, even_times(rng, 40, 2 * HOUR_S))
     begin = event_s[0] + rng.uniform(1_800, 5_400)
@@ -239,7 +237,6 @@ def hourly(rng: Rng) -> Rows:
     event_s = _somewhere(rng, even_times(rng, 8, 12 * HOUR_S))
     which = int(rng.integers(8))
     partition = rng.choice(8, len(event_s), p=np.where(np.arange(8) == which, 0.05, 0.95 / 7))
-    arrival_s = event_s + 5 * usual_delay(rng, len(event_s))
     its, minute_s = partition == which, rng.uniform(0, HOUR_S)
     uploads = (event_s[its] - minute_s) // HOUR_S
     upload = (uploads - uploads[0]).astype(np.int64)

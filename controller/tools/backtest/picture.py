@@ -152,7 +152,7 @@ def _draw_lags(axes: Axes, trial: Trial, styles: dict[str, _Style], pairs: PairN
         for outcome in trial.outcomes
     }
     known = np.concatenate([lag for _, lag in lines.values()])
-    low, high = _limits(known, needs, trial.yardstick.fixed_bound_us)
+    low, high = _limits(known, needs, trial.yardstick.fixed.bound_us)
     labels = []
     for name, (span, lag) in lines.items():
         style, x = styles[name], span * float(width * trial.setup.trigger_us)
@@ -224,7 +224,7 @@ def _fixed_bounds(trial: Trial, pairs: PairNeeds, frame: _Frame) -> list[int]:
         for loss in [0.0, *np.geomspace(frame.bottom, frame.top, FIXED_BOUNDS // 2 - 2).tolist()]
     ]
     # The latency of a constant bound is the bound plus something that hardly depends on it.
-    rest_us = _latency(trial.yardstick.fixed_score) - trial.yardstick.fixed_bound_us
+    rest_us = _latency(trial.yardstick.fixed.score) - trial.yardstick.fixed.bound_us
     spaced = np.geomspace if frame.far_apart else np.linspace
     by_latency = spaced(
         max(frame.left, 1.0) if frame.far_apart else frame.left, frame.right, FIXED_BOUNDS // 2 - 1
@@ -241,7 +241,7 @@ def _draw_frontier(
     on_progress: Callable[[int], object],
 ) -> None:
     axes.set_title(f"{_loss_name(trial)} against latency: down and to the left is better", pad=24)
-    if trial.yardstick.fixed_score.latency_mean_us is None:
+    if trial.yardstick.fixed.score.latency_mean_us is None:
         axes.set_axis_off()
         axes.text(0.5, 0.5, "no window of this trace can be scored", ha="center", transform=axes.transAxes)
         return
@@ -294,7 +294,7 @@ def _draw_frontier(
 def _frame(trial: Trial) -> _Frame:
     """Return limits that hold every policy, the target and the clairvoyant."""
     scores = [outcome.score for outcome in trial.outcomes]
-    latencies = [_latency(one) for one in [trial.yardstick.fixed_score, *scores]]
+    latencies = [_latency(one) for one in [trial.yardstick.fixed.score, *scores]]
     losses = [_loss(trial, one) for one in scores]
     budget = _budget(trial)
     low, high = min([*latencies, trial.yardstick.clairvoyant_us or 0.0]), max(latencies)

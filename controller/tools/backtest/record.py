@@ -31,12 +31,15 @@ from tidemark.models.live.policy import NO_BASE_US, Setup
 def record_of(trial: Trial, outcome: PolicyResult) -> dict[str, Any]:
     """Return the figures of one policy on one trace: integers with their unit in the name, None where unknown."""
     yardstick = trial.yardstick
+    spark = yardstick.spark
     return {
         "trace": str(trial.path),
         "policy": outcome.policy,
         **figures_of(trial.setup, outcome),
-        "fixed_hindsight_bound_us": _whole(yardstick.fixed_bound_us),
-        "fixed_hindsight_latency_us": _whole(yardstick.fixed_score.latency_mean_us),
+        "fixed_hindsight_bound_us": _whole(yardstick.fixed.bound_us),
+        "fixed_hindsight_latency_us": _whole(yardstick.fixed.score.latency_mean_us),
+        "spark_hindsight_bound_us": _whole(None if spark is None else spark.bound_us),
+        "spark_hindsight_latency_us": _whole(None if spark is None else spark.score.latency_mean_us),
         "clairvoyant_latency_us": _whole(yardstick.clairvoyant_us),
     }
 

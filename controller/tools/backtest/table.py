@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from tidemark.controller.tools.backtest.trial import TIDEMARK, PolicyResult, Trial
+from tidemark.controller.tools.backtest.trial import TIDEMARK, ConstantBound, PolicyResult, Trial
 from tidemark.models.backtest.catalogue import FIXED_HINDSIGHT
 from tidemark.models.backtest.run import BacktestScore
 from tidemark.models.base.duration import format_about, format_duration
@@ -87,13 +87,19 @@ def heading(trial: Trial, name: str) -> list[str]:
     arrivals = trial.arrivals
     size = f"{plural(arrivals.rows, 'row')}, {plural(arrivals.partitions, 'partition')}"
     span = f"{format_about(arrivals.last_us - arrivals.first_us)}, {plural(arrivals.slots, 'slot')}"
-    fixed = f"bound {format_duration(yardstick.fixed_bound_us)}"
-    latency = f"mean latency {format_latency(yardstick.fixed_score.latency_mean_us)}"
+    fixed = _bound_and_latency(yardstick.fixed, _of_each(trial))
+    if yardstick.spark is not None:
+        fixed += f"; Spark's own: {_bound_and_latency(yardstick.spark)}"
     return [
         f"{name}: {size}, {span}",
         f"{how}; {question}",
-        f"fixed-hindsight: {fixed}, {latency}; clairvoyant: mean latency {format_latency(yardstick.clairvoyant_us)}",
+        f"fixed-hindsight: {fixed}; clairvoyant: mean latency {format_latency(yardstick.clairvoyant_us)}",
     ]
+
+
+def _bound_and_latency(constant: ConstantBound, whose: str = "") -> str:
+    latency = format_latency(constant.score.latency_mean_us)
+    return f"bound {format_duration(constant.bound_us)}{whose}, mean latency {latency}"
 
 
 def ratio(latency_us: float | None, yardstick_us: float | None) -> str:
@@ -129,7 +135,7 @@ def _cells(trial: Trial, outcome: PolicyResult) -> list[str]:
         format_latency(score.latency_p95_us),
         format_latency(score.bound_mean_us),
         f"{score.bound_changes:,}",
-        ratio(score.latency_mean_us, yardstick.fixed_score.latency_mean_us),
+        ratio(score.latency_mean_us, yardstick.fixed.score.latency_mean_us),
         ratio(score.latency_mean_us, yardstick.clairvoyant_us),
     ]
 
@@ -153,9 +159,7 @@ _OPEN = 0.1
 def verdict(trial: Trial) -> str:
     """Return how Tidemark, or else the first policy, compares with the target and with the best constant bound."""
     outcome = _judged(trial)
-    constant = (
-        f"the best constant bound, {format_duration(trial.yardstick.fixed_bound_us)}, known only afterwards,"
-    )
+    constant = f"{_best(trial)}, {format_duration(trial.yardstick.fixed.bound_us)}, known only afterwards,"
     name = {TIDEMARK: "Tidemark", FIXED_HINDSIGHT: constant}.get(outcome.policy, outcome.policy)
     kept = f"keeps {_kept(trial, outcome.score)}"
     if not outcome.meets:
@@ -169,7 +173,7 @@ def verdict(trial: Trial) -> str:
     said = f"On this trace {name} {kept} at a mean latency of {_latency(outcome.score)}"
     if outcome.policy == FIXED_HINDSIGHT:
         return f"{said}."
-    return f"{said}; {_constant(trial, outcome)}.{_with_live(trial, outcome)}"
+    return f"{said}; {_constant(trial, outcome)}{_spark_own(trial)}.{_with_live(trial, outcome)}"
 
 
 def _with_live(trial: Trial, outcome: PolicyResult) -> str:
@@ -209,10 +213,10 @@ def _judged(trial: Trial) -> PolicyResult:
 
 def _constant(trial: Trial, outcome: PolicyResult) -> str:
     """Return how the best constant bound compares, which meets the target by its definition."""
-    fixed = trial.yardstick.fixed_score
-    best = "the best constant bound, known only afterwards,"
+    fixed = trial.yardstick.fixed.score
+    best = f"{_best(trial)}, known only afterwards,"
     if fixed.windows_open > (1 - _OPEN) * fixed.windows:
-        bound = format_duration(trial.yardstick.fixed_bound_us)
+        bound = format_duration(trial.yardstick.fixed.bound_us)
         return f"{best} is {bound}, under which nearly all windows are still open when the trace ends"
     latency = _latency(fixed)
     if not outcome.meets:
@@ -221,6 +225,21 @@ def _constant(trial: Trial, outcome: PolicyResult) -> str:
     if latency == _latency(outcome.score):
         return f"{best} needs as long"
     return f"{best} needs {latency}" if own < other else f"{best} needs less, {latency}"
+
+
+def _of_each(trial: Trial) -> str:
+    """Return what is said of a constant bound where each partition has a watermark of its own."""
+    return " of each partition, which Spark does not have" if trial.yardstick.spark else ""
+
+
+def _best(trial: Trial) -> str:
+    return f"the best constant bound{_of_each(trial)}"
+
+
+def _spark_own(trial: Trial) -> str:
+    """Return what Spark's own best constant bound needs where the one compared is none of Spark's."""
+    spark = trial.yardstick.spark
+    return "" if spark is None else f"; Spark's own, one for the stream, needs {_latency(spark.score)}"
 
 
 def _kept(trial: Trial, score: BacktestScore) -> str:

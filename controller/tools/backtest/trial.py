@@ -30,13 +30,21 @@ _PROGRESS_CALLS = 100
 
 
 @dataclass(frozen=True, slots=True)
+class ConstantBound:
+    """The minimum constant bound that meets the target over the whole trace."""
+
+    bound_us: int
+    score: BacktestScore
+
+
+@dataclass(frozen=True, slots=True)
 class Yardstick:
     """What was possible."""
 
-    fixed_bound_us: int
-    """The minimum constant bound that meets the target over the whole trace."""
-    fixed_score: BacktestScore
-    """Its score."""
+    fixed: ConstantBound
+    """The one of the setup's scope."""
+    spark: ConstantBound | None
+    """Spark's own, one for the stream, where ``fixed`` is one of each partition; else None."""
     clairvoyant_us: float | None
     """A mean latency that no policy can go below; None when no window is scored."""
 
@@ -131,14 +139,16 @@ def judge(
         ValueError: when a policy requires what the engine cannot do.
     """
     on_progress(FIXED_HINDSIGHT, 0)
-    bound_us, fixed_score = fixed_hindsight(arrivals, setup)
+    fixed, spark = ConstantBound(*fixed_hindsight(arrivals, setup)), None
+    if setup.engine == "spark" and setup.scope == "partition":
+        spark = ConstantBound(*fixed_hindsight(arrivals, replace(setup, scope="global")))
     on_progress(FIXED_HINDSIGHT, arrivals.slots)
     on_progress("clairvoyant", 0)
-    yardstick = Yardstick(bound_us, fixed_score, clairvoyant(arrivals, setup))
+    yardstick = Yardstick(fixed, spark, clairvoyant(arrivals, setup))
     on_progress("clairvoyant", arrivals.slots)
     outcomes = []
     for name in policies:
-        policy = Fixed(bound_us) if name == FIXED_HINDSIGHT else policy_for(name, arrivals, setup)
+        policy = Fixed(fixed.bound_us) if name == FIXED_HINDSIGHT else policy_for(name, arrivals, setup)
         try:
             outcomes.append(replay(name, arrivals, setup, policy, on_progress))
         except ValueError as error:

@@ -56,6 +56,8 @@ FIELDS = [
     "lag_median_us",
     "fixed_hindsight_bound_us",
     "fixed_hindsight_latency_us",
+    "spark_hindsight_bound_us",
+    "spark_hindsight_latency_us",
     "clairvoyant_latency_us",
 ]
 
@@ -312,6 +314,21 @@ def test_the_lines_above_the_table_say_what_was_replayed(path: Path) -> None:
     )
     assert re.match(
         r"fixed-hindsight: bound .* s, mean latency .* s; clairvoyant: mean latency .* s$", yardsticks
+    )
+
+
+def test_with_a_watermark_of_each_partition_spark_s_own_constant_bound_is_beside(path: Path) -> None:
+    """It is that of one watermark for the stream."""
+    (each,) = records(path, "--policy", "fixed:1s", "--scope", "partition")
+    (stream,) = records(path, "--policy", "fixed:1s")
+    text = said(path, "--policy", "fixed:1s", "--scope", "partition")
+    for figure in ("bound_us", "latency_us"):
+        assert each[f"spark_hindsight_{figure}"] == stream[f"fixed_hindsight_{figure}"]
+        assert stream[f"spark_hindsight_{figure}"] is None
+    assert re.search(
+        r"fixed-hindsight: bound .*s of each partition, which Spark does not have, mean latency .* s; "
+        r"Spark's own: bound .* s, mean latency .* s; clairvoyant: ",
+        text,
     )
 
 
