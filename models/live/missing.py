@@ -68,6 +68,7 @@ class Missing:
         self._learned_from_us = np.full(1, -_NEVER_US)
         """Start of the first cohort that shows each partition's pace, after it stopped, shape (partitions + 1,)."""
         self.stopped = False
+        self._behind = np.zeros(1, bool)
         self._open = OpenCohorts(granule_us, MAX_COHORTS)
         self._outstanding = Outstanding(granule_us, trigger_us)
         self._done_us = -_NEVER_US
@@ -115,12 +116,19 @@ class Missing:
         self._learned_from_us = np.full(columns, -_NEVER_US)
         self._open.widen(columns - 1)
 
-    def advance(self, triggers: int) -> None:
-        """Let ``triggers`` pass."""
+    def advance(self, triggers: int, behind: NDArray[np.bool_]) -> None:
+        """Let ``triggers`` pass; the forecasts of columns that are ``behind`` stay as they are."""
         decay = self._decay**triggers
         self._profiles.fade(self._profile_decay**triggers)
-        self._rows *= decay
+        before = self._cohorts
         self._cohorts = self._cohorts * decay + (1 - decay) / (1 - self._decay) * self._cohorts_per_trigger
+        kept = self._cohorts / before if before else decay
+        self._behind = np.zeros(len(self._rows), bool)
+        self._behind[1 : len(behind)] = behind[1:]
+        stays = self._rows[self._behind] * kept
+        self._rows[_STREAM] += (stays - self._rows[self._behind] * decay).sum() / max(decay, 1e-300)
+        self._rows *= decay
+        self._rows[self._behind] = stays
 
     def add(self, now_us: int, partition: Int64s, start_us: Int64s, count: Int64s) -> None:
         """Count rows, each once."""
@@ -146,7 +154,9 @@ class Missing:
     def _learn(self, now_us: int, partition: Int64s, start_us: Int64s, count: Int64s) -> None:
         """Learn the usual rows from cohorts that were seen whole: an earlier backlog does not show the pace."""
         column = partition + 1
-        returned = column[self._learned_from_us[column] == _NEVER_US]
+        was_behind = np.zeros(len(self._rows), bool)
+        was_behind[: len(self._behind)] = self._behind
+        returned = column[(self._learned_from_us[column] == _NEVER_US) | was_behind[column]]
         self._learned_from_us[returned] = now_us
         whole = start_us >= np.maximum(self._learned_from_us[column], self._whole_from_us or 0)
         partition, rows = partition[whole], count[whole]
@@ -155,7 +165,7 @@ class Missing:
         self._rows += np.bincount(partition + 1, weights=rows, minlength=len(self._rows))
         self._rows[_STREAM] += rows.sum()
 
-    def shortfall(self, now_us: int, longest: float) -> Float64s:
+    def shortfall(self, now_us: int, longest: Float64s) -> Float64s:
         """Return how many rows each open cohort is missing, 0 within what chance allows, shape (cohorts,).
 
         Cohorts without any row are open too, up to the wall clock: when all partitions are silent, their rows are
@@ -261,10 +271,10 @@ class Missing:
         silent = silent_partitions(pace * silence, silence)
         return silent + 1, silence[silent]
 
-    def _waited_for(self, now_us: int, longest: float) -> NDArray[np.intp]:
+    def _waited_for(self, now_us: int, longest: Float64s) -> NDArray[np.intp]:
         """Return the columns of the silent partitions, and forget those that have stopped."""
         silent, silence = self._silent(now_us)
-        stopped = silent[silence > longest]
+        stopped = silent[silence > longest[silent]]
         if not len(stopped):
             return silent
         self._rows[_STREAM] = max(self._rows[_STREAM] - self._rows[stopped].sum(), 0)

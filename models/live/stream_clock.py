@@ -64,6 +64,8 @@ class StreamClock:
         self._lags = UsualLags(64 * span_triggers, max(granule_us / trigger_us, 1))
         self._base_us: Int64s = np.full(1, NO_BASE_US)
         self._last_us: Int64s = np.zeros(1, np.int64)
+        self.delivered = self.rested = 0
+        self._now_us = 0
         self._first_us: Int64s = np.zeros(1, np.int64)
         self._clock_us: Int64s = np.full(2, NO_BASE_US)
         self._decided: deque[tuple[int, Int64s, NDArray[np.bool_]]] = deque()
@@ -72,6 +74,11 @@ class StreamClock:
     @property
     def behind(self) -> bool:
         return bool(self._lags.behind[0]) if len(self._lags.behind) else False
+
+    @property
+    def columns_behind(self) -> NDArray[np.bool_]:
+        silent = self._now_us - self._last_us > 4 * self._trigger_us
+        return self._lags.behind & silent & (self.delivered > self.rested)
 
     def observe(self, seen: Observation) -> None:
         event, count = np.minimum(seen.event_us, seen.now_us), seen.count
@@ -82,6 +89,7 @@ class StreamClock:
             self._last_us = np.append(self._last_us, np.zeros(new, np.int64))
             self._first_us = np.append(self._first_us, np.full(new, seen.now_us))
             self._lags.widen(columns)
+        self._see_returned(seen)
         np.maximum.at(self._base_us, seen.partition + 1, event)
         self._last_us[seen.partition + 1] = seen.now_us
         keep = seen.event_us <= seen.now_us
@@ -94,9 +102,26 @@ class StreamClock:
         self._base_us[0] = max(self._base_us[0], int(event[order[place]]))
         self._last_us[0] = seen.now_us
 
+    def _see_returned(self, seen: Observation) -> None:
+        """Count the silences that end with this batch: those with rows from meanwhile, and those without."""
+        oldest = np.full(len(self._base_us), seen.now_us)
+        np.minimum.at(oldest, seen.partition + 1, seen.event_us)
+        returned = np.unique(seen.partition + 1)
+        returned = returned[self._lags.behind[returned] & (self._last_us[returned] < seen.now_us - 4 * self._trigger_us)]
+        half_us = (seen.now_us + self._last_us[returned]) // 2
+        late = oldest[returned] <= half_us
+        self.delivered += int(late.sum())
+        self.rested += int((~late).sum())
+
+    def patience(self, longest: float) -> Float64s:
+        """For how many triggers each column may be silent before it counts as stopped."""
+        life = LIFE * (self._last_us - self._first_us) / self._trigger_us
+        return np.maximum(longest, life * (self.delivered > self.rested))
+
     def decide(self, now_us: int, in_force_us: int, longest: float) -> Int64s:
         if self._base_us[0] == NO_BASE_US:
             return np.full(2, in_force_us)
+        self._now_us = now_us
         silent = now_us - self._last_us > np.maximum(longest * self._trigger_us, LIFE * (self._last_us - self._first_us))
         silent[0] = False
         lag = (now_us - self._base_us) / self._trigger_us

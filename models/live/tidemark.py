@@ -280,7 +280,7 @@ class Tidemark:
             return
         self._at_us = now_us
         self._rules.advance(triggers, self.age_triggers)
-        self._missing.advance(triggers)
+        self._missing.advance(triggers, self._clock.columns_behind)
 
     @property
     def age_triggers(self) -> float:
@@ -304,11 +304,11 @@ class Tidemark:
         in_force_us = now_us + self._delay_us
         longest = self._rules.longest_hold(self.age_triggers, stopped=self._missing.stopped)
         close_us = self._clock.decide(now_us, in_force_us, longest)
-        stream_us = min(int(self._clock.at(now_us)[0]), int(close_us[0]))
+        stream_us = min(now_us, int(close_us[0]))
         self._advance(stream_us)
         self._rules.emit(now_us)
         self._missing.close(stream_us, self._rules.settled_us - self._operator.span_us + 1)
-        missing = self._missing_by_key(stream_us, longest)
+        missing = self._missing_by_key(stream_us, self._clock.patience(longest))
         self._rules.decide(stream_us, in_force_us, close_us, missing, self.age_triggers, longest)
         self._choice = self._budget.choose(stream_us, self._account(), self._rules.latency(now_us))
         required_us = int(self._rules.watermark_us[self._choice.rule])
@@ -320,7 +320,7 @@ class Tidemark:
         self._pending.append((in_force_us, self._watermark_us))
         self._decided_us = now_us
 
-    def _missing_by_key(self, now_us: int, longest: float) -> Float64s:
+    def _missing_by_key(self, now_us: int, longest: Float64s) -> Float64s:
         """Return how many rows each open key is missing, shape (keys,); keys that miss all their rows are opened."""
         missing = self._missing.shortfall(now_us, longest)
         short = np.flatnonzero(missing)
