@@ -280,7 +280,7 @@ class Tidemark:
             return
         self._at_us = now_us
         self._rules.advance(triggers, self.age_triggers)
-        self._missing.advance(triggers, self._clock.columns_behind)
+        self._missing.advance(triggers, self._clock.outstanding)
 
     @property
     def age_triggers(self) -> float:
@@ -308,7 +308,7 @@ class Tidemark:
         self._advance(stream_us)
         self._rules.emit(now_us)
         self._missing.close(stream_us, self._rules.settled_us - self._operator.span_us + 1)
-        missing = self._missing_by_key(stream_us, self._clock.patience(longest))
+        missing = self._missing_by_key(stream_us, self._clock.patience_us(longest * self._trigger_us) / self._trigger_us)
         self._rules.decide(stream_us, in_force_us, close_us, missing, self.age_triggers, longest)
         self._choice = self._budget.choose(stream_us, self._account(), self._rules.latency(now_us))
         required_us = int(self._rules.watermark_us[self._choice.rule])
