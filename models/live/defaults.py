@@ -36,6 +36,45 @@ In spans, because what a wait must save follows from how long rows take, and not
 triggers of 200 ms and windows of 10 s a grid stated for one trigger ended too soon: at 99.9 % a heavy tail missed.
 """
 
+# -- the live policy: the stream's clock ----------------------------------------------------------------------
+
+USUAL_LAG_SHARE = 0.95
+"""Share of the batches before which the stream, or a partition, was at most its usual lag behind the clock.
+
+Chosen: higher, and a few batches of a queue that fills are usual before it is noticed; lower is noise.
+"""
+
+BEHIND_USUAL_LAGS = 2.0
+"""Multiple of the usual lag, beyond a trigger, from which a feed is behind.
+
+Chosen: twice the 95th percentile of exponential gaps is exceeded once in 400. With more, the clock of a feed that falls
+behind stands later, and what it closes until then is lost; with less, single gaps of sparse streams stop it.
+"""
+
+FEED_HALF_LIFE = 64.0
+"""Half-life of the usual lags, in spans. Chosen: as that of the profiles."""
+
+NEWEST_ROWS_PPM = 5_000
+"""Share of a batch's rows at either end, in parts per million, that do not show how far the stream has come.
+
+Chosen: one row of a batch of two hundred. Without, one wrong date in the past of a backlog would end it.
+"""
+
+SILENCE_TRIGGERS = 4
+"""Triggers without rows from which on a partition counts as silent, and how many lags make them known.
+
+Chosen: a batch that is late, or one that was empty by chance, is none.
+"""
+
+SILENCE_SHARE_OF_LIFE = 0.5
+"""How long a silent partition is waited for where partitions deliver after silences, as a share of its life so far.
+
+Measured on producers that hold their rows for minutes: without, what follows a longer outage than before is lost again.
+"""
+
+SILENCE_GAPS = 1.5
+"""The same as a multiple of the longest silence after which it delivered. Chosen: an upload by the hour may be late."""
+
 # -- the live policy: missing rows ----------------------------------------------------------------------------
 
 FORECAST_HALF_LIFE = 6.0

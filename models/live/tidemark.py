@@ -75,6 +75,7 @@ class Tidemark:
         self._watermark_us = NO_BASE_US
         self._pending: list[tuple[int, int]] = []
         self._judging_us = NO_BASE_US
+        self._highest_us = NO_BASE_US
         self._capped = False
         self._late = 0
         self._assumed = 0, 0
@@ -131,7 +132,8 @@ class Tidemark:
         near = key_us <= seen.now_us + self._future_us + self._operator.span_us
         if not len(key_us) or not near.any():
             return
-        self._clock.observe(seen)
+        self._clock.feed.observe(seen)
+        self._highest_us = max(self._highest_us, int(key_us[key_us <= seen.now_us + self._operator.span_us].max(initial=NO_BASE_US)))
         key, where = np.unique(key_us[near], return_inverse=True)
         count = np.bincount(where, weights=seen.count[near]).astype(np.int64)
         if self._good_windows is not None:
@@ -280,7 +282,7 @@ class Tidemark:
             return
         self._at_us = now_us
         self._rules.advance(triggers, self.age_triggers)
-        self._missing.advance(triggers, self._clock.outstanding)
+        self._missing.advance(triggers, self._clock.outstanding(now_us))
 
     @property
     def age_triggers(self) -> float:
@@ -303,15 +305,21 @@ class Tidemark:
     def _step(self, now_us: int) -> None:
         in_force_us = now_us + self._delay_us
         longest = self._rules.longest_hold(self.age_triggers, stopped=self._missing.stopped)
-        close_us = self._clock.decide(now_us, in_force_us, longest)
+        # What a feed that has stopped may still send of its last window must fit into the budget.
+        spare = (PPM - self._setup.target_ppm) / PPM * self._rules.pairs - self._late
+        runs_on = self._rules.rows_a_key(self.age_triggers) <= spare
+        close_us = self._clock.decide(now_us, in_force_us, longest, runs_on=runs_on)
         stream_us = min(now_us, int(close_us[0]))
         self._advance(stream_us)
         self._rules.emit(now_us)
         self._missing.close(stream_us, self._rules.settled_us - self._operator.span_us + 1)
-        missing = self._missing_by_key(stream_us, self._clock.patience_us(longest * self._trigger_us) / self._trigger_us)
+        missing = self._missing_by_key(stream_us, self._clock.patience(longest))
         self._rules.decide(stream_us, in_force_us, close_us, missing, self.age_triggers, longest)
         self._choice = self._budget.choose(stream_us, self._account(), self._rules.latency(now_us))
         required_us = int(self._rules.watermark_us[self._choice.rule])
+        if self._clock.silent:
+            # The last windows of a feed that has stopped come out; what it may still send is for later ones.
+            required_us = min(required_us, self._highest_us)
         if self._setup.latency_cap_us is not None:
             capped_us = in_force_us - self._setup.latency_cap_us - 1
             self._capped = capped_us > required_us
