@@ -249,38 +249,6 @@ bursts, steps or nights that end after 15 minutes: 16 of 112 targets were missed
 and nine with 0.5; with 0.25 three more. A transit feed whose vehicles just stop is 8 % faster with 0.2.
 """
 
-# -- the live policy for row-level keys -----------------------------------------------------------------------
-
-NEEDS_PER_BUDGET = 40.0
-"""Late rows that the memory of needs holds on average: 4,000 rows at 99 %, 40,000 at 99.9 %.
-
-Literature S1 and S5: a ring of 4,096 rows was the best of those that follow drift at 99 %.
-"""
-
-SPENT_LEVEL = 0.05
-"""Minimum share of the budget that the quantile spends, however much is overdrawn. Less would be the maximum need."""
-
-SPENT_GAIN = 5.0
-"""How much the share of the budget that the quantile spends falls for each budget overdrawn.
-
-Chosen: an account overdrawn by a fifth is repaid at once, and noise of some percent moves the bound by as little.
-"""
-
-SPENT_SHARE = 0.98
-"""Share of the budget from which it counts as nearly spent."""
-
-BULK_SHARE = 0.8
-"""Quantile that represents the bulk of the delays. Higher is too noisy for few rows, lower sees less of a change."""
-
-STRETCH_TRIGGERS = 2.0
-"""Half-life of the newest needs, in triggers. On a five-fold step longer adapts too late; shorter is noise."""
-
-STRETCH_ROWS = 100.0
-"""Minimum number of rows to compare the bulk."""
-
-STRETCH_MIN = 1.2
-"""Minimum stretch that is applied. Three standard deviations of the bulk's quantile at 600 rows are 16 %."""
-
 # -- live: the ceiling ----------------------------------------------------------------------------------------
 
 CEILING_ALARM_PPM = 800_000

@@ -8,8 +8,7 @@ A rule has a *price*, a *memory* and a *hold*:
 * the memory is the half-life of the straggler counts from which the rule predicts what a wait would save: it closes
   keys at the age where price and stragglers balance;
 * with the hold it also waits for rows that are missing (``missing``), at most as long as they are worth at its price
-  (a ski rental: it never costs more than twice what foresight would), and while they come in. With the *whole* hold it
-  waits as long as anything is waited for: who gives up on a stall that ends has both waited and lost the rows.
+  (a ski rental: it never costs more than twice what foresight would), and while they come in.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ from tidemark.models.live.policy import NO_BASE_US
 
 _Bools = NDArray[np.bool_]
 
-_KINDS = 3  # keys whether or not rows of theirs were missing: without the hold, and with it; by the partitions' clock
-_HOLDS = 3  # no hold, the hold for what the missing rows are worth, and the whole hold
-_FAMILIES = [(memory, hold, 0) for memory in range(len(MEMORIES)) for hold in range(_HOLDS)] + [(memory, 0, 1) for memory in range(len(MEMORIES))]
+_KINDS = 3  # rows of all keys; without those of keys that missed rows; of all keys, by the partitions' clock
+_FAMILIES = [(memory, kind) for memory in range(len(MEMORIES)) for kind in range(_KINDS)]
 FAMILIES = len(_FAMILIES)
-"""Pairs of a memory and a hold; rules are numbered by family first, then by price."""
-_MEMORY_OF_FAMILY, _HOLD_OF_FAMILY, _CLOCK_OF_FAMILY = np.array(_FAMILIES).T
-_KIND_OF_FAMILY = np.where(_CLOCK_OF_FAMILY, 2, np.minimum(_HOLD_OF_FAMILY, 1))
+"""Pairs of a memory and a kind of rows; rules are numbered by family first, then by price."""
+_MEMORY_OF_FAMILY, _KIND_OF_FAMILY = np.array(_FAMILIES).T
+_HOLD = 1  # the kind of those that wait for missing rows
+_CLOCK_OF_KIND = np.array([0, 0, 1])
 
 _FREE_US = np.iinfo(np.int64).max // 2
 """Where a rule that waits for nothing must stay: nowhere."""
@@ -91,8 +90,8 @@ class RuleSet:
         prices = len(PRICES)
         self.rules = FAMILIES * prices
         self._family = np.arange(self.rules) // prices
-        self._holds = _HOLD_OF_FAMILY[self._family] > 0
-        self._holds_whole = _HOLD_OF_FAMILY[self._family] == _HOLDS - 1
+        self._holds = _KIND_OF_FAMILY[self._family] == _HOLD
+        self._clock = _CLOCK_OF_KIND[_KIND_OF_FAMILY[self._family]]
         self._memory = _MEMORY_OF_FAMILY[self._family]
         self.price: Float64s = np.tile(np.array(PRICES), FAMILIES)
         self._patient = self.price < PRICES[PATIENT_PRICES]
@@ -165,7 +164,7 @@ class RuleSet:
             self._recent[at[known], -1] += count[known]
             self._has_rows[at[known]] = True
             rows[1] *= ~(known & self._missed[at])
-        self._stragglers.add((clock_us[[0, 0, 1], None] - key_us) / self._trigger_us, rows)
+        self._stragglers.add((clock_us[_CLOCK_OF_KIND, None] - key_us) / self._trigger_us, rows)
 
     def expect(self, key_us: Int64s) -> None:
         """Open keys whose rows have come or are missing; distinct ones, ascending, shape (keys,)."""
@@ -226,9 +225,8 @@ class RuleSet:
         self._age = np.where(best == 0, CLOSE_AFTER[ZERO], CLOSE_AFTER[best + ZERO])
         self._left = beyond[self._family, best]
         known = elapsed >= np.maximum(ELAPSED_PER_AGE * self._age, self._young)
-        required = np.where(
-            known, (close_us[_CLOCK_OF_FAMILY[self._family]] - self._age * self._trigger_us).astype(np.int64) - 1, NO_BASE_US
-        )
+        closing_us = (close_us[self._clock] - self._age * self._trigger_us).astype(np.int64) - 1
+        required = np.where(known, closing_us, NO_BASE_US)
         if len(self.key_us):
             age_then = (close_us[0] - self.key_us) / self._trigger_us
             self._missed |= (missing > 0) & ((now_us - self.key_us) / self._trigger_us >= MISSED_FROM_AGE)
@@ -288,8 +286,7 @@ class RuleSet:
         coming = self._coming(now_us, candidates)
         holds = np.flatnonzero(self._holds)
         rule_worth = worth[holds, None]
-        worth_it = (age <= self._age[holds, None] + rule_worth * short) | self._holds_whole[holds, None]
-        waits = (short > 0) & worth_it
+        waits = (short > 0) & (age <= self._age[holds, None] + rule_worth * short)
         waits |= self._missed[candidates] & (rule_worth * coming > 1)
         waits &= age <= longest
         waiting = waits.any(axis=1)
