@@ -72,7 +72,9 @@ class Unevenness:
         """Add squared deviations over what was expected, shape (counts, columns) each."""
         counts = known.sum(axis=0)
         decay = self._decay**counts
-        self._deviation = self._deviation * decay + (np.minimum(squared, UNEVENNESS_CEILING) * known).sum(axis=0)
+        self._deviation = self._deviation * decay + (np.minimum(squared, UNEVENNESS_CEILING) * known).sum(
+            axis=0
+        )
         self._counts = self._counts * decay + counts
         self._update()
 

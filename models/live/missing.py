@@ -66,7 +66,8 @@ class Missing:
         self._learned_from_us = np.full(1, -_NEVER_US)
         """Start of the first cohort that shows each partition's pace, after it stopped, shape (partitions + 1,)."""
         self.stopped = False
-        self._behind = np.zeros(1, bool)
+        self._stays = np.zeros(1, bool)
+        """Columns whose forecasts stay as they are, until they deliver."""
         self._open = OpenCohorts(granule_us, MAX_COHORTS)
         self._outstanding = Outstanding(granule_us, trigger_us)
         self._done_us = -_NEVER_US
@@ -111,19 +112,21 @@ class Missing:
         self._learned_from_us = np.full(columns, -_NEVER_US)
         self._open.widen(columns - 1)
 
-    def advance(self, triggers: int, behind: NDArray[np.bool_]) -> None:
-        """Let ``triggers`` pass; the forecasts of columns that are ``behind`` stay as they are."""
-        decay = self._decay**triggers
+    def advance(self, triggers: int, outstanding: NDArray[np.bool_]) -> None:
+        """Let ``triggers`` pass.
+
+        The forecast of a partition whose rows are ``outstanding`` stays as it was; shape (columns,), or some of them.
+        """
+        decay, before = self._decay**triggers, self._cohorts
         self._profiles.fade(self._profile_decay**triggers)
-        before = self._cohorts
-        self._cohorts = self._cohorts * decay + (1 - decay) / (1 - self._decay) * self._cohorts_per_trigger
-        kept = self._cohorts / before if before else decay
-        self._behind = np.zeros(len(self._rows), bool)
-        self._behind[1 : len(behind)] = behind[1:]
-        stays = self._rows[self._behind] * kept
-        self._rows[_STREAM] += (stays - self._rows[self._behind] * decay).sum() / max(decay, 1e-300)
+        self._cohorts = before * decay + (1 - decay) / (1 - self._decay) * self._cohorts_per_trigger
+        columns = min(len(outstanding), len(self._rows))
+        self._stays = np.zeros(len(self._rows), bool)
+        self._stays[1:columns] = outstanding[1:columns]
+        stay = self._rows[self._stays] * (self._cohorts / max(before, 1e-9))
         self._rows *= decay
-        self._rows[self._behind] = stays
+        self._rows[_STREAM] += (stay - self._rows[self._stays]).sum()
+        self._rows[self._stays] = stay
 
     def add(self, now_us: int, partition: Int64s, start_us: Int64s, count: Int64s) -> None:
         """Count rows, each once."""
@@ -149,9 +152,9 @@ class Missing:
     def _learn(self, now_us: int, partition: Int64s, start_us: Int64s, count: Int64s) -> None:
         """Learn the usual rows from cohorts that were seen whole: an earlier backlog does not show the pace."""
         column = partition + 1
-        was_behind = np.zeros(len(self._rows), bool)
-        was_behind[: len(self._behind)] = self._behind
-        returned = column[(self._learned_from_us[column] == _NEVER_US) | was_behind[column]]
+        stayed = column < len(self._stays)
+        stayed[stayed] = self._stays[column[stayed]]
+        returned = column[stayed | (self._learned_from_us[column] == _NEVER_US)]
         self._learned_from_us[returned] = now_us
         whole = start_us >= np.maximum(self._learned_from_us[column], self._whole_from_us or 0)
         partition, rows = partition[whole], count[whole]
@@ -294,7 +297,10 @@ class Missing:
         forecast = self._forecast()
         known = np.ones(len(forecast), bool)
         known[self._silent(now_us)[0]] = False
-        counts, start_us = np.column_stack([self._open.totals[closed], self._open.counts[closed]]), self.start_us[closed]
+        counts, start_us = (
+            np.column_stack([self._open.totals[closed], self._open.counts[closed]]),
+            self.start_us[closed],
+        )
         self._unevenness.add(counts, forecast, known)
         self._packs.add_neighbours(self._with_the_one_before(start_us, counts), known)
         self._newest_closed = int(start_us[-1]), counts[-1]

@@ -145,13 +145,14 @@ class ResumablePolicy:
         """Take a batch; batches come in order, each once."""
         seen: Observation = observation_of(report, self._bases, report.late_base_ms)
         self._see_caught_up(report.started_us, bases_us)
-        if representative and self._catch_up is None:
+        representative = representative and self._catch_up is None
+        if representative:
             for name, base_us in bases_us.items():
                 lag_us = report.started_us - base_us
                 usual_us = self._lag_us.get(name, lag_us)
                 self._lag_us[name] = usual_us + (lag_us - usual_us) / LAG_BATCHES
-            if self.policy is not None:
-                self.policy.observe(replace(seen, now_us=due_us))
+        if self.policy is not None:
+            self.policy.observe(replace(seen, now_us=due_us), representative=representative)
 
     def _see_caught_up(self, now_us: int, bases_us: Mapping[str, int]) -> None:
         if self._catch_up is not None:

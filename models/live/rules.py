@@ -212,7 +212,13 @@ class RuleSet:
             self._has_rows = self._has_rows[left]
 
     def decide(
-        self, now_us: int, in_force_us: int, close_us: Int64s, missing: Float64s, elapsed: float, longest_hold: float
+        self,
+        now_us: int,
+        in_force_us: int,
+        close_us: Int64s,
+        missing: Float64s,
+        elapsed: float,
+        longest_hold: float,
     ) -> None:
         """Move every rule's watermark; missing rows are waited for, ``longest_hold`` triggers at most."""
         rows_a_key = self.rows_a_key(elapsed)

@@ -155,7 +155,10 @@ class Feed:
         nothing = np.zeros(new, np.int64)
         self.base_us = np.append(self.base_us, np.full(new, NO_BASE_US))
         self.last_us, self.life_us = np.append(self.last_us, nothing), np.append(self.life_us, nothing)
-        self.gap_us, self._before_us = np.append(self.gap_us, nothing), np.append(self._before_us, nothing - 1)
+        self.gap_us, self._before_us = (
+            np.append(self.gap_us, nothing),
+            np.append(self._before_us, nothing - 1),
+        )
         self._furthest_us = np.append(self._furthest_us, nothing)
         self.behind = np.append(self.behind, np.zeros(new, bool))
         self._usual_us = np.append(self._usual_us, np.zeros(new))
@@ -220,9 +223,11 @@ class StreamClock:
     def at(self, now_us: int) -> Int64s:
         """Return the times by which keys have aged at a wall time, shape (2,); calls come in order."""
         while self._decided and self._decided[0][0] <= now_us:
-            _, *self._in_force = self._decided.popleft()
+            _, clock_us, stood = self._decided.popleft()
+            self._in_force = clock_us, stood
         clock_us, stood = self._in_force
-        return np.where(stood, np.minimum(now_us, clock_us), now_us)
+        at: Int64s = np.where(stood, np.minimum(now_us, clock_us), now_us)
+        return at
 
     def patience(self, longest_hold: float) -> Float64s:
         """Return for how many triggers each column may be silent before it has stopped, shape (columns,).
@@ -243,4 +248,6 @@ class StreamClock:
         life_us = life_us.copy()
         life_us[STREAM] = 0
         gap_us = SILENCE_GAPS * self.feed.gap_us * self.feed.delivers
-        return np.maximum(longest_hold * self._trigger_us, np.maximum(SILENCE_SHARE_OF_LIFE * life_us, gap_us))
+        return np.maximum(
+            longest_hold * self._trigger_us, np.maximum(SILENCE_SHARE_OF_LIFE * life_us, gap_us)
+        )

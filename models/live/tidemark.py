@@ -2,8 +2,9 @@
 
 Each batch is counted (``rules``, ``missing``), the losses and latencies of every rule are known on all arrivals, and of
 the rules that the budget allows (``budget``) the one with the lowest latency is followed. The watermark is a point on
-the wall clock, so the delay of the control stream costs only the newest evidence: a decision gives the watermark for
-the time when it is in force. One row with a wrong date moves nothing, because no rule uses the maximum event time.
+the clock, so the delay of the control stream costs only the newest evidence: a decision gives the watermark for the
+time when it is in force. While the feed as a whole falls behind, the clock stands, and the watermark stays behind the
+newest event time read (``stream_clock``). One row with a wrong date moves nothing.
 Everything is measured in triggers and keys, so a stream with all its times scaled gets the same decisions.
 """
 
@@ -25,7 +26,7 @@ from tidemark.models.live.learning import GoodWindows, learning_of
 from tidemark.models.live.missing import Missing
 from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
 from tidemark.models.live.rules import RuleSet
-from tidemark.models.live.stream_clock import StreamClock
+from tidemark.models.live.stream_clock import STREAM, StreamClock
 from tidemark.models.recommend.steps import DecisionStep, StepKind
 
 _IDLE_STEPS = 200
@@ -75,7 +76,8 @@ class Tidemark:
         self._watermark_us = NO_BASE_US
         self._pending: list[tuple[int, int]] = []
         self._judging_us = NO_BASE_US
-        self._highest_us = NO_BASE_US
+        self._newest_key_us = NO_BASE_US
+        self._resting = False
         self._capped = False
         self._late = 0
         self._assumed = 0, 0
@@ -98,6 +100,7 @@ class Tidemark:
         parts = {
             "rules": self._rules.learned(),
             "missing": self._missing.learned(),
+            "feed": self._clock.feed.learned(),
             "budget": self._budget.learned(),
         }
         return {name: array.copy() for name, array in (own | joined(parts)).items()}
@@ -111,12 +114,20 @@ class Tidemark:
         checked(learned, {"elapsed": (), "late": (), "assumed": (2,)})
         self._rules.resume(part_of(learned, "rules"))
         self._missing.resume(part_of(learned, "missing"))
+        self._clock.feed.resume(part_of(learned, "feed"))
+        if len(learned["feed.lags"]) < len(learned["missing.rows"]):
+            raise ValueError("it knows partitions of which it does not know how far behind they usually are")
         self._budget.resume(part_of(learned, "budget"))
         self._elapsed_before, self._late = float(learned["elapsed"]), int(learned["late"])
         self._assumed = int(learned["assumed"][0]), int(learned["assumed"][1])
 
-    def observe(self, seen: Observation) -> None:
-        """Observe a batch; those of a stream's first triggers are not counted: they read what waited for the job."""
+    def observe(self, seen: Observation, *, representative: bool = True) -> None:
+        """Observe a batch; those of a stream's first triggers are not counted: they read what waited for the job.
+
+        Args:
+            seen: what the batch showed.
+            representative: whether its rows show how late rows usually come; else they show only how far the stream is.
+        """
         if self._began_us is None and not len(seen.key_us):
             return
         self._catch_up(seen.now_us)
@@ -125,15 +136,17 @@ class Tidemark:
         self._advance(stream_us)
         while self._pending and self._pending[0][0] < seen.now_us:
             self._judging_us = max(self._judging_us, self._pending.pop(0)[1])
-        if self._is_start(seen.now_us):
-            return
         event_us, key_us = self._counted_by(seen)
         # Future-dated rows are never late, and show nothing about late rows.
         near = key_us <= seen.now_us + self._future_us + self._operator.span_us
         if not len(key_us) or not near.any():
             return
         self._clock.feed.observe(seen)
-        self._highest_us = max(self._highest_us, int(key_us[key_us <= seen.now_us + self._operator.span_us].max(initial=NO_BASE_US)))
+        self._resting = False
+        begun = key_us[key_us <= seen.now_us + self._operator.span_us]
+        self._newest_key_us = max(self._newest_key_us, int(begun.max(initial=NO_BASE_US)))
+        if self._is_start(seen.now_us) or not representative:
+            return
         key, where = np.unique(key_us[near], return_inverse=True)
         count = np.bincount(where, weights=seen.count[near]).astype(np.int64)
         if self._good_windows is not None:
@@ -144,6 +157,10 @@ class Tidemark:
         once = near & (key_us == self._first_key(event_us))
         if once.any():
             self._missing.add(stream_us, seen.partition[once], event_us[once], seen.count[once])
+
+    def rest(self) -> None:
+        """Let the clock run on until the next row: the source says that nothing is left to read."""
+        self._resting = not self._clock.feed.delivers[STREAM]
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:
         """Return the watermark for the time when the decision is in force."""
@@ -180,6 +197,7 @@ class Tidemark:
             hold = "missing rows are waited for, at most as long as they are worth"
         return (
             *self._learning_step(),
+            *self._behind_step(),
             DecisionStep(StepKind.BUDGET, None, self._budget_reason(choice.spent)),
             DecisionStep(StepKind.RULE, None, f"{worth}; {verdict}"),
             DecisionStep(StepKind.AGE, None, left),
@@ -194,6 +212,8 @@ class Tidemark:
         """
         if self._choice is None:
             return None
+        if self._clock.lag_us:
+            return self._behind
         outlook = self._rules.outlook(self._choice.rule)
         age_us = round(outlook.age * self._trigger_us)
         end, one, results = self._names
@@ -219,6 +239,16 @@ class Tidemark:
                 return "a session's end", "a session", "results come"
             case RowLevel():
                 return "their time", "a trigger", "state is kept"
+
+    @property
+    def _behind(self) -> str:
+        return (
+            f"the feed is {format_about(self._clock.lag_us)} behind the clock, so it follows the newest event time "
+            "read: what comes now is a backlog and not late"
+        )
+
+    def _behind_step(self) -> tuple[DecisionStep, ...]:
+        return (DecisionStep(StepKind.CATCHING_UP, None, self._behind),) if self._clock.lag_us else ()
 
     def _budget_reason(self, spent: float) -> str:
         late, pairs = self._assumed
@@ -307,7 +337,7 @@ class Tidemark:
         longest = self._rules.longest_hold(self.age_triggers, stopped=self._missing.stopped)
         # What a feed that has stopped may still send of its last window must fit into the budget.
         spare = (PPM - self._setup.target_ppm) / PPM * self._rules.pairs - self._late
-        runs_on = self._rules.rows_a_key(self.age_triggers) <= spare
+        runs_on = self._resting or self._rules.rows_a_key(self.age_triggers) <= spare
         close_us = self._clock.decide(now_us, in_force_us, longest, runs_on=runs_on)
         stream_us = min(now_us, int(close_us[0]))
         self._advance(stream_us)
@@ -317,9 +347,9 @@ class Tidemark:
         self._rules.decide(stream_us, in_force_us, close_us, missing, self.age_triggers, longest)
         self._choice = self._budget.choose(stream_us, self._account(), self._rules.latency(now_us))
         required_us = int(self._rules.watermark_us[self._choice.rule])
-        if self._clock.silent:
-            # The last windows of a feed that has stopped come out; what it may still send is for later ones.
-            required_us = min(required_us, self._highest_us)
+        if self._clock.silent and not self._resting:
+            # The last windows of a feed that has stopped come out; what it may still send belongs to later ones.
+            required_us = min(required_us, self._newest_key_us)
         if self._setup.latency_cap_us is not None:
             capped_us = in_force_us - self._setup.latency_cap_us - 1
             self._capped = capped_us > required_us
