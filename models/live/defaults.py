@@ -159,9 +159,6 @@ FUTURE_COHORTS = 1_000
 Chosen: a hundred windows. It limits the memory that one row of a wrong clock can claim.
 """
 
-RECENT_TRIGGERS = 16
-"""Triggers over which the pace of late rows is measured. Chosen: more only refines paces below 1 in 16."""
-
 LONGEST_HOLD_SPANS = 6.0
 """Minimum time for which missing rows are waited for, in spans, while a stream is young.
 

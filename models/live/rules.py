@@ -8,7 +8,7 @@ A rule has a *price*, a *memory* and a *hold*:
 * the memory is the half-life of the straggler counts from which the rule predicts what a wait would save: it closes
   keys at the age where price and stragglers balance;
 * with the hold it also waits for rows that are missing (``missing``), at most as long as they are worth at its price
-  (a ski rental: it never costs more than twice what foresight would), and while they come in.
+  (a ski rental: it never costs more than twice what foresight would).
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from tidemark.models.live.defaults import (
     PATIENT_PRICES,
     PRICE_WAIT_SPANS,
     PRICES,
-    RECENT_TRIGGERS,
 )
 from tidemark.models.live.learned import Arrays, checked, joined, part_of
 from tidemark.models.live.policy import NO_BASE_US
@@ -51,8 +50,6 @@ _CLOCK_OF_KIND = np.array([0, 0, 1])
 
 _FREE_US = np.iinfo(np.int64).max // 2
 """Where a rule that waits for nothing must stay: nowhere."""
-
-_RECENT = tuple(2**power for power in range(RECENT_TRIGGERS.bit_length()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +111,6 @@ class RuleSet:
         self._closed: _Bools = np.zeros((0, self.rules), bool)
         self._missed: _Bools = np.zeros(0, bool)
         self._has_rows: _Bools = np.zeros(0, bool)
-        self._recent = np.zeros((0, RECENT_TRIGGERS), np.float32)
         self.done_us = NO_BASE_US
         """Keys up to this one are closed under every rule."""
         self.settled_us = NO_BASE_US
@@ -123,12 +119,6 @@ class RuleSet:
     def advance(self, triggers: int, elapsed: float) -> None:
         """Let ``triggers`` pass; the stream is then ``elapsed`` triggers old."""
         self._stragglers.advance(triggers, elapsed)
-        if not len(self.key_us):
-            return
-        shifted = np.zeros_like(self._recent)
-        if triggers < RECENT_TRIGGERS:
-            shifted[:, : RECENT_TRIGGERS - triggers] = self._recent[:, triggers:]
-        self._recent = shifted
 
     def learned(self) -> Arrays:
         """Return what is known of each rule and of stragglers, without the keys that are open."""
@@ -161,7 +151,6 @@ class RuleSet:
         known = self.key_us[at] == key_us if len(self.key_us) else np.zeros(len(key_us), bool)
         rows = np.stack([count, count, count]).astype(np.float64)
         if known.any():
-            self._recent[at[known], -1] += count[known]
             self._has_rows[at[known]] = True
             rows[1] *= ~(known & self._missed[at])
         self._stragglers.add((clock_us[_CLOCK_OF_KIND, None] - key_us) / self._trigger_us, rows)
@@ -181,7 +170,6 @@ class RuleSet:
         self._closed = np.vstack([self._closed, np.zeros((count, self.rules), bool)])[order]
         self._missed = np.concatenate([self._missed, np.zeros(count, bool)])[order]
         self._has_rows = np.concatenate([self._has_rows, np.zeros(count, bool)])[order]
-        self._recent = np.vstack([self._recent, np.zeros((count, RECENT_TRIGGERS), np.float32)])[order]
 
     def emit(self, now_us: int) -> None:
         """Close keys under the watermarks in force at ``now_us``."""
@@ -208,8 +196,7 @@ class RuleSet:
             self.done_us = max(self.done_us, int(self.key_us[done].max()))
             left = ~done
             self.key_us, self._closed = self.key_us[left], self._closed[left]
-            self._missed, self._recent = self._missed[left], self._recent[left]
-            self._has_rows = self._has_rows[left]
+            self._missed, self._has_rows = self._missed[left], self._has_rows[left]
 
     def decide(
         self,
@@ -236,8 +223,8 @@ class RuleSet:
         if len(self.key_us):
             age_then = (close_us[0] - self.key_us) / self._trigger_us
             self._missed |= (missing > 0) & ((now_us - self.key_us) / self._trigger_us >= MISSED_FROM_AGE)
-            limits = worth, longest_hold
-            required = np.minimum(required, self._waited_for_us(now_us, age_then, missing, limits))
+            waited_for_us = self._waited_for_us(age_then, missing, worth, longest_hold)
+            required = np.minimum(required, waited_for_us)
         self.watermark_us = np.maximum(self.watermark_us, required)
         self.at_stake = np.zeros(self.rules)
         if missing.any():
@@ -279,33 +266,16 @@ class RuleSet:
         )
 
     def _waited_for_us(
-        self, now_us: int, age_then: Float64s, missing: Float64s, limits: tuple[Float64s, float]
+        self, age_then: Float64s, missing: Float64s, worth: Float64s, longest: float
     ) -> Int64s:
         """Return the key below which each rule must stay to wait for missing rows, shape (rules,)."""
-        worth, longest = limits
         free = np.full(self.rules, _FREE_US, np.int64)
-        candidates = np.flatnonzero((missing > 0) | self._missed)
+        candidates = np.flatnonzero((missing > 0) & (age_then <= longest))
         if not len(candidates):
             return free
-        age = age_then[candidates]
-        short = missing[candidates]
-        coming = self._coming(now_us, candidates)
         holds = np.flatnonzero(self._holds)
-        rule_worth = worth[holds, None]
-        waits = (short > 0) & (age <= self._age[holds, None] + rule_worth * short)
-        waits |= self._missed[candidates] & (rule_worth * coming > 1)
-        waits &= age <= longest
-        waiting = waits.any(axis=1)
+        limit = self._age[holds, None] + worth[holds, None] * missing[candidates]
+        waits = age_then[candidates] <= limit
         first = self.key_us[candidates[waits.argmax(axis=1)]] - 1
-        free[holds] = np.where(waiting, first, free[holds])
+        free[holds] = np.where(waits.any(axis=1), first, free[holds])
         return free
-
-    def _coming(self, now_us: int, candidates: NDArray[np.intp]) -> Float64s:
-        """Return the pace at which rows still come, in rows a trigger, shape (candidates,).
-
-        The minimum over several spans: it falls at once when the rows have come, and slowly in a long tail. One row
-        more than was counted prevents a pause from being taken for the end, until the longest span is empty.
-        """
-        newest_first = np.cumsum(self._recent[candidates, ::-1], axis=1)
-        pace: Float64s = np.min([(newest_first[:, span - 1] + 1) / span for span in _RECENT], axis=0)
-        return pace * (now_us >= self.key_us[candidates]) * (newest_first[:, -1] > 0)
