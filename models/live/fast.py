@@ -255,7 +255,7 @@ class FastPolicy:
             policy.rest()
         decision = policy.decide(decided_us, decided_us + 2 * trigger_us)
         watermark_us = NO_BASE_US if decision.watermark_us is None else decision.watermark_us
-        return watermark_us, policy.summary() or "the policy has seen no row yet"
+        return watermark_us, policy.summary(self._own.partitions) or "the policy has seen no row yet"
 
     @staticmethod
     def _limited(watermark_us: int, reason: str, order: Order, activity: Activity) -> tuple[int, str]:

@@ -54,6 +54,11 @@ class ResumablePolicy:
         return 0 if self._setup is None else self._setup.trigger_us
 
     @property
+    def partitions(self) -> tuple[str, ...]:
+        """The names of the partitions, in order of their numbers."""
+        return self._bases.names
+
+    @property
     def catching_up(self) -> tuple[str, ...]:
         """The partitions that still read what came before the policy went on with what was learned."""
         return () if self._catch_up is None else self._catch_up.behind

@@ -61,6 +61,8 @@ class Outlook:
     memory: float
     """Half-life of its memory, in triggers."""
     holds: bool
+    by_partitions: bool
+    """Whether keys age by the partitions' clock, so that it waits for the slowest that delivers."""
     age: float
     """Age at which it closes keys that miss no rows."""
     late_rows_a_key: float
@@ -261,6 +263,7 @@ class RuleSet:
             price=float(self.price[rule]),
             memory=MEMORIES[self._memory[rule]] * self._span,
             holds=bool(self._holds[rule]),
+            by_partitions=bool(_CLOCK_OF_KIND[_KIND_OF_FAMILY[self._family[rule]]]),
             age=max(float(self._age[rule]), 0.0),
             late_rows_a_key=float(self._left[rule]),
         )

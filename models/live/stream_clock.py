@@ -57,6 +57,8 @@ class Feed:
         """Columns that are further behind the clock than usual, shape (columns,)."""
         self.gap_us: Int64s = np.empty(0, np.int64)
         """Longest silence that ended with rows from meanwhile, shape (columns,)."""
+        self.rows: Int64s = np.empty(0, np.int64)
+        """Rows so far, shape (columns,)."""
         self._ended = np.empty((0, 2))
         """Silences that ended with rows from meanwhile, and those that did not, shape (columns, 2)."""
         self._lags = np.empty((0, len(_EDGES)))
@@ -68,15 +70,18 @@ class Feed:
 
     def learned(self) -> Arrays:
         """Return usual lags, lives, and how silences ended."""
-        return {"lags": self._lags, "life_us": self.life_us, "gap_us": self.gap_us, "ended": self._ended}
+        own = {"lags": self._lags, "ended": self._ended}
+        return own | {"life_us": self.life_us, "gap_us": self.gap_us, "rows": self.rows}
 
     def resume(self, learned: Arrays) -> None:
         """Go on with what an earlier run learned; silence counts from the first rows on."""
         columns = len(checked(learned, {"lags": (None, len(_EDGES))})["lags"])
-        checked(learned, {"life_us": (columns,), "gap_us": (columns,), "ended": (columns, 2)})
+        each = dict.fromkeys(("life_us", "gap_us", "rows"), (columns,))
+        checked(learned, {**each, "ended": (columns, 2)})
         self._widen(columns)
         self._lags, self._ended = learned["lags"].copy(), learned["ended"].copy()
         self.life_us, self.gap_us = learned["life_us"].copy(), learned["gap_us"].copy()
+        self.rows = learned["rows"].copy()
         self._update_usual()
 
     @property
@@ -110,6 +115,7 @@ class Feed:
         np.maximum.at(newest, column, np.minimum(seen.event_us, now_us))
         np.minimum.at(oldest, column, seen.event_us)
         oldest[STREAM], newest[STREAM] = _bulk_of(seen)
+        np.add.at(self.rows, column, seen.count)
         came = newest > NO_BASE_US
         known = came & (self.base_us > NO_BASE_US)
         self._see_ended(known, now_us, oldest)
@@ -159,7 +165,7 @@ class Feed:
             np.append(self.gap_us, nothing),
             np.append(self._before_us, nothing - 1),
         )
-        self._furthest_us = np.append(self._furthest_us, nothing)
+        self._furthest_us, self.rows = np.append(self._furthest_us, nothing), np.append(self.rows, nothing)
         self.behind = np.append(self.behind, np.zeros(new, bool))
         self._usual_us = np.append(self._usual_us, np.zeros(new))
         self._ended = np.vstack([self._ended, np.zeros((new, 2))])

@@ -11,13 +11,14 @@ Everything is measured in triggers and keys, so a stream with all its times scal
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from tidemark.models.base.duration import format_about
 from tidemark.models.base.operators import Int64s, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.base.target import PPM, format_target
-from tidemark.models.base.text import format_number
+from tidemark.models.base.text import format_number, plural
 from tidemark.models.live.ages import Float64s
 from tidemark.models.live.budget import Account, RuleChoice, RuleChooser
 from tidemark.models.live.defaults import FUTURE_COHORTS, PILED_UP_TRIGGERS, PRICE_WAIT_SPANS
@@ -29,6 +30,8 @@ from tidemark.models.live.rules import RuleSet
 from tidemark.models.live.stream_clock import STREAM, StreamClock
 from tidemark.models.recommend.steps import DecisionStep, StepKind
 
+_LONG_SPANS = 2
+"""Silences of so many spans are said."""
 _IDLE_STEPS = 200
 """Maximum number of steps to catch up with an idle time; they grow, so that a night takes no longer than an hour."""
 
@@ -205,10 +208,13 @@ class Tidemark:
             *self._cap_step(),
         )
 
-    def summary(self) -> str | None:
+    def summary(self, partitions: Sequence[str] = ()) -> str | None:
         """Return what it waits for, what that costs and what it loses, in one sentence; None before a decision.
 
         ``explain`` has the figures that lead to it.
+
+        Args:
+            partitions: names of the partitions, in order of their numbers.
         """
         if self._choice is None:
             return None
@@ -225,9 +231,27 @@ class Tidemark:
         if outlook.holds:
             waits += ", and longer for rows that are missing"
         later = outlook.late_rows_a_key
-        if not later:
-            return f"{waits}; no row has come later still"
-        return f"{waits}; about {format_number(later, 2)} rows of {one} come later still and are lost"
+        left = "no row has come later still"
+        if later:
+            left = f"about {format_number(later, 2)} rows of {one} come later still and are lost"
+        return "; ".join([waits, left, *self._deliveries(partitions, waited_for=outlook.by_partitions)])
+
+    def _deliveries(self, partitions: Sequence[str], *, waited_for: bool) -> list[str]:
+        """Return what is said of the partition with the most rows of those that deliver at once after a silence."""
+        feed = self._clock.feed
+        at_once = np.flatnonzero(feed.delivers[1:] & (feed.gap_us[1:] > _LONG_SPANS * self._span_us))
+        if not len(at_once):
+            return []
+        number = int(at_once[feed.rows[1:][at_once].argmax()])
+        name = partitions[number] if number < len(partitions) else f"number {number}"
+        gap, share = format_about(int(feed.gap_us[number + 1])), feed.rows[number + 1] / feed.rows[1:].sum()
+        verb = (
+            "is waited for then" if waited_for else "is not waited for, because that costs more than its rows"
+        )
+        rest = f", as {plural(len(at_once) - 1, 'other partition')}" if len(at_once) > 1 else ""
+        return [
+            f"partition {name} ({share:.1%} of the rows) delivers after up to {gap} of silence{rest}: it {verb}"
+        ]
 
     @property
     def _names(self) -> tuple[str, str, str]:
