@@ -85,10 +85,10 @@ class Stragglers:
         self._late = None
 
     def add(self, age: Float64s, rows: Float64s) -> None:
-        """Count rows by kind and their age in triggers, shape (kinds, counts) each."""
+        """Count rows by kind, shape (kinds, counts), and their age in triggers, of the same shape or (counts,)."""
         if not age.size:
             return
-        bucket = bucket_of(age)
+        bucket = np.broadcast_to(bucket_of(age), rows.shape)
         first, end = int(bucket.min()), int(bucket.max()) + 1
         for kind, (buckets, count) in enumerate(zip(bucket, rows, strict=True)):
             counted = np.bincount(buckets - first, weights=count, minlength=end - first)

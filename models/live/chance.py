@@ -1,9 +1,8 @@
 """Unevenness: how much more counts vary than those of independent rows, as variance over mean.
 
 Rows that come in packs, such as what a device sends at once, make counts vary more, and so does traffic that changes.
-Against what was expected both show. Between neighbouring cohorts packs alone do: ``(a - b)² / (a + b)`` is 1 in the
-mean for independent rows, whatever their rate, and for packs it is how many rows a pack has. Until counts have shown
-how uneven they are, they are assumed to be quite uneven: else a young stream takes its usual gaps for missing rows.
+Until counts have shown how uneven they are, they are assumed to be quite uneven: else a young stream takes its usual
+gaps for missing rows.
 """
 
 from __future__ import annotations
@@ -48,12 +47,11 @@ class Unevenness:
     def add(self, counts: NDArray[np.int64], expected: Float64s, known: NDArray[np.bool_]) -> None:
         """Learn from counts, shape (counts, columns), and what was expected of each column that is ``known``."""
         squared = (counts - expected) ** 2 / np.maximum(expected, 1)
-        self._add(squared, np.broadcast_to(known, squared.shape))
-
-    def add_neighbours(self, counts: NDArray[np.int64], known: NDArray[np.bool_]) -> None:
-        """Learn from how much counts differ from the ones before them; where both are 0 nothing shows."""
-        both = counts[1:] + counts[:-1]
-        self._add(np.diff(counts, axis=0) ** 2 / np.maximum(both, 1), (both > 0) & known)
+        decay = self._decay ** (len(counts) * known)
+        capped = np.minimum(squared, UNEVENNESS_CEILING).sum(axis=0)
+        self._deviation = self._deviation * decay + capped * known
+        self._counts = self._counts * decay + len(counts) * known
+        self._update()
 
     def learned(self) -> Arrays:
         """Return the sums."""
@@ -66,16 +64,6 @@ class Unevenness:
         if not (learned["counts"] > 0).all():
             raise ValueError("unevenness: every column needs counts above 0")
         self._deviation, self._counts = learned["deviation"].copy(), learned["counts"].copy()
-        self._update()
-
-    def _add(self, squared: Float64s, known: NDArray[np.bool_]) -> None:
-        """Add squared deviations over what was expected, shape (counts, columns) each."""
-        counts = known.sum(axis=0)
-        decay = self._decay**counts
-        self._deviation = self._deviation * decay + (np.minimum(squared, UNEVENNESS_CEILING) * known).sum(
-            axis=0
-        )
-        self._counts = self._counts * decay + counts
         self._update()
 
     def _update(self) -> None:

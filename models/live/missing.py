@@ -2,11 +2,12 @@
 
 A stall or a burst of delay shows in rows that are absent, before the first late row comes: of n rows a cohort, a
 partition has delivered a known share by each age. Partitions that are silent for longer than chance explains, alone or
-together (``silent_partitions``), miss what they would have sent meanwhile, however few rows each cohort has of them. A cohort
-that is short of its forecast by more than chance and its partition's own unevenness (``chance``) allow is missing
-rows too. Where some rows have come there may be only fewer of them, so what a cohort is short of counts for the share
-that came so far (``ShortCohorts``). Forecasts forget, so that a stream that ends or slows down is not waited for long,
-and a partition that has been silent for longer than anything is waited for has stopped: when it returns it is new.
+together (``silent_partitions``), miss what they would have sent meanwhile, however few rows each cohort has of them. A
+cohort that is short of its forecast by more than chance and its partition's own unevenness (``chance``) allow is
+missing rows too. Where some rows have come there may be only fewer of them, so what a cohort is short of counts for the
+share that came so far (``ShortCohorts``). Forecasts forget, so that a stream that ends or slows down is not waited for
+long, and a partition that has been silent for longer than anything is waited for has stopped: when it returns it is
+new. The forecast of one that usually delivers after a silence stays.
 """
 
 from __future__ import annotations
@@ -54,12 +55,7 @@ class Missing:
         self._rows = np.zeros(1)
         self._cohorts = 0.0
         cohorts = max(round(span_triggers * trigger_us / granule_us), 1)
-        half_life, prior = UNEVENNESS_HALF_LIFE * cohorts, UNEVENNESS_PRIOR_SPANS * cohorts
-        self._unevenness = Unevenness(half_life, prior)
-        self._packs = Unevenness(half_life, prior)
-        """Between neighbouring cohorts: rows that come at once, whatever the traffic."""
-        self._newest_closed: tuple[int, Int64s] | None = None
-        """Start and counts of the last cohort that was closed."""
+        self._unevenness = Unevenness(UNEVENNESS_HALF_LIFE * cohorts, UNEVENNESS_PRIOR_SPANS * cohorts)
         self._short_cohorts = ShortCohorts(granule_us, cohorts)
         self._last_us = np.zeros(1, np.int64)
         """Wall time of the newest batch with rows, shape (partitions + 1,)."""
@@ -88,7 +84,6 @@ class Missing:
             {
                 "profiles": self._profiles.learned(),
                 "unevenness": self._unevenness.learned(),
-                "packs": self._packs.learned(),
                 "short_cohorts": self._short_cohorts.learned(),
             }
         )
@@ -98,13 +93,11 @@ class Missing:
         columns = len(checked(learned, {"rows": (None,), "cohorts": (), "stopped": ()})["rows"])
         shapes = {
             "unevenness.counts": (columns,),
-            "packs.counts": (columns,),
             "profiles.rows": (columns, None),
         }
         checked(learned, shapes)
         self._profiles.resume(part_of(learned, "profiles"))
         self._unevenness.resume(part_of(learned, "unevenness"))
-        self._packs.resume(part_of(learned, "packs"))
         self._short_cohorts.resume(part_of(learned, "short_cohorts"))
         self._rows = learned["rows"].copy()
         self._cohorts, self.stopped = float(learned["cohorts"]), bool(learned["stopped"])
@@ -262,9 +255,7 @@ class Missing:
     def _silent(self, now_us: int) -> tuple[NDArray[np.intp], Float64s]:
         """Return the columns of the silent partitions, and for how many triggers each has been silent."""
         silence = (now_us - self._last_us[1:]) / self._trigger_us
-        # Traffic that changes makes the one too high, few rows make the other.
-        at_once = np.minimum(self._unevenness.ratio, self._packs.ratio)[1:]
-        pace = self._forecast()[1:] * self._cohorts_per_trigger / at_once
+        pace = self._forecast()[1:] * self._cohorts_per_trigger / self._unevenness.ratio[1:]
         silent = silent_partitions(pace * silence, silence)
         return silent + 1, silence[silent]
 
@@ -297,20 +288,8 @@ class Missing:
         forecast = self._forecast()
         known = np.ones(len(forecast), bool)
         known[self._silent(now_us)[0]] = False
-        counts, start_us = (
-            np.column_stack([self._open.totals[closed], self._open.counts[closed]]),
-            self.start_us[closed],
-        )
+        counts = np.column_stack([self._open.totals[closed], self._open.counts[closed]])
         self._unevenness.add(counts, forecast, known)
-        self._packs.add_neighbours(self._with_the_one_before(start_us, counts), known)
-        self._newest_closed = int(start_us[-1]), counts[-1]
-
-    def _with_the_one_before(self, start_us: Int64s, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the counts of cohorts with those of the one before them, where that was closed as a whole."""
-        if self._newest_closed is None or self._newest_closed[0] != start_us[0] - self._granule_us:
-            return counts
-        before = self._newest_closed[1]
-        return np.vstack([np.pad(before, (0, counts.shape[1] - len(before))), counts])
 
     def _forecast(self) -> Float64s:
         forecast: Float64s = self._rows / max(self._cohorts, 1e-9)
@@ -342,7 +321,6 @@ class Missing:
             self._profiles.widen(partitions + 1)
             self._rows = np.concatenate([self._rows, np.zeros(new)])
             self._unevenness.widen(partitions + 1)
-            self._packs.widen(partitions + 1)
             self._last_us = np.concatenate([self._last_us, np.zeros(new, np.int64)])
             self._learned_from_us = np.concatenate([self._learned_from_us, np.full(new, -_NEVER_US)])
             self._open.widen(partitions)

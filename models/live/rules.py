@@ -204,12 +204,22 @@ class RuleSet:
         self,
         now_us: int,
         in_force_us: int,
-        close_us: Int64s,
+        clock_us: Int64s,
         missing: Float64s,
+        *,
         elapsed: float,
         longest_hold: float,
     ) -> None:
-        """Move every rule's watermark; missing rows are waited for, ``longest_hold`` triggers at most."""
+        """Move every rule's watermark.
+
+        Args:
+            now_us: the stream's time at the decision, in microseconds.
+            in_force_us: wall time from which it is in force, in microseconds.
+            clock_us: the times by which keys have aged then, by the two clocks, in microseconds, shape (2,).
+            missing: rows that each open key is missing, shape (keys,).
+            elapsed: age of the stream, in triggers.
+            longest_hold: maximum number of triggers for which missing rows are waited for.
+        """
         rows_a_key = self.rows_a_key(elapsed)
         worth = self._price_wait / (self.price * self._budget_share * rows_a_key)  # triggers a row
         # After the last straggler waiting only costs, so the ages beyond need not be looked at.
@@ -220,10 +230,10 @@ class RuleSet:
         self._age = np.where(best == 0, CLOSE_AFTER[ZERO], CLOSE_AFTER[best + ZERO])
         self._left = beyond[self._family, best]
         known = elapsed >= np.maximum(ELAPSED_PER_AGE * self._age, self._young)
-        closing_us = (close_us[self._clock] - self._age * self._trigger_us).astype(np.int64) - 1
+        closing_us = (clock_us[self._clock] - self._age * self._trigger_us).astype(np.int64) - 1
         required = np.where(known, closing_us, NO_BASE_US)
         if len(self.key_us):
-            age_then = (close_us[0] - self.key_us) / self._trigger_us
+            age_then = (clock_us[0] - self.key_us) / self._trigger_us
             self._missed |= (missing > 0) & ((now_us - self.key_us) / self._trigger_us >= MISSED_FROM_AGE)
             waited_for_us = self._waited_for_us(age_then, missing, worth, longest_hold)
             required = np.minimum(required, waited_for_us)

@@ -242,7 +242,8 @@ class StreamClock:
         long it has lived: one that has come for an hour may well come again after half of one.
         """
         life_us = self.feed.life_us if self.feed.partitions_deliver else np.zeros_like(self.feed.life_us)
-        return self._patience_us(longest_hold, life_us) / self._trigger_us
+        patience: Float64s = self._patience_us(longest_hold, life_us) / self._trigger_us
+        return patience
 
     def outstanding(self, now_us: int) -> _Bools:
         """Return the columns that are silent and will deliver what they have not sent, shape (columns,)."""
@@ -254,6 +255,6 @@ class StreamClock:
         life_us = life_us.copy()
         life_us[STREAM] = 0
         gap_us = SILENCE_GAPS * self.feed.gap_us * self.feed.delivers
-        return np.maximum(
-            longest_hold * self._trigger_us, np.maximum(SILENCE_SHARE_OF_LIFE * life_us, gap_us)
-        )
+        known_us = np.maximum(SILENCE_SHARE_OF_LIFE * life_us, gap_us)
+        patience_us: Float64s = np.maximum(longest_hold * self._trigger_us, known_us)
+        return patience_us

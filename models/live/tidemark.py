@@ -362,13 +362,14 @@ class Tidemark:
         # What a feed that has stopped may still send of its last window must fit into the budget.
         spare = (PPM - self._setup.target_ppm) / PPM * self._rules.pairs - self._late
         runs_on = self._resting or self._rules.rows_a_key(self.age_triggers) <= spare
-        close_us = self._clock.decide(now_us, in_force_us, longest, runs_on=runs_on)
-        stream_us = min(now_us, int(close_us[0]))
+        clock_us = self._clock.decide(now_us, in_force_us, longest, runs_on=runs_on)
+        stream_us = min(now_us, int(clock_us[0]))
         self._advance(stream_us)
         self._rules.emit(now_us)
         self._missing.close(stream_us, self._rules.settled_us - self._operator.span_us + 1)
         missing = self._missing_by_key(stream_us, self._clock.patience(longest))
-        self._rules.decide(stream_us, in_force_us, close_us, missing, self.age_triggers, longest)
+        age = self.age_triggers
+        self._rules.decide(stream_us, in_force_us, clock_us, missing, elapsed=age, longest_hold=longest)
         self._choice = self._budget.choose(stream_us, self._account(), self._rules.latency(now_us))
         required_us = int(self._rules.watermark_us[self._choice.rule])
         if self._clock.silent and not self._resting:

@@ -61,7 +61,14 @@ class Driven:
         self.rules.emit(now_us)
         missing = np.zeros(len(self.rules.key_us)) if short is None else short(now_us, self.rules.key_us)
         longest = self.rules.longest_hold(elapsed, stopped=False)
-        self.rules.decide(now_us, now_us + DELAY_US, clocks(now_us + DELAY_US), missing, elapsed, longest)
+        self.rules.decide(
+            now_us,
+            now_us + DELAY_US,
+            clocks(now_us + DELAY_US),
+            missing,
+            elapsed=elapsed,
+            longest_hold=longest,
+        )
         self.decided.append((now_us + DELAY_US, self.rules.watermark_us))
         self.walls.append(now_us)
 
@@ -218,7 +225,9 @@ def test_what_a_wait_is_worth_does_not_depend_on_how_often_batches_run() -> None
             rules.emit(now)
             nothing = np.zeros(len(rules.key_us))
             elapsed = second * triggers_a_second
-            rules.decide(now, now + DELAY_US, clocks(now + DELAY_US), nothing, elapsed, 0.0)
+            rules.decide(
+                now, now + DELAY_US, clocks(now + DELAY_US), nothing, elapsed=elapsed, longest_hold=0.0
+            )
         ages = [rules.outlook(rule).age / triggers_a_second for rule in range(rules.rules)]
         closes_s.append(np.array(ages)[rules._memory == len(MEMORIES) - 1])
     slow, fast = closes_s

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from tidemark.models.live.chance import Unevenness
 from tidemark.models.live.defaults import UNEVENNESS_CEILING, UNEVENNESS_PRIOR
@@ -29,37 +28,6 @@ def test_at_first_counts_are_assumed_to_be_uneven() -> None:
 def test_rows_in_packs_are_as_many_times_as_uneven_as_a_pack_has_rows(pack: int) -> None:
     counts = pack * np.random.default_rng(1).poisson(8, 400)
     assert known_from(counts.tolist(), 8 * pack) == pytest.approx(pack, rel=0.25)
-
-
-def known_from_neighbours(counts: NDArray[np.int64]) -> float:
-    found = Unevenness(HALF_LIFE, PRIOR)
-    found.add_neighbours(counts[:, None], ALL)
-    return float(found.ratio[0])
-
-
-@pytest.mark.parametrize("pack", [1, 5, 20])
-@pytest.mark.parametrize("rate", [0.2, 3, 50])
-def test_neighbours_show_how_many_rows_a_pack_has_at_every_rate(pack: int, rate: float) -> None:
-    packs = np.random.default_rng(1).poisson(rate, 6_000)
-    assert known_from_neighbours(pack * packs) == pytest.approx(pack, rel=0.3)
-
-
-def test_traffic_that_changes_is_no_pack() -> None:
-    """Spikes of ten times the rate: against what is expected on average they are very uneven."""
-    rate = np.where(np.arange(3_000) % 100 < 10, 200, 20)
-    counts = np.random.default_rng(1).poisson(rate)
-    assert known_from(counts.tolist(), float(rate.mean())) > 15
-    assert known_from_neighbours(counts) < 4
-
-
-def test_where_neighbours_have_no_rows_nothing_is_learned() -> None:
-    found = Unevenness(HALF_LIFE, PRIOR)
-    before = found.learned()
-    found.add_neighbours(np.zeros((500, 1), np.int64), ALL)
-    found.add_neighbours(np.ones((1, 1), np.int64), ALL)
-    assert {name: array.tolist() for name, array in before.items()} == {
-        name: array.tolist() for name, array in found.learned().items()
-    }
 
 
 def test_some_windows_show_that_a_stream_is_even_whatever_was_assumed() -> None:
