@@ -85,13 +85,13 @@ class Stragglers:
         self._late = None
 
     def add(self, age: Float64s, rows: Float64s) -> None:
-        """Count rows by their age in triggers, shape (counts,), and by kind, shape (kinds, counts)."""
-        if not len(age):
+        """Count rows by kind, shape (kinds, counts), and their age in triggers, of the same shape or (counts,)."""
+        if not age.size:
             return
-        bucket = bucket_of(age)
+        bucket = np.broadcast_to(bucket_of(age), rows.shape)
         first, end = int(bucket.min()), int(bucket.max()) + 1
-        for kind, count in enumerate(rows):
-            counted = np.bincount(bucket - first, weights=count, minlength=end - first)
+        for kind, (buckets, count) in enumerate(zip(bucket, rows, strict=True)):
+            counted = np.bincount(buckets - first, weights=count, minlength=end - first)
             self._rows[:, kind, first:end] += counted.astype(np.float32)
         self._end = max(self._end, end)
         self._late = None

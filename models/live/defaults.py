@@ -36,6 +36,45 @@ In spans, because what a wait must save follows from how long rows take, and not
 triggers of 200 ms and windows of 10 s a grid stated for one trigger ended too soon: at 99.9 % a heavy tail missed.
 """
 
+# -- the live policy: the stream's clock ----------------------------------------------------------------------
+
+USUAL_LAG_SHARE = 0.95
+"""Share of the batches before which the stream, or a partition, was at most its usual lag behind the clock.
+
+Chosen: higher, and a few batches of a queue that fills are usual before it is noticed; lower is noise.
+"""
+
+BEHIND_USUAL_LAGS = 2.0
+"""Multiple of the usual lag, beyond a trigger, from which a feed is behind.
+
+Chosen: twice the 95th percentile of exponential gaps is exceeded once in 400. With more, the clock of a feed that falls
+behind stands later, and what it closes until then is lost; with less, single gaps of sparse streams stop it.
+"""
+
+FEED_HALF_LIFE = 64.0
+"""Half-life of the usual lags, in spans. Chosen: as that of the profiles."""
+
+NEWEST_ROWS_PPM = 5_000
+"""Share of a batch's rows at either end, in parts per million, that do not show how far the stream has come.
+
+Chosen: one row of a batch of two hundred. Without, one wrong date in the past of a backlog would end it.
+"""
+
+SILENCE_TRIGGERS = 4
+"""Triggers without rows from which on a partition counts as silent, and how many lags make them known.
+
+Chosen: a batch that is late, or one that was empty by chance, is none.
+"""
+
+SILENCE_SHARE_OF_LIFE = 0.5
+"""How long a silent partition is waited for where partitions deliver after silences, as a share of its life so far.
+
+Measured on producers that hold their rows for minutes: without, what follows a longer outage than before is lost again.
+"""
+
+SILENCE_GAPS = 1.5
+"""The same as a multiple of the longest silence after which it delivered. Chosen: an upload by the hour may be late."""
+
 # -- the live policy: missing rows ----------------------------------------------------------------------------
 
 FORECAST_HALF_LIFE = 6.0
@@ -119,9 +158,6 @@ FUTURE_COHORTS = 1_000
 
 Chosen: a hundred windows. It limits the memory that one row of a wrong clock can claim.
 """
-
-RECENT_TRIGGERS = 16
-"""Triggers over which the pace of late rows is measured. Chosen: more only refines paces below 1 in 16."""
 
 LONGEST_HOLD_SPANS = 6.0
 """Minimum time for which missing rows are waited for, in spans, while a stream is young.
@@ -209,38 +245,6 @@ Missing rows that a rule does not wait for count for the share that came before.
 bursts, steps or nights that end after 15 minutes: 16 of 112 targets were missed when the budget kept no room for them,
 and nine with 0.5; with 0.25 three more. A transit feed whose vehicles just stop is 8 % faster with 0.2.
 """
-
-# -- the live policy for row-level keys -----------------------------------------------------------------------
-
-NEEDS_PER_BUDGET = 40.0
-"""Late rows that the memory of needs holds on average: 4,000 rows at 99 %, 40,000 at 99.9 %.
-
-Literature S1 and S5: a ring of 4,096 rows was the best of those that follow drift at 99 %.
-"""
-
-SPENT_LEVEL = 0.05
-"""Minimum share of the budget that the quantile spends, however much is overdrawn. Less would be the maximum need."""
-
-SPENT_GAIN = 5.0
-"""How much the share of the budget that the quantile spends falls for each budget overdrawn.
-
-Chosen: an account overdrawn by a fifth is repaid at once, and noise of some percent moves the bound by as little.
-"""
-
-SPENT_SHARE = 0.98
-"""Share of the budget from which it counts as nearly spent."""
-
-BULK_SHARE = 0.8
-"""Quantile that represents the bulk of the delays. Higher is too noisy for few rows, lower sees less of a change."""
-
-STRETCH_TRIGGERS = 2.0
-"""Half-life of the newest needs, in triggers. On a five-fold step longer adapts too late; shorter is noise."""
-
-STRETCH_ROWS = 100.0
-"""Minimum number of rows to compare the bulk."""
-
-STRETCH_MIN = 1.2
-"""Minimum stretch that is applied. Three standard deviations of the bulk's quantile at 600 rows are 16 %."""
 
 # -- live: the ceiling ----------------------------------------------------------------------------------------
 

@@ -251,9 +251,11 @@ class FastPolicy:
             reason = f"{by_bound[1]}: rows come {format_about(lag_us)} after their time, so this is a replay"
             return by_bound_us, reason
         decided_us = max(self._last_us, now_us - trigger_us)
+        if activity.holder is None:
+            policy.rest()
         decision = policy.decide(decided_us, decided_us + 2 * trigger_us)
         watermark_us = NO_BASE_US if decision.watermark_us is None else decision.watermark_us
-        return watermark_us, policy.summary() or "the policy has seen no row yet"
+        return watermark_us, policy.summary(self._own.partitions) or "the policy has seen no row yet"
 
     @staticmethod
     def _limited(watermark_us: int, reason: str, order: Order, activity: Activity) -> tuple[int, str]:

@@ -2,12 +2,12 @@
 
 A stall or a burst of delay shows in rows that are absent, before the first late row comes: of n rows a cohort, a
 partition has delivered a known share by each age. Partitions that are silent for longer than chance explains, alone or
-together (``silence``), miss what they would have sent meanwhile, however few rows each cohort has of them. A cohort
-that is short of its forecast by more than chance and its partition's own unevenness (``unevenness``) allow is missing
-rows too, and so is the stream's whole span (``span_totals``). Where some rows have come there may be only fewer of
-them, so what a cohort is short of counts for the share that came so far (``short_cohorts``). Forecasts forget, so that
-a stream that ends or slows down is not waited for long, and a partition that has been silent for longer than anything
-is waited for has stopped: when it returns it is new.
+together (``silent_partitions``), miss what they would have sent meanwhile, however few rows each cohort has of them. A
+cohort that is short of its forecast by more than chance and its partition's own unevenness (``chance``) allow is
+missing rows too. Where some rows have come there may be only fewer of them, so what a cohort is short of counts for the
+share that came so far (``ShortCohorts``). Forecasts forget, so that a stream that ends or slows down is not waited for
+long, and a partition that has been silent for longer than anything is waited for has stopped: when it returns it is
+new. The forecast of one that usually delivers after a silence stays.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tidemark.models.base.operators import Int64s
 from tidemark.models.live.ages import Float64s, bucket_of
-from tidemark.models.live.chance import SpanTotals, Unevenness, silent_partitions
+from tidemark.models.live.chance import Unevenness, silent_partitions
 from tidemark.models.live.cohorts import OpenCohorts, ShortCohorts
 from tidemark.models.live.defaults import (
     FORECAST_HALF_LIFE,
@@ -55,19 +55,15 @@ class Missing:
         self._rows = np.zeros(1)
         self._cohorts = 0.0
         cohorts = max(round(span_triggers * trigger_us / granule_us), 1)
-        half_life, prior = UNEVENNESS_HALF_LIFE * cohorts, UNEVENNESS_PRIOR_SPANS * cohorts
-        self._unevenness = Unevenness(half_life, prior)
-        self._packs = Unevenness(half_life, prior)
-        """Between neighbouring cohorts: rows that come at once, whatever the traffic."""
-        self._newest_closed: tuple[int, Int64s] | None = None
-        """Start and counts of the last cohort that was closed."""
-        self._span_totals = SpanTotals(granule_us, cohorts)
+        self._unevenness = Unevenness(UNEVENNESS_HALF_LIFE * cohorts, UNEVENNESS_PRIOR_SPANS * cohorts)
         self._short_cohorts = ShortCohorts(granule_us, cohorts)
         self._last_us = np.zeros(1, np.int64)
         """Wall time of the newest batch with rows, shape (partitions + 1,)."""
         self._learned_from_us = np.full(1, -_NEVER_US)
         """Start of the first cohort that shows each partition's pace, after it stopped, shape (partitions + 1,)."""
         self.stopped = False
+        self._stays = np.zeros(1, bool)
+        """Columns whose forecasts stay as they are, until they deliver."""
         self._open = OpenCohorts(granule_us, MAX_COHORTS)
         self._outstanding = Outstanding(granule_us, trigger_us)
         self._done_us = -_NEVER_US
@@ -88,8 +84,6 @@ class Missing:
             {
                 "profiles": self._profiles.learned(),
                 "unevenness": self._unevenness.learned(),
-                "packs": self._packs.learned(),
-                "span_totals": self._span_totals.learned(),
                 "short_cohorts": self._short_cohorts.learned(),
             }
         )
@@ -99,15 +93,11 @@ class Missing:
         columns = len(checked(learned, {"rows": (None,), "cohorts": (), "stopped": ()})["rows"])
         shapes = {
             "unevenness.counts": (columns,),
-            "packs.counts": (columns,),
-            "span_totals.counts": (1,),
             "profiles.rows": (columns, None),
         }
         checked(learned, shapes)
         self._profiles.resume(part_of(learned, "profiles"))
         self._unevenness.resume(part_of(learned, "unevenness"))
-        self._packs.resume(part_of(learned, "packs"))
-        self._span_totals.resume(part_of(learned, "span_totals"))
         self._short_cohorts.resume(part_of(learned, "short_cohorts"))
         self._rows = learned["rows"].copy()
         self._cohorts, self.stopped = float(learned["cohorts"]), bool(learned["stopped"])
@@ -115,12 +105,21 @@ class Missing:
         self._learned_from_us = np.full(columns, -_NEVER_US)
         self._open.widen(columns - 1)
 
-    def advance(self, triggers: int) -> None:
-        """Let ``triggers`` pass."""
-        decay = self._decay**triggers
+    def advance(self, triggers: int, outstanding: NDArray[np.bool_]) -> None:
+        """Let ``triggers`` pass.
+
+        The forecast of a partition whose rows are ``outstanding`` stays as it was; shape (columns,), or some of them.
+        """
+        decay, before = self._decay**triggers, self._cohorts
         self._profiles.fade(self._profile_decay**triggers)
+        self._cohorts = before * decay + (1 - decay) / (1 - self._decay) * self._cohorts_per_trigger
+        columns = min(len(outstanding), len(self._rows))
+        self._stays = np.zeros(len(self._rows), bool)
+        self._stays[1:columns] = outstanding[1:columns]
+        stay = self._rows[self._stays] * (self._cohorts / max(before, 1e-9))
         self._rows *= decay
-        self._cohorts = self._cohorts * decay + (1 - decay) / (1 - self._decay) * self._cohorts_per_trigger
+        self._rows[_STREAM] += (stay - self._rows[self._stays]).sum()
+        self._rows[self._stays] = stay
 
     def add(self, now_us: int, partition: Int64s, start_us: Int64s, count: Int64s) -> None:
         """Count rows, each once."""
@@ -146,7 +145,9 @@ class Missing:
     def _learn(self, now_us: int, partition: Int64s, start_us: Int64s, count: Int64s) -> None:
         """Learn the usual rows from cohorts that were seen whole: an earlier backlog does not show the pace."""
         column = partition + 1
-        returned = column[self._learned_from_us[column] == _NEVER_US]
+        stayed = column < len(self._stays)
+        stayed[stayed] = self._stays[column[stayed]]
+        returned = column[stayed | (self._learned_from_us[column] == _NEVER_US)]
         self._learned_from_us[returned] = now_us
         whole = start_us >= np.maximum(self._learned_from_us[column], self._whole_from_us or 0)
         partition, rows = partition[whole], count[whole]
@@ -155,7 +156,7 @@ class Missing:
         self._rows += np.bincount(partition + 1, weights=rows, minlength=len(self._rows))
         self._rows[_STREAM] += rows.sum()
 
-    def shortfall(self, now_us: int, longest: float) -> Float64s:
+    def shortfall(self, now_us: int, longest: Float64s) -> Float64s:
         """Return how many rows each open cohort is missing, 0 within what chance allows, shape (cohorts,).
 
         Cohorts without any row are open too, up to the wall clock: when all partitions are silent, their rows are
@@ -184,7 +185,6 @@ class Missing:
         stream_short = expected - self._open.totals
         beyond = stream_short > self._chance(expected, _STREAM)
         missing[beyond] = np.maximum(missing[beyond], stream_short[beyond])
-        self._span_totals.raise_missing(missing, self.start_us, self._open.totals, expected)
         missing[self.start_us < (self._whole_from_us or 0)] = 0
         outstanding = np.minimum(outstanding, missing)
         short_of = missing - outstanding
@@ -255,16 +255,14 @@ class Missing:
     def _silent(self, now_us: int) -> tuple[NDArray[np.intp], Float64s]:
         """Return the columns of the silent partitions, and for how many triggers each has been silent."""
         silence = (now_us - self._last_us[1:]) / self._trigger_us
-        # Traffic that changes makes the one too high, few rows make the other.
-        at_once = np.minimum(self._unevenness.ratio, self._packs.ratio)[1:]
-        pace = self._forecast()[1:] * self._cohorts_per_trigger / at_once
+        pace = self._forecast()[1:] * self._cohorts_per_trigger / self._unevenness.ratio[1:]
         silent = silent_partitions(pace * silence, silence)
         return silent + 1, silence[silent]
 
-    def _waited_for(self, now_us: int, longest: float) -> NDArray[np.intp]:
+    def _waited_for(self, now_us: int, longest: Float64s) -> NDArray[np.intp]:
         """Return the columns of the silent partitions, and forget those that have stopped."""
         silent, silence = self._silent(now_us)
-        stopped = silent[silence > longest]
+        stopped = silent[silence > longest[silent]]
         if not len(stopped):
             return silent
         self._rows[_STREAM] = max(self._rows[_STREAM] - self._rows[stopped].sum(), 0)
@@ -287,21 +285,11 @@ class Missing:
 
     def _learn_unevenness(self, now_us: int, closed: slice) -> None:
         """Learn from cohorts that were seen whole; how a partition stalls says nothing of how uneven it is."""
-        forecast, totals = self._forecast(), self._open.totals[closed]
+        forecast = self._forecast()
         known = np.ones(len(forecast), bool)
         known[self._silent(now_us)[0]] = False
-        counts, start_us = np.column_stack([totals, self._open.counts[closed]]), self.start_us[closed]
+        counts = np.column_stack([self._open.totals[closed], self._open.counts[closed]])
         self._unevenness.add(counts, forecast, known)
-        self._packs.add_neighbours(self._with_the_one_before(start_us, counts), known)
-        self._newest_closed = int(start_us[-1]), counts[-1]
-        self._span_totals.close(start_us, totals, float(forecast[_STREAM]))
-
-    def _with_the_one_before(self, start_us: Int64s, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the counts of cohorts with those of the one before them, where that was closed as a whole."""
-        if self._newest_closed is None or self._newest_closed[0] != start_us[0] - self._granule_us:
-            return counts
-        before = self._newest_closed[1]
-        return np.vstack([np.pad(before, (0, counts.shape[1] - len(before))), counts])
 
     def _forecast(self) -> Float64s:
         forecast: Float64s = self._rows / max(self._cohorts, 1e-9)
@@ -333,7 +321,6 @@ class Missing:
             self._profiles.widen(partitions + 1)
             self._rows = np.concatenate([self._rows, np.zeros(new)])
             self._unevenness.widen(partitions + 1)
-            self._packs.widen(partitions + 1)
             self._last_us = np.concatenate([self._last_us, np.zeros(new, np.int64)])
             self._learned_from_us = np.concatenate([self._learned_from_us, np.full(new, -_NEVER_US)])
             self._open.widen(partitions)

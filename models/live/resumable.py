@@ -54,6 +54,11 @@ class ResumablePolicy:
         return 0 if self._setup is None else self._setup.trigger_us
 
     @property
+    def partitions(self) -> tuple[str, ...]:
+        """The names of the partitions, in order of their numbers."""
+        return self._bases.names
+
+    @property
     def catching_up(self) -> tuple[str, ...]:
         """The partitions that still read what came before the policy went on with what was learned."""
         return () if self._catch_up is None else self._catch_up.behind
@@ -145,13 +150,14 @@ class ResumablePolicy:
         """Take a batch; batches come in order, each once."""
         seen: Observation = observation_of(report, self._bases, report.late_base_ms)
         self._see_caught_up(report.started_us, bases_us)
-        if representative and self._catch_up is None:
+        representative = representative and self._catch_up is None
+        if representative:
             for name, base_us in bases_us.items():
                 lag_us = report.started_us - base_us
                 usual_us = self._lag_us.get(name, lag_us)
                 self._lag_us[name] = usual_us + (lag_us - usual_us) / LAG_BATCHES
-            if self.policy is not None:
-                self.policy.observe(replace(seen, now_us=due_us))
+        if self.policy is not None:
+            self.policy.observe(replace(seen, now_us=due_us), representative=representative)
 
     def _see_caught_up(self, now_us: int, bases_us: Mapping[str, int]) -> None:
         if self._catch_up is not None:

@@ -8,8 +8,7 @@ A rule has a *price*, a *memory* and a *hold*:
 * the memory is the half-life of the straggler counts from which the rule predicts what a wait would save: it closes
   keys at the age where price and stragglers balance;
 * with the hold it also waits for rows that are missing (``missing``), at most as long as they are worth at its price
-  (a ski rental: it never costs more than twice what foresight would), and while they come in. With the *whole* hold it
-  waits as long as anything is waited for: who gives up on a stall that ends has both waited and lost the rows.
+  (a ski rental: it never costs more than twice what foresight would).
 """
 
 from __future__ import annotations
@@ -35,24 +34,22 @@ from tidemark.models.live.defaults import (
     PATIENT_PRICES,
     PRICE_WAIT_SPANS,
     PRICES,
-    RECENT_TRIGGERS,
 )
 from tidemark.models.live.learned import Arrays, checked, joined, part_of
 from tidemark.models.live.policy import NO_BASE_US
 
 _Bools = NDArray[np.bool_]
 
-_KINDS = 2  # keys whether or not rows of theirs were missing: without the hold, and with it
-_HOLDS = 3  # no hold, the hold for what the missing rows are worth, and the whole hold
-FAMILIES = len(MEMORIES) * _HOLDS
-"""Pairs of a memory and a hold; rules are numbered by family first, then by price."""
-_HOLD_OF_FAMILY = np.arange(FAMILIES) % _HOLDS
-_MEMORY_OF_FAMILY = np.arange(FAMILIES) // _HOLDS
+_KINDS = 3  # rows of all keys; without those of keys that missed rows; of all keys, by the partitions' clock
+_FAMILIES = [(memory, kind) for memory in range(len(MEMORIES)) for kind in range(_KINDS)]
+FAMILIES = len(_FAMILIES)
+"""Pairs of a memory and a kind of rows; rules are numbered by family first, then by price."""
+_MEMORY_OF_FAMILY, _KIND_OF_FAMILY = np.array(_FAMILIES).T
+_HOLD = 1  # the kind of those that wait for missing rows
+_CLOCK_OF_KIND = np.array([0, 0, 1])
 
 _FREE_US = np.iinfo(np.int64).max // 2
 """Where a rule that waits for nothing must stay: nowhere."""
-
-_RECENT = tuple(2**power for power in range(RECENT_TRIGGERS.bit_length()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +61,8 @@ class Outlook:
     memory: float
     """Half-life of its memory, in triggers."""
     holds: bool
+    by_partitions: bool
+    """Whether keys age by the partitions' clock, so that it waits for the slowest that delivers."""
     age: float
     """Age at which it closes keys that miss no rows."""
     late_rows_a_key: float
@@ -90,8 +89,8 @@ class RuleSet:
         prices = len(PRICES)
         self.rules = FAMILIES * prices
         self._family = np.arange(self.rules) // prices
-        self._holds = _HOLD_OF_FAMILY[self._family] > 0
-        self._holds_whole = _HOLD_OF_FAMILY[self._family] == _HOLDS - 1
+        self._holds = _KIND_OF_FAMILY[self._family] == _HOLD
+        self._clock = _CLOCK_OF_KIND[_KIND_OF_FAMILY[self._family]]
         self._memory = _MEMORY_OF_FAMILY[self._family]
         self.price: Float64s = np.tile(np.array(PRICES), FAMILIES)
         self._patient = self.price < PRICES[PATIENT_PRICES]
@@ -114,7 +113,6 @@ class RuleSet:
         self._closed: _Bools = np.zeros((0, self.rules), bool)
         self._missed: _Bools = np.zeros(0, bool)
         self._has_rows: _Bools = np.zeros(0, bool)
-        self._recent = np.zeros((0, RECENT_TRIGGERS), np.float32)
         self.done_us = NO_BASE_US
         """Keys up to this one are closed under every rule."""
         self.settled_us = NO_BASE_US
@@ -123,12 +121,6 @@ class RuleSet:
     def advance(self, triggers: int, elapsed: float) -> None:
         """Let ``triggers`` pass; the stream is then ``elapsed`` triggers old."""
         self._stragglers.advance(triggers, elapsed)
-        if not len(self.key_us):
-            return
-        shifted = np.zeros_like(self._recent)
-        if triggers < RECENT_TRIGGERS:
-            shifted[:, : RECENT_TRIGGERS - triggers] = self._recent[:, triggers:]
-        self._recent = shifted
 
     def learned(self) -> Arrays:
         """Return what is known of each rule and of stragglers, without the keys that are open."""
@@ -148,7 +140,7 @@ class RuleSet:
             self._in_force = np.maximum(self._in_force, self._decided.popleft()[1])
         return self._in_force
 
-    def add(self, now_us: int, key_us: Int64s, count: Int64s) -> None:
+    def add(self, now_us: int, clock_us: Int64s, key_us: Int64s, count: Int64s) -> None:
         """Count the pairs of a batch by distinct keys, ascending, and what each rule loses of them."""
         in_force = self.judging_us(now_us)
         # Keys ascend, so the late ones under a watermark are a prefix.
@@ -159,12 +151,11 @@ class RuleSet:
         self.expect(key_us)
         at = np.minimum(np.searchsorted(self.key_us, key_us), max(len(self.key_us) - 1, 0))
         known = self.key_us[at] == key_us if len(self.key_us) else np.zeros(len(key_us), bool)
-        rows = np.stack([count, count]).astype(np.float64)
+        rows = np.stack([count, count, count]).astype(np.float64)
         if known.any():
-            self._recent[at[known], -1] += count[known]
             self._has_rows[at[known]] = True
             rows[1] *= ~(known & self._missed[at])
-        self._stragglers.add((now_us - key_us) / self._trigger_us, rows)
+        self._stragglers.add((clock_us[_CLOCK_OF_KIND, None] - key_us) / self._trigger_us, rows)
 
     def expect(self, key_us: Int64s) -> None:
         """Open keys whose rows have come or are missing; distinct ones, ascending, shape (keys,)."""
@@ -181,7 +172,6 @@ class RuleSet:
         self._closed = np.vstack([self._closed, np.zeros((count, self.rules), bool)])[order]
         self._missed = np.concatenate([self._missed, np.zeros(count, bool)])[order]
         self._has_rows = np.concatenate([self._has_rows, np.zeros(count, bool)])[order]
-        self._recent = np.vstack([self._recent, np.zeros((count, RECENT_TRIGGERS), np.float32)])[order]
 
     def emit(self, now_us: int) -> None:
         """Close keys under the watermarks in force at ``now_us``."""
@@ -208,31 +198,45 @@ class RuleSet:
             self.done_us = max(self.done_us, int(self.key_us[done].max()))
             left = ~done
             self.key_us, self._closed = self.key_us[left], self._closed[left]
-            self._missed, self._recent = self._missed[left], self._recent[left]
-            self._has_rows = self._has_rows[left]
+            self._missed, self._has_rows = self._missed[left], self._has_rows[left]
 
     def decide(
-        self, now_us: int, in_force_us: int, missing: Float64s, elapsed: float, longest_hold: float
+        self,
+        now_us: int,
+        in_force_us: int,
+        clock_us: Int64s,
+        missing: Float64s,
+        *,
+        elapsed: float,
+        longest_hold: float,
     ) -> None:
-        """Move every rule's watermark; missing rows are waited for, ``longest_hold`` triggers at most."""
+        """Move every rule's watermark.
+
+        Args:
+            now_us: the stream's time at the decision, in microseconds.
+            in_force_us: wall time from which it is in force, in microseconds.
+            clock_us: the times by which keys have aged then, by the two clocks, in microseconds, shape (2,).
+            missing: rows that each open key is missing, shape (keys,).
+            elapsed: age of the stream, in triggers.
+            longest_hold: maximum number of triggers for which missing rows are waited for.
+        """
         rows_a_key = self.rows_a_key(elapsed)
         worth = self._price_wait / (self.price * self._budget_share * rows_a_key)  # triggers a row
         # After the last straggler waiting only costs, so the ages beyond need not be looked at.
-        beyond = self._stragglers.late()[_MEMORY_OF_FAMILY, np.minimum(_HOLD_OF_FAMILY, 1)]
+        beyond = self._stragglers.late()[_MEMORY_OF_FAMILY, _KIND_OF_FAMILY]
         cost = worth.reshape(FAMILIES, -1, 1) * beyond[:, None, :]
         cost += WAIT[ZERO : ZERO + beyond.shape[1]]
         best = cost.argmin(axis=2).ravel()
         self._age = np.where(best == 0, CLOSE_AFTER[ZERO], CLOSE_AFTER[best + ZERO])
         self._left = beyond[self._family, best]
         known = elapsed >= np.maximum(ELAPSED_PER_AGE * self._age, self._young)
-        required = np.where(
-            known, (in_force_us - self._age * self._trigger_us).astype(np.int64) - 1, NO_BASE_US
-        )
+        closing_us = (clock_us[self._clock] - self._age * self._trigger_us).astype(np.int64) - 1
+        required = np.where(known, closing_us, NO_BASE_US)
         if len(self.key_us):
-            age_then = (in_force_us - self.key_us) / self._trigger_us
+            age_then = (clock_us[0] - self.key_us) / self._trigger_us
             self._missed |= (missing > 0) & ((now_us - self.key_us) / self._trigger_us >= MISSED_FROM_AGE)
-            limits = worth, longest_hold
-            required = np.minimum(required, self._waited_for_us(now_us, age_then, missing, limits))
+            waited_for_us = self._waited_for_us(age_then, missing, worth, longest_hold)
+            required = np.minimum(required, waited_for_us)
         self.watermark_us = np.maximum(self.watermark_us, required)
         self.at_stake = np.zeros(self.rules)
         if missing.any():
@@ -269,39 +273,22 @@ class RuleSet:
             price=float(self.price[rule]),
             memory=MEMORIES[self._memory[rule]] * self._span,
             holds=bool(self._holds[rule]),
+            by_partitions=bool(_CLOCK_OF_KIND[_KIND_OF_FAMILY[self._family[rule]]]),
             age=max(float(self._age[rule]), 0.0),
             late_rows_a_key=float(self._left[rule]),
         )
 
     def _waited_for_us(
-        self, now_us: int, age_then: Float64s, missing: Float64s, limits: tuple[Float64s, float]
+        self, age_then: Float64s, missing: Float64s, worth: Float64s, longest: float
     ) -> Int64s:
         """Return the key below which each rule must stay to wait for missing rows, shape (rules,)."""
-        worth, longest = limits
         free = np.full(self.rules, _FREE_US, np.int64)
-        candidates = np.flatnonzero((missing > 0) | self._missed)
+        candidates = np.flatnonzero((missing > 0) & (age_then <= longest))
         if not len(candidates):
             return free
-        age = age_then[candidates]
-        short = missing[candidates]
-        coming = self._coming(now_us, candidates)
         holds = np.flatnonzero(self._holds)
-        rule_worth = worth[holds, None]
-        worth_it = (age <= self._age[holds, None] + rule_worth * short) | self._holds_whole[holds, None]
-        waits = (short > 0) & worth_it
-        waits |= self._missed[candidates] & (rule_worth * coming > 1)
-        waits &= age <= longest
-        waiting = waits.any(axis=1)
+        limit = self._age[holds, None] + worth[holds, None] * missing[candidates]
+        waits = age_then[candidates] <= limit
         first = self.key_us[candidates[waits.argmax(axis=1)]] - 1
-        free[holds] = np.where(waiting, first, free[holds])
+        free[holds] = np.where(waits.any(axis=1), first, free[holds])
         return free
-
-    def _coming(self, now_us: int, candidates: NDArray[np.intp]) -> Float64s:
-        """Return the pace at which rows still come, in rows a trigger, shape (candidates,).
-
-        The minimum over several spans: it falls at once when the rows have come, and slowly in a long tail. One row
-        more than was counted prevents a pause from being taken for the end, until the longest span is empty.
-        """
-        newest_first = np.cumsum(self._recent[candidates, ::-1], axis=1)
-        pace: Float64s = np.min([(newest_first[:, span - 1] + 1) / span for span in _RECENT], axis=0)
-        return pace * (now_us >= self.key_us[candidates]) * (newest_first[:, -1] > 0)

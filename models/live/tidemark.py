@@ -2,21 +2,23 @@
 
 Each batch is counted (``rules``, ``missing``), the losses and latencies of every rule are known on all arrivals, and of
 the rules that the budget allows (``budget``) the one with the lowest latency is followed. The watermark is a point on
-the wall clock, so the delay of the control stream costs only the newest evidence: a decision gives the watermark for
-the time when it is in force. One row with a wrong date moves nothing, because no rule uses the maximum event time.
+the clock, so the delay of the control stream costs only the newest evidence: a decision gives the watermark for the
+time when it is in force. While the feed as a whole falls behind, the clock stands, and the watermark stays behind the
+newest event time read (``stream_clock``). One row with a wrong date moves nothing.
 Everything is measured in triggers and keys, so a stream with all its times scaled gets the same decisions.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from tidemark.models.base.duration import format_about
 from tidemark.models.base.operators import Int64s, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.base.target import PPM, format_target
-from tidemark.models.base.text import format_number
+from tidemark.models.base.text import format_number, plural
 from tidemark.models.live.ages import Float64s
 from tidemark.models.live.budget import Account, RuleChoice, RuleChooser
 from tidemark.models.live.defaults import FUTURE_COHORTS, PILED_UP_TRIGGERS, PRICE_WAIT_SPANS
@@ -25,8 +27,11 @@ from tidemark.models.live.learning import GoodWindows, learning_of
 from tidemark.models.live.missing import Missing
 from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
 from tidemark.models.live.rules import RuleSet
+from tidemark.models.live.stream_clock import STREAM, StreamClock
 from tidemark.models.recommend.steps import DecisionStep, StepKind
 
+_LONG_SPANS = 2
+"""Silences of so many spans are said."""
 _IDLE_STEPS = 200
 """Maximum number of steps to catch up with an idle time; they grow, so that a night takes no longer than an hour."""
 
@@ -58,6 +63,7 @@ class Tidemark:
         self._future_us = FUTURE_COHORTS * granule_us
         late_share = (PPM - setup.target_ppm) / PPM
         self._rules = RuleSet(setup.trigger_us, setup.trigger_us / spacing_us, span, late_share)
+        self._clock = StreamClock(setup.trigger_us, span, granule_us)
         self._missing = Missing(granule_us, setup.trigger_us, span)
         good_windows = setup.objective == "timeslices"
         self._good_windows = GoodWindows(self._rules.rules, late_share) if good_windows else None
@@ -68,10 +74,13 @@ class Tidemark:
         self._elapsed_before = 0.0
         self._at_us = 0
         self._decided_us: int | None = None
+        self._caught_up_us = 0
         self._delay_us = 0
         self._watermark_us = NO_BASE_US
         self._pending: list[tuple[int, int]] = []
         self._judging_us = NO_BASE_US
+        self._newest_key_us = NO_BASE_US
+        self._resting = False
         self._capped = False
         self._late = 0
         self._assumed = 0, 0
@@ -94,6 +103,7 @@ class Tidemark:
         parts = {
             "rules": self._rules.learned(),
             "missing": self._missing.learned(),
+            "feed": self._clock.feed.learned(),
             "budget": self._budget.learned(),
         }
         return {name: array.copy() for name, array in (own | joined(parts)).items()}
@@ -107,35 +117,53 @@ class Tidemark:
         checked(learned, {"elapsed": (), "late": (), "assumed": (2,)})
         self._rules.resume(part_of(learned, "rules"))
         self._missing.resume(part_of(learned, "missing"))
+        self._clock.feed.resume(part_of(learned, "feed"))
+        if len(learned["feed.lags"]) < len(learned["missing.rows"]):
+            raise ValueError("it knows partitions of which it does not know how far behind they usually are")
         self._budget.resume(part_of(learned, "budget"))
         self._elapsed_before, self._late = float(learned["elapsed"]), int(learned["late"])
         self._assumed = int(learned["assumed"][0]), int(learned["assumed"][1])
 
-    def observe(self, seen: Observation) -> None:
-        """Observe a batch; those of a stream's first triggers are not counted: they read what waited for the job."""
+    def observe(self, seen: Observation, *, representative: bool = True) -> None:
+        """Observe a batch; those of a stream's first triggers are not counted: they read what waited for the job.
+
+        Args:
+            seen: what the batch showed.
+            representative: whether its rows show how late rows usually come; else they show only how far the stream is.
+        """
         if self._began_us is None and not len(seen.key_us):
             return
         self._catch_up(seen.now_us)
-        self._advance(seen.now_us)
+        clock_us = self._clock.at(seen.now_us)
+        stream_us = int(clock_us[0])
+        self._advance(stream_us)
         while self._pending and self._pending[0][0] < seen.now_us:
             self._judging_us = max(self._judging_us, self._pending.pop(0)[1])
-        if self._is_start(seen.now_us):
-            return
         event_us, key_us = self._counted_by(seen)
         # Future-dated rows are never late, and show nothing about late rows.
         near = key_us <= seen.now_us + self._future_us + self._operator.span_us
         if not len(key_us) or not near.any():
+            return
+        self._clock.feed.observe(seen)
+        self._resting = False
+        begun = key_us[key_us <= seen.now_us + self._operator.span_us]
+        self._newest_key_us = max(self._newest_key_us, int(begun.max(initial=NO_BASE_US)))
+        if self._is_start(seen.now_us) or not representative:
             return
         key, where = np.unique(key_us[near], return_inverse=True)
         count = np.bincount(where, weights=seen.count[near]).astype(np.int64)
         if self._good_windows is not None:
             judging = np.append(self._rules.judging_us(seen.now_us), self._judging_us)
             self._good_windows.add(key, count, judging)
-        self._rules.add(seen.now_us, key, count)
+        self._rules.add(seen.now_us, clock_us, key, count)
         self._late += int(count[: np.searchsorted(key, self._judging_us, side="right")].sum())
         once = near & (key_us == self._first_key(event_us))
         if once.any():
-            self._missing.add(seen.now_us, seen.partition[once], event_us[once], seen.count[once])
+            self._missing.add(stream_us, seen.partition[once], event_us[once], seen.count[once])
+
+    def rest(self) -> None:
+        """Let the clock run on until the next row: the source says that nothing is left to read."""
+        self._resting = not self._clock.feed.delivers[STREAM]
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:
         """Return the watermark for the time when the decision is in force."""
@@ -172,6 +200,7 @@ class Tidemark:
             hold = "missing rows are waited for, at most as long as they are worth"
         return (
             *self._learning_step(),
+            *self._behind_step(),
             DecisionStep(StepKind.BUDGET, None, self._budget_reason(choice.spent)),
             DecisionStep(StepKind.RULE, None, f"{worth}; {verdict}"),
             DecisionStep(StepKind.AGE, None, left),
@@ -179,13 +208,18 @@ class Tidemark:
             *self._cap_step(),
         )
 
-    def summary(self) -> str | None:
+    def summary(self, partitions: Sequence[str] = ()) -> str | None:
         """Return what it waits for, what that costs and what it loses, in one sentence; None before a decision.
 
         ``explain`` has the figures that lead to it.
+
+        Args:
+            partitions: names of the partitions, in order of their numbers.
         """
         if self._choice is None:
             return None
+        if self._clock.lag_us:
+            return self._behind
         outlook = self._rules.outlook(self._choice.rule)
         age_us = round(outlook.age * self._trigger_us)
         end, one, results = self._names
@@ -197,9 +231,27 @@ class Tidemark:
         if outlook.holds:
             waits += ", and longer for rows that are missing"
         later = outlook.late_rows_a_key
-        if not later:
-            return f"{waits}; no row has come later still"
-        return f"{waits}; about {format_number(later, 2)} rows of {one} come later still and are lost"
+        left = "no row has come later still"
+        if later:
+            left = f"about {format_number(later, 2)} rows of {one} come later still and are lost"
+        return "; ".join([waits, left, *self._deliveries(partitions, waited_for=outlook.by_partitions)])
+
+    def _deliveries(self, partitions: Sequence[str], *, waited_for: bool) -> list[str]:
+        """Return what is said of the partition with the most rows of those that deliver at once after a silence."""
+        feed = self._clock.feed
+        at_once = np.flatnonzero(feed.delivers[1:] & (feed.gap_us[1:] > _LONG_SPANS * self._span_us))
+        if not len(at_once):
+            return []
+        number = int(at_once[feed.rows[1:][at_once].argmax()])
+        name = partitions[number] if number < len(partitions) else f"number {number}"
+        gap, share = format_about(int(feed.gap_us[number + 1])), feed.rows[number + 1] / feed.rows[1:].sum()
+        verb = (
+            "is waited for then" if waited_for else "is not waited for, because that costs more than its rows"
+        )
+        rest = f", as {plural(len(at_once) - 1, 'other partition')}" if len(at_once) > 1 else ""
+        return [
+            f"partition {name} ({share:.1%} of the rows) delivers after up to {gap} of silence{rest}: it {verb}"
+        ]
 
     @property
     def _names(self) -> tuple[str, str, str]:
@@ -211,6 +263,16 @@ class Tidemark:
                 return "a session's end", "a session", "results come"
             case RowLevel():
                 return "their time", "a trigger", "state is kept"
+
+    @property
+    def _behind(self) -> str:
+        return (
+            f"the feed is {format_about(self._clock.lag_us)} behind the clock, so it follows the newest event time "
+            "read: what comes now is a backlog and not late"
+        )
+
+    def _behind_step(self) -> tuple[DecisionStep, ...]:
+        return (DecisionStep(StepKind.CATCHING_UP, None, self._behind),) if self._clock.lag_us else ()
 
     def _budget_reason(self, spent: float) -> str:
         late, pairs = self._assumed
@@ -274,7 +336,7 @@ class Tidemark:
             return
         self._at_us = now_us
         self._rules.advance(triggers, self.age_triggers)
-        self._missing.advance(triggers)
+        self._missing.advance(triggers, self._clock.outstanding(now_us))
 
     @property
     def age_triggers(self) -> float:
@@ -287,22 +349,32 @@ class Tidemark:
         """Step through the time without decisions, so that rules close what they would have closed."""
         if self._decided_us is None:
             return
-        at, step = self._decided_us + self._trigger_us, 1
+        at, step = max(self._decided_us, self._caught_up_us) + self._trigger_us, 1
         while at < now_us and len(self._rules.key_us) and step < _IDLE_STEPS:
             self._step(at)
             at += self._trigger_us * max(1, step // 16)
             step += 1
+        self._caught_up_us = now_us
 
     def _step(self, now_us: int) -> None:
-        self._advance(now_us)
         in_force_us = now_us + self._delay_us
-        self._rules.emit(now_us)
-        self._missing.close(now_us, self._rules.settled_us - self._operator.span_us + 1)
         longest = self._rules.longest_hold(self.age_triggers, stopped=self._missing.stopped)
-        missing = self._missing_by_key(now_us, longest)
-        self._rules.decide(now_us, in_force_us, missing, self.age_triggers, longest)
-        self._choice = self._budget.choose(now_us, self._account(), self._rules.latency(now_us))
+        # What a feed that has stopped may still send of its last window must fit into the budget.
+        spare = (PPM - self._setup.target_ppm) / PPM * self._rules.pairs - self._late
+        runs_on = self._resting or self._rules.rows_a_key(self.age_triggers) <= spare
+        clock_us = self._clock.decide(now_us, in_force_us, longest, runs_on=runs_on)
+        stream_us = min(now_us, int(clock_us[0]))
+        self._advance(stream_us)
+        self._rules.emit(now_us)
+        self._missing.close(stream_us, self._rules.settled_us - self._operator.span_us + 1)
+        missing = self._missing_by_key(stream_us, self._clock.patience(longest))
+        age = self.age_triggers
+        self._rules.decide(stream_us, in_force_us, clock_us, missing, elapsed=age, longest_hold=longest)
+        self._choice = self._budget.choose(stream_us, self._account(), self._rules.latency(now_us))
         required_us = int(self._rules.watermark_us[self._choice.rule])
+        if self._clock.silent and not self._resting:
+            # The last windows of a feed that has stopped come out; what it may still send belongs to later ones.
+            required_us = min(required_us, self._newest_key_us)
         if self._setup.latency_cap_us is not None:
             capped_us = in_force_us - self._setup.latency_cap_us - 1
             self._capped = capped_us > required_us
@@ -311,7 +383,7 @@ class Tidemark:
         self._pending.append((in_force_us, self._watermark_us))
         self._decided_us = now_us
 
-    def _missing_by_key(self, now_us: int, longest: float) -> Float64s:
+    def _missing_by_key(self, now_us: int, longest: Float64s) -> Float64s:
         """Return how many rows each open key is missing, shape (keys,); keys that miss all their rows are opened."""
         missing = self._missing.shortfall(now_us, longest)
         short = np.flatnonzero(missing)

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.run import run, score
-from tidemark.models.backtest.tracking import Tracking
+from tidemark.models.backtest.tracking import NEEDS_PER_BUDGET, STRETCH_ROWS, STRETCH_TRIGGERS, Tracking
 from tidemark.models.base.operators import row_level
-from tidemark.models.live.defaults import NEEDS_PER_BUDGET, STRETCH_ROWS, STRETCH_TRIGGERS
 from tidemark.models.live.policy import Scope, Setup
 
 from support.examples import examples

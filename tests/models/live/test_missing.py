@@ -30,8 +30,10 @@ SPAN = 10
 RATE = 80
 """Rows of each partition in a cohort."""
 
-LONGEST = 100.0
-"""Triggers of silence after which a partition has stopped."""
+LONGEST = np.full(2_000, 100.0)
+"""Triggers of silence after which each partition has stopped."""
+
+NONE_BEHIND = np.zeros(1, bool)
 
 Delays = Callable[[NDArray[np.float64], Int64s], NDArray[np.float64]]
 """Seconds by which rows are later, by their event time in seconds and their partition."""
@@ -93,7 +95,7 @@ def watched(
         counts.setdefault(int(at), []).append((int(where), int(start), int(count)))
     watch = missing or Missing(SECOND, SECOND, SPAN)
     for now in range(1, until + 1):
-        watch.advance(1)
+        watch.advance(1, NONE_BEHIND)
         if now in counts:
             where, start, count = np.array(counts[now], np.int64).T
             watch.add(now * SECOND, where, start * SECOND, count)
@@ -129,14 +131,13 @@ def every_cell(watch: Missing, now_us: int) -> NDArray[np.float64]:
     whole = watch.start_us >= (watch._whole_from_us or 0)
     short = np.where(short > chance, short, 0)
     silence = (now_us - watch._last_us[1:]) / SECOND
-    unsent = forecast[1:] / np.minimum(watch._unevenness.ratio, watch._packs.ratio)[1:] * silence
+    unsent = forecast[1:] / watch._unevenness.ratio[1:] * silence
     outstanding = np.where(counts == 0, short, 0)
     for column in 1 + silent_partitions(unsent, silence):
         silent = (expected - due(int(watch._last_us[column])))[:, column]
         silent = np.where(silent > SILENT_SHARE * forecast[column], silent, 0)
         outstanding[:, column] = short[:, column] = np.maximum(short[:, column], silent)
     most: NDArray[np.float64] = np.maximum(short[:, 0], short[:, 1:].sum(axis=1))
-    watch._span_totals.raise_missing(most, watch.start_us, counts[:, 0], expected[:, 0])
     all_outstanding: NDArray[np.float64] = outstanding[:, 1:].sum(axis=1)
     share = watch._short_cohorts.share_to_come
     return np.where(whole, all_outstanding + share * np.maximum(most - all_outstanding, 0), 0)
@@ -225,23 +226,6 @@ def test_but_when_it_is_silent_it_is_missed_as_soon_as_chance_no_longer_explains
         assert 0.5 * unsent < glance.total < 1.3 * unsent
 
 
-def test_changing_traffic_does_not_hide_a_silence() -> None:
-    """Spikes of ten times the rate make counts uneven, but no gap longer: two rows a second are missed after 10 s."""
-    watch = Missing(SECOND, SECOND, SPAN)
-    spiky = 20 * (np.arange(500) % 100 < 10) + 2.0
-
-    def thinned(event_s: NDArray[np.float64], part: Int64s) -> NDArray[np.float64]:
-        kept = (
-            np.random.default_rng(2).random(len(event_s)) * 22 < spiky[np.minimum(event_s, 499).astype(int)]
-        )
-        stalls = (event_s >= 480) & (part == 0)
-        return np.where(kept, np.where(stalls, 40.0, 0.0), 1e6)
-
-    shown = list(watched(500, thinned, rates=(22.0,) * 4, missing=watch))
-    assert watch._unevenness.ratio[1] > 4
-    assert all(glance.total > 0 for glance in shown[495:])
-
-
 def test_a_partition_that_is_silent_for_longer_than_anything_is_waited_for_has_stopped() -> None:
     """From then on nothing is missed, and when it returns it is new: its forecast begins again."""
     watch = Missing(SECOND, SECOND, SPAN)
@@ -279,18 +263,6 @@ def test_partitions_of_few_rows_that_stall_together_are_missed_long_before_each_
     assert sum(glance.total > 0 for glance in shown[400 : 500 - 1]) <= 1
     for glance in shown[510 - 1 :]:
         assert 0.5 * 5 * (glance.now - 500) < glance.total < 1.5 * 5 * (glance.now - 500)
-
-
-def test_a_burst_that_is_within_the_chance_of_every_cohort_shows_in_its_span() -> None:
-    """A quarter of the rows is late: in a cohort of 100 that is 2.5 deviations, in ten of them eight."""
-
-    def quarter(event_s: NDArray[np.float64], part: Int64s) -> NDArray[np.float64]:
-        return np.where((event_s >= 500) & (np.arange(len(event_s)) % 4 == 0), 30.0, 0.0)
-
-    shown = list(watched(520, quarter, rates=(25.0,) * 4))
-    assert not any(glance.total for glance in shown[400 : 500 - 1])
-    found = shown[-1].short[(shown[-1].start_s >= 500) & (shown[-1].start_s < 515)]
-    assert 0.7 * 25 * 15 < found.sum() < 1.3 * 25 * 15
 
 
 def test_a_silence_of_all_misses_cohorts_of_which_no_row_has_come() -> None:
@@ -333,7 +305,7 @@ def test_hardly_anything_is_missed_while_a_stream_of_packs_begins(pack: int) -> 
         dice = np.random.default_rng(seed)
         watch = Missing(SECOND, SECOND, SPAN)
         for now in range(1, 120):
-            watch.advance(1)
+            watch.advance(1, NONE_BEHIND)
             rows = pack * dice.poisson(60 / pack, 4)
             sent = np.flatnonzero(rows)
             if len(sent):
@@ -347,7 +319,7 @@ def test_a_stream_met_in_its_midst_misses_nothing_of_what_came_before() -> None:
     """The first batch is whatever lay in the source, and says nothing of how many rows come in a trigger."""
     watch = Missing(SECOND, SECOND, SPAN)
     for now in range(100, 160):
-        watch.advance(1)
+        watch.advance(1, NONE_BEHIND)
         starts = np.arange(now - 40, now) if now == 100 else np.array([now - 1])
         watch.add(now * SECOND, 0 * starts, starts * SECOND, 0 * starts + 50)
         assert not watch.shortfall(now * SECOND, LONGEST).any(), f"{now - 100} s after the start"
@@ -414,7 +386,7 @@ def test_what_is_short_counts_for_the_share_that_comes() -> None:
 def test_no_more_cohorts_are_kept_than_stated_even_if_nothing_is_closed() -> None:
     watch = Missing(SECOND, 100 * SECOND, SPAN)
     for now in range(0, 2 * MAX_COHORTS, 100):
-        watch.advance(1)
+        watch.advance(1, NONE_BEHIND)
         starts = np.arange(now, now + 100) * SECOND
         watch.add((now + 100) * SECOND, np.zeros(100, np.int64), starts, np.full(100, 3, np.int64))
         assert len(watch.shortfall((now + 100) * SECOND, LONGEST)) == len(watch.start_us) <= MAX_COHORTS
@@ -425,7 +397,7 @@ def test_no_more_cohorts_are_kept_than_stated_even_if_nothing_is_closed() -> Non
 def test_a_first_batch_that_reaches_back_a_year_keeps_the_newest_cohorts() -> None:
     year, now = 365 * 86_400, 2 * 365 * 86_400
     watch = Missing(SECOND, SECOND, SPAN)
-    watch.advance(1)
+    watch.advance(1, NONE_BEHIND)
     starts = np.array([now - year, now - 2, now - 1]) * SECOND
     watch.add(now * SECOND, np.zeros(3, np.int64), starts, np.ones(3, np.int64))
     assert len(watch.start_us) == MAX_COHORTS

@@ -306,8 +306,8 @@ def test_the_last_windows_of_a_stream_that_falls_silent_close_in_a_stated_time()
     assert closed[-1] > int(before[-1]), "what is missing is waited for"
 
 
-def test_while_a_stream_is_silent_decisions_keep_coming() -> None:
-    """A batch without rows shows the time, and the watermark follows the clock: no window stays open for ever."""
+def test_once_the_source_says_that_nothing_is_left_to_read_the_watermark_follows_the_clock() -> None:
+    """A batch without rows shows the time: no window stays open for ever, and none behind it either."""
     policy, now = Tidemark(setup()), 0
     for seen in drawn_batches(7, 400, step_us=SECOND):
         policy.observe(seen)
@@ -317,6 +317,7 @@ def test_while_a_stream_is_silent_decisions_keep_coming() -> None:
     for _ in range(500):
         now += SECOND
         policy.observe(Observation(now_us=now))
+        policy.rest()
         mark = policy.decide(now, now + 2 * SECOND).watermark_us
         assert mark is not None
         marks.append(mark)
@@ -424,8 +425,12 @@ def test_the_window_may_be_anywhere_on_the_grid() -> None:
     offset = Setup(operator=tumbling("10 s", "3 s"), trigger_us=SECOND, target_ppm=990_000)
     slots, marks = timeline(trace)
     moved_slots, moved_marks = timeline(moved, offset)
-    known = marks > NO_BASE_US
-    assert moved_slots.tolist() == slots.tolist()
+    while_rows_come = slice(
+        len(slots) - 5
+    )  # with finer cohorts the end of the rows is known to a tenth of a second
+    known = marks[while_rows_come] > NO_BASE_US
+    assert moved_slots[while_rows_come].tolist() == slots[while_rows_come].tolist()
+    moved_marks, marks = moved_marks[while_rows_come], marks[while_rows_come]
     np.testing.assert_array_equal(moved_marks[known], marks[known] + 3 * SECOND)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from tidemark.models.live.chance import Unevenness
 from tidemark.models.live.defaults import UNEVENNESS_CEILING, UNEVENNESS_PRIOR
@@ -31,37 +30,6 @@ def test_rows_in_packs_are_as_many_times_as_uneven_as_a_pack_has_rows(pack: int)
     assert known_from(counts.tolist(), 8 * pack) == pytest.approx(pack, rel=0.25)
 
 
-def known_from_neighbours(counts: NDArray[np.int64]) -> float:
-    found = Unevenness(HALF_LIFE, PRIOR)
-    found.add_neighbours(counts[:, None], ALL)
-    return float(found.ratio[0])
-
-
-@pytest.mark.parametrize("pack", [1, 5, 20])
-@pytest.mark.parametrize("rate", [0.2, 3, 50])
-def test_neighbours_show_how_many_rows_a_pack_has_at_every_rate(pack: int, rate: float) -> None:
-    packs = np.random.default_rng(1).poisson(rate, 6_000)
-    assert known_from_neighbours(pack * packs) == pytest.approx(pack, rel=0.3)
-
-
-def test_traffic_that_changes_is_no_pack() -> None:
-    """Spikes of ten times the rate: against what is expected on average they are very uneven."""
-    rate = np.where(np.arange(3_000) % 100 < 10, 200, 20)
-    counts = np.random.default_rng(1).poisson(rate)
-    assert known_from(counts.tolist(), float(rate.mean())) > 15
-    assert known_from_neighbours(counts) < 4
-
-
-def test_where_neighbours_have_no_rows_nothing_is_learned() -> None:
-    found = Unevenness(HALF_LIFE, PRIOR)
-    before = found.learned()
-    found.add_neighbours(np.zeros((500, 1), np.int64), ALL)
-    found.add_neighbours(np.ones((1, 1), np.int64), ALL)
-    assert {name: array.tolist() for name, array in before.items()} == {
-        name: array.tolist() for name, array in found.learned().items()
-    }
-
-
 def test_some_windows_show_that_a_stream_is_even_whatever_was_assumed() -> None:
     assert known_from(np.random.default_rng(1).poisson(80, 50).tolist(), 80) < UNEVENNESS_PRIOR / 3
 
@@ -76,13 +44,6 @@ def test_one_extreme_count_adds_no_more_than_the_ceiling() -> None:
     before = usual._deviation[0]
     usual.add(np.array([[1_000_000]]), np.array([100.0]), ALL)
     assert before < usual._deviation[0] < before + UNEVENNESS_CEILING
-
-
-def test_the_ceiling_of_a_count_of_several_cohorts_is_as_many_times_as_high() -> None:
-    one, ten = Unevenness(HALF_LIFE, PRIOR), Unevenness(HALF_LIFE, PRIOR, 10)
-    for each in (one, ten):
-        each.add(np.array([[1_000_000]]), np.array([1.0]), ALL)
-    assert ten._deviation[0] - one._deviation[0] == pytest.approx(9 * UNEVENNESS_CEILING)
 
 
 def test_a_column_that_is_left_out_stays_as_it_was() -> None:
