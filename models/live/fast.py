@@ -86,6 +86,8 @@ class FastPolicy:
         self._own = ResumablePolicy(operator)
         self._granule_us = SPARK_TICK_US
         self._last_us = 0
+        self._read_up = False
+        """Whether all that waited in the source when the run began has been read."""
 
     def restore(self, bases_us: Mapping[str, int], offered_us: int | None, now_us: int) -> None:
         """Restore the partitions of an earlier run; any key up to their bases may be open."""
@@ -149,8 +151,8 @@ class FastPolicy:
             order: the settings.
             due_us: wall time at which the batch was due, in microseconds; when it started unless given. The policy
                 counts ages in whole triggers: a millisecond by which some batches start late would shift every age.
-            representative: whether the rows show how late rows usually come; a backlog from while the job was down does
-            not.
+            representative: whether the rows show how late rows usually come; what waited in the source when the run
+            began does not, until all of it is read.
         """
         self._granule_us = report.granule_us
         self._last_us = report.started_us if due_us is None else due_us
@@ -164,8 +166,8 @@ class FastPolicy:
         self.keys.add(_keys_of(report), report.watermark_ms * SPARK_TICK_US)
         self.keys.close(report.watermark_ms * SPARK_TICK_US)
         self._own.solve(order.target_ppm, order.latency_cap_us, trigger_us)
-        behind = any(rows > 0 for rows in (backlog or {}).values())
-        self._own.observe(report, bases_us, self._last_us, representative=representative and not behind)
+        self._read_up = self._read_up or not any((backlog or {}).values())
+        self._own.observe(report, bases_us, self._last_us, representative=representative and self._read_up)
 
     def decide(
         self, now_us: int, order: Order, checked_us: int | None = None, in_force_us: int | None = None
@@ -202,8 +204,8 @@ class FastPolicy:
             )
         if activity.base_us == NO_BASE_US:
             return answer(None, f"partition {activity.holder} has unread rows, and none was read yet")
-        watermark_us, reason = self._unlimited(now_us, order, activity)
-        watermark_us, reason = self._limited(watermark_us, reason, order, activity)
+        watermark_us, reason, wait_us = self._unlimited(now_us, order, activity)
+        watermark_us, reason = self._limited(watermark_us, reason, order, activity, wait_us)
         # Only the policy decides for the time when the watermark is in force.
         latest_us = now_us if self._own.policy is None or in_force_us is None else in_force_us
         return answer(self._clamped(watermark_us, latest_us), reason)
@@ -233,32 +235,36 @@ class FastPolicy:
         passed = zip(names, np.where(wrong, stream_us, found_us).tolist(), strict=True)
         return {name: base_us for name, base_us in passed if base_us != NO_BASE_US}
 
-    def _unlimited(self, now_us: int, order: Order, activity: Activity) -> tuple[int, str]:
+    def _unlimited(self, now_us: int, order: Order, activity: Activity) -> tuple[int, str, int]:
+        """Return the watermark, why, and how long after its time a row is waited for once it could have been read."""
         by_bound_us = activity.base_us - order.bound_us
         bound = format_duration(order.bound_us)
         slowest = f"partition {activity.holder}"
         if activity.holder is None:
             slowest = "the stream, which is idle and moves with the clock"
-        by_bound = by_bound_us, f"{bound} behind {slowest}"
+        by_bound = by_bound_us, f"{bound} behind {slowest}", order.bound_us
         policy, trigger_us = self._own.policy, self._own.trigger_us
         if policy is None or order.target_ppm is None:
             return by_bound
         if self._own.catching_up:
             behind = plural(len(self._own.catching_up), "partition")
-            return by_bound_us, f"{by_bound[1]}: {behind} catching up after a restart"
+            return by_bound_us, f"{by_bound[1]}: {behind} catching up after a restart", order.bound_us
         lag_us = self.partitions.last_us - self.partitions.stream_base_us
         if lag_us > self._ceiling_us:
             reason = f"{by_bound[1]}: rows come {format_about(lag_us)} after their time, so this is a replay"
-            return by_bound_us, reason
+            return by_bound_us, reason, order.bound_us
         decided_us = max(self._last_us, now_us - trigger_us)
         if activity.holder is None:
             policy.rest()
         decision = policy.decide(decided_us, decided_us + 2 * trigger_us)
         watermark_us = NO_BASE_US if decision.watermark_us is None else decision.watermark_us
-        return watermark_us, policy.summary(self._own.partitions) or "the policy has seen no row yet"
+        said = policy.summary(self._own.partitions) or "the policy has seen no row yet"
+        return watermark_us, said, policy.wait_us
 
     @staticmethod
-    def _limited(watermark_us: int, reason: str, order: Order, activity: Activity) -> tuple[int, str]:
+    def _limited(
+        watermark_us: int, reason: str, order: Order, activity: Activity, wait_us: int
+    ) -> tuple[int, str]:
         if order.max_bound_us is not None:
             floor_us = activity.base_us - order.max_bound_us
             if watermark_us < floor_us:
@@ -270,13 +276,13 @@ class FastPolicy:
                 message = f"at least {format_duration(order.min_bound_us)} behind, the minimum bound allowed"
                 watermark_us, reason = limit_us, f"{message} ({reason})"
         if activity.behind_us is not None:
-            limit_us = activity.behind_us - order.bound_us
+            limit_us = activity.behind_us - wait_us
             if watermark_us > limit_us:
                 verb = "has" if len(activity.behind) == 1 else "have"
                 message = f"{plural(len(activity.behind), 'partition')} {verb} unread rows"
                 watermark_us, reason = (
                     limit_us,
-                    f"{message}: {format_duration(order.bound_us)} behind them ({reason})",
+                    f"{message}: {format_about(wait_us)} behind them ({reason})",
                 )
         return watermark_us, reason
 

@@ -23,6 +23,7 @@ from tidemark.models.live.defaults import (
     BEHIND_USUAL_LAGS,
     FEED_HALF_LIFE,
     NEWEST_ROWS_PPM,
+    SETTLING_SPANS,
     SILENCE_GAPS,
     SILENCE_SHARE_OF_LIFE,
     SILENCE_TRIGGERS,
@@ -62,6 +63,9 @@ class Feed:
         self._ended = np.empty((0, 2))
         """Silences that ended with rows from meanwhile, and those that did not, shape (columns, 2)."""
         self._lags = np.empty((0, len(_EDGES)))
+        self._unsettled: deque[NDArray[np.intp]] = deque()
+        """Buckets of the newest lags, -1 for none: with them a backlog may begin, so they do not count yet."""
+        self._settling = round(SETTLING_SPANS * span_triggers)
         self._usual_us: Float64s = np.empty(0)
         self._before_us: Int64s = np.empty(0, np.int64)
         """How far behind it was before the rows since the last decision came, -1 without any."""
@@ -134,13 +138,26 @@ class Feed:
         was_behind, self.behind = self.behind, known & (lag_us > limit_us)
         caught_up = was_behind & ~self.behind
         calm = (self._before_us >= 0) & ~self.behind & ~was_behind
-        counted = np.flatnonzero(np.where(delivers, calm & (self._before_us <= limit_us), calm | caught_up))
-        counted_us = np.where(caught_up, self._furthest_us, self._before_us)[counted]
+        counted = np.where(delivers, calm & (self._before_us <= limit_us), calm | caught_up)
+        counted_us = np.where(caught_up, self._furthest_us, self._before_us)
+        bucket = np.where(counted, np.searchsorted(_EDGES[:-1], counted_us / self._trigger_us), -1)
         self._lags *= self._decay
-        self._lags[counted, np.searchsorted(_EDGES[:-1], counted_us / self._trigger_us)] += 1
+        self._settle(bucket, at_once=caught_up | ~known, begins=self.behind & ~was_behind)
         self._furthest_us = np.where(self.behind, np.maximum(self._furthest_us, lag_us), 0)
         self._before_us[:] = -1
         self._update_usual()
+
+    def _settle(self, bucket: NDArray[np.intp], at_once: _Bools, begins: _Bools) -> None:
+        """Take the lags of a decision, and count those that are old enough; before a backlog none was usual."""
+        self._unsettled.append(np.where(at_once, -1, bucket))
+        for waiting in self._unsettled:
+            waiting[begins[: len(waiting)]] = -1
+        settled = [np.where(at_once, bucket, -1)]
+        if len(self._unsettled) > self._settling:
+            settled.append(self._unsettled.popleft())
+        for each in settled:
+            column = np.flatnonzero(each >= 0)
+            self._lags[column, each[column]] += 1
 
     def _see_ended(self, came: _Bools, now_us: int, oldest_us: Int64s) -> None:
         """Count the silences that end with this batch, by whether rows come that are from before their middle."""

@@ -175,6 +175,13 @@ class Tidemark:
             self._step(now_us)
         return Decision() if self._watermark_us == NO_BASE_US else Decision(watermark_us=self._watermark_us)
 
+    @property
+    def wait_us(self) -> int:
+        """For how long after its end it waits for a key that misses no rows, in microseconds; 0 before a decision."""
+        if self._choice is None:
+            return 0
+        return round(self._rules.outlook(self._choice.rule).age * self._trigger_us)
+
     def explain(self) -> tuple[DecisionStep, ...]:
         """Return the reasons of the newest decision, first to last; empty before the first one."""
         if self._choice is None:
@@ -221,10 +228,9 @@ class Tidemark:
         if self._clock.lag_us:
             return self._behind
         outlook = self._rules.outlook(self._choice.rule)
-        age_us = round(outlook.age * self._trigger_us)
         end, one, results = self._names
-        if age_us > 0:
-            age = format_about(age_us)
+        if self.wait_us > 0:
+            age = format_about(self.wait_us)
             waits = f"it waits for rows that come within {age} of {end}, so that {results} {age} later"
         else:
             waits = f"it waits for no row after {end}"

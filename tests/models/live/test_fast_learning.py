@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tidemark.models.live.fast import Order
 
 from support.fast_streams import TEN_SECONDS, FastStream
@@ -12,9 +10,8 @@ from support.streams import SECOND
 ORDER = Order(bound_us=5 * SECOND, target_ppm=990_000)
 
 
-@pytest.mark.parametrize(("unread", "learned"), [(0, 9), (5, 0)])
-def test_rows_that_are_read_behind_a_backlog_teach_the_policy_nothing(unread: int, learned: int) -> None:
-    """They are late because the job was, and the next ones are not."""
+def test_what_waited_in_the_source_when_the_run_began_teaches_the_policy_nothing() -> None:
+    """It is late because the job was away, and there is no usual lag yet from which that would show."""
     stream = FastStream(TEN_SECONDS, SECOND)
 
     def pairs() -> int:
@@ -22,8 +19,9 @@ def test_rows_that_are_read_behind_a_backlog_teach_the_policy_nothing(unread: in
         assert known is not None
         return int(known.arrays["rules.pairs"])
 
-    for _ in range(10):
-        stream.batch([("a", stream.now_us - SECOND)], ORDER)
-    before = pairs()
-    stream.batch([("a", stream.now_us - (20 + k) * SECOND) for k in range(9)], ORDER, {"a": unread})
-    assert pairs() - before == learned
+    for second in range(10):
+        stream.batch([("a", stream.now_us - (600 - 50 * second) * SECOND)], ORDER, {"a": 9})
+    assert not pairs()
+    for unread in (0, 0, 5, 5):
+        stream.batch([("a", stream.now_us - SECOND)], ORDER, {"a": unread})
+    assert pairs() == 4, "and what is unread later does not stop it"

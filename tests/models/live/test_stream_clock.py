@@ -76,6 +76,26 @@ def test_while_a_queue_fills_keys_age_by_the_newest_row_read(a_second: int) -> N
     assert played.clock.lag_us > 30 * SECOND
 
 
+def test_a_queue_that_fills_slowly_does_not_become_usual_while_it_fills() -> None:
+    played = Played()
+    played.calm(150)
+    lag_s = 1.0
+    for _ in range(60):
+        lag_s += 0.2
+        played.batch([(0, lag_s, 10), (1, lag_s, 10)])
+    assert played.clock.lag_us > 10 * SECOND
+
+
+def test_a_feed_that_is_slower_from_now_on_is_not_behind_once_that_is_usual() -> None:
+    played = Played()
+    played.calm(150)
+    for _ in range(200):
+        played.batch([(0, 2.5, 10), (1, 2.5, 10)])
+    played.batch([(0, 5, 10), (1, 5, 10)])
+    assert not played.clock.lag_us
+    assert (played.ahead_us == 2 * SECOND).all()
+
+
 def test_when_the_queue_is_empty_keys_age_by_the_wall_clock_again() -> None:
     played = Played()
     played.calm()
