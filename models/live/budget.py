@@ -24,12 +24,10 @@ from tidemark.models.live.defaults import (
     CLUMP_MEMORY,
     CLUMP_SHARE,
     FAMILIARITY_KEYS,
-    GRACE_SPANS,
     LOSS_HALF_LIFE_SHARE,
     PATIENT_PRICES,
     PRICE_WAIT_SPANS,
     PRICES,
-    REPAY_IN_GRACE,
     REPAY_SHARE,
     SPENT_WHEN_OVERDRAWN,
 )
@@ -94,7 +92,6 @@ class RuleChooser:
         self._clump = np.zeros(rules)
         self._clump_from = np.zeros(rules)
         self._clump_us: int | None = None
-        self._within_us: int | None = None
         self._turn_us: int | None = None
         self._turns_due = 0.0
         self._turn: int | None = None
@@ -107,14 +104,8 @@ class RuleChooser:
         account = replace(account, at_stake_by_rule=to_come)
         best = self._best_of_each_price(account, waited)
         allowed = self._share * account.mass
-        within = account.lost <= allowed
-        if within or self._within_us is None:
-            self._within_us = now_us
         usual = best[PATIENT_PRICES:]
-        fits = self._fits(account, usual, REPAY_SHARE, careful=True)
-        if not fits.any() and now_us - self._within_us < GRACE_SPANS * self._span_us:
-            # A burst overdraws the account for a while; reacting during it would wait for it twice.
-            fits = self._fits(account, usual, REPAY_IN_GRACE, careful=False)
+        fits = self._foreseen(account, usual, careful=True) <= self._allowed(account)
         if fits.any():
             rules = usual[np.flatnonzero(fits)[-1] :][:2]
             rule, within_budget = int(rules[-1 if self._takes_turn(now_us, account, rules) else 0]), True
@@ -188,10 +179,8 @@ class RuleChooser:
         if self._turn_us is not None and now_us - self._turn_us < self._span_us:
             return self._turn == price
         self._turn_us = now_us
-        allowed = self._allowed(account, REPAY_SHARE)
-        foreseen = self._foreseen(account, rules, REPAY_SHARE, careful=False) + self._unfamiliar(
-            account, rules
-        )
+        allowed = self._allowed(account)
+        foreseen = self._foreseen(account, rules, careful=False) + self._unfamiliar(account, rules)
         share = (allowed - foreseen[0]) / max(foreseen[1] - foreseen[0], 1e-9)
         self._turns_due += min(max(share, 0.0), 1.0)
         dearer = rules[1:]
@@ -216,10 +205,10 @@ class RuleChooser:
         )
         return spent
 
-    def _allowed(self, account: Account, repay: float) -> float:
-        """Return what may be lost by the time when the mass has grown by ``repay``."""
+    def _allowed(self, account: Account) -> float:
+        """Return what may be lost by the time when the mass has grown by ``REPAY_SHARE``."""
         budget = self._share * account.mass
-        return float(budget * (1 + repay) - BUDGET_DEVIATIONS * np.sqrt(budget))
+        return float(budget * (1 + REPAY_SHARE) - BUDGET_DEVIATIONS * np.sqrt(budget))
 
     def _pace(self, account: Account, rules: NDArray[np.intp]) -> Float64s:
         """Return the share of the mass that each rule loses, recently or in all, whichever is worse, shape (rules,)."""
@@ -227,35 +216,15 @@ class RuleChooser:
         pace: Float64s = np.maximum(self._recent_lost[rules] / max(self._recent_mass, 1), ever)
         return pace
 
-    def _foreseen(
-        self,
-        account: Account,
-        rules: NDArray[np.intp],
-        repay: float,
-        *,
-        careful: bool,
-    ) -> Float64s:
-        """Return what would be lost by the time when the mass has grown by ``repay``, shape (rules,)."""
-        ahead = repay * account.mass
+    def _foreseen(self, account: Account, rules: NDArray[np.intp], *, careful: bool) -> Float64s:
+        """Return what would be lost by the time when the mass has grown by ``REPAY_SHARE``, shape (rules,)."""
+        ahead = REPAY_SHARE * account.mass
         foreseen = account.lost + account.at_stake_by_rule[rules] + self._pace(account, rules) * ahead
         if careful:
             clump = CLUMP_SHARE * self._clumps(rules)
             foreseen = np.maximum(foreseen, account.lost + clump + self._share * ahead)
             foreseen = foreseen + self._unfamiliar(account, rules)
         return foreseen
-
-    def _fits(
-        self,
-        account: Account,
-        rules: NDArray[np.intp],
-        repay: float,
-        *,
-        careful: bool,
-    ) -> NDArray[np.bool_]:
-        """Return whether the budget allows each rule, shape (rules,)."""
-        foreseen = self._foreseen(account, rules, repay, careful=careful)
-        fits: NDArray[np.bool_] = foreseen <= self._allowed(account, repay)
-        return fits
 
 
 class AtStake:

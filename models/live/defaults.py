@@ -205,15 +205,6 @@ REPAY_SHARE = 0.5
 Chosen: a stream may end at any time, so not more than half; below a quarter the price oscillates.
 """
 
-REPAY_IN_GRACE = 1.0
-"""The same while the account is overdrawn for a short time."""
-
-GRACE_SPANS = 4.0
-"""How long the account may be overdrawn before the policy switches to the rule that loses the fewest rows, in spans.
-
-Measured: a burst overdraws it for some windows; without grace the policy waits for a burst twice.
-"""
-
 SPENT_WHEN_OVERDRAWN = 0.3
 """Share of the budget that may be spent while the account is overdrawn.
 

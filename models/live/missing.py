@@ -4,10 +4,11 @@ A stall or a burst of delay shows in rows that are absent, before the first late
 partition has delivered a known share by each age. Partitions that are silent for longer than chance explains, alone or
 together (``silent_partitions``), miss what they would have sent meanwhile, however few rows each cohort has of them. A
 cohort that is short of its forecast by more than chance and its partition's own unevenness (``chance``) allow is
-missing rows too. Where some rows have come there may be only fewer of them, so what a cohort is short of counts for the
-share that came so far (``ShortCohorts``). Forecasts forget, so that a stream that ends or slows down is not waited for
-long, and a partition that has been silent for longer than anything is waited for has stopped: when it returns it is
-new. The forecast of one that usually delivers after a silence stays.
+missing rows too, and so is the stream's whole span (``SpanTotals``). Where some rows have come there may be only fewer
+of them, so what a cohort is short of counts for the share that came so far (``ShortCohorts``). Forecasts forget, so
+that a stream that ends or slows down is not waited for long, and a partition that has been silent for longer than
+anything is waited for has stopped: when it returns it is new. The forecast of one that usually delivers after a silence
+stays.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from tidemark.models.base.operators import Int64s
 from tidemark.models.live.ages import Float64s, bucket_of
-from tidemark.models.live.chance import Unevenness, silent_partitions
+from tidemark.models.live.chance import SpanTotals, Unevenness, silent_partitions
 from tidemark.models.live.cohorts import OpenCohorts, ShortCohorts
 from tidemark.models.live.defaults import (
     FORECAST_HALF_LIFE,
@@ -56,6 +57,7 @@ class Missing:
         self._cohorts = 0.0
         cohorts = max(round(span_triggers * trigger_us / granule_us), 1)
         self._unevenness = Unevenness(UNEVENNESS_HALF_LIFE * cohorts, UNEVENNESS_PRIOR_SPANS * cohorts)
+        self._span_totals = SpanTotals(granule_us, cohorts)
         self._short_cohorts = ShortCohorts(granule_us, cohorts)
         self._last_us = np.zeros(1, np.int64)
         """Wall time of the newest batch with rows, shape (partitions + 1,)."""
@@ -84,6 +86,7 @@ class Missing:
             {
                 "profiles": self._profiles.learned(),
                 "unevenness": self._unevenness.learned(),
+                "span_totals": self._span_totals.learned(),
                 "short_cohorts": self._short_cohorts.learned(),
             }
         )
@@ -93,11 +96,13 @@ class Missing:
         columns = len(checked(learned, {"rows": (None,), "cohorts": (), "stopped": ()})["rows"])
         shapes = {
             "unevenness.counts": (columns,),
+            "span_totals.counts": (1,),
             "profiles.rows": (columns, None),
         }
         checked(learned, shapes)
         self._profiles.resume(part_of(learned, "profiles"))
         self._unevenness.resume(part_of(learned, "unevenness"))
+        self._span_totals.resume(part_of(learned, "span_totals"))
         self._short_cohorts.resume(part_of(learned, "short_cohorts"))
         self._rows = learned["rows"].copy()
         self._cohorts, self.stopped = float(learned["cohorts"]), bool(learned["stopped"])
@@ -185,6 +190,7 @@ class Missing:
         stream_short = expected - self._open.totals
         beyond = stream_short > self._chance(expected, _STREAM)
         missing[beyond] = np.maximum(missing[beyond], stream_short[beyond])
+        self._span_totals.raise_missing(missing, self.start_us, self._open.totals, expected)
         missing[self.start_us < (self._whole_from_us or 0)] = 0
         outstanding = np.minimum(outstanding, missing)
         short_of = missing - outstanding
@@ -285,11 +291,12 @@ class Missing:
 
     def _learn_unevenness(self, now_us: int, closed: slice) -> None:
         """Learn from cohorts that were seen whole; how a partition stalls says nothing of how uneven it is."""
-        forecast = self._forecast()
+        forecast, totals = self._forecast(), self._open.totals[closed]
         known = np.ones(len(forecast), bool)
         known[self._silent(now_us)[0]] = False
-        counts = np.column_stack([self._open.totals[closed], self._open.counts[closed]])
+        counts = np.column_stack([totals, self._open.counts[closed]])
         self._unevenness.add(counts, forecast, known)
+        self._span_totals.close(self.start_us[closed], totals, float(forecast[_STREAM]))
 
     def _forecast(self) -> Float64s:
         forecast: Float64s = self._rows / max(self._cohorts, 1e-9)

@@ -8,7 +8,8 @@ A rule has a *price*, a *memory* and a *hold*:
 * the memory is the half-life of the straggler counts from which the rule predicts what a wait would save: it closes
   keys at the age where price and stragglers balance;
 * with the hold it also waits for rows that are missing (``missing``), at most as long as they are worth at its price
-  (a ski rental: it never costs more than twice what foresight would).
+  (a ski rental: it never costs more than twice what foresight would). With the *whole* hold it waits as long as
+  anything is waited for: who gives up on a stall that ends has both waited and lost the rows.
 """
 
 from __future__ import annotations
@@ -41,11 +42,15 @@ from tidemark.models.live.policy import NO_BASE_US
 _Bools = NDArray[np.bool_]
 
 _KINDS = 3  # rows of all keys; without those of keys that missed rows; of all keys, by the partitions' clock
-_FAMILIES = [(memory, kind) for memory in range(len(MEMORIES)) for kind in range(_KINDS)]
+_HOLD = 1  # the kind of those that wait for missing rows, for what they are worth or as long as anything is waited for
+_FAMILIES = [
+    (memory, kind, whole)
+    for memory in range(len(MEMORIES))
+    for kind, whole in ((0, False), (_HOLD, False), (_HOLD, True), (2, False))
+]
 FAMILIES = len(_FAMILIES)
-"""Pairs of a memory and a kind of rows; rules are numbered by family first, then by price."""
-_MEMORY_OF_FAMILY, _KIND_OF_FAMILY = np.array(_FAMILIES).T
-_HOLD = 1  # the kind of those that wait for missing rows
+"""A memory, a kind of rows, and how missing ones are held for; rules are numbered by family first, then by price."""
+_MEMORY_OF_FAMILY, _KIND_OF_FAMILY, _WHOLE_OF_FAMILY = np.array(_FAMILIES).T
 _CLOCK_OF_KIND = np.array([0, 0, 1])
 
 _FREE_US = np.iinfo(np.int64).max // 2
@@ -90,6 +95,7 @@ class RuleSet:
         self.rules = FAMILIES * prices
         self._family = np.arange(self.rules) // prices
         self._holds = _KIND_OF_FAMILY[self._family] == _HOLD
+        self._holds_whole = _WHOLE_OF_FAMILY[self._family] > 0
         self._clock = _CLOCK_OF_KIND[_KIND_OF_FAMILY[self._family]]
         self._memory = _MEMORY_OF_FAMILY[self._family]
         self.price: Float64s = np.tile(np.array(PRICES), FAMILIES)
@@ -288,7 +294,7 @@ class RuleSet:
             return free
         holds = np.flatnonzero(self._holds)
         limit = self._age[holds, None] + worth[holds, None] * missing[candidates]
-        waits = age_then[candidates] <= limit
+        waits = (age_then[candidates] <= limit) | self._holds_whole[holds, None]
         first = self.key_us[candidates[waits.argmax(axis=1)]] - 1
         free[holds] = np.where(waits.any(axis=1), first, free[holds])
         return free

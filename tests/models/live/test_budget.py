@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tidemark.models.live import budget as module
 from tidemark.models.live.budget import Account, RuleChoice, RuleChooser
-from tidemark.models.live.defaults import GRACE_SPANS, PATIENT_PRICES, PRICES, REPAY_IN_GRACE, REPAY_SHARE
+from tidemark.models.live.defaults import PATIENT_PRICES, PRICES, REPAY_SHARE
 from tidemark.models.live.rules import FAMILIES
 
 from support.examples import examples
@@ -111,15 +111,13 @@ def test_a_rule_is_only_followed_if_what_it_would_lose_fits(
     choice = chosen(*[one] * spans)
     assert choice.spent == pytest.approx(lost)
     if choice.within_budget:
-        own = by_rule[choice.rule]
-        assert any(lost + own * repay <= 1 + repay for repay in (REPAY_SHARE, REPAY_IN_GRACE))
+        assert lost + by_rule[choice.rule] * REPAY_SHARE <= 1 + REPAY_SHARE
 
 
 def test_when_nothing_fits_the_rule_that_loses_least_is_followed() -> None:
     by_rule = 2 + RISING
     by_rule[PRICE == 7] = 1.5
-    after_grace = [account(3, by_rule)] * (round(GRACE_SPANS) + 2)
-    choice = chosen(*after_grace)
+    choice = chosen(account(3, by_rule))
     assert not choice.within_budget
     assert PRICE[choice.rule] == 7
     assert choice.spent == pytest.approx(3)
@@ -296,26 +294,6 @@ def test_a_turn_is_not_taken_while_the_rows_it_lets_go_have_no_room() -> None:
             turns_taken += 1
             assert PRICE[held] <= 3
     assert turns_taken > 10
-
-
-# -- grace ---------------------------------------------------------------------------------------------------
-
-
-def test_an_account_overdrawn_for_a_while_does_not_end_in_panic() -> None:
-    """A burst overdraws it and its end repays; to wait for the longest ages in its midst would wait for it twice."""
-    over = account(1.2, np.where(PRICE >= 4, 1.2, 0.5))
-    within = account(0.9, np.where(PRICE >= 4, 1.2, 0.5))
-    grace = round(GRACE_SPANS)
-    assert PRICE[chosen(within, *[over] * (grace - 1)).rule] == 3
-    assert chosen(within, *[over] * (grace - 1)).within_budget
-    assert not chosen(within, *[over] * (grace + 1)).within_budget
-
-
-def test_each_return_into_the_budget_gives_new_grace() -> None:
-    over = account(1.2, np.where(PRICE >= 4, 1.2, 0.5))
-    within = account(0.9, np.where(PRICE >= 4, 1.2, 0.5))
-    grace = round(GRACE_SPANS)
-    assert chosen(within, *[over] * (grace + 1), within, *[over] * (grace - 1)).within_budget
 
 
 # -- families ------------------------------------------------------------------------------------------------

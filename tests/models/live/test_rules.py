@@ -23,7 +23,10 @@ SPAN = 10.0
 BUDGET = 0.01
 OFFSET_US = 300_000
 """Where batches lie on the grid of windows."""
-HOLDS = np.repeat(np.arange(FAMILIES) % 3 == 1, len(PRICES))
+_FAMILY = np.repeat(np.arange(FAMILIES) % 4, len(PRICES))
+HOLDS = (_FAMILY == 1) | (_FAMILY == 2)
+WHOLE = _FAMILY == 2
+"""The rules that hold whatever the missing rows are worth."""
 
 
 def clocks(now_us: int) -> Int64s:
@@ -238,7 +241,7 @@ def test_what_a_wait_is_worth_does_not_depend_on_how_often_batches_run() -> None
 @pytest.mark.parametrize("seed", range(3))
 def test_without_missing_rows_and_lags_a_rule_is_the_same_in_each_family(seed: int) -> None:
     marks = random_stream(seed, missing=False).rules.watermark_us.reshape(len(MEMORIES), -1, len(PRICES))
-    for held in (marks[:, 1], marks[:, 2]):
+    for held in (marks[:, 1], marks[:, 2], marks[:, 3]):
         np.testing.assert_array_equal(marks[:, 0], held)
 
 
@@ -298,11 +301,12 @@ def test_a_hold_lasts_as_long_as_the_missing_rows_are_worth_and_no_longer(rows: 
     value = worth(driven)
     longest = LONGEST_HOLD_SPANS * SPAN
     limit = np.minimum(driven.rules._age + value * rows, longest)
-    fair = HOLDS & (driven.rules._age > 2)
+    fair = HOLDS & ~WHOLE & (driven.rules._age > 2)
     assert fair.sum() >= 9
     assert (last[fair] <= limit[fair] + 1e-6).all()
     assert (last[fair] > limit[fair] - 1.2).all(), "and not a trigger less"
     assert (last[~HOLDS] <= 5).all(), "a rule without the hold waits as for any key"
+    assert (last[WHOLE & (driven.rules._age > 2)] == longest).all(), "the whole hold asks for no worth"
 
 
 def test_no_hold_lasts_longer_than_the_longest_one() -> None:
@@ -347,8 +351,8 @@ def test_the_outlook_tells_the_rule_by_family_and_price() -> None:
     rules = random_stream(1, missing=False).rules
     found = [rules.outlook(rule) for rule in range(rules.rules)]
     assert [one.price for one in found[: len(PRICES)]] == list(PRICES)
-    assert [one.holds for one in found[:: len(PRICES)]] == [False, True, False] * len(MEMORIES)
-    assert [one.memory for one in found[:: 3 * len(PRICES)]] == [SPAN * memory for memory in MEMORIES]
+    assert [one.holds for one in found[:: len(PRICES)]] == [False, True, True, False] * len(MEMORIES)
+    assert [one.memory for one in found[:: 4 * len(PRICES)]] == [SPAN * memory for memory in MEMORIES]
     assert all(one.age >= 0 and one.late_rows_a_key >= 0 for one in found)
 
 
