@@ -27,7 +27,7 @@ from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports, restarted_reports
 from support.served import served
 
-BATCHES = exponential_batches(60, 40)
+BATCHES = exponential_batches(60, 100)
 REPORTS = query_reports(BATCHES[:40])
 Doctor = Callable[..., Result]
 
@@ -119,7 +119,7 @@ def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
     controller.put("/policy", at_once())
     controller.tick()
     assert warned(doctor()) == {
-        "not enough evidence: 160 rows (as 98 independent events); 417 are needed to certify 99 % at 95 % confidence "
+        "not enough evidence: 400 rows (as 89 independent events); 417 are needed to certify 99 % at 95 % confidence "
         "at every look; counted over the horizon of 1 d, of which 5 s has been reported: more rows are to come": (
             "let the job run, then tidemark doctor job stream --url URL"
         )
@@ -139,7 +139,7 @@ def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
     assert (missing(result), warned(result)) == ({}, {})
     assert fine(result)[0] == "the controller at URL answers"
     assert "the SLO requires 0.99 of the rows at a confidence of 0.95" in fine(result)
-    assert "there is enough evidence: 1,520 rows, and 681 are needed" in fine(result)
+    assert "there is enough evidence: 3,800 rows, and 3,116 are needed" in fine(result)
 
 
 def test_programs_get_the_same_findings_as_people(controller: Controller, doctor: Doctor) -> None:

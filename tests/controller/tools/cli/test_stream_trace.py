@@ -336,7 +336,7 @@ def test_another_horizon_is_tried_and_a_bound_that_never_changed_says_why(
     said = result.stdout.replace("\n", " ")
     for which, horizon in (("in force", "1 d"), ("tried", "60 s")):
         assert f"{which}, the bound never changed: not enough evidence: " in said
-        assert f"in the horizon of {horizon}" in said
+        assert f"over the horizon of {horizon}" in said
     assert "the horizon must be above 0 and at most 31 d" in line_of(backtest("--horizon", "32d"))
 
 
