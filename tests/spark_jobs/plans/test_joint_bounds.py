@@ -58,7 +58,7 @@ def test_a_join_under_the_chosen_bounds_drops_the_rows_that_were_predicted(
     needs = JointNeeds.merged(
         JointNeeds.of_batch(reports, [report.late_base_ms for report in reports]) for reports in batches
     )
-    chosen = choose_joint_bounds(needs, 900_000, 600_000)
+    chosen = choose_joint_bounds(needs, 800_000, 600_000)
     assert chosen is not None
     judged = ran_with("judged", *(f"{bound_ms} ms" for bound_ms in chosen.bounds_ms))
     tallies = [[judge(report).total for report in judged.recorded[side].reports] for side in SIDES]
@@ -67,5 +67,5 @@ def test_a_join_under_the_chosen_bounds_drops_the_rows_that_were_predicted(
     assert late == (needs.rows_by_side - needs.admitted(chosen.bounds_ms)).tolist()
     assert late == [sum(tally.late_max for tally in each) for each in tallies], "the ledger is exact"
     assert all(late), "each side loses some, and together at most the error budget"
-    assert sum(some / rows for some, rows in zip(late, needs.rows_by_side.tolist(), strict=True)) <= 0.1
+    assert sum(some / rows for some, rows in zip(late, needs.rows_by_side.tolist(), strict=True)) <= 0.2
     assert min(chosen.bounds_ms) < max(chosen.bounds_ms)
