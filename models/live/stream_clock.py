@@ -41,7 +41,7 @@ _EDGES: Float64s = np.concatenate([[0.0], 1.2 ** np.arange(47)])
 """Upper edges of the buckets of lags, in triggers: steps of 20 %, up to some 4,000."""
 
 
-class Feed:
+class FeedProgress:
     """How far each column of a stream has come, how far behind it usually is, and what its silences end with."""
 
     def __init__(self, trigger_us: int, span_triggers: float, granule_us: int) -> None:
@@ -208,7 +208,7 @@ class StreamClock:
     """The two clocks of one stream."""
 
     def __init__(self, trigger_us: int, span_triggers: float, granule_us: int) -> None:
-        self.feed = Feed(trigger_us, span_triggers, granule_us)
+        self.feed = FeedProgress(trigger_us, span_triggers, granule_us)
         self._trigger_us = trigger_us
         self._clock_us: Int64s = np.full(2, NO_BASE_US)
         self._decided: deque[tuple[int, Int64s, _Bools]] = deque()

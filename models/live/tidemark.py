@@ -18,7 +18,7 @@ import numpy as np
 from tidemark.models.base.duration import format_about
 from tidemark.models.base.operators import Int64s, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.base.target import PPM, format_target
-from tidemark.models.base.text import format_number, plural
+from tidemark.models.base.text import format_number
 from tidemark.models.live.ages import Float64s
 from tidemark.models.live.budget import Account, RuleChoice, RuleChooser
 from tidemark.models.live.defaults import FUTURE_COHORTS, PILED_UP_TRIGGERS, PRICE_WAIT_SPANS
@@ -28,10 +28,9 @@ from tidemark.models.live.missing import Missing
 from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
 from tidemark.models.live.rules import RuleSet
 from tidemark.models.live.stream_clock import STREAM, StreamClock
+from tidemark.models.live.summary import behind, deliveries, waiting
 from tidemark.models.recommend.steps import DecisionStep, StepKind
 
-_LONG_SPANS = 2
-"""Silences of so many spans are said."""
 _IDLE_STEPS = 200
 """Maximum number of steps to catch up with an idle time; they grow, so that a night takes no longer than an hour."""
 
@@ -205,9 +204,11 @@ class Tidemark:
         hold = "missing rows are not waited for, because that has not been worth it so far"
         if outlook.holds:
             hold = "missing rows are waited for, at most as long as they are worth"
+        lag_us = self._clock.lag_us
+        behind_step = (DecisionStep(StepKind.CATCHING_UP, None, behind(lag_us)),) if lag_us else ()
         return (
             *self._learning_step(),
-            *self._behind_step(),
+            *behind_step,
             DecisionStep(StepKind.BUDGET, None, self._budget_reason(choice.spent)),
             DecisionStep(StepKind.RULE, None, f"{worth}; {verdict}"),
             DecisionStep(StepKind.AGE, None, left),
@@ -226,59 +227,14 @@ class Tidemark:
         if self._choice is None:
             return None
         if self._clock.lag_us:
-            return self._behind
+            return behind(self._clock.lag_us)
         outlook = self._rules.outlook(self._choice.rule)
-        end, one, results = self._names
-        if self.wait_us > 0:
-            age = format_about(self.wait_us)
-            waits = f"it waits for rows that come within {age} of {end}, so that {results} {age} later"
-        else:
-            waits = f"it waits for no row after {end}"
-        if outlook.holds:
-            waits += ", and longer for rows that are missing"
-        later = outlook.late_rows_a_key
-        left = "no row has come later still"
-        if later:
-            left = f"about {format_number(later, 2)} rows of {one} come later still and are lost"
-        return "; ".join([waits, left, *self._deliveries(partitions, waited_for=outlook.by_partitions)])
-
-    def _deliveries(self, partitions: Sequence[str], *, waited_for: bool) -> list[str]:
-        """Return what is said of the partition with the most rows of those that deliver at once after a silence."""
-        feed = self._clock.feed
-        at_once = np.flatnonzero(feed.delivers[1:] & (feed.gap_us[1:] > _LONG_SPANS * self._span_us))
-        if not len(at_once):
-            return []
-        number = int(at_once[feed.rows[1:][at_once].argmax()])
-        name = partitions[number] if number < len(partitions) else f"number {number}"
-        gap, share = format_about(int(feed.gap_us[number + 1])), feed.rows[number + 1] / feed.rows[1:].sum()
-        verb = (
-            "is waited for then" if waited_for else "is not waited for, because that costs more than its rows"
+        return "; ".join(
+            [
+                waiting(self._operator, outlook, self.wait_us),
+                *deliveries(self._clock.feed, partitions, self._span_us, waited_for=outlook.by_partitions),
+            ]
         )
-        rest = f", as {plural(len(at_once) - 1, 'other partition')}" if len(at_once) > 1 else ""
-        return [
-            f"partition {name} ({share:.1%} of the rows) delivers after up to {gap} of silence{rest}: it {verb}"
-        ]
-
-    @property
-    def _names(self) -> tuple[str, str, str]:
-        """What it waits after, what a row belongs to, and what comes later."""
-        match self._operator:
-            case TimeWindow():
-                return "a window's end", "a window", "results come"
-            case SessionWindow():
-                return "a session's end", "a session", "results come"
-            case RowLevel():
-                return "their time", "a trigger", "state is kept"
-
-    @property
-    def _behind(self) -> str:
-        return (
-            f"the feed is {format_about(self._clock.lag_us)} behind the clock, so it follows the newest event time "
-            "read: what comes now is a backlog and not late"
-        )
-
-    def _behind_step(self) -> tuple[DecisionStep, ...]:
-        return (DecisionStep(StepKind.CATCHING_UP, None, self._behind),) if self._clock.lag_us else ()
 
     def _budget_reason(self, spent: float) -> str:
         late, pairs = self._assumed
