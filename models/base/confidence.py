@@ -162,7 +162,7 @@ def _log_evidence(misses: float, events: float, share: float, rest: float) -> fl
         a, b = share / rest, 1.0
         prior = math.log(share)
     x, y, total = misses + a, events - misses + b, events + a + b
-    # A share near 1 is told from 1 by its rest.
+    # A share near 1 differs from 1 by its rest.
     below = float(betainc(x, y, share) if share <= rest else betaincc(y, x, rest))
     if not below:
         return -math.inf
@@ -233,4 +233,4 @@ _ROOT_WITHIN = 1e-9
 """How near the root of the evidence is to be found, as its logarithm and that of the odds."""
 
 _MOST_LOG_ODDS = 60.0
-"""Log odds of a share of misses that cannot be told from 1."""
+"""Log odds of a share of misses that cannot be distinguished from 1."""

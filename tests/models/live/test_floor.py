@@ -1,7 +1,7 @@
 """What Live keeps at least, whatever happens before it: the target, or what plain Spark keeps at a bound of 0 s.
 
-Behind a queue, after an outage, with partitions that stall, all at once: the rows of one window at most may be missing
-from it, since a live watermark is decided before the feed falls behind.
+Behind a queue, after an outage, with a partition that stalls, all at once: the rows of one window at most may be
+missing from it, since a live watermark is decided before the feed falls behind. Each further time may cost another.
 """
 
 from __future__ import annotations
