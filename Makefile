@@ -51,7 +51,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast soak test-spark smoke matrix lint lint-python lint-types lint-page format mutants bench bench-policy migration lock archive wheel manifests docs picture tools jars services clean
+.PHONY: help venv demo test test-fast soak test-spark smoke matrix lint lint-python lint-types lint-page format mutants bench bench-policy migration lock archive jar wheel manifests docs picture tools jars services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -174,7 +174,15 @@ lock: $(STAMP) ## remake the lock files (ARGS=--upgrade for newer versions)
 archive: $(STAMP) ## dist/tidemark-pyfiles.zip for spark-submit --py-files
 	@$(BIN)/python -m tidemark.spark_jobs.spark.archive $(DIST)/tidemark-pyfiles.zip
 
-wheel: $(STAMP) ## dist/tidemark-*.whl
+# Against the Spark in .venv, or another version: what javac makes depends on Scala alone, which is 2.12 in PySpark 3.5.
+jar: $(STAMP) ## spark_jobs/spark/jars/tidemark-spark_*.jar and dist/maven, for Scala 2.13 (SPARK=3.5.9: 2.12); needs a JDK
+	@python=$(BIN)/python; \
+	[ -z "$(SPARK)" ] || python=$$(PYTHONPATH=tests $(BIN)/python -m support.spark_versions --python "$(SPARK)") || exit; \
+	$$python -m tidemark.spark_jobs.spark.jar_build $(DIST)/maven
+
+wheel: $(STAMP) ## dist/tidemark-*.whl, with the jars for both versions of Scala
+	@$(MAKE) --silent jar SPARK=
+	@$(MAKE) --silent jar SPARK=3.5.9
 	@rm -rf build/lib build/bdist.*
 	@$(BIN)/python -m build --wheel --no-isolation --outdir $(DIST) .
 
@@ -233,5 +241,5 @@ services: ## install the system packages that tests need (Debian, as root)
 	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-upgrade --no-install-recommends $$packages
 
 clean: ## remove what the other targets made
-	@rm -rf $(VENV) build node_modules $(DIST) *.egg-info .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) build node_modules $(DIST) spark_jobs/spark/jars *.egg-info .pytest_cache .ruff_cache .hypothesis
 	@find models controller spark_jobs tests -name __pycache__ -type d -prune -exec rm -rf {} +

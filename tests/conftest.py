@@ -197,7 +197,8 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     )
     # A JVM that runs takes no more jars, so they are there from the start when a test of this run will want them.
     if any("kafka_spark" in getattr(item, "fixturenames", ()) for item in request.session.items):
-        from tidemark.spark_jobs.demo.kafka_jars import JarsNotFound, with_kafka
+        from tidemark.spark_jobs.demo.kafka_jars import with_kafka
+        from tidemark.spark_jobs.spark.jar import JarsNotFound
 
         with contextlib.suppress(JarsNotFound):
             builder = with_kafka(builder)

@@ -31,7 +31,7 @@ from tidemark.models.base.target import parse_target
 from tidemark.models.base.text import format_number, plural
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess, DemoError
 from tidemark.spark_jobs.demo.generator import Fleet, generate
-from tidemark.spark_jobs.demo.kafka_jars import JarsNotFound, with_kafka
+from tidemark.spark_jobs.demo.kafka_jars import with_kafka
 from tidemark.spark_jobs.demo.loop import JOB, STREAM, Loop
 from tidemark.spark_jobs.demo.plan import (
     MAX_BATCHES,
@@ -45,6 +45,7 @@ from tidemark.spark_jobs.demo.plan import (
 )
 from tidemark.spark_jobs.demo.replaying import Job
 from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
+from tidemark.spark_jobs.spark.jar import JarsNotFound
 from tidemark.spark_jobs.spark.java import JavaNotFound, ensure_java
 
 _POLICY = {

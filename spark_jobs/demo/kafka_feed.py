@@ -26,8 +26,8 @@ from pyspark.sql import functions as F
 
 from tidemark.spark_jobs.demo.controller_process import DemoError
 from tidemark.spark_jobs.demo.kafka_broker import BrokerError, KafkaBroker
-from tidemark.spark_jobs.demo.kafka_jars import JarsNotFound
 from tidemark.spark_jobs.demo.plan import Plan
+from tidemark.spark_jobs.spark.jar import JarsNotFound
 from tidemark.spark_jobs.spark.trace_source import TRACE_COLUMNS, read_arrivals
 
 _TOPIC = "fleet"

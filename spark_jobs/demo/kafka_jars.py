@@ -29,9 +29,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-import pyspark
 from pyspark.sql import SparkSession
 
+from tidemark.spark_jobs.spark.jar import JarsNotFound, spark_jars, spark_version
 from tidemark.spark_jobs.spark.java import JavaNotFound, find_java
 
 KAFKA_VERSION = "4.2.0"
@@ -44,10 +44,6 @@ _CONNECT_SECONDS, _READ_SECONDS, _RESOLVE_SECONDS = 15, 60, 900
 _CONNECTOR = "spark-sql-kafka-0-10"
 _TOKENS = "spark-token-provider-kafka-0-10"
 _log = logging.getLogger("tidemark.kafka")
-
-
-class JarsNotFound(RuntimeError):
-    """Jars are neither here nor to be had; the message is one line: what is missing and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +80,8 @@ def connector_jars() -> list[Path]:
     Raises:
         JarsNotFound: when the jars are neither here nor to be had.
     """
-    there = _spark_jars()
-    scala, version = _spark_version(there)
+    there = spark_jars()
+    scala, version = spark_version(there)
     if any(jar.name.startswith(f"{_CONNECTOR}_") for jar in there):
         return []
     tokens = f"{_TOKENS}_{scala}"
@@ -124,22 +120,6 @@ def jars_folder() -> Path:
     except RuntimeError:  # a container's user may have no home
         cache = Path(tempfile.gettempdir())
     return cache / "tidemark" / "jars"
-
-
-# -- Spark's own jars ----------------------------------------------------------------------------------------
-
-
-def _spark_jars() -> list[Path]:
-    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
-    return sorted(Path(home, "jars").glob("*.jar"))
-
-
-def _spark_version(jars: list[Path]) -> tuple[str, str]:
-    """Return the binary version of Scala and the version of Spark."""
-    for jar in jars:
-        if found := re.fullmatch(r"spark-core_(\d+\.\d+)-(.+)\.jar", jar.name):
-            return found[1], found[2]
-    raise JarsNotFound("Spark's own jars are not where pyspark or SPARK_HOME says")
 
 
 def _module_names(jars: list[Path]) -> list[str]:
@@ -197,7 +177,7 @@ def _download(module: str, required: list[_Artifact], folder: Path) -> None:
 
 def _ivy(*arguments: str) -> str:
     """Run Ivy; return what it complains about in one line, or nothing when all went well."""
-    (ivy,) = (jar for jar in _spark_jars() if re.fullmatch(r"ivy-\d.*\.jar", jar.name))
+    (ivy,) = (jar for jar in spark_jars() if re.fullmatch(r"ivy-\d.*\.jar", jar.name))
     try:
         java = find_java().home / "bin" / "java"
         done = subprocess.run(

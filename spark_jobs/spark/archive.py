@@ -17,7 +17,15 @@ PACKAGES = ("tidemark.models", "tidemark.spark_jobs")
 
 LEFT_OUT = tuple(
     f"tidemark/spark_jobs/{name}"
-    for name in ("demo", "plans/job.py", "plans/lint.py", "spark/archive.py", "spark/java.py")
+    for name in (
+        "demo",
+        "plans/job.py",
+        "plans/lint.py",
+        "spark/archive.py",
+        "spark/jar_build.py",
+        "spark/jars",
+        "spark/java.py",
+    )
 )
 """Files and folders of the packages that no job needs."""
 
@@ -43,13 +51,18 @@ def write_archive(out: Path) -> list[str]:
                 entries[f"{name}/"] = b""
             else:
                 entries[name] = path.read_bytes()
+    write_zip(out, entries)
+    return sorted(entries)
+
+
+def write_zip(out: Path, entries: dict[str, bytes]) -> None:
+    """Write a zip whose bytes follow from its entries alone; the name of a directory ends in a slash."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(entries):
             information = zipfile.ZipInfo(name, _ZIP_EPOCH)
             information.external_attr = 0o40755 << 16 if name.endswith("/") else 0o100644 << 16
             archive.writestr(information, entries[name], zipfile.ZIP_DEFLATED)
-    return sorted(entries)
 
 
 def _folder(package: str) -> Path:

@@ -56,7 +56,13 @@ def test_the_archive_holds_what_a_job_needs_and_no_more(tmp_path: Path) -> None:
     names = write_archive(tmp_path / "out" / "a.zip")
 
     files = {name for name in names if not name.endswith("/")}
-    left_out = {"plans/job.py", "plans/lint.py", "spark/archive.py", "spark/java.py"}
+    left_out = {
+        "plans/job.py",
+        "plans/lint.py",
+        "spark/archive.py",
+        "spark/jar_build.py",
+        "spark/java.py",
+    }
     assert files == {
         f"tidemark/{path.as_posix()}"
         for path in tree_files("models", "spark_jobs")

@@ -13,7 +13,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker, TimestampType
-from tidemark.spark_jobs.demo.kafka_jars import JarsNotFound, broker_jars
+from tidemark.spark_jobs.demo.kafka_jars import broker_jars
+from tidemark.spark_jobs.spark.jar import JarsNotFound
 from tidemark.spark_jobs.spark.java import JavaNotFound
 
 from support.patience import PATIENCE_S

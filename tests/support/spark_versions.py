@@ -3,6 +3,7 @@
     make test-spark SPARK=3.5.9
     make smoke
     make matrix
+    make jar SPARK=3.5.9
 
 An environment is `.venv` with another PySpark in front of it, in `build/spark-VERSION`. The matrix is kept in
 `spark_versions.json` beside this file, from which `make docs` makes its table.
@@ -78,7 +79,7 @@ def python_with(version: str) -> Path:
     python, ready = folder / "bin" / "python", folder / ".ready"
     if ready.exists():
         return python
-    print(f"making {folder.relative_to(ROOT)} with PySpark {version} (a minute or two)", flush=True)
+    print(f"making {folder.relative_to(ROOT)} with PySpark {version} (a minute or two)", file=sys.stderr)
     venv.create(folder, clear=True)
     here = next(folder.glob("lib/python*/site-packages"))
     others = Path(sys.prefix, *here.relative_to(folder).parts)
@@ -127,9 +128,13 @@ def _main(arguments: Sequence[str]) -> int:
     if arguments == ["--brief"]:
         return max(run(version, ["-k", _BRIEF_TESTS])[0] for version in BRIEF)
     if arguments:
-        version, *more = arguments
+        only_python = arguments[0] == "--python"
+        version, *more = arguments[only_python:]
         if not _VERSION.fullmatch(version):
             sys.exit(f"{version!r} is no version of PySpark; write, for example, SPARK={TRIED[0]}")
+        if only_python:
+            print(python_with(version))
+            return 0
         return run(version, more)[0]
     matrix, codes = {}, []
     for version in TRIED:

@@ -20,7 +20,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.types.DataTypes;
-import scala.None$;
+import scala.Option;
 import scala.collection.Iterator;
 import scala.collection.Seq;
 import scala.collection.immutable.$colon$colon;
@@ -473,7 +473,7 @@ public final class PlaceCounters extends Rule {
     }
 
     private static Alias alias(Expression expression, String name, ExprId id) {
-        return new Alias(expression, name, id, nothing(), None$.MODULE$, nothing());
+        return new Alias(expression, name, id, nothing(), Option.empty(), nothing());
     }
 
     private static List nothing() {

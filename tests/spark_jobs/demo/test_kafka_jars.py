@@ -12,11 +12,11 @@ import pytest
 
 from tidemark.spark_jobs.demo.kafka_jars import (
     KAFKA_VERSION,
-    JarsNotFound,
     broker_jars,
     connector_jars,
     jars_folder,
 )
+from tidemark.spark_jobs.spark.jar import JarsNotFound
 
 pytestmark = pytest.mark.spark
 
