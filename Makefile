@@ -15,6 +15,7 @@ PAGE  := 'controller/server/page/static/*.{js,css}' 'tests/controller/server/pag
 
 # PYTHON=/path/to/python names the interpreter to try first; ARGS reaches the command that a target runs.
 PYTHON ?=
+JAVAC  ?= $(shell command -v javac)
 # Debian keeps PostgreSQL's programs off PATH.
 INITDB ?= $(firstword $(shell command -v initdb) $(wildcard /usr/lib/postgresql/*/bin/initdb))
 CHROMIUM ?= $(shell command -v chromium-headless-shell)
@@ -212,7 +213,7 @@ jars: $(STAMP) ## get Spark's Kafka connector and a Kafka broker from Maven, whi
 services: ## install the system packages that tests need (Debian, as root)
 	@$(FIND_PYTHON); \
 	packages=; \
-	"$$python" -P spark_jobs/spark/java.py >/dev/null 2>&1 || packages="openjdk-17-jre-headless"; \
+	{ [ -n "$(JAVAC)" ] && "$$python" -P spark_jobs/spark/java.py >/dev/null 2>&1; } || packages="openjdk-17-jdk-headless"; \
 	[ -n "$(INITDB)" ] || packages="$$packages postgresql"; \
 	[ -n "$(CHROMIUM)" ] || packages="$$packages chromium-headless-shell fonts-dejavu-core"; \
 	[ -n "$(NPM)" ] || packages="$$packages nodejs npm"; \

@@ -7,7 +7,7 @@ The function that counts is a column that is always true, and a filter on it, so
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,12 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidemark.spark_jobs.core.tap import Tap
 from tidemark.spark_jobs.spark.event_time import quoted
-from tidemark.spark_jobs.spark.java_classes import JavaClasses, java_array, load_classes
+from tidemark.spark_jobs.spark.java_classes import (
+    JavaClasses,
+    classes_of_jar,
+    compiled_classes,
+    java_array,
+)
 from tidemark.spark_jobs.spark.jvm import COMPILER, PLACEMENT, Py4JError, Py4JJavaError, SparkContext
 from tidemark.spark_jobs.spark.query_plan import TAP_PREFIX
 
@@ -70,16 +75,24 @@ def classes_for(spark: SparkSession) -> JavaClasses | None:
     context = spark.sparkContext
     if context not in _classes:
         _classes.clear()
-        try:
-            classes = load_classes(context)
-            if classes is not None:
-                _try(classes, spark)
-        except (Py4JError, PySparkException, AttributeError, OSError, TypeError, ValueError) as error:
-            why = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
-            _log.warning("running without %s: it does not work here: %s", COMPILER.without, why)
-            classes = None
-        _classes[context] = classes
+        jar = _usable(classes_of_jar, spark, "Tidemark's jar; its classes are compiled")
+        _classes[context] = jar or _usable(compiled_classes, spark, COMPILER.without)
     return _classes[context]
+
+
+def _usable(
+    load: Callable[[SparkContext], JavaClasses | None], spark: SparkSession, without: str
+) -> JavaClasses | None:
+    try:
+        classes = load(spark.sparkContext)
+        if classes is not None and not classes.sent:
+            # A query runs in a session of its own, too, which may not have what was added for this one.
+            _try(classes, spark.newSession())
+    except (Py4JError, PySparkException, AttributeError, OSError, TypeError, ValueError) as error:
+        why = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
+        _log.warning("running without %s: it does not work here: %s", without, why)
+        return None
+    return classes
 
 
 def _try(classes: JavaClasses, spark: SparkSession) -> None:

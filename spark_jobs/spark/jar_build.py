@@ -80,17 +80,8 @@ def _compiled(spark: Path) -> dict[str, bytes]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(text)
             names.append(name)
-        options = [
-            "--release",
-            _RELEASE,
-            "-encoding",
-            "UTF-8",
-            "-proc:none",
-            "-nowarn",
-            "-Xlint:none",
-            "-g:source,lines",
-        ]
-        command = [_javac(), *options, "-classpath", f"{spark}/*", "-d", str(classes), *names]
+        paths = ["-classpath", f"{spark}/*", "-d", str(classes)]
+        command = [javac(), "--release", _RELEASE, *_OPTIONS, *paths, *names]
         done = subprocess.run(command, cwd=sources, capture_output=True, text=True, check=False)
         if done.returncode:
             raise JarsNotFound(
@@ -99,7 +90,12 @@ def _compiled(spark: Path) -> dict[str, bytes]:
         return {path.relative_to(classes).as_posix(): path.read_bytes() for path in classes.rglob("*.class")}
 
 
-def _javac() -> str:
+def javac() -> str:
+    """Return the compiler: beside the Java that Spark starts, else on PATH.
+
+    Raises:
+        JarsNotFound: when there is none.
+    """
     try:
         beside = find_java().home / "bin" / "javac"
     except JavaNotFound:

@@ -1,7 +1,9 @@
-"""The Java classes: compiled in the driver, and sent to the executors as a jar.
+"""The Java classes: from Tidemark's jar where that is on the class path, else compiled in the driver.
 
-They are compiled by Janino, which Spark brings to compile the code that it generates, so no JDK is needed and no jar is
-shipped. Spark adds a jar to the class loaders of executors, not to the driver's: here it has one of its own.
+They are compiled by Janino, which Spark brings to compile the code that it generates, so neither a JDK nor the jar is
+needed. What is compiled goes to the executors as a jar, which Spark adds to their class loaders and not to the
+driver's: here it has one of its own. The classes are then in another package, since a loader asks its parent first and
+would find those of a jar of another Tidemark.
 """
 
 from __future__ import annotations
@@ -13,15 +15,17 @@ import tempfile
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column
 
-from tidemark.spark_jobs.spark.jvm import COMPILER, PLACEMENT, Py4JJavaError, SparkContext, find
+from tidemark.spark_jobs.spark.jar import STAMP, built_of, java_sources, scala_of
+from tidemark.spark_jobs.spark.jvm import COMPILER, PLACEMENT, Py4JJavaError, SparkContext, find, items
 
-_PACKAGE = "tidemark"
+_IN_JAR, _COMPILED = "tidemark", "tidemark.compiled"
+"""The package of the classes."""
+
 _SOURCES = ("RowCounter", "BatchCounts", "SetBack", "PlaceCounters", "ControlSource")
 """Files in ``java_sources``, in the order in which they need each other."""
 
@@ -38,10 +42,13 @@ class JavaClasses:
     context: SparkContext
     """The context whose executors have them."""
     loader: Any
+    package: str
+    sent: bool
+    """Whether the executors have them for certain: Spark was started with the jar. Else that is to be tried."""
 
     def make(self, name: str, *arguments: Any) -> Any:
         """Return a new object of a class, nested ones after a ``$``; it has one constructor."""
-        constructor = self.loader.loadClass(f"{_PACKAGE}.{name}").getConstructors()[0]
+        constructor = self.loader.loadClass(f"{self.package}.{name}").getConstructors()[0]
         return constructor.newInstance(java_array("java.lang.Object", arguments))
 
     def function(self, object_: Any, name: str, result: str, arguments: Sequence[Column]) -> Column:
@@ -67,7 +74,28 @@ class JavaClasses:
         return Column(made.asNondeterministic().withName(name).apply(columns))
 
 
-def load_classes(context: SparkContext) -> JavaClasses | None:
+def classes_of_jar(context: SparkContext) -> JavaClasses | None:
+    """Return the classes of Tidemark's jar; None where the driver has none, or one of another Tidemark or Scala.
+
+    The latter is logged.
+    """
+    jvm: Any = SparkContext._jvm  # noqa: SLF001 - the one way to the JVM
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    stamp = loader.getResource(STAMP)
+    if stamp is None:
+        return None
+    jar = stamp.getPath().partition("!")[0]
+    found = bytes(stamp.openStream().readAllBytes()).decode()
+    expected = built_of(scala_of(jvm.scala.util.Properties.versionNumberString()))
+    if found != expected:
+        _log.warning("running without %s: it was built of %s, and this is %s", jar, found, expected)
+        return None
+    spark = context._jsc.sc()  # noqa: SLF001 - PySpark does not say which jars it has
+    names = {each.rpartition("/")[2] for each in items(spark.listJars())}
+    return JavaClasses(context, loader, _IN_JAR, sent=spark.isLocal() or jar.rpartition("/")[2] in names)
+
+
+def compiled_classes(context: SparkContext) -> JavaClasses | None:
     """Compile the classes and send them to the executors of a context; return None where Spark has no such compiler.
 
     Raises:
@@ -82,12 +110,13 @@ def load_classes(context: SparkContext) -> JavaClasses | None:
     spark_loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     loader = spark_loader
     compiled: dict[str, bytes] = {}
-    sources = files("tidemark.spark_jobs.spark").joinpath("java_sources")
+    sources = java_sources()
     for name in _SOURCES:
+        source = sources[f"{name}.java"].decode().replace(f"package {_IN_JAR};", f"package {_COMPILED};", 1)
         one = compiler()
         one.setParentClassLoader(loader)
         try:
-            one.cook(sources.joinpath(f"{name}.java").read_text(encoding="utf-8"))
+            one.cook(source)
         except Py4JJavaError as error:
             if name != _OPTIONAL:
                 raise
@@ -98,7 +127,7 @@ def load_classes(context: SparkContext) -> JavaClasses | None:
     jar = _jar(compiled)
     context._jsc.addJar(str(jar))  # noqa: SLF001 - PySpark has no method for it
     urls = java_array("java.net.URL", [jvm.java.io.File(str(jar)).toURI().toURL()])
-    return JavaClasses(context, jvm.java.net.URLClassLoader(urls, spark_loader))
+    return JavaClasses(context, jvm.java.net.URLClassLoader(urls, spark_loader), _COMPILED, sent=False)
 
 
 def java_array(kind: str, values: Any) -> Any:

@@ -128,6 +128,7 @@ def _wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "controller/planted/deep/__init__.py",
         "controller/planted/data.sql",
         "models/__pycache__/x.pyc",
+        "spark_jobs/spark/jars/tidemark-spark_2.13-0.1.0.jar",
         "models/.x",
     ):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -148,6 +149,7 @@ def test_the_wheel_holds_every_file_of_the_three_folders_and_nothing_else(wheel:
     assert names == expected | {
         "tidemark/controller/planted/deep/__init__.py",
         "tidemark/controller/planted/data.sql",
+        "tidemark/spark_jobs/spark/jars/tidemark-spark_2.13-0.1.0.jar",
     }
 
 

@@ -124,6 +124,7 @@ def run_services(
     prometheus: str = "/bin/prometheus",
     alertmanager: str = "/bin/prometheus-alertmanager",
     npm: str = "/bin/npm",
+    javac: str = "/bin/javac",
 ) -> tuple[int, str, str]:
     """Run ``make services`` where apt-get only logs its arguments; return (exit code, output, the log)."""
     tools = tmp_path / "bin"
@@ -156,7 +157,7 @@ def run_services(
                 f"CHROMIUM={chromium}",
                 f"POLICY={tmp_path / 'policy-rc.d'}",
             ),
-            *(f"PROMETHEUS={prometheus}", f"ALERTMANAGER={alertmanager}", f"NPM={npm}"),
+            *(f"PROMETHEUS={prometheus}", f"ALERTMANAGER={alertmanager}", f"NPM={npm}", f"JAVAC={javac}"),
         ],
         cwd=copy,
         env={"PATH": str(tools)},
@@ -178,11 +179,17 @@ def test_make_services_installs_nothing_where_nothing_is_missing(tmp_path: Path)
 def test_make_services_adds_a_missing_java_and_upgrades_nothing(tmp_path: Path) -> None:
     code, output, asked = run_services(tmp_path, java=None, user="0", apt=True)
 
-    assert (code, output) == (0, "services: apt-get installs openjdk-17-jre-headless\n")
+    assert (code, output) == (0, "services: apt-get installs openjdk-17-jdk-headless\n")
     update, install = asked.splitlines()
     assert update == "-qq update"
-    assert install.split()[-1] == "openjdk-17-jre-headless"
+    assert install.split()[-1] == "openjdk-17-jdk-headless"
     assert "--no-upgrade" in install.split()
+
+
+def test_make_services_adds_a_missing_compiler(tmp_path: Path) -> None:
+    _, output, _ = run_services(tmp_path, java="17.0.15", user="0", apt=True, javac="")
+
+    assert output == "services: apt-get installs openjdk-17-jdk-headless\n"
 
 
 def test_make_services_adds_a_missing_postgresql(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ _FILES = tuple(
         "core/test_missed_starts",
         "core/test_repeated_rows",
         "spark/test_event_time",
+        "spark/test_jar",
         "core/test_rows_behind_the_call",
         "core/test_real_time_mode",
         "restart/test_operators_over_restarts",
@@ -60,7 +61,9 @@ _FILES = tuple(
 BRIEF = ("3.5.9", "4.0.5", "4.3.0")
 """Versions of the brief run: the oldest, the first with Live, the newest. `make test` has the one between them."""
 
-_BRIEF_TESTS = "test_versions or test_row_counter or rows_behind or (tumbling and not test_connect)"
+_BRIEF_TESTS = (
+    "test_versions or test_row_counter or rows_behind or test_jar or (tumbling and not test_connect)"
+)
 """Of the brief run: four operators in Off, and one over restarts and in Live."""
 
 _UNOBTAINABLE = 75

@@ -93,6 +93,7 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
         ),
     },
     "Operate": {
+        "jar": Entry("spark_programs", "Print the path of Tidemark's jar for the installed Spark."),
         "serve": Entry(
             "serve", "Run the controller: the REST API, the decision loop and the metrics, in one process."
         ),

@@ -1,4 +1,4 @@
-"""Commands of the Spark side: ``tidemark late catch-up``, ``reconcile``, ``lint`` and ``demo``.
+"""Commands of the Spark side: ``tidemark late catch-up``, ``reconcile``, ``lint``, ``demo`` and ``jar``.
 
 The controller does not depend on the Spark side: its modules are imported when a command runs.
 """
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tidemark.controller.tools.cli.options import milliseconds_of
-from tidemark.controller.tools.cli.show import input_errors_in_one_line
+from tidemark.controller.tools.cli.show import fail_usage, input_errors_in_one_line
 
 _OperatorOption = Annotated[
     str, typer.Option("--operator", help="The operator as in the job, such as 'tumbling(\"1 minute\")'.")
@@ -33,6 +33,7 @@ def register(app: typer.Typer) -> None:
     app.command("reconcile")(_reconcile)
     app.command("lint")(_lint)
     app.command("demo")(_demo)
+    app.command("jar")(_jar)
 
 
 def _spark_side(module: str) -> Any:
@@ -244,3 +245,15 @@ def _demo(
         target=target,
     )
     raise typer.Exit(demo.demonstrate(chosen))
+
+
+def _jar() -> None:
+    """Print the path of Tidemark's jar for the installed Spark.
+
+    It is for `spark-submit --jars "$(tidemark jar)"`: with it a job compiles nothing when it starts.
+    """
+    jar = _spark_side("spark.jar")
+    try:
+        typer.echo(jar.installed_jar())
+    except jar.JarsNotFound as error:
+        fail_usage(str(error))
