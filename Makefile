@@ -175,14 +175,16 @@ lock: $(STAMP) ## remake the lock files (ARGS=--upgrade for newer versions)
 archive: $(STAMP) ## dist/tidemark-pyfiles.zip for spark-submit --py-files
 	@$(BIN)/python -m tidemark.spark_jobs.spark.archive $(DIST)/tidemark-pyfiles.zip
 
-# Against the Spark in .venv, or another version: what javac makes depends on Scala alone, which is 2.12 in PySpark 3.5.
-jar: $(STAMP) ## spark_jobs/spark/jars/tidemark-spark_*.jar and dist/maven, for Scala 2.13 (SPARK=3.5.9: 2.12); needs a JDK
+# Against the Spark of SPARK_HOME or .venv, or another version: what javac makes depends on its Scala alone.
+jar: $(STAMP) ## spark_jobs/spark/jars/tidemark-spark_2.13-*.jar (SPARK=3.5.9: _2.12) and dist/maven; needs a JDK
 	@python=$(BIN)/python; \
-	[ -z "$(SPARK)" ] || python=$$(PYTHONPATH=tests $(BIN)/python -m support.spark_versions --python "$(SPARK)") || exit; \
+	if [ -n "$(SPARK)" ]; then \
+		SPARK_HOME=; python=$$(PYTHONPATH=tests $(BIN)/python -m support.spark_versions --python "$(SPARK)") || exit; \
+	fi; \
 	$$python -m tidemark.spark_jobs.spark.jar_build $(DIST)/maven
 
 wheel: $(STAMP) ## dist/tidemark-*.whl, with the jars for both versions of Scala
-	@$(MAKE) --silent jar SPARK=
+	@SPARK_HOME= $(MAKE) --silent jar SPARK=
 	@$(MAKE) --silent jar SPARK=3.5.9
 	@rm -rf build/lib build/bdist.*
 	@$(BIN)/python -m build --wheel --no-isolation --outdir $(DIST) .

@@ -91,8 +91,10 @@ def installed_jar() -> Path:
     Raises:
         JarsNotFound: when there is no Spark, or no jar for it, or only one of other sources.
     """
-    scala, spark = spark_version(spark_jars())
-    way_out = f"`make jar SPARK={spark}` in a clone of Tidemark builds it, with a JDK 17 or newer"
+    jars = spark_jars()
+    scala, _ = spark_version(jars)
+    home = jars[0].parent.parent
+    way_out = f"`SPARK_HOME={home} make jar` in a clone of Tidemark builds it, with a JDK 17 or newer"
     found = sorted(FOLDER.glob(f"{NAME}_{scala}-*.jar"))
     if not found:
         raise JarsNotFound(f"{FOLDER} has no jar for Scala {scala}; {way_out}")

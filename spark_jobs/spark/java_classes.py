@@ -2,8 +2,9 @@
 
 They are compiled by Janino, which Spark brings to compile the code that it generates, so neither a JDK nor the jar is
 needed. What is compiled goes to the executors as a jar, which Spark adds to their class loaders and not to the
-driver's: here it has one of its own. The classes are then in another package, since a loader asks its parent first and
-would find those of a jar of another Tidemark.
+driver's: here it has one of its own. The classes are then in another package, a new one each time: a loader asks its
+parent first, which may have a jar of another Tidemark, and Py4J knows a class by its name, which an earlier context of
+the same JVM may have had.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import tempfile
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,8 @@ from pyspark.sql import Column
 from tidemark.spark_jobs.spark.jar import STAMP, built_of, java_sources, scala_of
 from tidemark.spark_jobs.spark.jvm import COMPILER, PLACEMENT, Py4JJavaError, SparkContext, find, items
 
-_IN_JAR, _COMPILED = "tidemark", "tidemark.compiled"
-"""The package of the classes."""
+_PACKAGE = "tidemark"
+_numbers = count(1)
 
 _SOURCES = ("RowCounter", "BatchCounts", "SetBack", "PlaceCounters", "ControlSource")
 """Files in ``java_sources``, in the order in which they need each other."""
@@ -43,6 +45,7 @@ class JavaClasses:
     """The context whose executors have them."""
     loader: Any
     package: str
+    """``tidemark``, or a package in it when they were compiled here."""
     sent: bool
     """Whether the executors have them for certain: Spark was started with the jar. Else that is to be tried."""
 
@@ -75,9 +78,11 @@ class JavaClasses:
 
 
 def classes_of_jar(context: SparkContext) -> JavaClasses | None:
-    """Return the classes of Tidemark's jar; None where the driver has none, or one of another Tidemark or Scala.
+    """Return the classes of Tidemark's jar; None where the driver has no such jar.
 
-    The latter is logged.
+    Raises:
+        Py4JError: when the driver does not give what is in it.
+        ValueError: when it was built of other sources, or for another Scala.
     """
     jvm: Any = SparkContext._jvm  # noqa: SLF001 - the one way to the JVM
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
@@ -88,11 +93,10 @@ def classes_of_jar(context: SparkContext) -> JavaClasses | None:
     found = bytes(stamp.openStream().readAllBytes()).decode()
     expected = built_of(scala_of(jvm.scala.util.Properties.versionNumberString()))
     if found != expected:
-        _log.warning("running without %s: it was built of %s, and this is %s", jar, found, expected)
-        return None
+        raise ValueError(f"{jar} was built of {found}, and this is {expected}")
     spark = context._jsc.sc()  # noqa: SLF001 - PySpark does not say which jars it has
     names = {each.rpartition("/")[2] for each in items(spark.listJars())}
-    return JavaClasses(context, loader, _IN_JAR, sent=spark.isLocal() or jar.rpartition("/")[2] in names)
+    return JavaClasses(context, loader, _PACKAGE, sent=spark.isLocal() or jar.rpartition("/")[2] in names)
 
 
 def compiled_classes(context: SparkContext) -> JavaClasses | None:
@@ -110,9 +114,9 @@ def compiled_classes(context: SparkContext) -> JavaClasses | None:
     spark_loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     loader = spark_loader
     compiled: dict[str, bytes] = {}
-    sources = java_sources()
+    sources, package = java_sources(), f"{_PACKAGE}.compiled{next(_numbers)}"
     for name in _SOURCES:
-        source = sources[f"{name}.java"].decode().replace(f"package {_IN_JAR};", f"package {_COMPILED};", 1)
+        source = sources[f"{name}.java"].decode().replace(f"package {_PACKAGE};", f"package {package};", 1)
         one = compiler()
         one.setParentClassLoader(loader)
         try:
@@ -127,7 +131,7 @@ def compiled_classes(context: SparkContext) -> JavaClasses | None:
     jar = _jar(compiled)
     context._jsc.addJar(str(jar))  # noqa: SLF001 - PySpark has no method for it
     urls = java_array("java.net.URL", [jvm.java.io.File(str(jar)).toURI().toURL()])
-    return JavaClasses(context, jvm.java.net.URLClassLoader(urls, spark_loader), _COMPILED, sent=False)
+    return JavaClasses(context, jvm.java.net.URLClassLoader(urls, spark_loader), package, sent=False)
 
 
 def java_array(kind: str, values: Any) -> Any:

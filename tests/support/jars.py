@@ -62,7 +62,6 @@ def submit(folder: Path, master: str, *options: str) -> dict[str, Any]:
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
-        "TMPDIR": str(folder),
     }
     job = [str(ROOT / "tests" / "support" / "jar_job.py"), str(folder)]
     done = subprocess.run([*command, *job], env=environment, capture_output=True, text=True, check=False)

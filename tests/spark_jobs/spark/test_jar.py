@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import shutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark import SparkContext
 
+from tidemark.spark_jobs.core.counting import _usable
 from tidemark.spark_jobs.spark import jar as jars
 from tidemark.spark_jobs.spark import jar_build, java
 from tidemark.spark_jobs.spark.archive import write_zip
@@ -29,11 +30,15 @@ from tidemark.spark_jobs.spark.java_classes import classes_of_jar
 
 from support.command_line import exit_code
 from support.jars import ROWS_OF_JOB, built_jar, submit
+from support.tree import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+COMPILED = "/tidemark.jar at spark://"
+"""What Spark logs when it gets the jar of classes that were compiled in the driver."""
 
 MAIN_CLASSES = {f"tidemark/{Path(name).stem}.class" for name in java_sources() if "/" not in name}
 
@@ -72,6 +77,20 @@ def test_the_jar_has_every_class_and_says_what_it_was_built_of(jar: Path) -> Non
 @pytest.mark.slow
 def test_the_same_sources_give_the_same_bytes(jar: Path, tmp_path: Path) -> None:
     assert built_jar(tmp_path).read_bytes() == jar.read_bytes()
+
+
+@pytest.mark.soak
+@pytest.mark.slow
+@pytest.mark.versions
+def test_every_spark_of_one_scala_has_the_same_jar(
+    jar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the one which was built against this tree's Spark runs on all of them."""
+    (home,) = (ROOT / ".venv").glob("lib/python*/site-packages/pyspark")
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    other = built_jar(tmp_path)
+
+    assert (other.read_bytes() == jar.read_bytes()) == (other.name == jar.name)
 
 
 @pytest.mark.slow
@@ -128,7 +147,7 @@ def test_the_jar_for_the_scala_of_the_installed_spark_is_printed(
 @pytest.mark.parametrize(
     ("stamp", "said"),
     [
-        (None, r"has no jar for Scala 2\.12; `make jar SPARK=3\.5\.9` .* builds it"),
+        (None, r"has no jar for Scala 2\.12; `SPARK_HOME=\S+spark make jar` .* builds it"),
         ("Scala 2.12, sources 0", r"was built of Scala 2\.12, sources 0, and this is .* builds it"),
     ],
 )
@@ -141,7 +160,7 @@ def test_a_jar_that_is_missing_or_of_other_sources_is_an_error_with_the_way_out(
     with pytest.raises(JarsNotFound, match=said):
         installed_jar()
     assert exit_code("jar", given=[]) == 2
-    assert "`make jar SPARK=3.5.9`" in capsys.readouterr().err
+    assert "make jar` in a clone" in capsys.readouterr().err
 
 
 def test_without_a_spark_there_is_no_jar_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,10 +202,9 @@ def test_a_jar_of_another_tidemark_or_scala_is_not_used_and_the_log_says_so(
         on_class_path(path)
         caplog.clear()
 
-        assert classes_of_jar(spark.sparkContext) is None
-        assert caplog.messages == [
-            f"running without file:{path}: it was built of {stamp}, and this is {built_of(scala)}"
-        ]
+        assert _usable(classes_of_jar, spark, "Tidemark's jar") is None
+        (said,) = caplog.messages
+        assert said.endswith(f"file:{path} was built of {stamp}, and this is {built_of(scala)}")
 
 
 @pytest.mark.slow
@@ -223,7 +241,7 @@ def test_a_job_with_the_jar_compiles_nothing_and_its_ledger_equals_the_sink(
 
     _assert_exact(result)
     assert result["classes"] == "tidemark"
-    assert not list(tmp_path.rglob("tidemark.jar")), "which is what it would compile"
+    assert COMPILED not in result["log"]
 
 
 @pytest.mark.slow
@@ -236,19 +254,49 @@ def test_two_executors_get_the_jar_from_spark(jar: Path, tmp_path: Path) -> None
 
 @pytest.mark.soak
 @pytest.mark.slow
-def test_where_the_executors_do_not_have_the_jar_its_classes_are_compiled(jar: Path, tmp_path: Path) -> None:
-    result = submit(tmp_path, "local-cluster[2,1,1024]", "--driver-class-path", str(jar))
+@pytest.mark.parametrize("what", ["the executors do not have it", "it is of other sources"])
+def test_where_the_jar_cannot_be_used_its_classes_are_compiled(jar: Path, tmp_path: Path, what: str) -> None:
+    option = "--driver-class-path"
+    if what == "it is of other sources":
+        option = "--jars"
+        with zipfile.ZipFile(jar) as archive:
+            entries = {name: archive.read(name) for name in archive.namelist()}
+        jar = tmp_path / "other" / jar.name
+        write_zip(jar, {**entries, STAMP: b"others"})
+    (tmp_path / "job").mkdir()
+    result = submit(tmp_path / "job", "local-cluster[2,1,1024]", option, str(jar))
 
-    assert "running without Tidemark's jar; its classes are compiled: it does not work here" in result["log"]
-    assert result["classes"] == "tidemark.compiled"
+    assert result["log"].count("running without") == 1
+    assert "running without Tidemark's jar; its classes are compiled: " in result["log"]
+    assert COMPILED in result["log"]
+    assert result["classes"] == "tidemark.compiled1"
+    assert result["late"] > 0
     assert result["sink"] + result["late"] == ROWS_OF_JOB
+
+
+TWO_CONTEXTS = """
+from pyspark.sql import SparkSession
+from tidemark.spark_jobs.core.counting import classes_for
+for _ in range(2):
+    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    print(classes_for(spark).package)
+    spark.stop()
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.slow
+def test_the_next_context_of_one_jvm_has_compiled_classes_too() -> None:
+    """Py4J keeps the methods of a class by its name."""
+    done = subprocess.run([sys.executable, "-c", TWO_CONTEXTS], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["tidemark.compiled1", "tidemark.compiled2"]
 
 
 @pytest.mark.soak
 @pytest.mark.slow
 def test_spark_resolves_the_jar_from_a_local_repository(jar: Path, tmp_path: Path) -> None:
     coordinates = jar_build.lay_out(jar, tmp_path / "maven")
-    shutil.rmtree(jar.parent / "ivy", ignore_errors=True)
     (tmp_path / "job").mkdir()
     result = submit(
         tmp_path / "job",
