@@ -121,10 +121,26 @@ class Setup:
         and session keys a tenth of the trigger, so that scaling all times scales the cohorts too.
         """
         if isinstance(self.operator, TimeWindow):
-            grid = math.gcd(self.operator.size_us, self.operator.slide_us, self.operator.start_us)
-            parts = (count for count in range(10, 1, -1) if grid % (count * SPARK_TICK_US) == 0)
-            return grid // next(parts, 1)
+            return self._granules_us(self.operator)[0]
         return max(self.trigger_us // 10 // SPARK_TICK_US, 1) * SPARK_TICK_US
+
+    @property
+    def cohort_us(self) -> int:
+        """Width of the cohorts that the live policy counts by: a granule, but not less than a trigger. Microseconds.
+
+        A batch shows more of cohorts that are older when it is read. With several to a trigger each would have its own
+        usual share, at the same age. For windows it is at most the slide; row-level and session keys have the trigger.
+        """
+        if not isinstance(self.operator, TimeWindow):
+            return self.trigger_us
+        granules_us = self._granules_us(self.operator)
+        return next((each for each in granules_us if each >= self.trigger_us), granules_us[-1])
+
+    @staticmethod
+    def _granules_us(operator: TimeWindow) -> list[int]:
+        """Return the widths of which windows start and end at multiples, from a tenth of the slide on, ascending."""
+        grid = math.gcd(operator.size_us, operator.slide_us, operator.start_us)
+        return [grid // count for count in range(10, 1, -1) if grid % (count * SPARK_TICK_US) == 0] + [grid]
 
     @property
     def key_spacing_us(self) -> int:
@@ -133,8 +149,13 @@ class Setup:
 
     @property
     def span_triggers(self) -> float:
-        """The live policy's unit of time, in triggers: from one key to the next, at least ten triggers."""
-        return max(self.key_spacing_us / self.trigger_us, 10.0)
+        """The live policy's unit of time, in triggers: a window's slide, or ten triggers without windows.
+
+        At least two triggers: below, an average over a few spans would be one over a few batches.
+        """
+        if not isinstance(self.operator, TimeWindow):
+            return 10.0
+        return max(self.operator.slide_us / self.trigger_us, 2.0)
 
     def __post_init__(self) -> None:
         """Reject what cannot be replayed."""

@@ -54,10 +54,8 @@ class Tidemark:
         self._setup = setup
         self._operator = setup.operator
         self._trigger_us = setup.trigger_us
-        windows = isinstance(setup.operator, TimeWindow)
         spacing_us, span = setup.key_spacing_us, setup.span_triggers
-        # Rows judged by their own time are counted by the trigger: finer keys would be ten times as many.
-        granule_us = setup.granule_us if windows else setup.trigger_us
+        granule_us = setup.cohort_us
         self._granule_us = granule_us
         self._future_us = FUTURE_COHORTS * granule_us
         late_share = (PPM - setup.target_ppm) / PPM
@@ -272,9 +270,9 @@ class Tidemark:
 
     def _counted_by(self, seen: Observation) -> tuple[Int64s, Int64s]:
         """Return cohort and key of each count, as this policy counts them, shape (counts,) each."""
-        if isinstance(self._operator, TimeWindow):
-            return seen.event_us, seen.key_us
         event_us = seen.event_us // self._granule_us * self._granule_us
+        if isinstance(self._operator, TimeWindow):
+            return event_us, seen.key_us
         return event_us, self._first_key(event_us)
 
     def _first_key(self, event_us: Int64s) -> Int64s:

@@ -54,10 +54,10 @@ def test_a_stream_is_long_enough_when_it_has_the_windows_that_it_takes() -> None
     assert needed(SETUP, 120_000, 10).enough
 
 
-def test_before_the_policy_closes_any_window_it_has_learned_nothing() -> None:
-    """A span for each nine after the first: at 99.9999 % five spans of ten triggers, here a window each."""
-    sparse = replace(SETUP, trigger_us=10 * SECOND, target_ppm=999_999)
-    assert needed(sparse, 10**12).needed == 50
+def test_before_the_policy_closes_any_key_it_has_learned_nothing() -> None:
+    """A span for each nine after the first: at 99.9999 % five spans of ten triggers, each of which is a key."""
+    rows = replace(SETUP, operator=row_level(), target_ppm=999_999)
+    assert needed(rows, 10**12).needed == 50
 
 
 def test_windows_are_counted_by_their_slide_and_keys_without_windows_by_the_trigger() -> None:

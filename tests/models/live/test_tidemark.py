@@ -463,3 +463,12 @@ def test_under_a_latency_cap_windows_wait_no_longer_and_the_reasons_say_that_com
     assert any("cap of 1 s" in step.reason for step in policy.explain())
     free = run(arrivals, setup(), Tidemark(setup()))
     assert free.late < found.late, "completeness did not yield"
+
+
+def test_rows_that_come_with_the_next_batch_are_not_missing() -> None:
+    """Five granules come with each batch, and only some partitions send; others rest for minutes."""
+    asked = replace(setup(), trigger_us=5 * SECOND, scope="partition")
+    arrivals = counted(synthetic("shifts", 1, rate=200, seconds=1_200), asked)
+    found = score(arrivals, asked, run(arrivals, asked, Tidemark(asked)))
+    assert meets(asked, found)
+    assert found.latency_mean_us < 2 * SECOND
