@@ -63,6 +63,7 @@ _PLAN_CHECK = PlanCheck()
         (Side, Revise), 'what side("folder", parse=...) or revise(grace="1 hour") returns, or None'
     ).or_none(),
     future_rows=one_of(Treatment),
+    job_settings=instance(JobSettings, "what JobSettings.read() returns, or None").or_none(),
 )
 def adaptive_watermark(
     event_time: str,
@@ -88,6 +89,7 @@ def adaptive_watermark(
     controller_url: str | None = None,
     token_file: str | None = None,
     sink: ReportSink | None = None,
+    job_settings: JobSettings | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
     """Return the transformation that replaces ``withWatermark(event_time, bound)``.
 
@@ -125,6 +127,7 @@ def adaptive_watermark(
         controller_url: address of the controller; conf ``spark.tidemark.controller.url`` unless given.
         token_file: file with the bearer token; conf ``spark.tidemark.token.file`` unless given.
         sink: takes the reports instead of the controller, for tests and demonstrations.
+        job_settings: the job's settings, instead of the four names above and the session's conf.
 
     Raises:
         ValueError: when an argument or conf is wrong, a column is missing, the granule would make counts inexact, the
@@ -149,7 +152,7 @@ def adaptive_watermark(
         event = _event_of(df, event_time, durations)
         if event is None:  # Spark leaves a watermark out, too
             return df
-        settings = JobSettings.read(
+        settings = job_settings or JobSettings.read(
             spark.conf.get,
             job=job,
             stream=stream,
@@ -187,6 +190,7 @@ def adaptive_watermark(
                 ceiling_ms=ceiling_ms,
                 names_granule=granule is not None,
                 own_times_confirmed=settings.own_times_confirmed,
+                may_reject=settings.may_reject,
                 extensions=(_PLAN_CHECK,),
             ),
             listener=listener_of(spark, kind.listen),

@@ -113,6 +113,8 @@ class Binding:
     """What the row counter counted; None where the tap observes."""
     own_times_confirmed: bool = False
     """Whether the job confirms operators that a watermark nearer to the newest rows may end."""
+    may_reject: bool = True
+    """Whether a query that must not run is ended; else the log says why it should not."""
 
 
 @dataclass(frozen=True, slots=True)

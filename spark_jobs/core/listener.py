@@ -170,17 +170,20 @@ class TidemarkListener(JsonListener):
         others = [each for each in list(self._runs.values()) if each.query.query_id != query.query_id]
         warn_of_other_queries(run, others)
         run.met = True
-        if rejected and self._reject(query, "; ".join(rejected), begins=begins):
+        if rejected and self._reject(run, "; ".join(rejected), begins=begins):
             run.streams = {}
         else:
             self._begin(run)
 
     @staticmethod
-    def _reject(query: RunningQuery, why: str, *, begins: bool) -> bool:
+    def _reject(run: QueryRun, why: str, *, begins: bool) -> bool:
         """Let a query that begins end before its first batch; return whether it will. The log has the error, too."""
-        will_end = begins and query.fail(why)
-        what = "is stopped before its first batch" if will_end else "should not run and cannot be stopped"
-        _log.error("query %s %s: %s", query.query_id, what, why)
+        may_end = all(binding.may_reject for binding in run.bindings.values())
+        will_end = may_end and begins and run.query.fail(why)
+        what = "is stopped before its first batch"
+        if not will_end:
+            what = "should not run and cannot be stopped" if may_end else "runs, though it should not"
+        _log.error("query %s %s: %s", run.query.query_id, what, why)
         return will_end
 
     def _begin(self, run: _Run) -> None:

@@ -37,6 +37,9 @@ class Setting:
     key: str
     default: str | None
     meaning: str
+    of_context: bool = False
+    """Whether only the context's conf has a say where the job does not call Tidemark: else a client of a Spark Connect
+    server could let that server send its token, or write a file, where the client likes."""
 
 
 SETTINGS = (
@@ -46,16 +49,31 @@ SETTINGS = (
         "spark.tidemark.controller.url",
         None,
         "Address of the controller; without it nothing is sent or requested.",
+        of_context=True,
     ),
     Setting(
         TOKEN_FILE_KEY,
         None,
         f"File that holds the bearer token; the environment variable `{TOKEN_VARIABLE}` unless set.",
+        of_context=True,
     ),
-    Setting("spark.tidemark.cache.dir", None, "Folder of last good bounds; `~/.cache/tidemark` unless set."),
-    Setting("spark.tidemark.timeout.ms", "3000", "Limit of each request to the controller, in milliseconds."),
     Setting(
-        "spark.tidemark.queue.reports", "1000", "Reports kept in the driver while the controller is away."
+        "spark.tidemark.cache.dir",
+        None,
+        "Folder of last good bounds; `~/.cache/tidemark` unless set.",
+        of_context=True,
+    ),
+    Setting(
+        "spark.tidemark.timeout.ms",
+        "3000",
+        "Limit of each request to the controller, in milliseconds.",
+        of_context=True,
+    ),
+    Setting(
+        "spark.tidemark.queue.reports",
+        "1000",
+        "Reports kept in the driver while the controller is away.",
+        of_context=True,
     ),
     Setting(
         PIN_KEY,
@@ -71,6 +89,7 @@ SETTINGS = (
         "spark.tidemark.restart.marker",
         None,
         "File that says which bound a job ended for, where something outside starts it again.",
+        of_context=True,
     ),
     Setting(
         TAP_KEY,
@@ -113,6 +132,8 @@ class JobSettings:
     """How rows are counted, where the session can do both."""
     own_times_confirmed: bool = False
     """Whether operators may run that a watermark nearer to the newest rows may end."""
+    may_reject: bool = True
+    """Whether a query that must not run is ended: not one of a job that does not call Tidemark."""
 
     @classmethod
     def read(
@@ -157,7 +178,7 @@ class JobSettings:
         return cls(
             job=_checked_name(
                 "spark.tidemark.job",
-                found["spark.tidemark.job"] or _fitting(conf("spark.app.name", None) or "unnamed"),
+                found["spark.tidemark.job"] or fitting(conf("spark.app.name", None) or "unnamed"),
             ),
             stream=_checked_name("spark.tidemark.stream", found["spark.tidemark.stream"] or "default"),
             controller_url=url,
@@ -225,8 +246,8 @@ def _checked_name(key: str, name: str) -> str:
     return name
 
 
-def _fitting(name: str) -> str:
-    """Return the application's name, which may hold any characters, as a name that is allowed."""
+def fitting(name: str) -> str:
+    """Return a name that may hold any characters as one that is allowed for a job or a stream."""
     fitting = "".join(letter if letter.isprintable() and letter != "/" else "_" for letter in name)
     return fitting[:_LONGEST_NAME].strip() or "unnamed"
 

@@ -94,6 +94,7 @@ _RESTART = "the place between two batches; a query is restarted in a gap between
 _REJECTION = "a way to end a query that must not run; the log says why, and its rows are not judged"
 _JOINS = "the check of joins"
 _PLAN = "the operator in the plan; a declared one is trusted, and without one rows are not judged"
+_ATTACHING = "the watermarks of jobs that do not call adaptive_watermark; such queries run as they are"
 _METRICS = "late rows and the bound among Spark's metrics of a query"
 _QUERY = "the plan, trigger and logged watermarks of a query; rows are judged from its second batch on"
 
@@ -141,6 +142,10 @@ COMPILER = _named(
 )
 _PLACES = "row counters where rows are judged; where filters, joins or generators change them behind the call, none is"
 PLACEMENT = _named(_PLACES, f"{_CATALYST}.rules.Rule", "apply")
+DATASET = _named(_ATTACHING, f"{_SQL}.classic.Dataset", "ofRows", f"{_SQL}.Dataset")
+WATERMARK = _named(
+    _ATTACHING, f"{_CATALYST}.plans.logical.EventTimeWatermark", "getDelayMs eventTime delay child"
+)
 GAUGE = _named(_METRICS, "com.codahale.metrics.DefaultSettableGauge", "setValue")
 PRIVATE_NAMES = (
     QUERY,
@@ -180,6 +185,13 @@ PRIVATE_NAMES = (
     CHECKPOINT_FILES,
     COMPILER,
     PLACEMENT,
+    DATASET,
+    WATERMARK,
+    _named(
+        _ATTACHING,
+        f"{_CATALYST}.streaming.WriteToStream",
+        "name resolvedCheckpointLocation deleteCheckpointOnStop",
+    ),
     _named(_PLACES, f"{_SQL}.ExperimentalMethods", "extraOptimizations extraOptimizations_$eq"),
     _named(_PLACES, f"{_CATALYST}.plans.logical.Project", "projectList withNewChildren output"),
     _named(_PLACES, f"{_CATALYST}.plans.logical.Filter", "condition"),
