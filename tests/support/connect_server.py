@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,8 +25,10 @@ _READY = re.compile(r"Spark Connect server started at: \S*?:(\d+)")
 
 
 @contextmanager
-def running_connect_server(folder: Path) -> Iterator[str]:
-    """Run a server with its log in ``folder``, and give its address.
+def running_connect_server(
+    folder: Path, more: Mapping[str, str] | None = None, jar: Path | None = None
+) -> Iterator[str]:
+    """Run a server with its log in ``folder``, and perhaps more conf and a jar; give its address.
 
     The functions that its clients send are unpickled beside it, so it is started where ``support`` can be imported.
     """
@@ -41,10 +43,13 @@ def running_connect_server(folder: Path) -> Iterator[str]:
         "spark.driver.memory": "1g",
         "spark.sql.streaming.pollingDelay": "50ms",
         **LOCAL_DISK,
+        **(more or {}),
     }
     command = [str(Path(sysconfig.get_path("scripts")) / "spark-submit"), "--master", "local[2]"]
     for key, value in confs.items():
         command += ["--conf", f"{key}={value}"]
+    if jar is not None:
+        command += ["--jars", str(jar)]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
     log = folder / "server.log"
     with log.open("w") as output:

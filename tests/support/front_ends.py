@@ -1,0 +1,234 @@
+"""Whether the ledger of a job equals its sink, by front end, mode and kind of query; every job but the first is unedited.
+
+PYTHONPATH=tests .venv/bin/python -m support.front_ends [--front NAME ...] [--kind NAME ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+
+from tidemark.models.evidence.ledger import Tally, judge
+
+from support.connect_server import running_connect_server
+from support.patience import until
+from support.plain_jobs import (
+    KINDS,
+    SPARK_HOME,
+    SUPPORT,
+    Job,
+    came_out,
+    clicks,
+    confs_of,
+    java_job,
+    python_job,
+    running,
+    submitted,
+    tidemark_jar,
+    write_rows,
+)
+from support.report_server import ReportServer
+
+__all__ = ["FRONT_ENDS", "MODES", "Cell"]
+
+MODES = ("Off", "OnRestart", "Live")
+_BOUND_MS = {"OnRestart": 30_000, "Live": 2_000}
+
+
+class Cell:
+    """One query in one mode.
+
+    Args:
+        controller: what its reports go to.
+        folder: where it puts out.
+        kind: its kind.
+        mode: its mode.
+    """
+
+    def __init__(self, controller: ReportServer, folder: Path, kind: str, mode: str) -> None:
+        self.controller, self.kind, self.mode = controller, kind, mode
+        self.name = f"{kind}-{mode}".lower()
+        self.out = folder / self.name
+        self.checkpoint = folder / "checkpoints" / self.name
+        if mode in _BOUND_MS:
+            controller.publish(self.name, mode, _BOUND_MS[mode])  # type: ignore[arg-type]
+
+    @property
+    def confs(self) -> dict[str, str]:
+        """What the conf says of it."""
+        live = self.mode == "Live"
+        return {
+            "spark.tidemark.job": self.name,
+            "spark.tidemark.mode": self.mode,
+            **({"spark.tidemark.ceiling": "60s"} if live else {}),
+        }
+
+    def verdict(self) -> str:
+        """Return the late rows by the ledger and by the sink, or what is wrong."""
+        found = [
+            reports
+            for (job, stream), reports in self.controller.reports.items()
+            if job == self.name and stream.endswith("ts")
+        ]
+        if not found:
+            return "not watched"
+        (reports,) = found
+        until(lambda: sum(each.rows for each in reports) >= clicks() + 2, f"the reports of {self.name}")
+        judged = [judge(report) for report in reports]
+        late = sum((each.total for each in judged), Tally())
+        if any(each.unjudged_rows for each in judged):
+            return f"not judged: {next(each.contradiction for each in reports if each.contradiction)}"
+        lost = clicks() - came_out(self.out)
+        same = "=" if late.late_min == lost == late.late_max else "≠"
+        bounds = {report.bound_ms for report in reports if report.live is None}
+        wrong = (
+            []
+            if self.mode == "Live" or bounds == {_BOUND_MS.get(self.mode, 10_000)}
+            else [f"bounds {bounds}"]
+        )
+        if self.mode == "Live" and any(report.live is None for report in reports):
+            wrong.append("not live")
+        return ", ".join([f"{late.late_max} {same} {lost}", *wrong])
+
+
+Front = Callable[[Path, ReportServer, Path], AbstractContextManager[Job]]
+"""Runs the job of a front end, in a folder, with a controller and the jar."""
+
+
+@contextmanager
+def _by_submit(
+    folder: Path, controller: ReportServer, jar: Path, *, jars: bool, program: Callable[[Path], list[str]]
+) -> Iterator[Job]:
+    options = ["--jars", str(jar)] if jars else []
+    with submitted(folder, confs_of(controller), *options, *program(folder)) as job:
+        yield job
+
+
+@contextmanager
+def _in_shell(folder: Path, controller: ReportServer, jar: Path) -> Iterator[Job]:
+    command = [str(SPARK_HOME / "bin" / "spark-shell"), "--master", "local[2]", "--jars", str(jar)]
+    for key, value in {
+        **confs_of(controller),
+        "spark.sql.shuffle.partitions": "1",
+        "spark.ui.enabled": "false",
+    }.items():
+        command += ["--conf", f"{key}={value}"]
+    command += ["-I", str(SUPPORT / "plain_job.scala")]
+    with running(folder, command, {}) as job:
+        yield job
+
+
+@contextmanager
+def _over_connect(folder: Path, controller: ReportServer, jar: Path) -> Iterator[Job]:
+    with running_connect_server(folder, confs_of(controller), jar) as url:
+        command = [sys.executable, str(SUPPORT / "plain_job.py")]
+        with running(folder / "client", command, {"SPARK_REMOTE": url}) as job:
+            yield job
+
+
+FRONT_ENDS: dict[str, Front] = {
+    "PySpark, with the line": partial(
+        _by_submit, jars=False, program=lambda _: python_job("--with-the-line")
+    ),
+    "PySpark": partial(_by_submit, jars=True, program=lambda _: python_job()),
+    "Java": partial(_by_submit, jars=True, program=java_job),
+    "Scala in spark-shell": _in_shell,
+    "Connect client": _over_connect,
+}
+PIPELINE = "Declarative Pipeline"
+
+
+def _row(
+    front: str, folder: Path, controller: ReportServer, jar: Path, kinds: list[str]
+) -> Iterator[tuple[str, str, str]]:
+    rows = write_rows(folder / "rows")
+    with FRONT_ENDS[front](folder, controller, jar) as job:
+        for mode in MODES:
+            for kind in kinds:
+                cell = Cell(controller, folder, kind, mode)
+                try:
+                    for key, value in cell.confs.items():
+                        job.do("conf", key, value)
+                    job.do("run", cell.name, kind, rows, cell.out, cell.checkpoint)
+                    yield mode, kind, cell.verdict()
+                except AssertionError as error:
+                    yield mode, kind, str(error)[:300]
+
+
+def _pipelines(
+    folder: Path, controller: ReportServer, jar: Path, kinds: list[str]
+) -> Iterator[tuple[str, str, str]]:
+    rows = write_rows(folder / "rows")
+    for mode in MODES:
+        for kind in kinds:
+            cell = Cell(controller, folder, kind, mode)
+            cell.out = folder / "warehouse" / cell.name.replace("-", "_")
+            yield mode, kind, _pipeline(folder / f"{cell.name}-pipeline", rows, cell, jar)
+
+
+def _pipeline(folder: Path, rows: Path, cell: Cell, jar: Path) -> str:
+    """Run a pipeline with one table, and return the verdict."""
+    folder.mkdir(parents=True)
+    table = cell.out.name
+    (folder / "table.py").write_text((SUPPORT / "plain_pipeline.py").read_text())
+    (folder / "spark-pipeline.yml").write_text(
+        f"name: {cell.name}\nstorage: file://{folder}/storage\nlibraries:\n  - glob:\n      include: table.py\n"
+        f"configuration:\n  spark.plain.rows: {rows}\n  spark.plain.table: {table}\n  spark.plain.kind: {cell.kind}\n"
+    )
+    confs = {
+        **confs_of(cell.controller),
+        **cell.confs,
+        "spark.sql.warehouse.dir": str(cell.out.parent),
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+    }
+    command = [str(SPARK_HOME / "bin" / "spark-pipelines"), "run", "--jars", str(jar)]
+    for key, value in confs.items():
+        command += ["--conf", f"{key}={value}"]
+    environment = os.environ | {
+        "SPARK_HOME": str(SPARK_HOME),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(SUPPORT),
+    }
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    (folder / "log").write_text(done.stdout + done.stderr)
+    return cell.verdict() if done.returncode == 0 else f"ended with {done.returncode}: see {folder}/log"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--front", nargs="*", default=[*FRONT_ENDS, PIPELINE])
+    parser.add_argument("--kind", nargs="*", default=list(KINDS))
+    given = parser.parse_args()
+    place = Path(tempfile.mkdtemp(prefix="tidemark-front-ends-"))
+    jar = tidemark_jar(place)
+    print("| front end | mode | " + " | ".join(given.kind) + " | s |", flush=True)
+    for front in given.front:
+        folder = place / front.replace(" ", "-").replace(",", "")
+        folder.mkdir()
+        began, found = time.monotonic(), {}
+        with ReportServer() as controller:
+            cells = _pipelines if front == PIPELINE else partial(_row, front)
+            for mode, kind, verdict in cells(folder, controller, jar, given.kind):
+                found[mode, kind] = verdict
+        for mode in MODES:
+            print(
+                f"| {front} | {mode} | "
+                + " | ".join(found[mode, kind] for kind in given.kind)
+                + f" | {time.monotonic() - began:.0f} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
