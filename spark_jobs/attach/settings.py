@@ -105,7 +105,7 @@ class StreamConf:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class StreamCall:
     """What the conf says of a stream."""
 
     settings: JobSettings
@@ -114,7 +114,7 @@ class Wanted:
     """The other arguments of ``adaptive_watermark``."""
 
 
-def read_conf(conf: StreamConf, found: str, place: str, own_bound: str) -> Wanted | None:
+def read_conf(conf: StreamConf, found: str, place: str, own_bound: str) -> StreamCall | None:
     """Return what the conf says of a stream; None where it is to be left as it is.
 
     Args:
@@ -134,7 +134,7 @@ def read_conf(conf: StreamConf, found: str, place: str, own_bound: str) -> Wante
     settings = JobSettings.read(conf.get, job=job, stream=conf.of_stream(_NAME) or found)
     mode = conf.of_call(_MODE)
     bound = conf.of_call(_BOUND) or own_bound
-    return Wanted(
+    return StreamCall(
         replace(settings, may_reject=False),
         bound,
         {

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.spark_jobs.adaptive import adaptive_watermark
 from tidemark.spark_jobs.attach.names import place_of, sources_of, stream_name
-from tidemark.spark_jobs.attach.settings import Conf, StreamConf, Wanted, read_conf
+from tidemark.spark_jobs.attach.settings import Conf, StreamConf, StreamCall, read_conf
 from tidemark.spark_jobs.spark.checkpoint import Checkpoint, HadoopFiles, is_control
 from tidemark.spark_jobs.spark.event_time import quoted
 from tidemark.spark_jobs.spark.jvm import DATASET, WATERMARK, find
@@ -48,7 +48,7 @@ def adapted(spark: SparkSession, context: Conf, write: Any, node: Any, taken: An
     return child.transform(step)._jdf.queryExecution().analyzed()  # noqa: SLF001 - as above
 
 
-def _fitting(spark: SparkSession, checkpoint: str, wanted: Wanted) -> Wanted:
+def _fitting(spark: SparkSession, checkpoint: str, wanted: StreamCall) -> StreamCall:
     """Return what the conf says with the control stream that a checkpoint has: Spark takes no other number of sources.
 
     Raises:

@@ -222,14 +222,13 @@ def _operator_on(way: Sequence[_Node], optimised: Sequence[Sequence[_Node]]) -> 
 def _those_left(times: Sequence[_Node], optimised: Sequence[Sequence[_Node]]) -> list[_Node]:
     """Return those of an operator's event times that the optimizer has left, in the order in which it gets them."""
     found = ((way, _first_stateful(way)) for way in optimised)
-    left = [
-        column.exprId().id()
-        for way, at in found
-        if at is not None
-        for column in _event_times(way[at], way[at + 1])
-    ]
+    left = [column for way, at in found if at is not None for column in _event_times(way[at], way[at + 1])]
     known = {column.exprId().id(): column for column in times}
-    return [known[identity] for identity in left if identity in known]
+    # The optimizer leaves out an alias that changes nothing, and with it the id that the plan as written has.
+    names = [column.name() for column in times]
+    named = {column.name(): column for column in times if names.count(column.name()) == 1}
+    same = (known.get(column.exprId().id(), named.get(column.name())) for column in left)
+    return [column for column in same if column is not None]
 
 
 def _first_stateful(way: Sequence[_Node]) -> int | None:

@@ -23,7 +23,7 @@ from support.layers import (
 from support.tree import FOLDERS, ROOT
 
 LAYERED = [tree for tree in FOLDERS if LAYERS[tree]]
-MAX_SIDE_BY_SIDE = 8
+MAX_SIDE_BY_SIDE = 9
 """Folders that a reader has to see at once."""
 
 

@@ -106,14 +106,15 @@ def result(
 def main() -> None:
     """Do what the file says."""
     job = PlainJob(edited="--with-the-line" in sys.argv)
-    for line in Path(os.environ["PLAIN_JOB_INPUT"]).open(encoding="utf-8"):
-        began = time.monotonic()
-        try:
-            job.act(*line.split())
-            said = "ok"
-        except Exception as error:  # noqa: BLE001 - whoever asked is told
-            said = "failed " + str(error).replace("\n", " ")
-        print(f"> {said} {time.monotonic() - began}", flush=True)
+    with Path(os.environ["PLAIN_JOB_INPUT"]).open(encoding="utf-8") as orders:
+        for line in orders:
+            began = time.monotonic()
+            try:
+                job.act(*line.split())
+                said = "ok"
+            except Exception as error:  # noqa: BLE001 - whoever asked is told
+                said = "failed " + str(error).replace("\n", " ")
+            print(f"> {said} {time.monotonic() - began}", flush=True)
     if "--with-the-line" in sys.argv:
         from tidemark.spark_jobs import flush
 

@@ -22,9 +22,9 @@ from typing import IO
 
 import pyspark
 
+from tidemark.spark_jobs.spark.archive import write_zip
 from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
-from tidemark.spark_jobs.spark.jar import JarsNotFound, installed_jar
-from tidemark.spark_jobs.spark.jar_build import build_jar
+from tidemark.spark_jobs.spark.jar_build import javac
 from tidemark.spark_jobs.spark.java import ensure_java
 
 from support.patience import PATIENCE_S, until
@@ -39,7 +39,6 @@ __all__ = [
     "confs_of",
     "java_job",
     "python_job",
-    "tidemark_jar",
     "write_rows",
 ]
 
@@ -84,14 +83,6 @@ def came_out(out: Path) -> int:
 
 def _iso(second: float) -> str:
     return datetime.fromtimestamp(second, UTC).isoformat(timespec="milliseconds")
-
-
-def tidemark_jar(folder: Path) -> Path:
-    """Return the jar, which is built if there is none of these sources."""
-    try:
-        return installed_jar()
-    except JarsNotFound:
-        return build_jar(folder)
 
 
 def confs_of(controller: ReportServer | None, job: str = "shop") -> dict[str, str]:
@@ -202,10 +193,10 @@ def java_job(folder: Path) -> list[str]:
     """Return the arguments of ``spark-submit`` for the job in Java, which is compiled into ``folder``."""
     classes = folder / "classes"
     jars = SPARK_HOME / "jars"
-    command = ["javac", "-nowarn", "-Xlint:none", "-cp", f"{jars}/*", "-d", str(classes)]
+    command = [javac(), "-nowarn", "-Xlint:none", "-cp", f"{jars}/*", "-d", str(classes)]
     subprocess.run([*command, str(SUPPORT / "PlainJob.java")], check=True)
     jar = folder / "plain-job.jar"
-    subprocess.run(["jar", "cf", str(jar), "-C", str(classes), "."], check=True)
+    write_zip(jar, {path.name: path.read_bytes() for path in classes.glob("*.class")})
     return ["--class", "PlainJob", str(jar)]
 
 

@@ -32,8 +32,9 @@ from tidemark.controller.tools.cli import app
 from tidemark.models.base.duration import format_duration
 from tidemark.models.evidence.late_counts import LATE_COUNTS_SCHEMA
 from tidemark.models.protocol.messages import REPORT_SCHEMA
+from tidemark.spark_jobs.attach.settings import ATTACH_SETTINGS
 from tidemark.spark_jobs.core.driver_metrics import GAUGES, gauge_name
-from tidemark.spark_jobs.core.settings import SETTINGS
+from tidemark.spark_jobs.core.settings import SETTINGS, Setting
 
 from support.reference_spark import spark_document
 from support.tree import ROOT
@@ -81,14 +82,12 @@ def _settings() -> str:
         )
         for name, field in Settings.model_fields.items()
     )
-    job = (
-        (
-            _code(setting.key),
-            "none" if setting.default is None else _code(setting.default),
-            setting.meaning,
-        )
-        for setting in SETTINGS
-    )
+
+    def keys(settings: Iterable[Setting]) -> Iterator[tuple[str, str, str]]:
+        for each in settings:
+            yield _code(each.key), "none" if each.default is None else _code(each.default), each.meaning
+
+    of_context = ", ".join(_code(each.key) for each in (*SETTINGS, *ATTACH_SETTINGS) if each.of_context)
     return f"""# Settings
 
 ## The controller
@@ -102,7 +101,15 @@ A setting comes from the command line, the environment, a TOML file, or its defa
 
 A job reads these keys from its Spark configuration. [Jobs](../how-to/jobs.md) explains how to use them.
 
-{_table(("key", "default", "meaning"), job)}"""
+{_table(("key", "default", "meaning"), keys(SETTINGS))}
+## Jobs that do not call Tidemark
+
+[With the jar](../how-to/watch-any-job.md) a job reads these keys, too. `spark.tidemark.stream.NAME.mode` says of one
+stream what `spark.tidemark.mode` says of all, and so for each key of both tables that a session may set.
+
+{_table(("key", "default", "meaning"), keys(ATTACH_SETTINGS))}
+The conf that the driver is started with decides alone, and not a session's, which a client of Spark Connect may set, on
+{of_context}."""
 
 
 # -- metrics and alerts ---------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import pytest
 
 from tidemark.models.protocol.messages import Report
 
+from support.jars import built_jar
 from support.patience import until
 from support.plain_jobs import (
     Job,
@@ -23,7 +24,6 @@ from support.plain_jobs import (
     confs_of,
     java_job,
     submitted,
-    tidemark_jar,
     write_rows,
 )
 from support.report_server import ReportServer
@@ -31,7 +31,6 @@ from support.report_server import ReportServer
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("javac") is None, reason="the job in Java needs a JDK to be compiled"),
 ]
 
 READY = "side process ready"
@@ -105,7 +104,7 @@ class Watched:
 @pytest.fixture(scope="module")
 def jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return Tidemark's jar."""
-    return tidemark_jar(tmp_path_factory.mktemp("jar"))
+    return built_jar(tmp_path_factory.mktemp("jar"))
 
 
 @pytest.fixture(scope="module")

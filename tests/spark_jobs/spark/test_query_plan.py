@@ -110,6 +110,10 @@ PLANS: dict[str, tuple[Query, Operator | str]] = {
         lambda df: df.withColumnRenamed("ts", "time").groupBy(F.window("time", "5 seconds")).count(),
         tumbling("5 s"),
     ),
+    "rows, distinct, behind an alias that the optimizer leaves out": (
+        lambda df: df.select(F.col("ts").alias("ts"), "id").dropDuplicates(["id", "ts"]),
+        row_level(),
+    ),
     "windows, distinct": (
         lambda df: df.select(five().alias("w"), "id").distinct(),
         tumbling("5 s"),

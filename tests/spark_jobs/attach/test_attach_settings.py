@@ -1,0 +1,102 @@
+"""What the conf says of a job that does not call Tidemark."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tidemark.spark_jobs.attach.settings import ATTACH_SETTINGS, StreamConf, StreamCall, read_conf
+from tidemark.spark_jobs.core.settings import SETTINGS
+
+from support.tree import ROOT
+
+STREAM = "counts.clicks.ts"
+
+
+def read(session: dict[str, str], context: dict[str, str] | None = None) -> StreamCall | None:
+    conf = StreamConf(session.get, (context or {}).get, STREAM)  # type: ignore[arg-type]
+    return read_conf(conf, STREAM, "counts", "10000 milliseconds")
+
+
+def wanted(session: dict[str, str], context: dict[str, str] | None = None) -> StreamCall:
+    found = read(session, context)
+    assert found is not None
+    return found
+
+
+def test_without_a_conf_a_stream_is_only_watched_and_no_query_is_rejected() -> None:
+    found = wanted({})
+    assert found.own_bound == "10000 milliseconds"
+    assert (found.call["mode"], found.call["ceiling"], found.call["partition"]) == ("Off", None, "partition")
+    assert not found.settings.may_reject
+
+
+def test_what_is_said_of_one_stream_goes_before_what_is_said_of_all() -> None:
+    found = wanted(
+        {
+            "spark.tidemark.mode": "OnRestart",
+            f"spark.tidemark.stream.{STREAM}.mode": "Live",
+            "spark.tidemark.stream.other.clicks.ts.mode": "Off",
+            f"spark.tidemark.stream.{STREAM}.pin": "off",
+        }
+    )
+    assert found.call["mode"] == "Live"
+    assert found.settings.pin == "Off"
+
+
+def test_one_stream_can_be_renamed_and_left_alone() -> None:
+    assert wanted({f"spark.tidemark.stream.{STREAM}.name": "clicks"}).settings.stream == "clicks"
+    assert wanted({"spark.tidemark.name": "all"}).settings.stream == STREAM
+    assert read({f"spark.tidemark.stream.{STREAM}.enabled": "false"}) is None
+
+
+def test_in_live_the_ceiling_is_the_jobs_own_bound_unless_set() -> None:
+    assert wanted({"spark.tidemark.mode": "Live"}).call["ceiling"] == "10000 milliseconds"
+    assert (
+        wanted({"spark.tidemark.mode": "Live", "spark.tidemark.bound": "1 minute"}).call["ceiling"]
+        == "1 minute"
+    )
+    assert wanted({"spark.tidemark.mode": "Live", "spark.tidemark.ceiling": "1h"}).call["ceiling"] == "1h"
+
+
+def test_addresses_files_and_folders_come_from_the_context_alone() -> None:
+    """A client of a Connect server sets the conf of its session; the token is the server's."""
+    keys = {setting.key for setting in (*SETTINGS, *ATTACH_SETTINGS) if setting.of_context}
+    assert keys >= {f"spark.tidemark.{key}" for key in ("controller.url", "token.file", "cache.dir")}
+    session = dict.fromkeys(keys, "http://elsewhere")
+    session |= {
+        f"spark.tidemark.stream.{STREAM}.{key.removeprefix('spark.tidemark.')}": "http://x" for key in keys
+    }
+    context = {"spark.tidemark.controller.url": "http://controller", "spark.tidemark.token.file": "/token"}
+    settings = wanted(session, context).settings
+    assert settings.controller_url == "http://controller"
+    assert str(settings.token_file) == "/token"
+    assert settings == wanted({}, context).settings
+
+
+@pytest.mark.parametrize(
+    ("application", "job"),
+    [
+        ("shop", "shop"),
+        ("pyspark-shell", "counts"),
+        ("Spark shell", "counts"),
+        ("Spark Connect server", "counts"),
+        ("org.apache.spark.sql.connect.service.SparkConnectServer", "counts"),
+        ("3f0c6c86-2a56-4e0c-8a35-5c0f4c9a0f0e", "counts"),
+    ],
+)
+def test_a_job_is_called_as_its_application_if_somebody_named_that(application: str, job: str) -> None:
+    assert wanted({"spark.app.name": application}).settings.job == job
+    assert wanted({"spark.app.name": application, "spark.tidemark.job": "mine"}).settings.job == "mine"
+
+
+def test_what_the_jar_reads_stands_in_the_table() -> None:
+    folder = ROOT / "spark_jobs" / "spark" / "java_sources" / "attach"
+    read_there = {
+        key
+        for path in folder.glob("*.java")
+        for key in re.findall(r'"(spark\.tidemark\.[\w.]+)"', path.read_text())
+    }
+    assert "spark.tidemark.python" in read_there
+    assert read_there <= {setting.key for setting in (*SETTINGS, *ATTACH_SETTINGS)}
