@@ -10,6 +10,8 @@ import logging
 import os
 import sys
 import threading
+import time
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from py4j.clientserver import ClientServer
@@ -18,14 +20,24 @@ from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import SparkSession
 
 from tidemark.spark_jobs.attach.watermark import adapted
-from tidemark.spark_jobs.core.connections import flush, listener_of
+from tidemark.spark_jobs.core.connections import flush, forget_listener, listener_of
 from tidemark.spark_jobs.core.listener import TidemarkListener
 
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+_IDLE_S = 600.0
+"""After which time a session without a query is forgotten."""
+
 _LAST_REPORTS_S = 8.0
 """Less than the JVM waits for the answer."""
 
 _log = logging.getLogger("tidemark.spark")
+
+
+@dataclass(slots=True)
+class _Session:
+    spark: SparkSession
+    asked: float = 0.0
+    """When a query was last started in it, by the monotonic clock."""
 
 
 class Driver:
@@ -43,21 +55,32 @@ class Driver:
         self._lock = threading.Lock()
         # PySpark makes the session that it meets first the default one of the JVM: let it be the one that is.
         SparkSession(self._context)
-        self._sessions: dict[str, SparkSession] = {}
+        self._sessions: dict[str, _Session] = {}
 
     def conf(self, key: str, default: str | None) -> str | None:
         """Return the value of a conf key of the context."""
         return self._conf.get(key, default)
 
     def session(self, java_session: Any) -> SparkSession:
-        """Return a session of the driver, with a listener; the same one for each call."""
+        """Return a session of the driver, with a listener; the same one for each call while it has queries."""
         with self._lock:
-            key = str(java_session.sessionUUID())
+            key, now = str(java_session.sessionUUID()), time.monotonic()
             if key not in self._sessions:
-                spark = SparkSession(self._context, jsparkSession=java_session)
-                listener_of(spark, self._listen)
-                self._sessions[key] = spark
-            return self._sessions[key]
+                self._forget_idle(now - _IDLE_S)
+                self._sessions[key] = _Session(SparkSession(self._context, jsparkSession=java_session))
+            found = self._sessions[key]
+            found.asked = now
+            listener_of(found.spark, self._listen)
+            return found.spark
+
+    def _forget_idle(self, before: float) -> None:
+        """Forget the sessions that have no query any more: a Connect server has a new one for each client."""
+        for key, each in list(self._sessions.items()):
+            spark = each.spark
+            if each.asked < before and not spark.streams.active and listener_of(spark).wait_for_ended_runs(0):
+                del self._sessions[key]
+                forget_listener(spark)
+                self._side.forget(spark._jsparkSession)  # noqa: SLF001 - Spark's own session
 
     def _listen(self, spark: SparkSession) -> TidemarkListener:
         """Return a new listener, before which stands one in Java: no query waits for this process without a limit."""

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.spark_jobs.adaptive import adaptive_watermark
 from tidemark.spark_jobs.attach.names import place_of, sources_of, stream_name
-from tidemark.spark_jobs.attach.settings import Conf, StreamConf, StreamCall, read_conf
+from tidemark.spark_jobs.attach.settings import Conf, StreamCall, StreamConf, read_conf
 from tidemark.spark_jobs.spark.checkpoint import Checkpoint, HadoopFiles, is_control
 from tidemark.spark_jobs.spark.event_time import quoted
 from tidemark.spark_jobs.spark.jvm import DATASET, WATERMARK, find

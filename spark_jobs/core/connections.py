@@ -61,6 +61,12 @@ def listener_of(
         return _listeners[spark]
 
 
+def forget_listener(spark: SparkSession) -> None:
+    """Forget the listener of a session that has ended."""
+    with _lock:
+        _listeners.pop(spark, None)
+
+
 def wait_at_flush(wait: Callable[[float], bool]) -> None:
     """Let ``flush`` wait for something more: ``wait`` gets the seconds left, and returns whether it is done."""
     with _lock:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import Queue
-from typing import IO
+from typing import IO, Any
 
 import pyspark
 
@@ -76,9 +76,15 @@ def clicks() -> int:
 
 
 def came_out(out: Path) -> int:
-    """Return how many clicks have come out of a query, counted or themselves."""
+    """Return how many clicks have come out of a query, counted or themselves, without those that close the windows."""
     rows = (json.loads(line) for path in out.glob("*.json") for line in path.read_text().splitlines())
-    return sum(row.get("count", 1) for row in rows if row.get("id", 0) >= 0)
+    return sum(row.get("count", 1) for row in rows if not _is_closing(row))
+
+
+def _is_closing(row: dict[str, Any]) -> bool:
+    if "id" in row:
+        return bool(row["id"] < 0)
+    return datetime.fromisoformat(row["start"]).timestamp() >= _FIRST_S + _LAST
 
 
 def _iso(second: float) -> str:

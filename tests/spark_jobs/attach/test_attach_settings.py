@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tidemark.spark_jobs.attach.settings import ATTACH_SETTINGS, StreamConf, StreamCall, read_conf
+from tidemark.spark_jobs.attach.settings import ATTACH_SETTINGS, StreamCall, StreamConf, read_conf
 from tidemark.spark_jobs.core.settings import SETTINGS
 
 from support.tree import ROOT

@@ -14,6 +14,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.Function;
+import java.util.function.Predicate;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.python.PythonUtils;
@@ -44,7 +45,6 @@ public final class Side {
     private final long limitNanos;
     private final long began = System.nanoTime();
     private volatile Function<Object, Object> planner;
-    /** Why it is not asked any more; null while it is. */
     private volatile String ended;
     private final Map<QueuedListener, SparkSession> listeners = new ConcurrentHashMap<>();
 
@@ -113,6 +113,11 @@ public final class Side {
         session.streams().addListener(queued);
     }
 
+    /** Tells a session's listener nothing any more. */
+    public void forget(SparkSession session) {
+        this.stopListening(session::equals);
+    }
+
     /** Takes what answers from now on. */
     public void ready(Function<Object, Object> planner) {
         this.planner = planner;
@@ -122,8 +127,9 @@ public final class Side {
 
     // -- what the driver asks -------------------------------------------------------------------------------------
 
-    boolean hasEnded() {
-        return this.ended != null;
+    /** Returns why it is not asked any more; null while it is. */
+    String ended() {
+        return this.ended;
     }
 
     long limitNanos() {
@@ -170,18 +176,20 @@ public final class Side {
             return;
         }
         this.ended = why;
-        this.stopListening();
+        this.stopListening(session -> true);
         this.settled.countDown();
         LOG.warn("tidemark: the side process {}; running queries go on without it", why);
         Calls.inDaemon("gateway", this.gateway::shutdown);
     }
 
-    private void stopListening() {
+    private void stopListening(Predicate<SparkSession> of) {
         this.listeners.forEach((listener, session) -> {
-            session.streams().removeListener(listener);
-            listener.stop();
+            if (of.test(session)) {
+                session.streams().removeListener(listener);
+                listener.stop();
+                this.listeners.remove(listener);
+            }
         });
-        this.listeners.clear();
     }
 
     /** Lets the last reports go out and ends the process. */
@@ -198,7 +206,7 @@ public final class Side {
         }
         this.ended = "is closed";
         this.settled.countDown();
-        this.stopListening();
+        this.stopListening(session -> true);
         try {
             this.process.getOutputStream().close(); // its stdin: it ends by itself
             if (!this.process.waitFor(END_S, TimeUnit.SECONDS)) {

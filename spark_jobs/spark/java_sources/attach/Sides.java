@@ -36,17 +36,26 @@ final class Sides {
         }
     }
 
-    /** Returns the side of a context for a query that starts; null where there is none. */
+    /**
+     * Returns the side of a context for a query that starts; null where nobody wants one.
+     *
+     * @throws IllegalStateException when there is none, whose message says why
+     */
     static synchronized Side of(SparkContext context) {
+        if (!isWanted(context.conf())) {
+            return null;
+        }
         prepare(context);
-        boolean isOver = current == null || current.hasEnded();
-        if (isOver && isWanted(context.conf())
-                && System.nanoTime() - startedAt > TimeUnit.SECONDS.toNanos(pauseS)) {
+        boolean isOver = current == null || current.ended() != null;
+        if (isOver && System.nanoTime() - startedAt > TimeUnit.SECONDS.toNanos(pauseS)) {
             pauseS = Math.min(2 * pauseS, LONGEST_PAUSE_S);
             end();
             start(context);
         }
-        return current == null || current.hasEnded() ? null : current;
+        if (current == null || current.ended() != null) {
+            throw new IllegalStateException("the side process " + (current == null ? "cannot start" : current.ended()));
+        }
+        return current;
     }
 
     private static boolean isWanted(SparkConf conf) {
@@ -58,7 +67,7 @@ final class Sides {
         try {
             current = new Side(context);
         } catch (Exception problem) {
-            Side.LOG.warn("tidemark: no side process; queries run as they are: {}", problem.toString());
+            Side.LOG.warn("tidemark: the side process cannot start: {}", problem.toString());
         }
         if (!endsWithSpark) {
             endsWithSpark = true;

@@ -31,10 +31,20 @@ final class StartRule extends Rule<LogicalPlan> {
             if (plan.resolved() && plan.isStreaming()) {
                 Sides.prepare(this.session.sparkContext());
             }
+        } catch (IllegalStateException problem) {
+            Side.LOG.warn("tidemark: {} runs as it is: {}", named(plan), problem.getMessage());
         } catch (Throwable problem) { // the job comes first
-            Side.LOG.warn("tidemark: the query runs as it is: {}", problem.toString());
+            Side.LOG.warn("tidemark: {} runs as it is", named(plan), problem);
         }
         return plan;
+    }
+
+    private static String named(LogicalPlan plan) {
+        if (!(plan instanceof WriteToStream)) {
+            return "each query";
+        }
+        WriteToStream write = (WriteToStream) plan;
+        return "query " + (write.name() == null ? write.resolvedCheckpointLocation() : write.name());
     }
 
     private LogicalPlan rewritten(WriteToStream write) {
