@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from tidemark.models.protocol.messages import Mode
-from tidemark.spark_jobs.core.settings import SETTINGS, JobSettings, Setting, fitting
+from tidemark.spark_jobs.core.settings import SETTINGS, JobSettings, Setting, fitting, flag
 from tidemark.spark_jobs.live.future_rows import Treatment
 
 PREFIX = "spark.tidemark."
@@ -126,8 +126,7 @@ def read_conf(conf: StreamConf, found: str, place: str, own_bound: str) -> Strea
     Raises:
         ValueError: when a value is wrong.
     """
-    enabled = (conf.of_call(_ENABLED) or "true").strip().lower()
-    if enabled == "false":
+    if not flag(_ENABLED, conf.of_call(_ENABLED) or "true"):
         return None
     job = conf.get("spark.tidemark.job") or _job_named(conf.get("spark.app.name"), place)
     # One name for all streams would make one of several.

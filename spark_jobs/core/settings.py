@@ -190,7 +190,7 @@ class JobSettings:
             watch_s=float(_number("spark.tidemark.watch.seconds", found["spark.tidemark.watch.seconds"], 1)),
             restart_marker=_path(found["spark.tidemark.restart.marker"]),
             tap_kind=_tap_kind(found[TAP_KEY]),
-            own_times_confirmed=_flag(CONFIRMED_KEY, found[CONFIRMED_KEY]),
+            own_times_confirmed=flag(CONFIRMED_KEY, found[CONFIRMED_KEY]),
         )
 
 
@@ -223,7 +223,12 @@ def _tap_kind(text: str | None) -> TapKind:
     raise ValueError(f"{TAP_KEY} is {text!r}; it must be {' or '.join(get_args(TapKind))}")
 
 
-def _flag(key: str, text: str | None) -> bool:
+def flag(key: str, text: str | None) -> bool:
+    """Return what a key says that is true or false.
+
+    Raises:
+        ValueError: when it is neither.
+    """
     value = (text or "").strip().lower()
     if value not in {"true", "false"}:
         raise ValueError(f"{key} is {text!r}; it must be true or false")

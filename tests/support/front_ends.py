@@ -1,6 +1,6 @@
 """Whether the ledger of a job equals its sink, by front end, mode and kind of query. All but the first are unedited.
 
-PYTHONPATH=tests .venv/bin/python -m support.front_ends [--front NAME ...] [--kind NAME ...]
+PYTHONPATH=tests .venv/bin/python -m support.front_ends [--front NAME ...] [--mode NAME ...] [--kind NAME ...]
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,7 @@ from support.plain_jobs import (
 )
 from support.report_server import ReportServer
 
-__all__ = ["FRONT_ENDS", "MODES", "Cell"]
+__all__ = ["FRONT_ENDS", "verdicts"]
 
 MODES = ("Off", "OnRestart", "Live")
 _BOUND_MS = {"OnRestart": 15_000, "Live": 2_000}
@@ -138,6 +138,7 @@ def _over_connect(folder: Path, controller: ReportServer, jar: Path) -> Iterator
             yield job
 
 
+PIPELINE = "Declarative Pipeline"
 FRONT_ENDS: dict[str, Front] = {
     "PySpark, with the line": partial(
         _by_submit, jars=False, program=lambda _: python_job("--with-the-line")
@@ -147,16 +148,21 @@ FRONT_ENDS: dict[str, Front] = {
     "Scala in spark-shell": _in_shell,
     "Connect client": _over_connect,
 }
-PIPELINE = "Declarative Pipeline"
 
 
-def _row(
-    front: str, folder: Path, controller: ReportServer, jar: Path, kinds: list[str]
-) -> Iterator[tuple[str, str, str]]:
+Cells = Iterable[tuple[str, str]]
+"""Modes and kinds."""
+
+
+def verdicts(front: str, folder: Path, jar: Path, cells: Cells) -> Iterator[tuple[str, str, str]]:
+    """Yield mode, kind and verdict of what a front end runs, one after the other."""
     rows = write_rows(folder / "rows")
-    with FRONT_ENDS[front](folder, controller, jar) as job:
-        for mode in MODES:
-            for kind in kinds:
+    with ReportServer() as controller:
+        if front == PIPELINE:
+            yield from _pipelines(folder, controller, jar, rows, cells)
+            return
+        with FRONT_ENDS[front](folder, controller, jar) as job:
+            for mode, kind in cells:
                 cell = Cell(controller, folder, kind, mode)
                 try:
                     for key, value in cell.confs.items():
@@ -168,14 +174,12 @@ def _row(
 
 
 def _pipelines(
-    folder: Path, controller: ReportServer, jar: Path, kinds: list[str]
+    folder: Path, controller: ReportServer, jar: Path, rows: Path, cells: Cells
 ) -> Iterator[tuple[str, str, str]]:
-    rows = write_rows(folder / "rows")
-    for mode in MODES:
-        for kind in kinds:
-            cell = Cell(controller, folder, kind, mode)
-            cell.out = folder / "warehouse" / cell.name.replace("-", "_")
-            yield mode, kind, _pipeline(folder / f"{cell.name}-pipeline", rows, cell, jar)
+    for mode, kind in cells:
+        cell = Cell(controller, folder, kind, mode)
+        cell.out = folder / "warehouse" / cell.name.replace("-", "_")
+        yield mode, kind, _pipeline(folder / f"{cell.name}-pipeline", rows, cell, jar)
 
 
 def _pipeline(folder: Path, rows: Path, cell: Cell, jar: Path) -> str:
@@ -191,6 +195,7 @@ def _pipeline(folder: Path, rows: Path, cell: Cell, jar: Path) -> str:
         **confs_of(cell.controller),
         **cell.confs,
         "spark.sql.warehouse.dir": str(cell.out.parent),
+        "spark.sql.sources.default": "json",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
@@ -201,7 +206,7 @@ def _pipeline(folder: Path, rows: Path, cell: Cell, jar: Path) -> str:
     environment = os.environ | {
         "SPARK_HOME": str(SPARK_HOME),
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(SUPPORT),
+        "PYTHONPATH": str(SUPPORT.parent),
     }
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     (folder / "log").write_text(done.stdout + done.stderr)
@@ -212,6 +217,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--front", nargs="*", default=[*FRONT_ENDS, PIPELINE])
+    parser.add_argument("--mode", nargs="*", default=list(MODES))
     parser.add_argument("--kind", nargs="*", default=list(KINDS))
     given = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="tidemark-front-ends-"))
@@ -220,12 +226,10 @@ def main() -> None:
     for front in given.front:
         folder = place / front.replace(" ", "-").replace(",", "")
         folder.mkdir()
-        began, found = time.monotonic(), {}
-        with ReportServer() as controller:
-            cells = _pipelines if front == PIPELINE else partial(_row, front)
-            for mode, kind, verdict in cells(folder, controller, jar, given.kind):
-                found[mode, kind] = verdict
-        for mode in MODES:
+        began = time.monotonic()
+        every = [(mode, kind) for mode in given.mode for kind in given.kind]
+        found = {(mode, kind): said for mode, kind, said in verdicts(front, folder, jar, every)}
+        for mode in given.mode:
             print(
                 f"| {front} | {mode} | "
                 + " | ".join(found[mode, kind] for kind in given.kind)

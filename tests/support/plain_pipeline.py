@@ -1,17 +1,24 @@
-"""A Declarative Pipeline that knows nothing of Tidemark: a streaming table for each kind of query of plain_job.py."""
+"""A Declarative Pipeline that knows nothing of Tidemark: a streaming table of a kind of query of ``plain_job``."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from plain_job import result
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
-spark: Any = SparkSession.active()
-folder, name = spark.conf.get("spark.plain.rows"), spark.conf.get("spark.plain.table")
+from support.plain_job import result
+
+__all__ = ["counts"]
+
+spark = SparkSession.active()
 
 
-@dp.table(name=name, format="json")
+def _conf(key: str) -> str:
+    found = spark.conf.get(key)
+    assert found is not None
+    return found
+
+
+@dp.table(name=_conf("spark.plain.table"))
 def counts() -> DataFrame:
-    return result(spark, spark.conf.get("spark.plain.kind"), folder)
+    """Return the table's rows."""
+    return result(spark, _conf("spark.plain.kind"), _conf("spark.plain.rows"))

@@ -15,7 +15,7 @@ STREAM = "counts.clicks.ts"
 
 
 def read(session: dict[str, str], context: dict[str, str] | None = None) -> StreamCall | None:
-    conf = StreamConf(session.get, (context or {}).get, STREAM)  # type: ignore[arg-type]
+    conf = StreamConf(session.get, (context or {}).get, STREAM)
     return read_conf(conf, STREAM, "counts", "10000 milliseconds")
 
 

@@ -147,14 +147,16 @@ public final class Side {
      * @throws Exception when there is no answer in time, whose message says why
      */
     Object ask(long until, Object... request) throws Exception {
+        long patience = until - System.nanoTime();
         try {
-            return Calls.within(until - System.nanoTime(), "ask", () -> {
+            return Calls.within(patience, "ask", () -> {
                 this.settled.await();
                 return this.planner.apply(Arrays.asList(request));
             });
         } catch (TimeoutException late) {
             String why = "has not answered within " + TimeUnit.NANOSECONDS.toMillis(this.limitNanos) + " ms";
-            if (this.planner != null) { // else it is still coming up
+            // Else it is still coming up, or was asked with little time left.
+            if (this.planner != null && patience > this.limitNanos / 2) {
                 this.kill(why);
             }
             throw new IllegalStateException("the side process " + why);
