@@ -10,10 +10,35 @@ from typing import Any, Self, cast
 
 from tidemark.models.protocol.messages import BoundAnswer, Envelope, Mode, Pin, to_json_object
 
-__all__ = ["BoundServer"]
+__all__ = ["BoundServer", "LoopbackServer"]
 
 
-class BoundServer:
+class LoopbackServer:
+    """An HTTP server of this process; use it as a context.
+
+    Args:
+        handler: answers a request, and finds this object as ``server.said``.
+    """
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._http.daemon_threads = True
+        self._http.said = self  # type: ignore[attr-defined]  # how a handler finds its server
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+        self._thread = threading.Thread(
+            target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+
+class BoundServer(LoopbackServer):
     """Use it as a context; ``publish`` sets what it answers from then on.
 
     Args:
@@ -31,24 +56,13 @@ class BoundServer:
         """ETag of the answer that the last request had already."""
         self._changed = threading.Condition()
         self._answer = self._make("Off", None, 0, None)
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-        self._http.daemon_threads = True
-        self._http.said = self  # type: ignore[attr-defined]  # how a handler finds its server
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-        self._thread = threading.Thread(
-            target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
-        )
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+        super().__init__(_Handler)
 
     def __exit__(self, *exception: object) -> None:
         with self._changed:
             self._away = True
             self._changed.notify_all()
-        self._http.shutdown()
-        self._http.server_close()
+        super().__exit__(*exception)
 
     def publish(
         self,

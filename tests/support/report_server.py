@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-import threading
 from collections import defaultdict
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self, cast
+from http.server import BaseHTTPRequestHandler
+from typing import Any, cast
 from urllib.parse import unquote
 
 from tidemark.models.evidence.ledger import Tally, judge
@@ -19,11 +18,13 @@ from tidemark.models.protocol.messages import (
     to_json_object,
 )
 
+from support.bound_server import LoopbackServer
+
 __all__ = ["ReportServer"]
 
 
-class ReportServer:
-    """Use it as a context."""
+class ReportServer(LoopbackServer):
+    """What each job and stream sends it, and what it answers."""
 
     def __init__(self) -> None:
         self.reports: dict[tuple[str, str], list[Report]] = defaultdict(list)
@@ -32,21 +33,7 @@ class ReportServer:
         self.away = False
         """Whether it answers nothing."""
         self._answers: dict[str, tuple[Mode, int]] = {}
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-        self._http.daemon_threads = True
-        self._http.said = self  # type: ignore[attr-defined]  # how a handler finds its server
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-        self._thread = threading.Thread(
-            target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
-        )
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
+        super().__init__(_Handler)
 
     def publish(self, name: str, mode: Mode, bound_ms: int) -> None:
         """Answer a stream of this name, or all streams of a job, with this from now on."""
