@@ -116,6 +116,7 @@ def watched(jar: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wat
         submitted(folder, confs_of(controller), "--jars", str(jar), *java_job(folder)) as job,
     ):
         yield Watched(job, controller, write_rows(folder / "rows"), folder)
+        job.end()
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,6 +148,7 @@ public final class Side {
      */
     Object ask(long until, Object... request) throws Exception {
         long patience = until - System.nanoTime();
+        boolean hadTime = this.planner != null && patience > this.limitNanos / 2;
         try {
             return Calls.within(patience, "ask", () -> {
                 this.settled.await();
@@ -155,8 +156,7 @@ public final class Side {
             });
         } catch (TimeoutException late) {
             String why = "has not answered within " + TimeUnit.NANOSECONDS.toMillis(this.limitNanos) + " ms";
-            // Else it is still coming up, or was asked with little time left.
-            if (this.planner != null && patience > this.limitNanos / 2) {
+            if (hadTime) { // else it was coming up, or was asked with little time left
                 this.kill(why);
             }
             throw new IllegalStateException("the side process " + why);
