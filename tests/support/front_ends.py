@@ -191,20 +191,22 @@ def _pipeline(folder: Path, rows: Path, cell: Cell, jar: Path) -> str:
         f"name: {cell.name}\nstorage: file://{folder}/storage\nlibraries:\n  - glob:\n      include: table.py\n"
         f"configuration:\n  spark.plain.rows: {rows}\n  spark.plain.table: {table}\n  spark.plain.kind: {cell.kind}\n"
     )
+    # What --conf says is the conf of a client's session; the server that runs the pipeline reads this file.
     confs = {
         **confs_of(cell.controller),
         **cell.confs,
+        "spark.jars": str(jar),
         "spark.sql.warehouse.dir": str(cell.out.parent),
         "spark.sql.sources.default": "json",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
     }
-    command = [str(SPARK_HOME / "bin" / "spark-pipelines"), "run", "--jars", str(jar)]
-    for key, value in confs.items():
-        command += ["--conf", f"{key}={value}"]
+    (folder / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in confs.items()))
+    command = [str(SPARK_HOME / "bin" / "spark-pipelines"), "run"]
     environment = os.environ | {
         "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_CONF_DIR": str(folder),
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": str(SUPPORT.parent),
     }
