@@ -80,6 +80,7 @@ def adaptive_watermark(
     mode: Mode = "Off",
     ceiling: str | None = None,
     idle_timeout: str | None = None,
+    close_at_end: bool | str | None = None,
     # What becomes of rows that are too late, or of the future.
     late: Side | Revise | None = None,
     future_rows: Treatment = "clamp",
@@ -116,6 +117,10 @@ def adaptive_watermark(
         idle_timeout: in Live, silence after which a partition no longer holds the watermark back; learned from the
             partition's own gaps unless given. A source that does not report its backlog needs it, else its partitions
             are never idle.
+        close_at_end: True lets a run with ``availableNow`` end with a closing step, which moves the watermark as far as
+            the bound allows, also where an input had no rows; an interval says how late rows come at most by the clock,
+            so that windows older than that come out too; conf ``spark.tidemark.close.at.end`` unless given. It puts
+            the control stream into the plan, with the bound for a ceiling unless one is given.
         late: what becomes of late rows: ``side(...)`` keeps those that Spark drops; ``revise(...)`` puts windows out in
             versions, so that the bound moves in each batch and rows that come later still count. Unless given they are
             dropped and counted.
@@ -131,7 +136,8 @@ def adaptive_watermark(
 
     Raises:
         ValueError: when an argument or conf is wrong, a column is missing, the granule would make counts inexact, the
-            ceiling is below the bound, or ``revise(...)`` is given with a ceiling, mode Live, or no windows.
+            ceiling is below the bound, or ``revise(...)`` is given with a ceiling, mode Live, ``close_at_end`` or no
+            windows.
         NotImplementedError: over Spark Connect with ``late``, or before PySpark 4.0.
     """
     if isinstance(late, Revise):
@@ -158,7 +164,10 @@ def adaptive_watermark(
             stream=stream,
             controller_url=controller_url,
             token_file=token_file,
+            close_at_end=close_at_end,
         )
+        if settings.closing is not None:
+            event = _with_closing(event, late)
         compiled = settings.tap_kind == "compiled"
         classes = None
         if kind.has_java_classes and (compiled or event.ceiling_ms is not None):
@@ -171,7 +180,9 @@ def adaptive_watermark(
         start = start_of(
             settings, event.own_bound_ms, ceiling_ms, mode, restarts=not isinstance(late, Revise)
         )
-        announce(settings, start, None if no_live else ceiling)
+        announce(settings, start, ceiling_ms)
+        if settings.closing is not None and no_live is not None:
+            _log.error("stream %s: close_at_end has no effect: %s", settings.stream, no_live)
         plan = _Plan(
             df=df,
             metric=f"{TAP_PREFIX}{settings.stream}:{next(_numbers)}",
@@ -188,6 +199,7 @@ def adaptive_watermark(
                 generation=start.chosen.generation,
                 sink=sink or (NoSink() if start.connection is None else start.connection.sender),
                 ceiling_ms=ceiling_ms,
+                closing=None if ceiling_ms is None else settings.closing,
                 names_granule=granule is not None,
                 own_times_confirmed=settings.own_times_confirmed,
                 may_reject=settings.may_reject,
@@ -238,6 +250,20 @@ def _event_of(df: DataFrame, event_time: str, durations: Durations) -> _Event | 
         ceiling_ms = fallback.delay_ms
         check_ceiling(ceiling_ms, event.delay_ms)
     return _Event(event.column, event.delay_ms, ceiling_ms)
+
+
+def _with_closing(event: _Event, late: Side | Revise | None) -> _Event:
+    """Return an event time whose watermark a closing step can move.
+
+    Raises:
+        ValueError: where windows come out in versions, without a control stream.
+    """
+    if isinstance(late, Revise):
+        raise ValueError(  # noqa: TRY004 - they do not go together
+            "late=revise(...) has no control stream, which close_at_end would move: leave out one of them, also as "
+            "spark.tidemark.close.at.end"
+        )
+    return event if event.ceiling_ms is not None else replace(event, ceiling_ms=event.own_bound_ms)
 
 
 def _tap_of(  # noqa: PLR0917 - what is counted

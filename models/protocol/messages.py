@@ -50,6 +50,9 @@ ChangeKind = Literal["widen", "narrow", "same"]
 LatencyUnknown = Literal["NoWindows", "WindowsOpen"]
 """Why a mean wall latency is unknown. NoWindows: there is no window to measure it on; WindowsOpen: too many windows are
 still open, so that only a minimum is known."""
+RunEnd = Literal["Once", "AvailableNow", "Closed"]
+"""How a run ends by itself. Once: after one batch; AvailableNow: when all that its sources had is read; Closed: then a
+closing step has moved the watermark as far as the bound allows."""
 PartitionState = Literal["Active", "Idle", "Behind", "Gone"]
 """State of a partition. Idle: it used to report and is silent; Behind: its rows trail by more than the bound, or the
 source has rows of it that are not read; Gone: no row of it within the horizon; Active: none of these."""
@@ -217,6 +220,8 @@ class Acknowledgement:
     """What the bound decides behind the stream's own operator; null when nothing, or when it is not known."""
     late: LateTreatment = DROPPED
     """What becomes of late rows."""
+    run_end: RunEnd | None = None
+    """How the run ends by itself; null when it does not, or when that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +280,7 @@ READ_AS: Final[Mapping[str, str | None]] = {
     "source": "job",
     "pin": "Ceiling",
     "in_force": None,
+    "run_end": None,
 }
 """By field, as what a reader takes a value that only a later release knows: what moves no bound and claims nothing."""
 

@@ -23,6 +23,7 @@ FindingCode = Literal[
     "own_event_time",
     "watermark_never_moves",
     "windows_never_close",
+    "last_windows_open",
 ]
 
 _ORDER: tuple[Severity, ...] = ("error", "warning", "note")

@@ -115,6 +115,11 @@ RULES: Mapping[str, Rule] = {
     "bound": _INTERVAL,
     "build": function("a function that starts the query and returns it"),
     "ceiling": text("an interval as text", "2 hours").or_none(),
+    "close_at_end": Rule(
+        "True, False or an interval as text",
+        lambda value: isinstance(value, bool) or _INTERVAL.fits(value),
+        "True",
+    ).or_none(),
     "controller_url": text("an address", "http://localhost:8642").or_none(),
     "cooldown_s": _SECONDS,
     "df": Rule("a DataFrame", lambda value: hasattr(value, "sparkSession")),

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidemark.models.base.granules import SPARK_TICK_US, Granules
 from tidemark.models.base.operators import Operator
-from tidemark.models.protocol.messages import Acknowledgement, BoundSource, Mode, Report
+from tidemark.models.protocol.messages import Acknowledgement, BoundSource, Mode, Report, RunEnd
 from tidemark.spark_jobs.core.counting import StageCounts
 from tidemark.spark_jobs.core.tap import Tap, TapCounts
 from tidemark.spark_jobs.spark.progress import newest_ms_of
@@ -87,6 +87,14 @@ class Extension:
         """Forget a run, which may have ended before it started; ``error`` is what it failed of, or empty."""
 
 
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """That a run which reads all there is moves the watermark at its end."""
+
+    delay_us: int | None = None
+    """How late rows come at most by the clock, in microseconds; None: only the bound says how long they are awaited."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
     """One stream as one plan has it: what to count, and which bound was applied."""
@@ -103,6 +111,8 @@ class Binding:
     generation: int | None
     sink: ReportSink
     ceiling_ms: int | None = None
+    closing: Closing | None = None
+    """What closes its last windows; None leaves them open."""
     moves: bool = False
     """Whether its bound, or its watermark, moves while a query runs."""
     extensions: tuple[Extension, ...] = ()
@@ -167,6 +177,8 @@ class QueryRun:
     watermark_ms: dict[int, int] = field(default_factory=dict)
     """The watermark in force in the newest batches."""
     is_real_time: bool = False
+    run_end: RunEnd | None = None
+    """How it ends by itself; None when it does not, or when that is not known."""
     is_met_at_start: bool = False
     """Whether its plan was read before its first batch."""
 

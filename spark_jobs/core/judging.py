@@ -23,7 +23,7 @@ class PlanRejectedError(Exception):
 def judge(run: QueryRun, found: Mapping[str, Found]) -> list[str]:
     """Settle how the rows of each stream of a run are judged; return why its query must not run."""
     rejected = []
-    run.is_real_time = run.query.is_real_time()
+    run.is_real_time, run.run_end = run.query.is_real_time(), run.query.run_end()
     names = Counter((binding.job, binding.stream) for binding in run.bindings.values())
     for metric, operator in found.items():
         binding = run.bindings[metric]

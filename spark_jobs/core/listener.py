@@ -270,6 +270,7 @@ class TidemarkListener(JsonListener):
             applied_us=0,
             ceiling_ms=binding.ceiling_ms,
             late=DROPPED,
+            run_end=run.run_end,
         )
         for extension in binding.extensions:
             found = extension.acknowledged(run, metric, found, progress.batchId)

@@ -13,13 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
 
+from tidemark.models.base.duration import parse_duration
 from tidemark.models.protocol.messages import Pin
 from tidemark.models.specs.findings import CONFIRMED_KEY
+from tidemark.spark_jobs.core.binding import Closing
 from tidemark.spark_jobs.core.client import TOKEN_FILE_KEY, TOKEN_VARIABLE
 from tidemark.spark_jobs.core.tap import TAP_KEY
 
 PIN_KEY = "spark.tidemark.pin"
 """The job's own kill switch."""
+
+CLOSING_KEY = "spark.tidemark.close.at.end"
+"""Whether runs that read all there is close their last windows."""
 
 TapKind = Literal["compiled", "observe"]
 """How rows are counted."""
@@ -98,6 +103,12 @@ SETTINGS = (
         "cost.",
     ),
     Setting(
+        CLOSING_KEY,
+        "false",
+        "`true`, or how late rows come at most by the clock, such as `1 hour`: what `close_at_end=` of the call says, "
+        "where the call does not.",
+    ),
+    Setting(
         CONFIRMED_KEY,
         "false",
         "`true` lets a query whose `transformWithState` gives its rows their own event time start with a narrower "
@@ -130,6 +141,8 @@ class JobSettings:
     """File that says which bound a job ended for; None for none."""
     tap_kind: TapKind = "compiled"
     """How rows are counted, where the session can do both."""
+    closing: Closing | None = None
+    """What closes the last windows of a run that reads all there is; None leaves them open."""
     own_times_confirmed: bool = False
     """Whether operators may run that a watermark nearer to the newest rows may end."""
     may_reject: bool = True
@@ -144,6 +157,7 @@ class JobSettings:
         stream: str | None = None,
         controller_url: str | None = None,
         token_file: str | None = None,
+        close_at_end: bool | str | None = None,
     ) -> JobSettings:
         """Return the settings; an argument that is given wins over the conf.
 
@@ -153,6 +167,7 @@ class JobSettings:
             stream: name of the stream.
             controller_url: address of the controller.
             token_file: file that holds the bearer token.
+            close_at_end: whether, and by which delay by the clock, the last windows of a run are closed.
 
         Raises:
             ValueError: when a number cannot be read, a name is not allowed, an address has no scheme, a pin is unknown,
@@ -164,6 +179,7 @@ class JobSettings:
             "spark.tidemark.stream": stream,
             "spark.tidemark.controller.url": controller_url,
             TOKEN_FILE_KEY: token_file,
+            CLOSING_KEY: None if close_at_end is None else str(close_at_end),
         }
         found = {
             setting.key: given.get(setting.key) or conf(setting.key, setting.default) or None
@@ -190,6 +206,7 @@ class JobSettings:
             watch_s=float(_number("spark.tidemark.watch.seconds", found["spark.tidemark.watch.seconds"], 1)),
             restart_marker=_path(found["spark.tidemark.restart.marker"]),
             tap_kind=_tap_kind(found[TAP_KEY]),
+            closing=closing_of(CLOSING_KEY, found[CLOSING_KEY] or "false"),
             own_times_confirmed=flag(CONFIRMED_KEY, found[CONFIRMED_KEY]),
         )
 
@@ -221,6 +238,25 @@ def _tap_kind(text: str | None) -> TapKind:
         if (text or "").strip().lower() == kind:
             return cast("TapKind", kind)
     raise ValueError(f"{TAP_KEY} is {text!r}; it must be {' or '.join(get_args(TapKind))}")
+
+
+def closing_of(key: str, given: str) -> Closing | None:
+    """Return what ``true``, ``false`` or a delay by the clock says of the end of a run; None leaves its windows open.
+
+    Raises:
+        ValueError: for anything else; the message names ``key``.
+    """
+    if given.strip().lower() in {"true", "false"}:
+        return Closing() if flag(key, given) else None
+    try:
+        delay_us = parse_duration(given)
+    except ValueError as error:
+        raise ValueError(
+            f"{key} is {given!r}; it must be true, false or an interval such as 1 hour"
+        ) from error
+    if delay_us < 0:
+        raise ValueError(f"{key} is {given!r}; rows do not come before their time")
+    return Closing(delay_us)
 
 
 def flag(key: str, text: str | None) -> bool:

@@ -25,6 +25,15 @@ def control_offsets_of(progress: StreamingQueryProgress) -> list[Offset]:
     return [end for end in ends if _is_control(end)]
 
 
+def reads_data(progress: StreamingQueryProgress) -> bool:
+    """Return whether the batch read a source of data any further."""
+    return any(
+        source.startOffset != source.endOffset
+        for source in progress.sources
+        if not _is_control(_parsed(source.endOffset))
+    )
+
+
 def backlog_of(progress: StreamingQueryProgress) -> Mapping[str, int] | None:
     """Return the rows behind by partition; None when a source does not report how far it could have been read.
 

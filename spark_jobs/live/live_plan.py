@@ -1,7 +1,8 @@
-"""A stream with a ceiling: its tap and its control stream, and what the listener tells Live of the queries with it."""
+"""A stream with a control stream: its tap and ceiling, and what the listener tells Live and the closing step of it."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,12 +10,13 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from tidemark.models.protocol.messages import Report
+from tidemark.models.protocol.messages import Acknowledgement, Report
 from tidemark.spark_jobs.core.binding import Batch, Binding, Extension, Judging, QueryRun, not_in_real_time
 from tidemark.spark_jobs.core.counting import with_tap
 from tidemark.spark_jobs.core.listener import TidemarkListener
 from tidemark.spark_jobs.core.watch import Orders
-from tidemark.spark_jobs.live.backlog import Offset, backlog_of, control_offsets_of
+from tidemark.spark_jobs.live.backlog import Offset, backlog_of, control_offsets_of, reads_data
+from tidemark.spark_jobs.live.closing import ClosingInput, ClosingRuns
 from tidemark.spark_jobs.live.control_stream import ControlAnswers, steered
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
 from tidemark.spark_jobs.live.learned import LearnedSaver, StreamHistory, saver_of
@@ -22,18 +24,21 @@ from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
 from tidemark.spark_jobs.spark.java_classes import JavaClasses
 from tidemark.spark_jobs.spark.jvm import items
 
+_log = logging.getLogger("tidemark.spark")
 _lock = threading.Lock()
 _live: dict[TidemarkListener, LiveExtension] = {}
 
 
 class LiveExtension(Extension):
-    """The streams of a listener that have a ceiling: those in Live are steered, and the others' control is silent."""
+    """The streams of a listener that have a control stream, which is silent but in Live and in a closing step."""
 
     def __init__(self, listener: TidemarkListener) -> None:
         self._listener = listener
         self._savers: dict[str, LearnedSaver] = {}
         self.queries = LiveQueries(listener.clock_us)
         """Those in Live."""
+        self.closing = ClosingRuns()
+        """Those with a closing step."""
         self.answers = ControlAnswers(self.control)
         """What control sources ask."""
 
@@ -42,9 +47,9 @@ class LiveExtension(Extension):
 
         It is made of all batches before that one, of which Spark may not have notified the listener yet.
         """
-        for run_id in self.queries.runs_of(metric, start.get("source")):
+        for run_id in {*self.queries.runs_of(metric, start.get("source")), *self.closing.runs_of(metric)}:
             self._listener.catch_up(run_id)
-        return self.queries.answer(metric, start)
+        return self.queries.answer(metric, start) or self.closing.answer(metric, start)
 
     def why_not(self, run: QueryRun, metric: str, judging: Judging) -> str | None:  # noqa: ARG002 - of any stream
         """Return why a query must not run: in real-time mode none may."""
@@ -55,7 +60,8 @@ class LiveExtension(Extension):
         )
 
     def started(self, run: QueryRun) -> None:
-        """Take a run, if any of its streams is in Live."""
+        """Take a run, if any of its streams is in Live, or has a closing step."""
+        self._begin_closing(run)
         streams = [stream for metric in run.streams if (stream := self.queries.stream(metric)) is not None]
         if not streams:
             return
@@ -76,12 +82,49 @@ class LiveExtension(Extension):
         if saver is not None:
             self._savers[run.run_id] = saver
 
+    def _begin_closing(self, run: QueryRun) -> None:
+        """Let a run that reads all there is close, if its calls say so."""
+        closing = {
+            metric: rule
+            for metric, judging in run.streams.items()
+            if (rule := run.bindings[metric].closing) is not None
+            # Live does not steer a stream whose rows it cannot judge.
+            and (judging.contradiction is None or self.queries.stream(metric) is None)
+        }
+        if run.run_end != "AvailableNow" or not closing:
+            return
+        inputs = {}
+        for metric, rule in closing.items():
+            binding, is_live = run.bindings[metric], self.queries.stream(metric) is not None
+            inputs[metric] = ClosingInput(
+                name=binding.stream,
+                operator=run.streams[metric].operator,
+                bound_us=binding.bound_ms * 1_000,
+                delay_us=rule.delay_us,
+                steered_us=partial(self.queries.wanted_us, run.run_id, metric) if is_live else None,
+            )
+        self.closing.started(run.run_id, inputs, self._listener.clock_us())
+
+    def acknowledged(
+        self,
+        run: QueryRun,
+        metric: str,
+        found: Acknowledgement,
+        batch_id: int,  # noqa: ARG002 - the same in all
+    ) -> Acknowledgement:
+        """Return ``found`` with that the run closes."""
+        closes = run.bindings[metric].closing is not None and found.run_end == "AvailableNow"
+        return replace(found, run_end="Closed") if closes else found
+
     def batch(self, run: QueryRun, progress: StreamingQueryProgress) -> None:
         """Learn what the batch shows of the run's control sources."""
-        self.queries.recognise(run.run_id, control_offsets_of(progress), run.watermark_ms[progress.batchId])
+        offsets = control_offsets_of(progress)
+        self.queries.recognise(run.run_id, offsets, run.watermark_ms[progress.batchId])
+        self.closing.batch(run.run_id, offsets, reads=reads_data(progress))
 
     def reported(self, run: QueryRun, metric: str, report: Report, batch: Batch) -> Report:
         """Return a report with the state of a stream in Live."""
+        self.closing.observe(run.run_id, metric, report)
         if self.queries.stream(metric) is None:
             return report
         newest, backlog = batch.counts.newest_granules, backlog_of(batch.progress)
@@ -96,6 +139,7 @@ class LiveExtension(Extension):
             if (stream := self.queries.stream(metric)) is not None:
                 stream.orders.ended(run.run_id)
         self.queries.ended(run.run_id)
+        self.closing.ended(run.run_id)
 
 
 def live_of(listener: TidemarkListener) -> LiveExtension:

@@ -307,6 +307,15 @@ class LiveQueries:
             return None
         return {"source": source, "watermark_ms": watermark_ms, "partitions": partitions}
 
+    def wanted_us(self, run_id: str, metric: str) -> int | None:
+        """Return where the policy of a stream lets the watermark be, in microseconds, whatever other inputs hold."""
+        with self._lock:
+            query = self._queries[run_id]
+            entry = query.streams[metric]
+            return entry.policy.decide(
+                query.due_us(self._clock_us()), order_now(entry.stream.orders)
+            ).watermark_us
+
     # -- inside -------------------------------------------------------------------------------------------------
 
     def _streams_named(self, run_id: str, stream: str) -> list[_Stream]:

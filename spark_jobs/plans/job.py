@@ -19,6 +19,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from tidemark.models.protocol.messages import RunEnd
+
 
 class JobNotCheckedError(Exception):
     """The job cannot be checked; the text says why."""
@@ -31,6 +33,8 @@ class Wanted:
     df: DataFrame
     output_mode: str = "append"
     name: str | None = None
+    run_end: RunEnd | None = None
+    """How its trigger ends it; None when it does not."""
 
 
 def queries_of(job: str, arguments: Sequence[str] = ()) -> list[Wanted]:
@@ -107,6 +111,10 @@ def _intercepted(collect: Callable[[Wanted], None]) -> Iterator[None]:
         writer._tidemark_mode = mode  # type: ignore[attr-defined]  # noqa: SLF001 - Spark's own is not to be read
         return originals[DataStreamWriter, "outputMode"](writer, mode)  # type: ignore[no-any-return]
 
+    def trigger(writer: DataStreamWriter, **given: Any) -> DataStreamWriter:
+        writer._tidemark_run_end = _run_end(given)  # type: ignore[attr-defined]  # noqa: SLF001
+        return originals[DataStreamWriter, "trigger"](writer, **given)  # type: ignore[no-any-return]
+
     def query_name(writer: DataStreamWriter, name: str) -> DataStreamWriter:
         writer._tidemark_name = name  # type: ignore[attr-defined]  # noqa: SLF001
         return originals[DataStreamWriter, "queryName"](writer, name)  # type: ignore[no-any-return]
@@ -114,7 +122,8 @@ def _intercepted(collect: Callable[[Wanted], None]) -> Iterator[None]:
     def start(writer: DataStreamWriter, *_: object, **options: Any) -> _NotStarted:
         mode = str(options.get("outputMode") or getattr(writer, "_tidemark_mode", "append"))
         name = options.get("queryName") or getattr(writer, "_tidemark_name", None)
-        collect(Wanted(writer._df, mode, name))  # noqa: SLF001 - the writer has no public way to its DataFrame
+        run_end = getattr(writer, "_tidemark_run_end", None)
+        collect(Wanted(writer._df, mode, name, run_end))  # noqa: SLF001 - the writer has no public way to its DataFrame
         return _NotStarted(name)
 
     def wait(*_: object, **__: object) -> NoReturn:
@@ -123,6 +132,7 @@ def _intercepted(collect: Callable[[Wanted], None]) -> Iterator[None]:
     replaced: dict[tuple[type, str], Callable[..., Any]] = {
         (DataStreamWriter, "outputMode"): output_mode,
         (DataStreamWriter, "queryName"): query_name,
+        (DataStreamWriter, "trigger"): trigger,
         (DataStreamWriter, "start"): start,
         (DataStreamWriter, "toTable"): start,
         (StreamingQueryManager, "awaitAnyTermination"): wait,
@@ -135,6 +145,12 @@ def _intercepted(collect: Callable[[Wanted], None]) -> Iterator[None]:
     finally:
         for where, function in originals.items():
             setattr(*where, function)
+
+
+def _run_end(trigger: dict[str, Any]) -> RunEnd | None:
+    if trigger.get("availableNow"):
+        return "AvailableNow"
+    return "Once" if trigger.get("once") else None
 
 
 @contextmanager

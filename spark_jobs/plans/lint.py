@@ -17,7 +17,7 @@ from tidemark.spark_jobs.core.connections import listener_of
 from tidemark.spark_jobs.plans.downstream import read_operators
 from tidemark.spark_jobs.plans.job import JobNotCheckedError, Wanted, queries_of
 from tidemark.spark_jobs.plans.joins import read_joins
-from tidemark.spark_jobs.plans.start_check import check_own_times, never_emits
+from tidemark.spark_jobs.plans.start_check import check_own_times, check_run_end, never_emits
 from tidemark.spark_jobs.spark.java import JavaNotFound, ensure_java
 from tidemark.spark_jobs.spark.query_plan import read_plan
 
@@ -70,7 +70,9 @@ def _check(wanted: Wanted, bound_ms: int | None) -> _Checked:
     joins = read_joins(session, analysed, wanted.output_mode)
     plan = read_plan(analysed, session.sessionState().optimizer())
     # Which checkpoint it will run from, and with which bounds that ran, is not known here.
-    found = check_own_times(plan.own_times, listener_of(spark).bindings_in(plan), {})
+    bindings = listener_of(spark).bindings_in(plan)
+    found = check_own_times(plan.own_times, bindings, {})
+    found += check_run_end(wanted.run_end, wanted.output_mode, plan.watermarks, bindings)
     found += [] if joins is None else judge_joins(joins)
     if wanted.output_mode == "append":
         found += never_emits(analysed, session.sessionState().conf())

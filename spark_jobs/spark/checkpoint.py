@@ -203,7 +203,7 @@ def one_source(text: str, source: str) -> tuple[str, str]:
 
 def is_control(offset: Offset) -> bool:
     """Return whether an offset is of the control stream of mode Live."""
-    return offset is not None and offset.keys() == _CONTROL_KEYS
+    return offset is not None and offset.keys() >= _CONTROL_KEYS
 
 
 def data_sources(entries: Iterable[LogEntry]) -> list[str]:

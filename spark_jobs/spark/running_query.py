@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidemark.models.live.control import WatermarkPolicy
-from tidemark.models.protocol.messages import OutputMode
+from tidemark.models.protocol.messages import OutputMode, RunEnd
 from tidemark.spark_jobs.spark.jvm import (
     FAILURE,
     INITIALIZING,
@@ -31,6 +31,7 @@ from tidemark.spark_jobs.spark.progress import progress_of
 from tidemark.spark_jobs.spark.query_plan import NoOperator, QueryPlan, read_plan
 
 T = TypeVar("T")
+_RUN_ENDS: dict[str, RunEnd] = {"OneTimeTrigger": "Once", "AvailableNowTrigger": "AvailableNow"}
 _log = logging.getLogger("tidemark.spark")
 _POLICY_KEY = "spark.sql.streaming.multipleWatermarkPolicy"
 _METRICS_KEY = "spark.sql.streaming.metricsEnabled"
@@ -178,6 +179,10 @@ class RunningQuery:
     def is_real_time(self) -> bool:
         """Return whether the query runs in real-time mode."""
         return self._trigger_class() == "RealTimeTrigger"
+
+    def run_end(self) -> RunEnd | None:
+        """Return how its trigger ends the run; None where it does not, or when it cannot be read."""
+        return _RUN_ENDS.get(self._trigger_class().rstrip("$"))  # Scala's name of an object
 
     def _trigger_class(self) -> str:
         try:

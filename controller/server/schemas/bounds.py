@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from tidemark.controller.base.answer import Answer, OfStream
-from tidemark.models.protocol.messages import BoundSource, ChangeKind, Envelope, LatencyUnknown, Mode, Pin
+from tidemark.models.protocol.messages import (
+    BoundSource,
+    ChangeKind,
+    Envelope,
+    LatencyUnknown,
+    Mode,
+    Pin,
+    RunEnd,
+)
 from tidemark.models.recommend.steps import StepKind
 
 
@@ -192,6 +200,8 @@ class Applied(Answer):
     """When the run first used it, in microseconds since the epoch."""
     ceiling_ms: int | None
     """The ceiling in the plan, in milliseconds; null when the job cannot run in Live."""
+    run_end: RunEnd | None
+    """How the run ends by itself; null when it does not, or when that is not known."""
 
 
 class AcknowledgementFacts(Applied):

@@ -12,6 +12,7 @@ from tidemark.controller.tools.client.address import TOKEN_VARIABLE, stream_path
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.target import PPM
 from tidemark.models.base.text import format_number, plural
+from tidemark.models.specs.run_end import last_windows
 
 if TYPE_CHECKING:
     from tidemark.controller.tools.client.client import Client
@@ -257,6 +258,12 @@ def _approve(status: Mapping[str, Any], place: Place) -> str:
     return place.tidemark("approve", str(rollout["id"]), "--reason", "...")
 
 
+def _last_windows(status: Mapping[str, Any], _: Place) -> str:
+    """Return what closes the last windows of a job whose runs end by themselves; empty for other jobs."""
+    found = last_windows((status.get("applied") or {}).get("run_end"))
+    return "" if found is None else found.instead
+
+
 STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
     "NoReportYet": lambda _, place: place.first_start(),
     "NoRecentReport": lambda _, place: (
@@ -324,9 +331,13 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
     "SeveralQueries": lambda _, place: (
         f"give each query a stream of its own (stream=...), and start it again: {place.start()}"
     ),
-    "WatermarkStandsStill": lambda _, place: (
-        f"tidemark lint JOB.py names a withWatermark behind an aggregate; else see which input has no rows: "
-        f"{place.tidemark('status', place.job, place.stream)}"
+    "LastWindowsOpen": _last_windows,
+    "WatermarkStandsStill": lambda status, place: (
+        _last_windows(status, place)
+        or (
+            f"tidemark lint JOB.py names a withWatermark behind an aggregate; else see which input has no rows: "
+            f"{place.tidemark('status', place.job, place.stream)}"
+        )
     ),
     "BatchesRanAgain": lambda _, place: (
         f"this ends when those batches leave the horizon; see them: {place.curl()}"

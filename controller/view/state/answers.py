@@ -46,6 +46,7 @@ ConditionType = Literal[
     "LossIsBiased",
     "LatePolicyNotFollowed",
     "JoinMissesTarget",
+    "LastWindowsOpen",
 ]
 
 Severity = Literal["critical", "warning", "info", "ok"]
@@ -149,6 +150,7 @@ CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
     "WaitsForStart": ConditionKind("info", "Waits for the next start"),
     "RolloutHeld": ConditionKind("info", "Rollout held"),
     "Paused": ConditionKind("info", "Paused"),
+    "LastWindowsOpen": ConditionKind("info", "Last windows stay open"),
     "NarrowingFrozen": ConditionKind("info", "Narrowing frozen"),
     "Pinned": ConditionKind("info", "Pinned"),
     "NotEnoughEvidence": ConditionKind("info", "Not enough evidence"),

@@ -20,9 +20,11 @@ from tidemark.models.evidence.misdated import LONGEST_DELAY_US, explained
 from tidemark.models.evidence.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.live.defaults import CEILING_ALARM_PPM
 from tidemark.models.protocol.late_policy import why_not_followed
+from tidemark.models.protocol.messages import RunEnd
 from tidemark.models.recommend.choice import percent_of
 from tidemark.models.rollout.gate import when
 from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY, State, rollout_text
+from tidemark.models.specs.run_end import NEVER_MOVED, last_windows
 
 _NAMES_SHOWN = 10
 """How many partitions a condition names; the list of partitions has all of them."""
@@ -51,6 +53,7 @@ def conditions_of(state: StreamState, found: HorizonState | None, now_us: int) -
         *_ceiling(state, found),
         *_lost(state),
         *_late_policy(state),
+        *_last_windows(state),
     ]
     if found is not None:
         conditions += [
@@ -176,6 +179,13 @@ def _several_queries(queries: Sequence[RecentQuery]) -> Iterator[Condition]:
 
 def _stands_still(state: StreamState, queries: Sequence[RecentQuery]) -> Iterator[Condition]:
     newest = None if state.newest is None else state.newest.report
+    if newest is not None and _run_end(state) is not None and newest.batch_id and newest.watermark_ms == 0:
+        # Runs are hours apart: the batches of a quarter of an hour show nothing.
+        detail = (
+            f"the watermark has never moved in {newest.batch_id + 1} batches: {NEVER_MOVED}; no window closes"
+        )
+        yield condition("WatermarkStandsStill", detail)
+        return
     for query in queries:
         if newest is None or query.query_id != newest.query_id or not query.stands_still:
             continue
@@ -237,6 +247,17 @@ def _late_policy(state: StreamState) -> Iterator[Condition]:
     why = None if state.applied is None else why_not_followed(state.policy.value.late, state.late)
     if why is not None:
         yield condition("LatePolicyNotFollowed", why)
+
+
+def _last_windows(state: StreamState) -> Iterator[Condition]:
+    mode = "append" if state.newest is None else state.newest.report.output_mode
+    found = last_windows(_run_end(state), mode)
+    if found is not None:
+        yield condition("LastWindowsOpen", found.text)
+
+
+def _run_end(state: StreamState) -> RunEnd | None:
+    return None if state.applied is None else cast("RunEnd | None", state.applied.run_end)
 
 
 def _named(partitions: Sequence[str]) -> str:

@@ -163,6 +163,32 @@ def test_what_another_bound_would_decide_is_shown(
     assert lint(path, "--bound", "soon") == 2
 
 
+def test_a_query_that_ends_by_itself_is_told_what_stays_open_and_a_closing_step_ends_that(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = """
+        from tidemark.spark_jobs import adaptive_watermark
+
+        def count(df):
+            return df.groupBy(F.window("lts", "5 seconds")).count().writeStream.format("noop")
+
+        closes = adaptive_watermark("lts", "10 seconds", stream="l", close_at_end=True)
+        count(side("l")).trigger(availableNow=True).start()
+        count(side("l")).trigger(once=True).start()
+        count(side("l")).outputMode("update").trigger(availableNow=True).start()
+        count(side("l", None).transform(closes)).trigger(availableNow=True).start()
+        count(side("l")).trigger(processingTime="1 second").start()
+        good.writeStream.format("noop").trigger(availableNow=True).start()
+    """
+    assert lint(job(tmp_path, text), "--json") == 0
+    said = [{each["code"]: each for each in query["findings"]} for query in found(capsys)]
+    assert [("last_windows_open" in each) for each in said] == [True, True, False, False, False, True]
+    one, once, *_, joined = (each["last_windows_open"] for each in said if "last_windows_open" in each)
+    assert one["severity"] == "note"
+    assert "availableNow=True" in once["instead"]
+    assert "each input, so a run that has rows of some inputs only does not move it" in joined["text"]
+
+
 def test_a_function_is_called_and_the_rest_of_its_file_is_no_main_program(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

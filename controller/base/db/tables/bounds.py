@@ -145,5 +145,7 @@ class AcknowledgementRow(Base):
     applied_us: Mapped[Whole]
     ceiling_ms: Mapped[Whole | None]
     """The ceiling in the plan; null when the run cannot be steered live."""
+    run_end: Mapped[Word | None]
+    """How the run ends by itself; null when it does not."""
     received_us: Mapped[Whole]
     fingerprint: Mapped[Identifier]

@@ -73,6 +73,7 @@ def test_settings_and_people_are_no_problem_and_a_rollout_under_way_is_fine() ->
         "NotEnoughEvidence",
         "NoReportYet",
         "NoSlo",
+        "LastWindowsOpen",
     }
     assert set(severities.values()) == {"info"}
 

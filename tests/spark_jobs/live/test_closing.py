@@ -1,0 +1,166 @@
+"""The last windows of runs with ``availableNow``: what stays open, and what a closing step puts out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from tidemark.models.evidence.ledger import judge
+from tidemark.spark_jobs import adaptive_watermark, flush
+
+from support.patience import PATIENCE_S
+from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, write_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+SECOND = 1_000_000
+WINDOW_S, BOUND_S = 10, 10
+
+
+def union(one: DataFrame, other: DataFrame) -> DataFrame:
+    both = one.unionByName(other).groupBy(F.window("ts", f"{WINDOW_S} seconds"))
+    return both.agg(F.collect_list("id").alias("ids")).select("ids")
+
+
+def outer_join(one: DataFrame, other: DataFrame) -> DataFrame:
+    """Return the rows of the first input; those without a partner come out as the watermark passes them."""
+    near = "l_id = r_id AND r_ts BETWEEN l_ts AND l_ts + interval 1 second"
+    left = one.selectExpr("id AS l_id", "ts AS l_ts")
+    return left.join(other.selectExpr("id AS r_id", "ts AS r_ts"), F.expr(near), "leftOuter").select(
+        F.array("l_id").alias("ids")
+    )
+
+
+@dataclass
+class TwoInputs:
+    """A query over two folders, run again and again from one checkpoint."""
+
+    spark: SparkSession
+    folder: Path
+    query: Callable[[DataFrame, DataFrame], DataFrame] = union
+    given: dict[str, Any] = field(default_factory=dict)
+    recorded: RecordingSink = field(default_factory=RecordingSink)
+    written: int = 0
+
+    def write(self, name: str, first_s: int, last_s: int) -> None:
+        """Add a row for each second; its id is the second."""
+        rows = [Row(at, 0, EPOCH_US + at * SECOND) for at in range(first_s, last_s)]
+        write_batch(self.folder / name, self.written, rows)
+        self.written += 1
+
+    def run(self, **trigger: bool) -> list[int]:
+        """Run it once over all there is and return the ids that came out, sorted."""
+        found: list[int] = []
+
+        def collect(df: DataFrame, _: int) -> None:
+            found.extend(identity for row in df.collect() for identity in row["ids"])
+
+        started = self.query(self._input("a"), self._input("b")).writeStream.foreachBatch(collect)
+        started = started.option("checkpointLocation", str(self.folder / "checkpoint"))
+        started.trigger(**(trigger or {"availableNow": True})).start().awaitTermination()
+        assert flush(PATIENCE_S)
+        return sorted(found)
+
+    def _input(self, name: str) -> DataFrame:
+        (self.folder / name).mkdir(parents=True, exist_ok=True)
+        source = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+        call = adaptive_watermark(
+            "ts", f"{BOUND_S} seconds", stream=name, partition=None, sink=self.recorded, **self.given
+        )
+        return source.json(str(self.folder / name)).transform(call)
+
+    def late(self, name: str) -> int:
+        """Return the rows of an input that were late, by its reports."""
+        judged = [judge(report) for report in self.recorded.reports if report.stream == name]
+        assert not any(each.unjudged_rows for each in judged)
+        return sum(each.total.late_min for each in judged)
+
+
+def three_runs(job: TwoInputs) -> list[list[int]]:
+    """Run a query three times, each with a minute of rows of the first input and none of the other."""
+    found = []
+    for number in range(3):
+        job.write("a", 100 * number, 100 * number + 60)
+        found.append(job.run())
+    return found
+
+
+def seconds(*spans: tuple[int, int]) -> list[int]:
+    return [at for first, last in spans for at in range(first, last)]
+
+
+def test_without_a_closing_step_an_empty_input_keeps_everything_open_run_after_run(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    job = TwoInputs(spark, tmp_path)
+    assert three_runs(job) == [[], [], []]
+    assert {each.run_end for each in job.recorded.acknowledgements} == {"AvailableNow"}
+
+
+@pytest.mark.parametrize("given", [{}, {"mode": "Live", "ceiling": "1 minute"}], ids=["Off", "Live"])
+def test_a_closing_step_puts_out_in_each_run_what_the_bound_closes(
+    spark: SparkSession, tmp_path: Path, given: dict[str, str]
+) -> None:
+    """As Spark itself does for the one input alone: the windows up to the newest row less the bound."""
+    job = TwoInputs(spark, tmp_path, given={"close_at_end": True, **given})
+    assert three_runs(job) == [
+        seconds((0, 40)),
+        seconds((40, 60), (100, 140)),
+        seconds((140, 160), (200, 240)),
+    ]
+    assert job.late("a") == 0
+    assert {each.run_end for each in job.recorded.acknowledgements} == {"Closed"}
+
+
+def test_rows_without_a_partner_come_out_though_the_other_side_of_their_join_is_empty(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    before = TwoInputs(spark, tmp_path / "before", outer_join)
+    after = TwoInputs(spark, tmp_path / "after", outer_join, {"close_at_end": True})
+    assert three_runs(before) == [[], [], []]
+    first, second, third = three_runs(after)
+    # Until the watermark has passed the second in which a partner may come.
+    assert first == seconds((0, 48))
+    assert second == seconds((48, 60), (100, 148))
+    assert third == seconds((148, 160), (200, 248))
+
+
+def test_a_delay_by_the_clock_puts_out_the_last_windows_of_the_run_too(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    job = TwoInputs(spark, tmp_path, given={"close_at_end": "1 hour"})
+    assert three_runs(job) == [seconds((0, 60)), seconds((100, 160)), seconds((200, 260))]
+
+
+def test_rows_behind_the_closed_watermark_are_late_in_the_ledger_and_not_in_the_sink(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    job = TwoInputs(spark, tmp_path, given={"close_at_end": True})
+    job.write("a", 0, 60)
+    out = job.run()
+    job.write("b", 0, 60)
+    job.write("a", 60, 120)
+    assert job.run() == [], "the second input has come as far as the first had"
+    job.write("a", 120, 130)
+    out += job.run()
+    assert sorted(out) == sorted([*seconds((0, 110)), *seconds((40, 60))])
+    assert job.late("b") == 40
+    assert job.late("a") == 0
+
+
+def test_of_one_batch_only_nothing_closes_and_the_start_says_so(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = TwoInputs(spark, tmp_path, given={"close_at_end": True})
+    job.write("a", 0, 60)
+    assert job.run(once=True) == []
+    assert {each.run_end for each in job.recorded.acknowledgements} == {"Once"}
+    assert "once=True runs one batch" in caplog.text
