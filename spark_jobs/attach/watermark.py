@@ -60,16 +60,15 @@ def _fitting(spark: SparkSession, checkpoint: str, wanted: StreamCall) -> Stream
         return wanted
     has_control = any(map(is_control, log[max(log)].offsets.values()))
     ceiling, mode = wanted.call["ceiling"], wanted.call["mode"]
-    if has_control == (ceiling is not None):
+    if has_control == (ceiling is not None or wanted.settings.closing is not None):
         return wanted
     if has_control:
         _log.warning("stream %s: its checkpoint has a control stream, which stays", wanted.settings.stream)
         return replace(wanted, call={**wanted.call, "ceiling": wanted.own_bound})
     _log.warning(
         "stream %s: its checkpoint was begun without a ceiling and takes no control stream: the bound moves when it "
-        "starts; Live needs a new checkpoint",
+        "starts; Live and close_at_end need a new checkpoint",
         wanted.settings.stream,
     )
-    return replace(
-        wanted, call={**wanted.call, "ceiling": None, "mode": "OnRestart" if mode == "Live" else mode}
-    )
+    call = {**wanted.call, "ceiling": None, "mode": "OnRestart" if mode == "Live" else mode}
+    return replace(wanted, settings=replace(wanted.settings, closing=None), call=call)

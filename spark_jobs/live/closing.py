@@ -35,6 +35,9 @@ _log = logging.getLogger("tidemark.spark")
 _CLOSING = "closing"
 """Key of an offset with what only the closing step needs: how often it asked for a batch, and the newest row."""
 
+_UNREPORTED = 2
+"""How many batches in a row may be asked for without a report of one: a run must end, whatever its listener does."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosingInput:
@@ -103,6 +106,8 @@ class ClosingRuns:
         self._runs: dict[str, _Run] = {}
         self._metrics: dict[object, str] = {}
         """The tap of each control source that has asked, by the source's id."""
+        self._asked: dict[object, int] = {}
+        """By source the batches that were asked for since one was reported."""
 
     def started(self, run_id: str, inputs: Mapping[str, ClosingInput], now_us: int) -> None:
         """Take a run that will read all there is; ``inputs`` has its closing streams by tap."""
@@ -128,6 +133,7 @@ class ClosingRuns:
                 return
             run.reads = reads
             for offset in offsets:
+                self._asked.pop(offset["source"], None)
                 entry = run.inputs.get(self._metrics.get(offset["source"], ""))
                 if entry is not None and offset["source"] not in run.sources:
                     run.sources.add(offset["source"])
@@ -158,10 +164,11 @@ class ClosingRuns:
             if not runs:
                 return None
             # The first batch shows whose source it is, and each one whether anything was left to read.
-            if run is None:
-                return _asking(start, None)
-            if run.reads:
-                return _asking(start, run.inputs[metric].base_us)
+            if run is None or run.reads:
+                self._asked[source] = self._asked.get(source, 0) + 1
+                if self._asked[source] > _UNREPORTED:
+                    return None
+                return _asking(start, None if run is None else run.inputs[metric].base_us)
             target_ms = run.target_ms()
             if target_ms is None or target_ms <= max(start["watermark_ms"] or 0, 0):
                 return None

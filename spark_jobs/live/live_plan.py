@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +23,6 @@ from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
 from tidemark.spark_jobs.spark.java_classes import JavaClasses
 from tidemark.spark_jobs.spark.jvm import items
 
-_log = logging.getLogger("tidemark.spark")
 _lock = threading.Lock()
 _live: dict[TidemarkListener, LiveExtension] = {}
 

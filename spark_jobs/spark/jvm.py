@@ -147,6 +147,8 @@ WATERMARK = _named(
     _ATTACHING, f"{_CATALYST}.plans.logical.EventTimeWatermark", "getDelayMs eventTime delay child"
 )
 GAUGE = _named(_METRICS, "com.codahale.metrics.DefaultSettableGauge", "setValue")
+PROJECT = _named(_PLACES, f"{_CATALYST}.plans.logical.Project", "projectList withNewChildren output")
+ALIAS = _named(_PLACES, f"{_CATALYST}.expressions.Alias", "child name exprId toAttribute")
 PRIVATE_NAMES = (
     QUERY,
     _named(
@@ -193,9 +195,9 @@ PRIVATE_NAMES = (
         "name resolvedCheckpointLocation deleteCheckpointOnStop",
     ),
     _named(_PLACES, f"{_SQL}.ExperimentalMethods", "extraOptimizations extraOptimizations_$eq"),
-    _named(_PLACES, f"{_CATALYST}.plans.logical.Project", "projectList withNewChildren output"),
+    PROJECT,
     _named(_PLACES, f"{_CATALYST}.plans.logical.Filter", "condition"),
-    _named(_PLACES, f"{_CATALYST}.expressions.Alias", "child name exprId toAttribute"),
+    ALIAS,
     _named(_METRICS, _EXECUTION[0], "isActive streamMetrics", _EXECUTION[1]),
     _named(
         _METRICS,

@@ -1,34 +1,37 @@
-"""``tidemark doctor``: what a job still needs until it runs with the recommended bound."""
+"""``tidemark doctor``: what a job still needs until it runs with the recommended bound; which jobs are watched."""
 
 from __future__ import annotations
 
 from itertools import groupby
 from json import dumps
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from tidemark.controller.tools.cli.checkup import Check, Place, checkup
 from tidemark.controller.tools.cli.remote import (
     Call,
-    JobArgument,
+    SomeJobArgument,
     SomeStreamArgument,
     calls_controller,
     connect,
     streams_by_name,
 )
-from tidemark.controller.tools.cli.show import fail_usage, say
+from tidemark.controller.tools.cli.show import fail_usage, input_errors_in_one_line, moment, say
 from tidemark.controller.tools.client.address import TOKEN_VARIABLE, stream_path
 from tidemark.controller.tools.client.errors import (
     ControllerUnusableError,
     RequestRejectedError,
     TokenRejectedError,
 )
+from tidemark.models.base.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from tidemark.controller.server.schemas.fleet import FleetStream
     from tidemark.controller.tools.client.client import Client
 
 _SOMETHING_MISSING = 1
@@ -41,34 +44,70 @@ def register(app: typer.Typer) -> None:
     @app.command("doctor")
     @calls_controller
     def doctor(
-        job: JobArgument,
+        job: SomeJobArgument = None,
         stream: SomeStreamArgument = None,
         *,
+        conf: Annotated[
+            Path | None,
+            typer.Option(
+                "--conf",
+                help="Check a spark-defaults.conf instead: whether jobs that run on this machine with it are watched.",
+            ),
+        ] = None,
         strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings too.")] = False,
         call: Call,
     ) -> None:
-        """Check a job: what is fine, what is missing, and what to do next.
+        """Check a job, all jobs or a conf: what is fine, what is missing, and what to do next.
 
-        The exit code is 1 when something is missing, and 0 when there are only warnings.
+        Without a job it says of each one whether it is watched. The exit code is 1 when something is missing, and 0
+        when there are only warnings.
         """
-        try:
-            with connect(call.url, call.token_file) as tidemark:
-                found = _examine(tidemark, job, stream)
-        except TokenRejectedError as error:
-            fail_usage(f"{error}; next: name a token of this controller by --token-file or {TOKEN_VARIABLE}")
-        except ControllerUnusableError as error:
-            fail_usage(f"{error}; next: {_reach(str(error))}")
-        except RequestRejectedError as error:
-            fail_usage(str(error))
+        found = _of_conf(conf) if conf is not None else _of_controller(call, job, stream)
         if call.json:
             fields = ("job", "stream", "fine", "level", "text", "next")
-            rows = [(job, name, one.fine, one.level, one.text, one.step) for name, one in found]
+            rows = [
+                (where.job, where.stream, one.fine, one.level, one.text, one.step) for where, one in found
+            ]
             typer.echo(dumps({"findings": [dict(zip(fields, row, strict=True)) for row in rows]}, indent=2))
         else:
-            _show(job, found)
+            _show(found)
         failing = {"missing", "warning"} if strict else {"missing"}
         if any(check.level in failing for _, check in found):
             raise typer.Exit(_SOMETHING_MISSING)
+
+
+class _Where(NamedTuple):
+    """What a check is about."""
+
+    job: str | None = None
+    """None: the controller, or a conf."""
+    stream: str | None = None
+    """None: the job."""
+
+
+_Findings = list[tuple[_Where, Check]]
+
+
+def _of_conf(file: Path) -> _Findings:
+    from tidemark.controller.tools.cli.fleet_conf import check_conf, read_defaults  # noqa: PLC0415 - when it is asked for
+
+    with input_errors_in_one_line():
+        return [(_Where(), check) for check in check_conf(read_defaults(file))]
+
+
+def _of_controller(call: Call, job: str | None, stream: str | None) -> _Findings:
+    try:
+        with connect(call.url, call.token_file) as tidemark:
+            tidemark.ready()
+            answers = (_Where(job), Check(f"the controller at {tidemark.url} answers"))
+            found = _jobs(tidemark) if job is None else _examine(tidemark, job, stream)
+            return [answers, *found]
+    except TokenRejectedError as error:
+        fail_usage(f"{error}; next: name a token of this controller by --token-file or {TOKEN_VARIABLE}")
+    except ControllerUnusableError as error:
+        fail_usage(f"{error}; next: {_reach(str(error))}")
+    except RequestRejectedError as error:
+        fail_usage(str(error))
 
 
 def _reach(error: str) -> str:
@@ -79,17 +118,53 @@ def _reach(error: str) -> str:
     return "`tidemark serve`, or name its address by --url"
 
 
-def _examine(tidemark: Client, job: str, stream: str | None) -> list[tuple[str | None, Check]]:
-    """Return the checks, each with its stream; None for checks of the job."""
-    tidemark.ready()
+def _jobs(tidemark: Client) -> _Findings:
+    """Return of each job that the controller knows whether it is watched."""
+    found: dict[str, list[FleetStream]] = {}
+    for row in tidemark.fleet():
+        found.setdefault(row.job, []).append(row)
+    if not found:
+        step = "tidemark doctor --conf spark-defaults.conf, where a driver runs, says what keeps its reports away"
+        return [(_Where(), Check("no job has reported yet", step, needed=True))]
+    told = Check(f"it knows {plural(len(found), 'job')}; jobs that never reported are not among them")
+    return [
+        (_Where(), told),
+        *((_Where(job), _watched(Place.of(tidemark, job, ""), found[job])) for job in sorted(found)),
+    ]
+
+
+def _watched(place: Place, streams: Sequence[FleetStream]) -> Check:
+    """Return whether a job is watched, and if not, why."""
+    every = plural(len(streams), "stream")
+    waiting = [row.stream for row in streams if row.registered_us is None]
+    if waiting:
+        text = f"not watched: of {every} no report has come of {', '.join(waiting)}"
+        return Check(text, place.first_start(), needed=True)
+    for kind, why in (
+        ("OperatorContradicted", "rows are not judged"),
+        ("NoRecentReport", "reports have ended"),
+    ):
+        names = [row.stream for row in streams if kind in row.alerts]
+        if names:
+            step = place.tidemark("doctor", place.job)
+            return Check(f"{why}: {', '.join(names)}, of {every}", step, kind == "OperatorContradicted")
+    newest_us = max((row.last_batch_us for row in streams if row.last_batch_us is not None), default=None)
+    return Check(f"watched: {every}, the newest batch of {moment(newest_us)}")
+
+
+def _examine(tidemark: Client, job: str, stream: str | None) -> _Findings:
+    """Return the checks of a job's streams."""
     names = [row.stream for row in streams_by_name(tidemark, job)] if stream is None else [stream]
-    found: list[tuple[str | None, Check]] = [(None, Check(f"the controller at {tidemark.url} answers"))]
     if not names:
         start = Place.of(tidemark, job, "").first_start()
-        found.append((None, Check(f"nothing is known of job {job}: no report has come", start, needed=True)))
-    for name in names:
-        found += [(name, check) for check in _check_stream(tidemark, Place.of(tidemark, job, name))]
-    return found
+        return [
+            (_Where(job), Check(f"nothing is known of job {job}: no report has come", start, needed=True))
+        ]
+    return [
+        (_Where(job, name), check)
+        for name in names
+        for check in _check_stream(tidemark, Place.of(tidemark, job, name))
+    ]
 
 
 def _check_stream(tidemark: Client, place: Place) -> list[Check]:
@@ -103,10 +178,14 @@ def _check_stream(tidemark: Client, place: Place) -> list[Check]:
     return checkup(status, place)
 
 
-def _show(job: str, found: Iterable[tuple[str | None, Check]]) -> None:
-    for stream, checks in groupby(found, key=itemgetter(0)):
-        if stream is not None:
-            say(f"{job}/{stream}")
+def _show(found: Iterable[tuple[_Where, Check]]) -> None:
+    before = None
+    for where, checks in groupby(found, key=itemgetter(0)):
+        if where.stream is not None:
+            say(f"{where.job}/{where.stream}")
+        elif before is not None and where.job is not None:
+            say(where.job)
+        before = where
         for _, check in checks:
             say(f"  {check.level:<7}  {check.text}")
             if check.step is not None:

@@ -34,7 +34,9 @@ class Entry(NamedTuple):
 PANELS: Mapping[str, Mapping[str, Entry]] = {
     "Watch": {
         "status": Entry("status", "Show how all jobs, one job or one of its streams are doing."),
-        "doctor": Entry("doctor", "Check a job: what is fine, what is missing, and what to do next."),
+        "doctor": Entry(
+            "doctor", "Check a job, all jobs or a conf: what is fine, what is missing, and what to do next."
+        ),
         "partitions": Entry(
             "streams", "Show the partitions of a stream, those that cost most latency first."
         ),
@@ -86,6 +88,11 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
             "Check the joins and stateful operators of a job's streams before it starts.",
             "spark",
         ),
+        "run": Entry(
+            "spark_programs",
+            "Run a PySpark program that does not call Tidemark, with the watermarks of its queries watched.",
+            "spark",
+        ),
         "demo": Entry(
             "spark_programs",
             "Run the whole loop on a real Spark stream: guessed bound, recommendation, restart.",
@@ -103,6 +110,10 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
         ),
         "restored": Entry("store", "Renew the epoch of a store that was restored from a backup or copied."),
         "forget": Entry("streams", "Delete a stream with all of its data; it cannot be undone."),
+        "spark-conf": Entry(
+            "fleet_conf",
+            "Print the conf that lets every job of a fleet be watched, with no line of a job changed.",
+        ),
         "late": Entry("spark_programs", "Keep the rows that Spark dropped as late.", "spark"),
         "reconcile": Entry(
             "spark_programs", "Put late rows into the finished windows that they belong to.", "spark"

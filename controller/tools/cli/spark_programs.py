@@ -1,4 +1,4 @@
-"""Commands of the Spark side: ``tidemark late catch-up``, ``reconcile``, ``lint``, ``demo`` and ``jar``.
+"""Commands of the Spark side: ``tidemark run``, ``jar``, ``lint``, ``late catch-up``, ``reconcile`` and ``demo``.
 
 The controller does not depend on the Spark side: its modules are imported when a command runs.
 """
@@ -32,11 +32,14 @@ def register(app: typer.Typer) -> None:
     late.command("catch-up")(_catch_up)
     app.command("reconcile")(_reconcile)
     app.command("lint")(_lint)
+    # What follows the program's name is its own, options too.
+    app.command("run", context_settings={"allow_interspersed_args": False})(_run)
     app.command("demo")(_demo)
     app.command("jar")(_jar)
 
 
-def _spark_side(module: str) -> Any:
+def spark_side(module: str) -> Any:
+    """Return a module of the Spark side."""
     return import_module(f"tidemark.spark_jobs.{module}")
 
 
@@ -96,7 +99,7 @@ def _catch_up(
     The job must not run with late=side(...) on the same folder meanwhile.
     """
     with input_errors_in_one_line():
-        _spark_side("late.commands").catch_up(
+        spark_side("late.commands").catch_up(
             checkpoint,
             into=into,
             parse=parse,
@@ -159,7 +162,7 @@ def _reconcile(
     no row been late.
     """
     with input_errors_in_one_line():
-        _spark_side("late.commands").reconcile(
+        spark_side("late.commands").reconcile(
             side,
             windows=windows,
             windows_format=windows_format,
@@ -199,7 +202,42 @@ def _lint(
     """
     with input_errors_in_one_line():
         bound_ms = None if bound is None else milliseconds_of(bound, "--bound")
-    raise typer.Exit(_spark_side("plans.lint").check(job, arguments or [], bound_ms, json=json))
+    raise typer.Exit(spark_side("plans.lint").check(job, arguments or [], bound_ms, json=json))
+
+
+def _run(
+    job: Annotated[
+        str | None,
+        typer.Argument(metavar="JOB.py", help="A PySpark program, as it is.", show_default=False),
+    ] = None,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ARGUMENT", help="The program's own arguments.", show_default=False),
+    ] = None,
+    *,
+    conf: _ConfOption = None,
+    path: Annotated[
+        bool,
+        typer.Option(
+            "--path",
+            help="Print the file that spark-submit takes before JOB.py, and run nothing: "
+            "spark-submit ... $(tidemark run --path) JOB.py",
+        ),
+    ] = False,
+) -> None:
+    """Run a PySpark program that does not call Tidemark, with the watermarks of its queries watched.
+
+    Where the controller is, and what else is to be done, Spark's conf says: spark.tidemark.controller.url,
+    spark.tidemark.job and so on. Queries are never rejected, and if Tidemark fails they run as they are.
+    """
+    program = spark_side("attach.pyspark_run")
+    if path:
+        typer.echo(program.__file__)
+        return
+    if job is None:
+        fail_usage("name the program to run: tidemark run JOB.py")
+    with input_errors_in_one_line():
+        program.replace_this_process(job, arguments or [], conf or [])
 
 
 def _demo(
@@ -233,7 +271,7 @@ def _demo(
     target: Annotated[str, typer.Option(help="Completeness to reach, such as 0.995.")] = "0.995",
 ) -> None:
     """Run the whole loop on a real Spark stream: guessed bound, recommendation, restart."""
-    demo = _spark_side("demo.demonstration")
+    demo = spark_side("demo.demonstration")
     chosen = demo.Chosen(
         keep=keep,
         kafka=kafka,
@@ -252,7 +290,7 @@ def _jar() -> None:
 
     It is for `spark-submit --jars "$(tidemark jar)"`: with it a job compiles nothing when it starts.
     """
-    jar = _spark_side("spark.jar")
+    jar = spark_side("spark.jar")
     try:
         typer.echo(jar.installed_jar())
     except jar.JarsNotFound as error:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 from tidemark.models.evidence.ledger import judge
 from tidemark.spark_jobs import adaptive_watermark, flush
 
 from support.patience import PATIENCE_S
+from support.soak import with_soak
 from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, write_batch
 
 if TYPE_CHECKING:
@@ -56,16 +59,20 @@ class TwoInputs:
         write_batch(self.folder / name, self.written, rows)
         self.written += 1
 
-    def run(self, **trigger: bool) -> list[int]:
+    def run(self, dies_in: int | None = None, **trigger: bool) -> list[int]:
         """Run it once over all there is and return the ids that came out, sorted."""
         found: list[int] = []
 
-        def collect(df: DataFrame, _: int) -> None:
+        def collect(df: DataFrame, batch: int) -> None:
+            if batch == dies_in:
+                raise RuntimeError("the sink is away")
             found.extend(identity for row in df.collect() for identity in row["ids"])
 
         started = self.query(self._input("a"), self._input("b")).writeStream.foreachBatch(collect)
         started = started.option("checkpointLocation", str(self.folder / "checkpoint"))
-        started.trigger(**(trigger or {"availableNow": True})).start().awaitTermination()
+        query = started.trigger(**(trigger or {"availableNow": True})).start()
+        with nullcontext() if dies_in is None else pytest.raises(StreamingQueryException):
+            query.awaitTermination()
         assert flush(PATIENCE_S)
         return sorted(found)
 
@@ -84,10 +91,10 @@ class TwoInputs:
         return sum(each.total.late_min for each in judged)
 
 
-def three_runs(job: TwoInputs) -> list[list[int]]:
-    """Run a query three times, each with a minute of rows of the first input and none of the other."""
+def runs(job: TwoInputs, times: int) -> list[list[int]]:
+    """Run a query again and again, each time with a minute of rows of the first input and none of the other."""
     found = []
-    for number in range(3):
+    for number in range(times):
         job.write("a", 100 * number, 100 * number + 60)
         found.append(job.run())
     return found
@@ -101,7 +108,7 @@ def test_without_a_closing_step_an_empty_input_keeps_everything_open_run_after_r
     spark: SparkSession, tmp_path: Path
 ) -> None:
     job = TwoInputs(spark, tmp_path)
-    assert three_runs(job) == [[], [], []]
+    assert runs(job, 3) == [[], [], []]
     assert {each.run_end for each in job.recorded.acknowledgements} == {"AvailableNow"}
 
 
@@ -111,7 +118,7 @@ def test_a_closing_step_puts_out_in_each_run_what_the_bound_closes(
 ) -> None:
     """As Spark itself does for the one input alone: the windows up to the newest row less the bound."""
     job = TwoInputs(spark, tmp_path, given={"close_at_end": True, **given})
-    assert three_runs(job) == [
+    assert runs(job, 3) == [
         seconds((0, 40)),
         seconds((40, 60), (100, 140)),
         seconds((140, 160), (200, 240)),
@@ -125,19 +132,16 @@ def test_rows_without_a_partner_come_out_though_the_other_side_of_their_join_is_
 ) -> None:
     before = TwoInputs(spark, tmp_path / "before", outer_join)
     after = TwoInputs(spark, tmp_path / "after", outer_join, {"close_at_end": True})
-    assert three_runs(before) == [[], [], []]
-    first, second, third = three_runs(after)
+    assert runs(before, 2) == [[], []]
     # Until the watermark has passed the second in which a partner may come.
-    assert first == seconds((0, 48))
-    assert second == seconds((48, 60), (100, 148))
-    assert third == seconds((148, 160), (200, 248))
+    assert runs(after, 2) == [seconds((0, 48)), seconds((48, 60), (100, 148))]
 
 
 def test_a_delay_by_the_clock_puts_out_the_last_windows_of_the_run_too(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     job = TwoInputs(spark, tmp_path, given={"close_at_end": "1 hour"})
-    assert three_runs(job) == [seconds((0, 60)), seconds((100, 160)), seconds((200, 260))]
+    assert runs(job, 2) == [seconds((0, 60)), seconds((100, 160))]
 
 
 def test_rows_behind_the_closed_watermark_are_late_in_the_ledger_and_not_in_the_sink(
@@ -153,6 +157,20 @@ def test_rows_behind_the_closed_watermark_are_late_in_the_ledger_and_not_in_the_
     out += job.run()
     assert sorted(out) == sorted([*seconds((0, 110)), *seconds((40, 60))])
     assert job.late("b") == 40
+    assert job.late("a") == 0
+
+
+@pytest.mark.parametrize("batch", with_soak([1, 2, 3], [1, 3]))
+def test_what_dies_in_a_closing_step_is_put_out_once_by_the_next_run(
+    spark: SparkSession, tmp_path: Path, batch: int
+) -> None:
+    """Batch 1 asks whether anything is left, 2 moves the watermark, and 3 puts the windows out."""
+    job = TwoInputs(spark, tmp_path, given={"close_at_end": True})
+    job.write("a", 0, 60)
+    assert job.run(dies_in=batch) == []
+    assert job.run() == seconds((0, 40))
+    job.write("a", 60, 100)
+    assert job.run() == seconds((40, 80))
     assert job.late("a") == 0
 
 

@@ -92,6 +92,17 @@ def test_a_run_without_rows_moves_by_the_clock_alone_and_by_what_earlier_runs_ha
     assert by_clock.run() == 2_995
 
 
+def test_a_run_whose_batches_are_never_reported_ends_all_the_same() -> None:
+    planned = Planned(inputs("a"))
+    planned.start()
+    offset = planned.offsets["a"]
+    answers = 0
+    while (after := planned.runs.answer("a", offset)) is not None:
+        offset, answers = after, answers + 1
+        assert answers < 10
+    assert offset["watermark_ms"] is None
+
+
 def test_where_no_input_ever_had_rows_nothing_moves() -> None:
     assert Planned(inputs("a", "b", delay_s=0)).run() is None
 

@@ -1,0 +1,210 @@
+"""The conf that lets all jobs of a fleet be watched: ``tidemark spark-conf`` prints it, the doctor checks it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from difflib import get_close_matches
+from json import dumps
+from pathlib import Path
+from shlex import quote
+from typing import Annotated, Literal
+
+import typer
+
+from tidemark.controller.tools.cli.checkup import Check
+from tidemark.controller.tools.cli.remote import TokenFileOption, UrlOption, connect
+from tidemark.controller.tools.cli.show import input_errors_in_one_line
+from tidemark.controller.tools.cli.spark_programs import spark_side
+from tidemark.controller.tools.client.address import DEFAULT_URL
+from tidemark.controller.tools.client.errors import ClientError, RequestRejectedError
+
+_PREFIX = "spark.tidemark."
+_URL, _TOKEN_FILE = f"{_PREFIX}controller.url", f"{_PREFIX}token.file"
+_PYTHON, _ENABLED, _JARS = f"{_PREFIX}python", f"{_PREFIX}enabled", "spark.jars"
+_PYTHON_KEYS = (_PYTHON, "spark.pyspark.driver.python", "spark.pyspark.python")
+_PYTHON_VARIABLES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
+_JAR_NAME = "tidemark-spark"
+_IMPORT_S = 60.0
+_PROBE = "import pyspark, tidemark.spark_jobs.attach.watermark as found; print(pyspark.__version__, found.__file__)"
+
+Form = Literal["defaults", "submit", "operator", "databricks"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("spark-conf")(_spark_conf)
+
+
+def _spark_conf(
+    form: Annotated[
+        Form,
+        typer.Option(
+            "--for",
+            help="defaults: spark-defaults.conf; submit: options of spark-submit; operator: a SparkApplication of the "
+            "Spark operator; databricks: a cluster.",
+        ),
+    ] = "defaults",
+    *,
+    jar: Annotated[
+        str | None,
+        typer.Option(help="Tidemark's jar, as the driver finds it. Default: the one that is installed here."),
+    ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(help="The driver's Python that has Tidemark. Default: the one that runs this command."),
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="KEY=VALUE", help="More conf of Tidemark; may be repeated."),
+    ] = None,
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenFileOption = None,
+) -> None:
+    """Print the conf that lets every job of a fleet be watched, with no line of a job changed.
+
+    `tidemark doctor --conf FILE` checks a spark-defaults.conf where it is to be used.
+    """
+    with input_errors_in_one_line():
+        found = {_URL: url, _PYTHON: python or sys.executable}
+        if token_file is not None:
+            found[_TOKEN_FILE] = str(token_file)
+        for each in conf or []:
+            key, equals, value = each.partition("=")
+            if not equals or not key.startswith(_PREFIX):
+                raise ValueError(f"--conf {each}: write it as {_PREFIX}KEY=VALUE")
+            found[key] = value
+        where = jar or _installed_jar()
+    typer.echo(_FORMS[form](where, found))
+
+
+def _installed_jar() -> str:
+    try:
+        return str(spark_side("spark.jar").installed_jar())
+    except (ImportError, RuntimeError) as error:
+        raise ValueError(f"name Tidemark's jar by --jar: {error}") from error
+
+
+def _defaults(jar: str, conf: Mapping[str, str]) -> str:
+    lines = {_JARS: jar, **conf}
+    width = max(map(len, lines))
+    return "\n".join(f"{key:<{width}}  {value}" for key, value in lines.items())
+
+
+def _submit(jar: str, conf: Mapping[str, str]) -> str:
+    options = [f"--conf {quote(f'{key}={value}')}" for key, value in conf.items()]
+    return " \\\n  ".join([f"spark-submit --jars {quote(jar)}", *options, "..."])
+
+
+def _operator(jar: str, conf: Mapping[str, str]) -> str:
+    # JSON's strings are YAML's.
+    lines = [f"    {key}: {dumps(value)}" for key, value in conf.items()]
+    return "\n".join(["spec:", "  deps:", "    jars:", f"      - {dumps(jar)}", "  sparkConf:", *lines])
+
+
+def _databricks(jar: str, conf: Mapping[str, str]) -> str:
+    # Libraries of a cluster come after its session, which takes extensions as it is made.
+    script = [
+        "# An init script of the cluster:",
+        f"#   cp {quote(jar)} /databricks/jars/",
+        "# Its Spark config:",
+    ]
+    return "\n".join([*script, *(f"{key} {value}" for key, value in conf.items())])
+
+
+_FORMS = {"defaults": _defaults, "submit": _submit, "operator": _operator, "databricks": _databricks}
+
+
+def read_defaults(file: Path) -> dict[str, str]:
+    """Return the conf in a ``spark-defaults.conf``.
+
+    Raises:
+        OSError: when it cannot be read.
+    """
+    found = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        # As in properties of Java: blanks or an equals sign end the key.
+        if parts := re.match(r"\s*([^#\s=][^\s=]*)\s*=?\s*(.*?)\s*$", line):
+            found[parts[1]] = parts[2]
+    return found
+
+
+def check_conf(conf: Mapping[str, str]) -> Iterator[Check]:
+    """Return whether jobs with a conf are watched, as far as that can be seen on this machine."""
+    if conf.get(_ENABLED, "").strip().lower() == "false":
+        yield Check(f"{_ENABLED} is false: no job is watched", f"take {_ENABLED} out", needed=True)
+    yield from _unknown_keys(conf)
+    yield _jar(conf)
+    yield _python(conf)
+    yield _controller(conf)
+
+
+def _unknown_keys(conf: Mapping[str, str]) -> Iterator[Check]:
+    try:
+        found = spark_side("attach.settings")
+    except ImportError:  # PySpark is elsewhere
+        return
+    known = {setting.key for setting in (*found.SETTINGS, *found.ATTACH_SETTINGS)}
+    for key in conf:
+        if key.startswith(_PREFIX) and key not in known and not key.startswith(f"{_PREFIX}stream."):
+            close = get_close_matches(key, known, 1)
+            what = f"write {close[0]}" if close else "see docs/reference/settings.md"
+            yield Check(f"{key} is no key of Tidemark, and has no effect", what)
+
+
+def _jar(conf: Mapping[str, str]) -> Check:
+    jars = [each.strip() for each in conf.get(_JARS, "").split(",")]
+    found = next((each for each in jars if _JAR_NAME in each.rsplit("/", 1)[-1]), None)
+    if found is None:
+        return Check(
+            f"{_JARS} has no {_JAR_NAME}*.jar: only jobs that call Tidemark, or start by `tidemark run`, are watched",
+            "tidemark spark-conf prints the lines",
+            needed=True,
+        )
+    scheme, separator, path = found.partition(":")
+    local = Path(path if separator and scheme in {"file", "local"} else found)
+    if separator and scheme not in {"file", "local"}:
+        return Check(f"the jar is {found}; whether it is there cannot be seen from here")
+    if not local.is_file():
+        return Check(
+            f"there is no jar {local} on this machine",
+            "put it there, or check where drivers run",
+            needed=True,
+        )
+    return Check(f"the jar {local} is there")
+
+
+def _python(conf: Mapping[str, str]) -> Check:
+    given = [*map(conf.get, _PYTHON_KEYS), *map(os.environ.get, _PYTHON_VARIABLES)]
+    python = next(filter(None, given), "python3")
+    step = f"install Tidemark there with the extra spark, or name another Python in {_PYTHON}"
+    try:
+        done = subprocess.run(
+            [python, "-c", _PROBE], capture_output=True, text=True, timeout=_IMPORT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Check(f"the Python {python} does not run: {error}", step, needed=True)
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        return Check(f"the Python {python} has no Tidemark for Spark: {why}", step, needed=True)
+    return Check(f"the Python {python} has Tidemark, and PySpark {done.stdout.split()[0]}")
+
+
+def _controller(conf: Mapping[str, str]) -> Check:
+    url, token_file = conf.get(_URL), conf.get(_TOKEN_FILE)
+    if not url:
+        return Check(f"{_URL} is not set: nothing is reported", f"set {_URL}", needed=True)
+    try:
+        with connect(url, None if token_file is None else Path(token_file)) as tidemark:
+            tidemark.ready()
+            with suppress(RequestRejectedError):  # a job's token need not read, but is one
+                next(iter(tidemark.jobs()), None)
+    except ClientError as error:
+        return Check(
+            f"jobs do not reach the controller: {error}", f"see {_URL} and {_TOKEN_FILE}", needed=True
+        )
+    return Check(f"jobs reach the controller at {url}")

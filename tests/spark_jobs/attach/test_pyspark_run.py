@@ -1,0 +1,242 @@
+"""``tidemark run``: plain PySpark programs, with nothing of Tidemark in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tidemark.spark_jobs.attach import pyspark_run
+from tidemark.spark_jobs.attach.pyspark_run import run
+
+from support.bound_server import BoundServer
+from support.command_line import exit_code
+from support.controller_app import Controller
+from support.served import served
+from support.spark_streams import SCHEMA, Row, random_batches, write_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+BEGIN = f"""
+import sys
+from pyspark.sql import SparkSession, functions as F
+
+source, out = sys.argv[1:]
+spark = SparkSession.builder.getOrCreate()
+
+def rows():
+    return spark.readStream.schema({SCHEMA!r}).option("maxFilesPerTrigger", 1).json(source)
+
+def write(df, name):
+    writer = df.writeStream.format("json").trigger(availableNow=True).queryName(name)
+    writer = writer.options(checkpointLocation=f"{{out}}/{{name}}_checkpoint")
+    query = writer.start(f"{{out}}/{{name}}")
+    query.awaitTermination()
+
+"""
+WINDOWS = """
+counted = rows().withWatermark("ts", "3 seconds").groupBy(F.window("ts", "5 seconds"))
+write(counted.agg(F.collect_list("id").alias("ids")).select("window.end", "ids"), "clicks")
+"""
+SQL = """
+rows().createOrReplaceTempView("t")
+text = "SELECT window.end, collect_list(id) ids FROM STREAM t WATERMARK ts DELAY OF INTERVAL 3 SECONDS "
+write(spark.sql(text + "GROUP BY window(ts, '5 seconds')"), "clicks")
+"""
+DEDUPLICATION = """
+write(rows().withWatermark("ts", "3 seconds").dropDuplicatesWithinWatermark(["id"]).select("id"), "clicks")
+"""
+BATCHES = random_batches(11, 6)
+
+
+@dataclass
+class Site:
+    """A program, its input and what it puts out."""
+
+    folder: Path
+    written: int = 0
+
+    def write(self, batches: list[list[Row]]) -> None:
+        for rows in batches:
+            write_batch(self.folder / "views", self.written, rows)
+            self.written += 1
+
+    def run(self, text: str) -> None:
+        job = self.folder / "job.py"
+        job.write_text(BEGIN + text)
+        run(str(job), [str(self.folder / "views"), str(self.folder)])
+
+    def out(self) -> list[dict[str, Any]]:
+        files = sorted((self.folder / "clicks").glob("*.json"))
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+@pytest.fixture
+def site(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    spark.conf.set("spark.tidemark.job", "shop")
+    yield Site(tmp_path)
+    for key in ("job", "controller.url", "mode", "close.at.end"):
+        spark.conf.unset(f"spark.tidemark.{key}")
+
+
+def conf_url(spark: SparkSession, url: str) -> None:
+    spark.conf.set("spark.tidemark.controller.url", url)
+
+
+@pytest.mark.parametrize(
+    ("text", "conf"),
+    [
+        (WINDOWS, {}),
+        pytest.param(SQL, {}, marks=pytest.mark.soak),
+        (WINDOWS, {"mode": "Live", "close.at.end": "true"}),
+    ],
+    ids=["API", "SQL", "Live"],
+)
+def test_the_ledger_of_a_program_that_was_never_edited_is_what_its_sink_lacks(
+    spark: SparkSession, site: Site, text: str, conf: dict[str, str]
+) -> None:
+    for key, value in conf.items():
+        spark.conf.set(f"spark.tidemark.{key}", value)
+    site.write(BATCHES)
+    with Controller(f"sqlite:///{site.folder / 'tidemark.db'}") as controller:
+        with served(controller.http.app) as url:
+            conf_url(spark, url)
+            site.run(text)
+        stream = "/v1/jobs/shop/streams/clicks.views.ts"
+        answer = controller.http.get(f"{stream}/reports").json()["reports"]
+        live = controller.http.get(stream).json()["live"]
+    assert sum(report["rows"] for report in answer) == sum(map(len, BATCHES))
+    watermark_ms = max(report["watermark_ms"] for report in answer)
+    closed = {row.id for rows in BATCHES for row in rows if _end_ms(row) <= watermark_ms}
+    lost = closed - {identity for line in site.out() for identity in line["ids"]}
+    assert len(lost) == sum(report["late_min"] for report in answer) > 0
+    assert (live is not None) == ("mode" in conf)
+
+
+def _end_ms(row: Row) -> int:
+    return (row.event_time_us // 5_000_000 + 1) * 5_000
+
+
+def test_each_start_takes_the_newest_bound_and_what_stands_above_the_watermark_knows_it(
+    spark: SparkSession, site: Site
+) -> None:
+    """Deduplication reads the bound from the metadata of the event time."""
+    with BoundServer("shop", "clicks.views.ts") as controller:
+        conf_url(spark, controller.url)
+        for number in range(2):
+            site.write([BATCHES[number]])
+            site.run(DEDUPLICATION)
+            controller.publish(40_000, mode="OnRestart")
+    bounds = [each["bound_ms"] for each in controller.acknowledgements]
+    assert bounds == [3_000, 40_000]
+    assert len(site.out()) == len({line["id"] for line in site.out()})
+    horizons = [(each["downstream"] or {}).get("horizon_ms") for each in controller.acknowledgements]
+    assert len(set(horizons)) == 1, "what a horizon adds to the bound that moves"
+
+
+def test_a_query_that_tidemark_would_reject_runs_and_is_reported(
+    spark: SparkSession, site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.write(BATCHES[:2])
+    gap = """
+gap = F.when(F.col("partition") == 0, "2 seconds").otherwise("3 seconds")
+sessions = rows().withWatermark("ts", "3 seconds").groupBy(F.session_window("ts", gap), "partition")
+write(sessions.agg(F.collect_list("id").alias("ids")).select("ids"), "clicks")
+"""
+    with BoundServer("shop", "clicks.views.ts") as controller:
+        conf_url(spark, controller.url)
+        site.run(gap)
+    assert "runs, though it should not" in caplog.text
+    assert site.out()
+
+
+@pytest.mark.parametrize(
+    ("conf", "said"),
+    [
+        ({"mode": "Sometimes"}, "a watermark is left as it is: mode is 'Sometimes'"),
+        ({}, "spark.tidemark.controller.url is not set, so nothing is watched"),
+    ],
+)
+def test_where_tidemark_fails_the_query_runs_as_it_is_with_one_line(
+    spark: SparkSession,
+    site: Site,
+    capsys: pytest.CaptureFixture[str],
+    conf: dict[str, str],
+    said: str,
+) -> None:
+    site.write(BATCHES)
+    for key, value in conf.items():
+        conf_url(spark, "http://127.0.0.1:9")
+        spark.conf.set(f"spark.tidemark.{key}", value)
+    site.run(WINDOWS)
+    assert site.out()
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("tidemark:"))
+    assert line.removeprefix("tidemark: ").startswith(said)
+
+
+def test_a_closing_step_by_conf_leaves_a_plain_checkpoint_as_it_is(spark: SparkSession, site: Site) -> None:
+    site.write(BATCHES[:2])
+    site.run(WINDOWS)  # no controller: as it is
+    before = len(site.out())
+    site.write(BATCHES[2:])
+    with BoundServer("shop", "clicks.views.ts") as controller:
+        conf_url(spark, controller.url)
+        spark.conf.set("spark.tidemark.close.at.end", "true")
+        site.run(WINDOWS)
+    assert len(site.out()) > before
+    assert controller.acknowledgements[-1]["run_end"] == "AvailableNow"
+
+
+def test_the_program_has_its_own_arguments_exit_code_and_error(tmp_path: Path) -> None:
+    """As a file of Python, which is how spark-submit runs it."""
+    (tmp_path / "beside.py").write_text("NAME = 'beside'\n")
+    job = tmp_path / "job.py"
+    job.write_text("import sys, beside\nprint(__name__, sys.argv[1:], beside.NAME)\nsys.exit(7)\n")
+    command = [sys.executable, str(pyspark_run.__file__), str(job), "--conf", "its own"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert (done.returncode, done.stdout) == (7, "__main__ ['--conf', 'its own'] beside\n")
+    job.write_text("raise RuntimeError('of the job')\n")
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert done.returncode == 1
+    assert done.stderr.rstrip().endswith("RuntimeError: of the job")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((), "name the program to run"),
+        (("absent.py",), "there is no file absent.py"),
+        (("--conf", "spark.tidemark.job", __file__), "write it as KEY=VALUE"),
+    ],
+)
+def test_a_command_that_makes_no_sense_runs_nothing(
+    capsys: pytest.CaptureFixture[str], given: tuple[str, ...], said: str
+) -> None:
+    assert exit_code("run", given=given) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_command_becomes_the_program_with_its_conf_for_spark(tmp_path: Path) -> None:
+    job = tmp_path / "job.py"
+    job.write_text("import os, sys\nprint(sys.argv[1:], os.environ['PYSPARK_SUBMIT_ARGS'])\nsys.exit(9)\n")
+    command = [sys.executable, "-m", "tidemark.controller", "run", "--conf", "spark.tidemark.job=my shop"]
+    done = subprocess.run([*command, str(job), "--path", "x"], capture_output=True, text=True, check=False)
+    assert done.returncode == 9, done.stderr
+    assert done.stdout == "['--path', 'x'] --conf 'spark.tidemark.job=my shop' pyspark-shell\n"
+
+
+def test_the_path_for_spark_submit_is_the_file_that_runs_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("run", given=("--path",)) == 0
+    assert capsys.readouterr().out.strip() == pyspark_run.__file__
