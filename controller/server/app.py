@@ -27,6 +27,7 @@ from tidemark.controller.server.routes import (
     partitions,
     reports,
     rollouts,
+    savings,
     streams,
     tokens,
 )
@@ -37,6 +38,7 @@ _RESOURCES = (
     stream_routes,
     jobs,
     fleet,
+    savings,
     streams,
     join_routes,
     pin_routes,

@@ -301,6 +301,7 @@ def _read(one: _Recorder, job: _Job) -> None:
     number, batch = job.rollout()["id"], f"{job.query_id}/{job.batch_id - 1}"
     for path in (
         "/v1/fleet",
+        "/v1/savings",
         "/v1/jobs",
         "/v1/jobs/orders",
         "",

@@ -16,12 +16,11 @@ from tidemark.controller.control.decide.decision import (
     steer,
     write,
 )
-from tidemark.controller.control.decide.load import HorizonEvidence, Loaded, Version, load, read_version
+from tidemark.controller.control.decide.load import Loaded, Version, load, read_version
 from tidemark.controller.control.rollout.advance import advance_rollout, is_due
 from tidemark.controller.control.rollout.propose import changes_published
 from tidemark.controller.control.rollout.store import read_rules
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
-from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.models.rollout.restarts import FleetLimits
 
 
@@ -36,13 +35,6 @@ class Decider:
         self.leases = leases
         self.cache = cache
         self._decided: dict[int, Version] = {}
-
-    def evidence(self, session: Session, stream_id: int, horizon_ms: int) -> HorizonEvidence | None:
-        """Return the evidence on a stream over ``horizon_ms``; None without reports."""
-        horizon = horizon_of(session, stream_id, horizon_ms)
-        if horizon is None:
-            return None
-        return HorizonEvidence(horizon, *self.cache.everything(session, horizon)[:2])
 
     def decide(self, stream_id: int, now_us: int, go_on: GoOn = lambda: None) -> bool:
         """Decide one stream; return False when nothing it depends on has changed, or another process decides it.

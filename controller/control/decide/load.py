@@ -24,7 +24,7 @@ from tidemark.controller.control.bounds.publication import SteeredStream, last_p
 from tidemark.controller.control.bounds.recommendations import recent_bounds_ms
 from tidemark.controller.control.decide.join_sides import side_of
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
-from tidemark.controller.evidence.horizon import Horizon
+from tidemark.controller.evidence.horizon import Horizon, horizon_of
 from tidemark.controller.evidence.windows import windows_in
 from tidemark.controller.reports.live import newest_state
 from tidemark.controller.reports.stored_bodies import stored_report
@@ -50,6 +50,14 @@ class HorizonEvidence:
     facts: HorizonFacts
     curve: Curve
     """Their completeness and latency by bound."""
+
+
+def read_evidence(
+    session: Session, stream_id: int, horizon_ms: int, cache: EvidenceCache
+) -> HorizonEvidence | None:
+    """Return the evidence on a stream over ``horizon_ms``; None without reports."""
+    horizon = horizon_of(session, stream_id, horizon_ms)
+    return None if horizon is None else HorizonEvidence(horizon, *cache.everything(session, horizon)[:2])
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         "listJobs": _LIST,
         "getJob": _READ,
         "listFleet": _LIST,
+        "listSavings": _LIST,
         "getStream": _READ,
         # It cannot be undone.
         "deleteStream": Need("Administer"),

@@ -26,7 +26,13 @@ from tidemark.controller.server.schemas.charts import (
 )
 from tidemark.controller.specs.store import get_policy, get_slo, horizon_ms_of
 from tidemark.controller.specs.streams import get_stream
-from tidemark.controller.view.charts.what_if import BoundOutcome, WhatIf, outcome_at, what_if_of
+from tidemark.controller.view.charts.what_if import (
+    BoundOutcome,
+    WhatIf,
+    outcome_at,
+    reported_us,
+    what_if_of,
+)
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.ranges import MAX_TIME_MS, MAX_TIME_US
 from tidemark.models.base.target import PPM
@@ -94,7 +100,7 @@ def get_curve(
         slo = None if spec is None else spec.value
         requested_ms = horizon_ms or horizon_ms_of(session, stream_id)
         if horizon_ms is None and until_us is None:
-            what_if = what_if_of(session, stream_id, service.clock(), service.decider)
+            what_if = what_if_of(session, stream_id, service.clock(), service.cache)
             seen = _of_horizon(what_if.basis, horizon_of(session, stream_id, requested_ms))
         else:
             seen = _of_past(session, stream_id, requested_ms, until_us)
@@ -247,9 +253,6 @@ def _point(curve: Curve, bound_ms: int, what_if: WhatIf) -> CurvePointAnswer:
 
 _DAY_US = 86_400_000_000
 
-_MIN_SPAN_US = 60_000_000
-"""Minimum reported time from which late rows a day are estimated, in microseconds."""
-
 _BoundMs = Annotated[int, Query(ge=0, le=MAX_TIME_MS, description="The bound to preview, in milliseconds.")]
 
 
@@ -263,7 +266,7 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> 
     """Return what would happen if a bound were in force: rows admitted, latency of results, and rows of state."""
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
-        what_if = what_if_of(session, stream_id, service.clock(), service.decider)
+        what_if = what_if_of(session, stream_id, service.clock(), service.cache)
         policy = get_policy(session, stream_id).value
         applied = last_acknowledgement(session, stream_id)
     ceiling_ms = None if applied is None else applied.ceiling_ms
@@ -334,11 +337,8 @@ def _unknown(job: str, stream: str, bound_ms: int, what_if: WhatIf) -> Preview:
 
 
 def _late_a_day(what_if: WhatIf, late: int) -> int | None:
-    assert what_if.basis is not None
-    facts, situation = what_if.basis.facts, what_if.situation
-    gap_us = 0 if situation is None or situation.batch_gap_us is None else situation.batch_gap_us
-    span_us = facts.to_us - facts.from_us + gap_us
-    return None if span_us < _MIN_SPAN_US else late * _DAY_US // span_us
+    span_us = reported_us(what_if)
+    return None if span_us is None else late * _DAY_US // span_us
 
 
 def _admitted(found: BoundOutcome, curve: Curve, bound_ms: int, a_day: int | None) -> list[str]:

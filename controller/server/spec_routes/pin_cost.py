@@ -9,7 +9,8 @@ from sqlalchemy.orm import Session
 from tidemark.controller.base.db.tables import ReportRow, StreamRow
 from tidemark.controller.control.bounds.acknowledgements import own_bound_ms
 from tidemark.controller.control.bounds.publication import PublishedAnswer, answer_of, last_published
-from tidemark.controller.control.decide.decider import Decider
+from tidemark.controller.control.decide.load import read_evidence
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.reports.live import newest_state
 from tidemark.controller.reports.store import effective_bound_of
@@ -49,7 +50,7 @@ class PinCost:
     """Mean wall latency of windows under it, in microseconds."""
 
 
-def cost_of(session: Session, decider: Decider, stream: StreamRow, scope: PinScope) -> PinCost:
+def cost_of(session: Session, cache: EvidenceCache, stream: StreamRow, scope: PinScope) -> PinCost:
     """Return what setting or removing the pin on ``scope`` does to a stream."""
     pin = pin_in_force(session, stream.job, stream.stream)
     if pin is not None and pin.scope != scope:
@@ -68,7 +69,7 @@ def cost_of(session: Session, decider: Decider, stream: StreamRow, scope: PinSco
         return PinCost("not known: the job never ran with its own bound", None, from_bound_ms)
     if bound_ms == from_bound_ms:
         return PinCost(f"{_bound(bound_ms)} is in use already", bound_ms, from_bound_ms)
-    basis = decider.evidence(session, stream.id, horizon_ms)
+    basis = read_evidence(session, stream.id, horizon_ms, cache)
     assert basis is not None
     text = cost_text(basis.curve, bound_ms, from_bound_ms, _WHAT_CLOSES.get(horizon.newest.operator))
     point = basis.curve.at(bound_ms * 1_000)

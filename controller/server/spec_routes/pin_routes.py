@@ -113,7 +113,7 @@ def _answer(request: SpecRequest, pin: StoredPin) -> PinAnswer:
     for row in rows:
         if found and time.monotonic() > until:
             break
-        found.append(_stream(row, cost_of(session, service.decider, row, pin.scope)))
+        found.append(_stream(row, cost_of(session, service.cache, row, pin.scope)))
     more = len(rows) - len(found)
     return PinAnswer(**dict(_summary(pin)), streams=found, more_streams=more, dry_run=request.dry_run)
 

@@ -34,6 +34,9 @@ class Entry(NamedTuple):
 PANELS: Mapping[str, Mapping[str, Entry]] = {
     "Watch": {
         "status": Entry("status", "Show how all jobs, one job or one of its streams are doing."),
+        "savings": Entry(
+            "savings", "Show what the fleet would save, streams that lose rows first, then by waiting saved."
+        ),
         "doctor": Entry(
             "doctor", "Check a job, all jobs or a conf: what is fine, what is missing, and what to do next."
         ),

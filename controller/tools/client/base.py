@@ -19,7 +19,7 @@ from tidemark.controller.tools.client.transport import Transport
 
 T = TypeVar("T")
 
-_PAGE = 100
+PAGE = 100
 """Items requested at a time; lists of jobs have no larger pages."""
 
 _READ_ONLY = frozenset({"generation", "updated_us", "dry_run", "state"})
@@ -75,7 +75,7 @@ class BaseClient(Transport):
         """Yield the items of any list, which has them under ``name``, page after page."""
         cursor: str | None = None
         while True:
-            query = {**(params or {}), "limit": _PAGE, "cursor": cursor}
+            query = {**(params or {}), "limit": PAGE, "cursor": cursor}
             page = self._send("GET", path, params=query).json()
             if not isinstance(page.get(name), list):
                 raise ControllerUnusableError(f"{self.url} does not list {name} as a controller does")

@@ -30,10 +30,11 @@ from tidemark.controller.server.schemas.partitions import Partition
 from tidemark.controller.server.schemas.pins import PinAnswer, PinSummary
 from tidemark.controller.server.schemas.reports import ReportDetail, ReportSummary
 from tidemark.controller.server.schemas.rollouts import Event, RolloutAnswer, RolloutDetail
+from tidemark.controller.server.schemas.savings import SavingsPage
 from tidemark.controller.server.schemas.specs import PolicyAnswer
 from tidemark.controller.server.schemas.streams import StreamStatus
 from tidemark.controller.tools.client.address import pin_query, stream_path
-from tidemark.controller.tools.client.base import checked, dry_run_params
+from tidemark.controller.tools.client.base import PAGE, checked, dry_run_params
 from tidemark.controller.tools.client.errors import ChangedError
 from tidemark.controller.tools.client.specifications import SpecificationsClient
 from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer, Pin, Report, to_json_object
@@ -87,6 +88,16 @@ class Client(SpecificationsClient):
     def fleet(self, job: str | None = None) -> Iterator[FleetStream]:
         """Return the streams of a job, or all of them, those with the smallest budget left first."""
         return self._items("/v1/fleet", "streams", FleetStream, {"job": job})
+
+    def savings(self, job: str | None = None) -> Iterator[SavingsPage]:
+        """Return what the streams of a job, or all of them, would save: page after page, each with the totals."""
+        cursor: str | None = None
+        while True:
+            page = self._get("/v1/savings", SavingsPage, {"job": job, "limit": PAGE, "cursor": cursor})
+            yield page
+            cursor = page.next_cursor
+            if cursor is None:
+                return
 
     def status(self, job: str, stream: str) -> StreamStatus:
         """Return the whole state of a stream."""

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from tidemark.controller.control.bounds.acknowledgements import read_downstream
-from tidemark.controller.control.decide.decider import Decider
 from tidemark.controller.control.decide.load import (
     HorizonEvidence,
+    read_evidence,
     read_progress,
     read_situation,
 )
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.specs.store import (
     DEFAULT_CONFIDENCE_PPM,
     DEFAULT_SHARE_PPM,
@@ -78,23 +79,37 @@ class BoundOutcome:
         return self.meets_target and self.meets_latency_cap is not False and self.meets_state_cap is not False
 
 
-def what_if_of(session: Session, stream_id: int, now_us: int, decider: Decider) -> WhatIf:
+def what_if_of(session: Session, stream_id: int, now_us: int, cache: EvidenceCache) -> WhatIf:
     """Return the current evidence of a stream."""
     spec = get_slo(session, stream_id)
     slo = None if spec is None else spec.value
     horizon_ms = horizon_ms_of(session, stream_id)
-    basis = decider.evidence(session, stream_id, horizon_ms)
+    basis = read_evidence(session, stream_id, horizon_ms, cache)
     if basis is None:
         return WhatIf(slo, horizon_ms, None, None)
     situation = read_situation(
         session,
         basis.horizon,
         basis.curve,
-        read_progress(session, basis.horizon, now_us, decider.cache),
+        read_progress(session, basis.horizon, now_us, cache),
         target_ppm=DEFAULT_SHARE_PPM if slo is None else slo.target_ppm,
         confidence_ppm=DEFAULT_CONFIDENCE_PPM if slo is None else slo.confidence_ppm,
     )
     return WhatIf(slo, horizon_ms, basis, situation, read_downstream(session, stream_id))
+
+
+_MIN_SPAN_US = 60_000_000
+"""Minimum reported time from which what comes in a day is estimated, in microseconds."""
+
+
+def reported_us(what_if: WhatIf) -> int | None:
+    """Return over how much time the evidence was reported, in microseconds; None when it is too little for a rate."""
+    if what_if.basis is None:
+        return None
+    facts, situation = what_if.basis.facts, what_if.situation
+    gap_us = 0 if situation is None or situation.batch_gap_us is None else situation.batch_gap_us
+    span_us = facts.to_us - facts.from_us + gap_us
+    return None if span_us < _MIN_SPAN_US else span_us
 
 
 def outcome_at(what_if: WhatIf, bound_us: int) -> BoundOutcome | None:

@@ -98,6 +98,16 @@ def fleet_page(
     return session.execute(wanted).all()
 
 
+def list_savings(session: Session, job: str | None = None) -> Sequence[Row[Any]]:
+    """Return of each known stream, of a job or of all, when it had its newest snapshot, and what it would save then."""
+    wanted: Select[*tuple[Any, ...]] = (
+        select(StreamRow.job, StreamRow.stream, OverviewRow.seen_us, OverviewRow.savings)
+        .outerjoin(OverviewRow, OverviewRow.stream_id == StreamRow.id)
+        .where(KNOWN)
+    )
+    return session.execute(wanted if job is None else wanted.where(StreamRow.job == job)).all()
+
+
 def list_worst(session: Session, jobs: Collection[str]) -> Sequence[Row[Any]]:
     """Return the known streams of some jobs: when each had its newest snapshot, and its worst condition then."""
     return session.execute(_WORST, {"jobs": [*jobs]}).all()

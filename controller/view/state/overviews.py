@@ -33,6 +33,7 @@ from tidemark.controller.view.state.answers import Condition
 from tidemark.controller.view.state.budget import BudgetCourse, next_course, read_spent
 from tidemark.controller.view.state.conditions import conditions_of
 from tidemark.controller.view.state.load import load_horizon, load_states
+from tidemark.controller.view.state.savings import read_savings, to_json
 from tidemark.controller.view.state.snapshots import (
     StreamSnapshot,
     read_completeness_now,
@@ -170,7 +171,8 @@ class Overviews:
         lost = lost_summary(session, stream_id, DEFAULT_WINDOW_MS if slo is None else slo.window_ms)
         state = replace(state, lost=lost)
         if state.horizon is None or state.newest is None:
-            return _overview(state, now_us, conditions_of(state, None, now_us)), None
+            savings = to_json(read_savings(session, state, now_us, self._kept, None))
+            return _overview(state, now_us, conditions_of(state, None, now_us), savings=savings), None
         horizon, newest = state.horizon, state.newest
         found = load_horizon(session, state, now_us, self._kept, ())
         assert found is not None, "there is a newest batch"
@@ -223,6 +225,7 @@ class Overviews:
             skewed_partition=None if worst is None else worst.partition,
             skewed_without_ms=None if worst is None else worst.without_ms,
             skewed_costs_ms=None if worst is None else worst.costs_ms,
+            savings=to_json(read_savings(session, state, now_us, self._kept, spent)),
         )
         return overview, snapshot
 

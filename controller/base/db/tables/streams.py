@@ -307,3 +307,5 @@ class OverviewRow(Base):
     skewed_costs_ms: Mapped[Whole | None]
     lost: Mapped[Long | None]
     """What the values of its dimension lost, as JSON (``lost.summary``); null without a dimension."""
+    savings: Mapped[Long | None]
+    """What it would save under its recommended bound, as JSON (``models.recommend.savings``)."""

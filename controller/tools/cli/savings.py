@@ -1,0 +1,144 @@
+"""``tidemark savings``: what the fleet would save under its recommended bounds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from tidemark.controller.tools.cli.remote import Call, SomeJobArgument, calls_controller
+from tidemark.controller.tools.cli.show import (
+    approval_command,
+    as_json,
+    bound,
+    measured,
+    percent,
+    say,
+    show_facts,
+    table,
+)
+from tidemark.models.base.text import format_number, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidemark.controller.server.schemas.savings import (
+        Between,
+        SavingsFigures,
+        SavingsOfStream,
+        SavingsTotal,
+        SavingsTotals,
+    )
+
+_HOUR_MS = 3_600_000
+_GIB = 2**30
+_DIGITS = 3
+_UNKNOWN = "-"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+
+    @app.command("savings")
+    @calls_controller
+    def savings(job: SomeJobArgument = None, *, call: Call) -> None:
+        """Show what the fleet would save, streams that lose rows first, then by waiting saved.
+
+        For each stream: the bound in force -> the recommended one, and the same of the latency of a result, of the
+        rows late a day, and of the state. Waiting saved is the latency saved times the windows of a day: a result a
+        minute that comes 50 s earlier saves 20 hours a day. A figure below 0 is what the recommended bound costs.
+        """
+        with call.open() as tidemark:
+            pages = list(tidemark.savings(job))
+        streams, totals = [row for page in pages for row in page.streams], pages[0].totals
+        if call.json:
+            return as_json({"streams": streams, "totals": totals})
+        columns = ("stream", "bound", "latency", "waiting saved a day", "rows late a day", "state", "note")
+        table(columns, map(_row, streams), "there are no streams yet: none has reported")
+        if streams:
+            _show_totals(totals)
+        for row in streams if job is not None else ():
+            for why in row.unknown:
+                say(f"{row.stream}: {why}")
+        return None
+
+
+def _row(row: SavingsOfStream) -> tuple[str, ...]:
+    return (
+        f"{row.job}/{row.stream}",
+        f"{bound(row.bound_ms)} -> {bound(row.recommended_bound_ms)}",
+        _change(row, lambda figures: figures.latency_ms, measured),
+        _UNKNOWN if row.saved is None else _interval(row.saved.waiting_ms, _hours),
+        _change(row, lambda figures: figures.late_rows, _count),
+        _state(row),
+        _note(row),
+    )
+
+
+def _change(
+    row: SavingsOfStream, pick: Callable[[SavingsFigures], Between], text: Callable[[int], str]
+) -> str:
+    now, then = (
+        _UNKNOWN if figures is None else _interval(pick(figures), text)
+        for figures in (row.now, row.recommended)
+    )
+    return _UNKNOWN if now == then == _UNKNOWN else f"{now} -> {then}"
+
+
+def _state(row: SavingsOfStream) -> str:
+    if row.now is None or row.now.state_bytes.min is None:
+        return _change(row, lambda figures: figures.state_rows, lambda rows: plural(rows, "row"))
+    return _change(row, lambda figures: figures.state_bytes, _gib)
+
+
+def _note(row: SavingsOfStream) -> str:
+    parts = []
+    if row.loses:
+        target = "" if row.target_ppm is None else f", and the target is {percent(row.target_ppm)}"
+        parts.append(f"loses rows: {percent(row.completeness_max_ppm)} are good{target}")
+    parts.append(f"provisional: {row.reason}" if row.provisional else row.reason)
+    if row.awaits_approval is not None:
+        parts.append(approval_command(row.awaits_approval))
+    return "; ".join(parts)
+
+
+def _show_totals(totals: SavingsTotals) -> None:
+    say("")
+    without = totals.without_recommendation
+    show_facts(
+        {
+            "streams": f"{totals.streams}: {totals.losing} losing rows, {without} without a recommended bound",
+            "waiting a day": _sum(totals.waiting_ms, _hours, totals.streams),
+            "rows late a day": _sum(totals.late_rows, _count, totals.streams),
+            "rows of state": _sum(totals.state_rows, _count, totals.streams),
+            "state": _sum(totals.state_bytes, _gib, totals.streams),
+        }
+    )
+
+
+def _sum(total: SavingsTotal, text: Callable[[int], str], streams: int) -> str:
+    if not total.streams:
+        return "not known of any stream"
+    now, then, saved = (_interval(each, text) for each in (total.now, total.recommended, total.saved))
+    return f"{now} -> {then}, saves {saved} ({total.streams} of {plural(streams, 'stream')})"
+
+
+def _interval(between: Between, text: Callable[[int], str]) -> str:
+    if between.min is None:
+        return _UNKNOWN if between.max is None else f"at most {text(between.max)}"
+    if between.max is None:
+        return f"at least {text(between.min)}"
+    least, most = text(between.min), text(between.max)
+    return least if least == most else f"{least} to {most}"
+
+
+def _hours(time_ms: int) -> str:
+    return f"{format_number(time_ms / _HOUR_MS, _DIGITS)} h"
+
+
+def _count(number: int) -> str:
+    return f"{number:,}"
+
+
+def _gib(number: int) -> str:
+    return f"{format_number(number / _GIB, _DIGITS)} GiB"

@@ -1,0 +1,204 @@
+"""What a stream would save under its recommended bound: from its curve, its ledger and its recommendation."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.control.bounds.recommendations import because_of
+from tidemark.controller.control.decide.load import read_replaced_bound
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
+from tidemark.controller.view.charts.what_if import BoundOutcome, WhatIf, outcome_at, reported_us, what_if_of
+from tidemark.controller.view.state.budget import Spent
+from tidemark.controller.view.state.state import StreamState
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.operators import TimeWindow
+from tidemark.models.base.read_json import read_object
+from tidemark.models.base.target import PPM
+from tidemark.models.base.text import plural
+from tidemark.models.evidence.curve import MeanLatency, latency_of
+from tidemark.models.recommend.savings import (
+    UNKNOWN,
+    Figures,
+    Interval,
+    Savings,
+    a_day,
+    latency_between,
+    windows_a_day,
+)
+from tidemark.models.recommend.transition import cut_bucket
+from tidemark.models.rollout.states import OPEN, rollout_text
+
+UNSEEN = Savings(reason="nothing is computed yet: the first snapshot follows within a minute")
+"""What is known of a stream without a snapshot."""
+
+
+def to_json(savings: Savings) -> str:
+    """Return what a stream would save, as it is stored."""
+    return json.dumps(asdict(savings), separators=(",", ":"))
+
+
+def from_json(text: str | None) -> Savings:
+    """Return what ``to_json`` was called on; of None what is known of a stream without a snapshot."""
+    return UNSEEN if text is None else read_object(Savings, json.loads(text))
+
+
+def read_savings(
+    session: Session, state: StreamState, now_us: int, cache: EvidenceCache, spent: Spent | None
+) -> Savings:
+    """Return what a stream would save.
+
+    Args:
+        state: the stream.
+        spent: what counts for its budget; None without an SLO.
+    """
+    what_if = what_if_of(session, state.id, now_us, cache)
+    if what_if.basis is None or what_if.situation is None:
+        return _on_its_way(state, None)
+    bound_ms = read_replaced_bound(session, what_if.basis.horizon).bound_ms
+    found = _on_its_way(state, bound_ms)
+    recommended_ms, operator = found.recommended_bound_ms, what_if.situation.operator
+    now = _under(what_if, bound_ms)
+    then = None if recommended_ms is None else _under(what_if, recommended_ms)
+    windows = (
+        windows_a_day(what_if.basis.curve.emissions, operator.slide_us)
+        if isinstance(operator, TimeWindow)
+        else None
+    )
+    judged = _judged(what_if) if spent is None else spent
+    return replace(
+        found,
+        loses=judged.bad_min > judged.allowed,
+        unknown=tuple(_unknown(what_if, state, now, now if then is None else then)),
+        target_ppm=None if spent is None else spent.share_ppm,
+        completeness_min_ppm=judged.min_ppm,
+        completeness_max_ppm=judged.max_ppm,
+        bound_ms=bound_ms,
+        windows_a_day=windows,
+        now=_figures(what_if, state, now, windows),
+        recommended=None if then is None else _figures(what_if, state, then, windows),
+    )
+
+
+def _judged(what_if: WhatIf) -> Spent:
+    """Return what the ledger counted over the horizon; without an SLO no row may be late."""
+    assert what_if.basis is not None
+    facts = what_if.basis.facts
+    seen = facts.completeness
+    unjudged = seen.unjudged_rows * seen.keys_per_row
+    # No bound admits a misdated row, and a corrected one is in a later version of its window.
+    certain = max(seen.late_min - facts.misdated_late - seen.corrected_max, 0)
+    return Spent(seen.rows + unjudged, certain, seen.late_max - seen.corrected_min + unjudged, PPM)
+
+
+@dataclass(frozen=True, slots=True)
+class _Under:
+    """What a bound would do."""
+
+    bound_ms: int
+    outcome: BoundOutcome
+    latency: MeanLatency | None
+
+
+def _under(what_if: WhatIf, bound_ms: int) -> _Under:
+    outcome = outcome_at(what_if, bound_ms * 1_000)
+    assert outcome is not None, "there are reports"
+    return _Under(
+        bound_ms,
+        outcome,
+        latency_of(outcome.admission.point.latency_wall, what_if.downstream, bound_ms),
+    )
+
+
+def _figures(what_if: WhatIf, state: StreamState, under: _Under, windows: int | None) -> Figures:
+    latency_ms, span_us = latency_between(under.latency), reported_us(what_if)
+    return Figures(
+        latency_ms=latency_ms,
+        waiting_ms=latency_ms.times(windows),
+        late_rows=UNKNOWN if span_us is None else a_day(_late(what_if, state, under), span_us),
+        state_rows=Interval.exactly(under.outcome.state_rows),
+        state_bytes=Interval.exactly(under.outcome.state_bytes),
+    )
+
+
+def _late(what_if: WhatIf, state: StreamState, under: _Under) -> Interval:
+    """Return how many pairs of the horizon a bound makes late."""
+    assert what_if.basis is not None
+    facts, most = what_if.basis.facts, under.outcome.admission.point.late
+    cut = cut_bucket(what_if.basis.curve, under.bound_ms * 1_000)
+    least = most if cut is None else most - cut.pairs
+    unknown = facts.unknown_rows * facts.completeness.keys_per_row
+    return Interval(0 if _least_unknown(state) else least, most + unknown)
+
+
+def _least_unknown(state: StreamState) -> str | None:
+    """Return why fewer rows may be lost than come late by the stream's own bound; None when that is not so."""
+    if state.join_id is not None:
+        return "late rows: at most, because the other sides of the join may hold the watermark back"
+    if state.late is not None and state.late.in_force == "revise":
+        return "late rows: at most, because they correct their windows as long as the grace lasts"
+    return None
+
+
+def _unknown(what_if: WhatIf, state: StreamState, now: _Under, then: _Under) -> list[str]:
+    """Return why figures are not known, or no single numbers, under the bound in force and another one."""
+    assert what_if.basis is not None
+    assert what_if.situation is not None
+    found = []
+    if now.latency is None:
+        found.append("latency: not known, because no window of this stream has come out")
+    censored = {
+        format_duration(each.bound_ms * 1_000)
+        for each in (now, then)
+        if each.latency is not None and each.latency.censored
+    }
+    if censored:
+        under = " and ".join(sorted(censored))
+        found.append(f"latency: at least, because too many windows would still be open under {under}")
+    if what_if.basis.facts.unknown_rows:
+        rows = plural(what_if.basis.facts.unknown_rows, "row")
+        found.append(f"late rows: up to {rows} more, whose delay is not known")
+    if reported_us(what_if) is None:
+        found.append("late rows: not known, because less than a minute was reported")
+    least = _least_unknown(state)
+    if least is not None:
+        found.append(least)
+    if then.outcome.state_rows is None:
+        why = "the job reports none" if not what_if.situation.state_rows else "the pace of event time is not"
+        found.append(f"state: not known, because {why}")
+    return found
+
+
+def _on_its_way(state: StreamState, bound_ms: int | None) -> Savings:
+    """Return what is recommended, and how far it is on its way into force.
+
+    Args:
+        bound_ms: the bound in force, in milliseconds; None when it is not known.
+    """
+    recommended, rollout = state.recommendation, state.rollout
+    if recommended is None:
+        if state.newest is None:
+            return Savings(reason="no batch has been reported")
+        why = "no SLO is set" if state.slo is None else "no decision has been made yet"
+        return Savings(reason=f"nothing is recommended: {why}")
+    if recommended.bound_ms is None:
+        return Savings(reason=f"nothing is recommended: {because_of(recommended)}")
+    found = Savings(reason="it is in force", recommended_bound_ms=recommended.bound_ms)
+    if recommended.bound_ms == bound_ms:
+        return found
+    if rollout is not None and rollout.state in OPEN:
+        waits = rollout.id if rollout.state == "AwaitingApproval" else None
+        text = rollout_text(rollout.id, rollout.state, rollout.reason)
+        held = rollout.held_by in {"Paused", "Pinned"}
+        return replace(found, reason=f"rollout {text}", awaits_approval=waits, provisional=held)
+    if state.pin is not None:
+        reason = f"it is pinned to {state.pin.to}"
+    elif state.paused:
+        reason = "its policy is paused"
+    elif state.mode == "Off":
+        reason = "its mode is Off, so nothing is rolled out"
+    else:
+        reason = "no rollout is under way"
+    return replace(found, reason=reason, provisional=True)
