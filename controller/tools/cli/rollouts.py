@@ -26,6 +26,8 @@ from tidemark.controller.tools.cli.show import (
     say,
     table,
 )
+from tidemark.controller.tools.client.errors import RequestRejectedError
+from tidemark.models.base.text import plural
 from tidemark.models.rollout.states import CANDIDATE, OPEN, State
 
 if TYPE_CHECKING:
@@ -47,9 +49,7 @@ _PUBLISHED: tuple[State, ...] = ("Published", "Acknowledged", "Effective", "Veri
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     _register_list(app)
-    _register_act(
-        app, "approve", "approved", "Approve a rollout; it is published as soon as no gate holds it."
-    )
+    _register_approve(app)
     _register_act(app, "discard", "discarded", "Discard a rollout that is not published yet.")
     _register_rollback(app)
     _register_act(
@@ -126,7 +126,64 @@ def _show_recommended(status: StreamStatus) -> None:
         say(f"  expected effect: {status.transition.text}")
 
 
-def _register_act(app: typer.Typer, act: Literal["approve", "discard", "lift"], done: str, text: str) -> None:
+def _register_approve(app: typer.Typer) -> None:
+    @app.command("approve")
+    @calls_controller
+    def approve(
+        rollout: Annotated[
+            int | None,
+            typer.Argument(
+                metavar="ROLLOUT", min=1, help="Number of the rollout; `tidemark rollouts` shows it."
+            ),
+        ] = None,
+        *,
+        every: Annotated[
+            bool,
+            typer.Option("--all", help="All rollouts that await approval: a dry run unless --yes is given."),
+        ] = False,
+        yes: Annotated[bool, typer.Option("--yes", help="With --all: approve them.")] = False,
+        reason: _RequiredReasonOption,
+        dry_run: DryRunOption = False,
+        call: Call,
+    ) -> None:
+        """Approve a rollout; it is published as soon as no gate holds it.
+
+        An approval opens no other gate: of many that are approved together, those beyond the fleet's limits wait for
+        their turn. In a dry run each rollout is tried as if it were the only one.
+        """
+        with call.open() as tidemark:
+            if every == (rollout is not None):
+                raise ValueError("give the number of a ROLLOUT, or --all for those that await approval")
+            if rollout is None:
+                return _approve_all(tidemark, reason, dry_run=dry_run or not yes, json=call.json)
+            found = _find(tidemark, rollout)
+            result = tidemark.approve(found.job, found.stream, rollout, reason, dry_run=dry_run)
+        return as_json(result) if call.json else _show("would approve" if dry_run else "approved", result)
+
+
+def _approve_all(tidemark: Client, reason: str, *, dry_run: bool, json: bool) -> None:
+    """Approve all rollouts that await it, the oldest first; one that is refused does not keep the others."""
+    waiting = sorted(tidemark.rollouts(states=("AwaitingApproval",)), key=lambda row: row.id)
+    done, refused = [], []
+    for row in waiting:
+        try:
+            done.append(tidemark.approve(row.job, row.stream, row.id, reason, dry_run=dry_run))
+        except RequestRejectedError as error:
+            refused.append(f"rollout {row.id} of {row.job}/{row.stream}: {error}")
+    if json:
+        as_json(done, "rollouts")
+    else:
+        rows = [(str(row.id), f"{row.job}/{row.stream}", row.state, _change(row), row.reason) for row in done]
+        columns = ("id", "stream", "then" if dry_run else "now", "change", "why")
+        table(columns, rows, "no rollout awaits approval" if not waiting else "none can be approved")
+        if done:
+            many = plural(len(done), "rollout")
+            say(f"would approve {many}; --yes approves" if dry_run else f"approved {many}")
+    if refused:
+        fail_request("; ".join(refused))
+
+
+def _register_act(app: typer.Typer, act: Literal["discard", "lift"], done: str, text: str) -> None:
     @app.command(act, help=text)
     @calls_controller
     def act_on(
@@ -134,7 +191,7 @@ def _register_act(app: typer.Typer, act: Literal["approve", "discard", "lift"], 
     ) -> None:
         with call.open() as tidemark:
             found = _find(tidemark, rollout)
-            do = {"approve": tidemark.approve, "discard": tidemark.discard, "lift": tidemark.lift}[act]
+            do = {"discard": tidemark.discard, "lift": tidemark.lift}[act]
             result = do(found.job, found.stream, rollout, reason, dry_run=dry_run)
         would = "would lift the veto on" if act == "lift" else f"would {act}"
         as_json(result) if call.json else _show(would if dry_run else done, result)

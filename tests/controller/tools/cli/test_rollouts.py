@@ -155,6 +155,45 @@ def test_a_dry_run_says_what_would_become_of_a_rollout_and_leaves_it_alone(tidem
 
 
 @pytest.mark.slow
+def test_all_that_await_approval_are_approved_with_yes_and_only_shown_without(
+    controller: Controller, tidemark: Tidemark
+) -> None:
+    ((number, _),) = states(tidemark)
+    for option in ([], ["--yes", "--dry-run"]):
+        lines = said(tidemark("approve", "--all", "--reason", "savings", *option))
+        assert lines[1].split()[:3] == [str(number), "shop/clicks", "Published"]
+        assert lines[-1] == "would approve 1 rollout; --yes approves"
+        assert states(tidemark) == [(number, "AwaitingApproval")]
+    (body,) = document(tidemark("approve", "--all", "--reason", "savings", "--yes", "--json"))["rollouts"]
+    assert (body["id"], body["state"]) == (number, "Published")
+    assert said(tidemark("approve", "--all", "--reason", "savings", "--yes")) == [
+        "no rollout awaits approval"
+    ]
+    assert controller.http.get("/v1/jobs/shop/streams/clicks/bound").json()["bound_ms"] is not None
+
+
+@pytest.mark.slow
+def test_one_that_is_refused_does_not_keep_the_others_from_being_approved(
+    controller: Controller, tidemark: Tidemark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ((number, _),) = states(tidemark)
+    listed = Client.rollouts
+
+    def with_one_gone(self: Client, *given: Any, **options: Any) -> Iterator[Any]:
+        rows = list(listed(self, *given, **options))
+        # As when somebody deletes the stream between the list and the approval.
+        return iter([*rows, *(row.model_copy(update={"id": 1_000, "stream": "gone"}) for row in rows)])
+
+    monkeypatch.setattr(Client, "rollouts", with_one_gone)
+    done = tidemark("approve", "--all", "--reason", "savings", "--yes")
+    assert done.exit_code == 1
+    assert done.stdout.splitlines()[-1] == "approved 1 rollout"
+    assert done.stderr.startswith("tidemark: rollout 1000 of shop/gone: ")
+    stream = f"/v1/jobs/shop/streams/clicks/rollouts/{number}"
+    assert controller.http.get(stream).json()["state"] == "Published"
+
+
+@pytest.mark.slow
 def test_a_rollout_is_discarded_before_it_is_published(tidemark: Tidemark) -> None:
     ((number, _),) = states(tidemark, "shop", "clicks")
     lines = said(tidemark("discard", str(number), "--reason", "too narrow"))
@@ -209,3 +248,7 @@ def test_what_is_not_there_or_makes_no_sense_is_one_line(empty: Tidemark) -> Non
     )
     assert "nothing is known of stream" in line(tidemark("pause", "shop", "clicks", "--reason", "x"), 1)
     assert tidemark("approve", "7").exit_code == 2
+    for words in ([], ["7", "--all"]):
+        assert line(tidemark("approve", *words, "--reason", "x"), 2) == (
+            "tidemark: give the number of a ROLLOUT, or --all for those that await approval"
+        )
