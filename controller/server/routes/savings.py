@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from fastapi import APIRouter
 
@@ -21,7 +21,7 @@ from tidemark.controller.server.schemas.savings import (
 )
 from tidemark.controller.view.state.fleet import list_savings
 from tidemark.controller.view.state.savings import from_json
-from tidemark.models.recommend.savings import Figures, Interval, Savings, total_of
+from tidemark.models.recommend.savings import Figures, Savings, total_of
 
 router = APIRouter(tags=["streams"])
 
@@ -102,33 +102,30 @@ def _stream(listed: _Listed) -> SavingsOfStream:
 
 
 def _totals(streams: list[Savings]) -> SavingsTotals:
-    summed = {name: _total(name, streams) for name in SavingsTotals.model_fields if name in _SUMMED}
     return SavingsTotals(
         streams=len(streams),
         losing=sum(each.loses for each in streams),
         without_recommendation=sum(each.recommended_bound_ms is None for each in streams),
-        **summed,
+        waiting_ms=_total("waiting_ms", streams),
+        late_rows=_total("late_rows", streams),
+        state_rows=_total("state_rows", streams),
+        state_bytes=_total("state_bytes", streams),
     )
-
-
-_SUMMED = frozenset(each.name for each in fields(Figures))
 
 
 def _total(name: str, streams: list[Savings]) -> SavingsTotal:
     total = total_of(name, streams)
     return SavingsTotal(
         streams=total.streams,
-        now=_between(total.now),
-        recommended=_between(total.recommended),
-        saved=_between(total.saved),
+        now=Between.of(total.now),
+        recommended=Between.of(total.recommended),
+        saved=Between.of(total.saved),
     )
 
 
 def _figures(figures: Figures | None) -> SavingsFigures | None:
     if figures is None:
         return None
-    return SavingsFigures(**{name: _between(getattr(figures, name)) for name in SavingsFigures.model_fields})
-
-
-def _between(interval: Interval) -> Between:
-    return Between.of(interval)
+    return SavingsFigures(
+        **{name: Between.of(getattr(figures, name)) for name in SavingsFigures.model_fields}
+    )
