@@ -1,7 +1,8 @@
 """Makes the archive for ``spark-submit --py-files``: what a job needs of ``tidemark``, in one zip.
 
 That is ``tidemark.models`` and ``tidemark.spark_jobs`` without the demonstration, the examples (they are main programs,
-given to ``spark-submit`` as files), the check of a job's file and the tools that prepare a machine.
+given to ``spark-submit`` as files), ``tidemark inspect``, the check of a job's file and the tools that prepare a
+machine.
 
 The same tree gives the same bytes. Standard library only: ``python -m tidemark.spark_jobs.spark.archive OUT.zip``.
 """
@@ -17,7 +18,7 @@ PACKAGES = ("tidemark.models", "tidemark.spark_jobs")
 
 LEFT_OUT = tuple(
     f"tidemark/spark_jobs/{name}"
-    for name in ("demo", "plans/job.py", "plans/lint.py", "spark/archive.py", "spark/java.py")
+    for name in ("demo", "inspect", "plans/job.py", "plans/lint.py", "spark/archive.py", "spark/java.py")
 )
 """Files and folders of the packages that no job needs."""
 

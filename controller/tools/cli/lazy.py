@@ -86,6 +86,11 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
             "Check the joins and stateful operators of a job's streams before it starts.",
             "spark",
         ),
+        "inspect": Entry(
+            "spark_programs",
+            "Show what a query's checkpoint holds: watermarks, sources, operators, open windows and rows of state.",
+            "spark",
+        ),
         "demo": Entry(
             "spark_programs",
             "Run the whole loop on a real Spark stream: guessed bound, recommendation, restart.",

@@ -1,4 +1,4 @@
-"""Commands of the Spark side: ``tidemark late catch-up``, ``reconcile``, ``lint`` and ``demo``.
+"""Commands of the Spark side: ``tidemark late catch-up``, ``reconcile``, ``lint``, ``inspect`` and ``demo``.
 
 The controller does not depend on the Spark side: its modules are imported when a command runs.
 """
@@ -32,6 +32,7 @@ def register(app: typer.Typer) -> None:
     late.command("catch-up")(_catch_up)
     app.command("reconcile")(_reconcile)
     app.command("lint")(_lint)
+    app.command("inspect")(_inspect)
     app.command("demo")(_demo)
 
 
@@ -199,6 +200,25 @@ def _lint(
     with input_errors_in_one_line():
         bound_ms = None if bound is None else milliseconds_of(bound, "--bound")
     raise typer.Exit(_spark_side("plans.lint").check(job, arguments or [], bound_ms, json=json))
+
+
+def _inspect(
+    checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The query's checkpointLocation.")],
+    *,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Maximum number of batches, and of windows of each operator.")
+    ] = 20,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    conf: _ConfOption = None,
+) -> None:
+    """Show what a query's checkpoint holds: watermarks, sources, operators, open windows and rows of state.
+
+    The query may run meanwhile, watched by Tidemark or not: the checkpoint is only read, as of its last committed
+    batch. Exit code: 0 when all is read, 1 when some of the state is not, 2 when the folder is no checkpoint.
+    """
+    with input_errors_in_one_line():
+        code = _spark_side("inspect.command").inspect(checkpoint, limit=limit, json=json, confs=conf or [])
+    raise typer.Exit(code)
 
 
 def _demo(
