@@ -18,7 +18,16 @@ PACKAGES = ("tidemark.models", "tidemark.spark_jobs")
 
 LEFT_OUT = tuple(
     f"tidemark/spark_jobs/{name}"
-    for name in ("demo", "inspect", "plans/job.py", "plans/lint.py", "spark/archive.py", "spark/java.py")
+    for name in (
+        "demo",
+        "plans/checkpoint_contents.py",
+        "plans/inspection.py",
+        "plans/job.py",
+        "plans/lint.py",
+        "spark/archive.py",
+        "spark/checkpoint_state.py",
+        "spark/java.py",
+    )
 )
 """Files and folders of the packages that no job needs."""
 

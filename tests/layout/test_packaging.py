@@ -56,11 +56,19 @@ def test_the_archive_holds_what_a_job_needs_and_no_more(tmp_path: Path) -> None:
     names = write_archive(tmp_path / "out" / "a.zip")
 
     files = {name for name in names if not name.endswith("/")}
-    left_out = {"plans/job.py", "plans/lint.py", "spark/archive.py", "spark/java.py"}
+    left_out = {
+        "plans/checkpoint_contents.py",
+        "plans/inspection.py",
+        "plans/job.py",
+        "plans/lint.py",
+        "spark/archive.py",
+        "spark/checkpoint_state.py",
+        "spark/java.py",
+    }
     assert files == {
         f"tidemark/{path.as_posix()}"
         for path in tree_files("models", "spark_jobs")
-        if path.parts[:2] not in {("spark_jobs", "demo"), ("spark_jobs", "inspect")}
+        if path.parts[:2] != ("spark_jobs", "demo")
         and not (path.parts[0] == "spark_jobs" and Path(*path.parts[1:]).as_posix() in left_out)
     }
     assert {

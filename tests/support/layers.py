@@ -16,18 +16,7 @@ from support.tree import FOLDERS, ROOT
 LAYERS: dict[str, tuple[str, ...]] = {
     "models": ("base", "protocol", "evidence", "specs", "recommend", "rollout", "live", "backtest"),
     "controller": ("base", "specs", "reports", "evidence", "control", "view", "server", "tools"),
-    "spark_jobs": (
-        "spark",
-        "inspect",
-        "core",
-        "plans",
-        "restart",
-        "live",
-        "late",
-        "connect",
-        "adaptive",
-        "demo",
-    ),
+    "spark_jobs": ("spark", "core", "plans", "restart", "live", "late", "connect", "adaptive", "demo"),
 }
 """The folders of each tree, the lowest first: a module imports from its own folder and from those before it. A tree
 without any has no layers yet."""

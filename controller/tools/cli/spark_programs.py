@@ -217,7 +217,7 @@ def _inspect(
     batch. Exit code: 0 when all is read, 1 when some of the state is not, 2 when the folder is no checkpoint.
     """
     with input_errors_in_one_line():
-        code = _spark_side("inspect.command").inspect(checkpoint, limit=limit, json=json, confs=conf or [])
+        code = _spark_side("plans.inspection").inspect(checkpoint, limit=limit, json=json, confs=conf or [])
     raise typer.Exit(code)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tidemark.spark_jobs.inspect.contents import Contents, read_contents
+from tidemark.spark_jobs.plans.checkpoint_contents import Contents, read_contents
 from tidemark.spark_jobs.spark.checkpoint import CheckpointError, LogFormatError
 from tidemark.spark_jobs.spark.jvm import is_since
 
@@ -216,6 +216,8 @@ def test_state_that_is_damaged_is_named_and_the_rest_is_shown(
     document = json.loads(capsys.readouterr().out)
     assert "broken/state/0/0/1.delta" in document["state"][0]["unread"]
     assert len(document["batches"]) > 1
+    assert exit_code("inspect", given=[str(broken)]) == 1
+    assert "restore the folder from a backup" in capsys.readouterr().out
 
 
 def test_a_folder_that_is_no_checkpoint_and_a_damaged_log_are_refused_by_name(

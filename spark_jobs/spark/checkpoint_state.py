@@ -58,7 +58,7 @@ class StateRows:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenWindow:
+class StateWindow:
     """A window that is in the state."""
 
     operator: int
@@ -76,7 +76,7 @@ class State:
     """The state as of one batch."""
 
     parts: list[StateRows]
-    windows: list[OpenWindow]
+    windows: list[StateWindow]
     """The open windows of each operator that end first."""
 
 
@@ -170,7 +170,7 @@ def _parts_of(operator: Row) -> Sequence[tuple[str | None, Mapping[str, str]]]:
     return [(variable, {_VARIABLE: variable}) for variable in variables] or _WHOLE
 
 
-def _read(state: DataFrame, what: StateRows, windows: int) -> tuple[StateRows, list[OpenWindow]]:
+def _read(state: DataFrame, what: StateRows, windows: int) -> tuple[StateRows, list[StateWindow]]:
     # What a transformWithState keeps, it drops by its own timers.
     time = None if what.part is not None and what.name != _JOIN else _time_of(state.schema)
     row, shown = _counted(state, time, windows)
@@ -185,7 +185,7 @@ def _read(state: DataFrame, what: StateRows, windows: int) -> tuple[StateRows, l
         newest_us=row.newest,
         first_bound_ms=time.delay_ms,
     )
-    return rows, [OpenWindow(what.operator, what.part, each.start, each.end, each.rows) for each in shown]
+    return rows, [StateWindow(what.operator, what.part, each.start, each.end, each.rows) for each in shown]
 
 
 def _counted(state: DataFrame, time: _Time | None, windows: int) -> tuple[Row, list[Row]]:

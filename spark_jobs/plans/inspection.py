@@ -12,11 +12,12 @@ from rich.table import Table
 
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.text import plural
-from tidemark.spark_jobs.inspect.contents import Contents, SourceOffset, read_contents
-from tidemark.spark_jobs.inspect.state import OpenWindow, StateRows
+from tidemark.spark_jobs.plans.checkpoint_contents import Contents, SourceOffset, read_contents
+from tidemark.spark_jobs.spark.checkpoint_state import StateRows, StateWindow
 from tidemark.spark_jobs.spark.command import session_of, spark_errors
 
 _UNKNOWN = "-"
+_WAY_OUT = "if the query runs, try again; else restore the folder from a backup"
 _WIDE = 100_000
 """Width of a table that nobody's terminal has to break."""
 
@@ -76,6 +77,8 @@ def _show(contents: Contents) -> None:
         [_row(each) for each in contents.state],
     )
     for part in contents.state:
+        if part.unread is not None:
+            console.print(f"operator {part.operator}{_part(part)} is not read: {part.unread}; {_WAY_OUT}")
         windows = [
             each for each in contents.windows if (each.operator, each.part) == (part.operator, part.part)
         ]
@@ -124,7 +127,7 @@ def _offset(source: SourceOffset) -> str:
 def _row(part: StateRows) -> tuple[str, ...]:
     what = f"{part.name or 'not known'}{_part(part)}"
     if part.unread is not None:
-        return str(part.operator), what, f"not read: {part.unread}", "", "", "", "", ""
+        return str(part.operator), what, "not read"
     return (
         str(part.operator),
         what,
@@ -141,7 +144,7 @@ def _part(part: StateRows) -> str:
     return "" if part.part is None else f", {part.part}"
 
 
-def _window(window: OpenWindow, watermark_ms: int | None) -> tuple[str, ...]:
+def _window(window: StateWindow, watermark_ms: int | None) -> tuple[str, ...]:
     closes = _UNKNOWN
     if watermark_ms is not None:
         missing_us = window.end_us - watermark_ms * 1_000

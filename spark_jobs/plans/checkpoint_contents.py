@@ -8,7 +8,6 @@ from itertools import pairwise
 
 from pyspark.sql import SparkSession
 
-from tidemark.spark_jobs.inspect.state import OpenWindow, StateRows, read_state
 from tidemark.spark_jobs.spark.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -18,6 +17,7 @@ from tidemark.spark_jobs.spark.checkpoint import (
     OffsetLog,
     is_control,
 )
+from tidemark.spark_jobs.spark.checkpoint_state import StateRows, StateWindow, read_state
 from tidemark.spark_jobs.spark.jvm import is_since
 
 _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
@@ -70,7 +70,7 @@ class Contents:
     """The newest batches, the newest first."""
     sources: list[SourceOffset]
     state: list[StateRows] = field(default_factory=list)
-    windows: list[OpenWindow] = field(default_factory=list)
+    windows: list[StateWindow] = field(default_factory=list)
     """The open windows of each operator that end first."""
     state_unread: str | None = None
     """Why the state cannot be read, with the way out; None when it is, or there is none."""
@@ -106,9 +106,8 @@ def read_contents(spark: SparkSession, folder: str, limit: int) -> Contents:
         )
     conf: Mapping[str, str] = {} if newest is None else newest.conf
     watermark_ms = checkpoint.next_watermark_ms(committed) if committed >= 0 else None
-    if (
-        watermark_ms is None and newest is not None
-    ):  # an older Spark, or progress that is tracked asynchronously
+    # An older Spark, or one that tracks its progress asynchronously, does not say it with the commit.
+    if watermark_ms is None and newest is not None:
         watermark_ms = newest.watermark_ms
     contents = Contents(
         checkpoint=files.uri,
