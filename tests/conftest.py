@@ -42,7 +42,12 @@ WITH_SESSION = frozenset(
 
 OWN_SPARK = frozenset(
     f"tests/spark_jobs/{name}.py"
-    for name in ("connect/test_connect", "restart/test_restart_from_outside", "test_spark_submit")
+    for name in (
+        "connect/test_connect",
+        "connect/test_pipelines",
+        "restart/test_restart_from_outside",
+        "test_spark_submit",
+    )
 )
 """Files among them whose tests have no session and start Spark in other processes: they need not wait for it."""
 
