@@ -123,13 +123,13 @@ def read_state(spark: SparkSession, files: HadoopFiles, batch: int, windows: int
             try:
                 rows, open_windows = _read(reader.load(files.uri), what, windows)
             except (PySparkException, Py4JJavaError) as error:
-                rows, open_windows = replace(what, unread=reason_of(error)), []
+                rows, open_windows = replace(what, unread=_reason_of(error)), []
             found.parts.append(rows)
             found.windows.extend(open_windows)
     return found
 
 
-def reason_of(error: Exception) -> str:
+def _reason_of(error: Exception) -> str:
     """Return what Spark says is wrong, in one line: of nested errors the first one that Spark words, else the last."""
     if not isinstance(error, Py4JJavaError):
         return " ".join(str(error).split())
@@ -147,7 +147,7 @@ def _operators(spark: SparkSession, files: HadoopFiles) -> list[_Operator]:
     try:
         named = spark.read.format("state-metadata").load(files.uri).collect()
     except (PySparkException, Py4JJavaError) as error:
-        raise ValueError(f"{files.path('state/*/_metadata')} cannot be read: {reason_of(error)}") from error
+        raise ValueError(f"{files.path('state/*/_metadata')} cannot be read: {_reason_of(error)}") from error
     found = {
         each.operatorId: _Operator(each.operatorId, each.operatorName, _parts_of(each)) for each in named
     }
