@@ -46,6 +46,7 @@ OWN_SPARK = frozenset(
         "attach/test_front_ends",
         "attach/test_watched_jobs",
         "connect/test_connect",
+        "connect/test_pipelines",
         "restart/test_restart_from_outside",
         "test_spark_submit",
     )

@@ -200,7 +200,8 @@ class Batch:
 def not_in_real_time(why: str, instead: str) -> str:
     """Return why a stream cannot run in real-time mode.
 
-    Spark 4.3 runs windowed counts and ``dropDuplicates`` in it, in update mode; 4.1 and 4.2 run no stateful operator.
+    Spark 4.3 runs windowed counts and ``dropDuplicates`` in it, in update mode, and the JVM's ``transformWithState``;
+    4.1 and 4.2 run no stateful operator.
     Rows are processed as they come, but a batch still ends with each interval of the trigger: metrics are observed,
     listeners are notified and the watermark moves once a batch, by the same rule as elsewhere (tried on 4.3.0).
     """

@@ -12,16 +12,12 @@ nothing.
 from __future__ import annotations
 
 import ast
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -36,6 +32,7 @@ from tidemark.spark_jobs.late.reread import LateStream
 from tidemark.spark_jobs.late.side_folder import is_off, last_done, not_kept_in, unknown_in
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
 from tidemark.spark_jobs.spark.checkpoint import HadoopFiles
+from tidemark.spark_jobs.spark.command import pairs_of, session_of, spark_errors
 
 _TO, _WRITING = "to_batch=", "_writing/windows"
 
@@ -65,17 +62,17 @@ def catch_up(
     Raises:
         ValueError: when something that was given is wrong, or Spark cannot read it.
     """
-    with _spark_errors():
+    with spark_errors():
         rule = LateRule(event_time, operator_of(operator), partition)
         stream = LateStream(
             parse=_function_of("--parse", parse),
-            origin=_origin(source_format, _pairs_of("--option", options), schema),
+            origin=_origin(source_format, pairs_of("--option", options), schema),
             rule=rule,
             source=source,
             batches_per_read=batches,
             dimension=dimension,
         )
-        catching_up = CatchUp(_session_of("tidemark-late", confs), checkpoint, into, stream)
+        catching_up = CatchUp(session_of("tidemark-late", confs), checkpoint, into, stream)
         if catching_up.treats_future_rows_unknown():
             if future_rows is None:
                 raise ValueError(
@@ -129,15 +126,15 @@ def reconcile(
         ValueError: when something that was given is wrong, or Spark cannot read it.
         OSError: when a folder cannot be read or written.
     """
-    with _spark_errors():
+    with spark_errors():
         _reconcile(
             side,
             windows=(windows_format, windows),
             operator=operator_of(operator),
             aggregate=_function_of("--aggregate", aggregate),
-            combine=cast("dict[str, Combination]", _pairs_of("--combine", combine)),
+            combine=cast("dict[str, Combination]", pairs_of("--combine", combine)),
             into=into,
-            spark=_session_of("tidemark-reconcile", confs),
+            spark=session_of("tidemark-reconcile", confs),
         )
 
 
@@ -226,37 +223,6 @@ def _function_of(option: str, name: str) -> Callable[[DataFrame], DataFrame]:
             f"{option} {name!r} cannot be imported ({error}); write module:function, and set PYTHONPATH if needed"
         ) from error
     return found
-
-
-def _pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """Return the pairs in texts of the form NAME=VALUE.
-
-    Raises:
-        ValueError: when one has no equals sign.
-    """
-    pairs = [text.partition("=") for text in texts]
-    if wrong := [name for name, equals, _ in pairs if not equals]:
-        raise ValueError(f"{option} {wrong[0]!r} must be of the form NAME=VALUE")
-    return {name: value for name, _, value in pairs}
-
-
-def _session_of(name: str, confs: Sequence[str]) -> SparkSession:
-    """Return the session of a program called ``name``, with confs of the form KEY=VALUE."""
-    # Python workers must be this Python, or they cannot import what the user's function imports.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(name).config("spark.ui.showConsoleProgress", "false")
-    for key, value in _pairs_of("--conf", confs).items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
-
-
-@contextmanager
-def _spark_errors() -> Iterator[None]:
-    """Let what Spark says of its input be wrong input."""
-    try:
-        yield
-    except (PySparkException, Py4JJavaError) as error:
-        raise ValueError(str(error)) from error
 
 
 def _print(line: str) -> None:

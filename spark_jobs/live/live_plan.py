@@ -23,6 +23,10 @@ from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
 from tidemark.spark_jobs.spark.java_classes import JavaClasses
 from tidemark.spark_jobs.spark.jvm import items
 
+_NOT_IN_REAL_TIME = (
+    "a batch's clock stands still until it ends, so honest rows would be taken for future-dated, and its offsets are "
+    "logged when it ends, so a batch that runs again could have another watermark"
+)
 _lock = threading.Lock()
 _live: dict[TidemarkListener, LiveExtension] = {}
 
@@ -53,9 +57,7 @@ class LiveExtension(Extension):
         """Return why a query must not run: in real-time mode none may."""
         if not run.is_real_time:
             return None
-        return not_in_real_time(
-            "its control stream is a source that Spark does not read in it", "take ceiling= out"
-        )
+        return not_in_real_time(_NOT_IN_REAL_TIME, "take ceiling= out")
 
     def started(self, run: QueryRun) -> None:
         """Take a run, if any of its streams is in Live, or has a closing step."""

@@ -1,7 +1,8 @@
 """Makes the archive for ``spark-submit --py-files``: what a job needs of ``tidemark``, in one zip.
 
 That is ``tidemark.models`` and ``tidemark.spark_jobs`` without the demonstration, the examples (they are main programs,
-given to ``spark-submit`` as files), the check of a job's file and the tools that prepare a machine.
+given to ``spark-submit`` as files), ``tidemark inspect``, the check of a job's file and the tools that prepare a
+machine.
 
 The same tree gives the same bytes. Standard library only: ``python -m tidemark.spark_jobs.spark.archive OUT.zip``.
 """
@@ -19,9 +20,12 @@ LEFT_OUT = tuple(
     f"tidemark/spark_jobs/{name}"
     for name in (
         "demo",
+        "plans/checkpoint_contents.py",
+        "plans/inspection.py",
         "plans/job.py",
         "plans/lint.py",
         "spark/archive.py",
+        "spark/checkpoint_state.py",
         "spark/jar_build.py",
         "spark/jars",
         "spark/java.py",

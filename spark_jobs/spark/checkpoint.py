@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -166,6 +166,8 @@ class LogEntry:
     """What ``current_timestamp()`` is in the batch, in milliseconds since the epoch."""
     offsets: Mapping[str, Offset]
     """By source where the batch ends. A source is its name or, without names, its place: ``"0"``, ``"1"``."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """Settings of Spark that are fixed for the query, by key."""
 
 
 def parse_entry(text: str) -> LogEntry:
@@ -187,6 +189,7 @@ def parse_entry(text: str) -> LogEntry:
             watermark_ms=int(metadata["batchWatermarkMs"]),
             clock_ms=int(metadata["batchTimestampMs"]),
             offsets={str(name): _offset(line) for name, line in named},
+            conf=metadata.get("conf") or {},
         )
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise LogFormatError(f"an entry of the offset log cannot be read: {error!r}") from error
@@ -241,7 +244,10 @@ class OffsetLog(Mapping[int, LogEntry]):
             text = self._files.read(f"offsets/{number}")
             if text is None:
                 raise KeyError(number)
-            self._read[number] = parse_entry(text)
+            try:
+                self._read[number] = parse_entry(text)
+            except LogFormatError as error:
+                raise LogFormatError(f"{self._files.path(f'offsets/{number}')}: {error}") from error
         return self._read[number]
 
     def __iter__(self) -> Iterator[int]:
@@ -269,7 +275,13 @@ class Checkpoint:
                 f"{self.files.uri} is no checkpoint of a query: it has no file named metadata; give the folder that "
                 "checkpointLocation names"
             )
-        return str(json.loads(text)["id"])
+        try:
+            return str(json.loads(text)["id"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(
+                f"{self.files.path('metadata')} does not hold a query's id: {error!r}; it is damaged, or the folder "
+                "is no checkpoint"
+            ) from error
 
     def committed(self) -> int:
         """Return the last batch that is committed, -1 for none."""
@@ -278,6 +290,24 @@ class Checkpoint:
     def committed_ms(self, batch: int) -> int | None:
         """Return when a batch was committed, in milliseconds since the epoch; None when that is not known."""
         return self.files.written_ms(f"commits/{batch}")
+
+    def next_watermark_ms(self, batch: int) -> int | None:
+        """Return the watermark of the batch after a committed one, in milliseconds; None when it is not known.
+
+        Raises:
+            LogFormatError: when the text is damaged.
+        """
+        text = self.files.read(f"commits/{batch}")
+        if text is None:
+            return None
+        try:
+            found = json.loads(text.splitlines()[1]).get("nextBatchWatermarkMs")
+            return None if found is None else int(found)
+        except (ValueError, IndexError, TypeError, AttributeError) as error:
+            raise LogFormatError(
+                f"{self.files.path(f'commits/{batch}')} cannot be read: {error!r}; it is damaged, or a newer Spark "
+                "wrote it"
+            ) from error
 
     def offset_log(self) -> OffsetLog:
         """Return the entries that are there now."""

@@ -27,6 +27,12 @@ DELAY = "spark.watermarkDelayMs"
 
 
 _CASE_SENSITIVE = "spark.sql.caseSensitive"
+_IN_PIPELINE_FUNCTION = "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION"
+_OUTSIDE = (
+    "adaptive_watermark needs the stream's schema and a listener, and Spark allows neither within a pipeline's query "
+    "function: put the stream with this line before the function, as in "
+    "clicks = spark.readStream. ... .transform(adaptive_watermark(...)), and return what is made of clicks"
+)
 _IN_BACK_TICKS = re.compile("`((?:[^`]|``)+)`")
 
 
@@ -62,13 +68,15 @@ def read_event_time(df: DataFrame, event_time: str, delay: str) -> EventTime | N
     """Return what ``df.withWatermark(event_time, delay)`` is by; None of a frame that does not stream, which has none.
 
     Raises:
-        ValueError: when Spark refuses it, in Spark's words; when it takes a window, which it reads as one and the same
-            time; when rows cannot be counted by the name.
+        ValueError: when Spark refuses it, in Spark's words; in a pipeline's query function, with where to put the line;
+            when it takes a window, which it reads as one and the same time; when rows cannot be counted by the name.
     """
     try:
         schema = df.withWatermark(event_time, delay).schema
     # Before 4.1 Spark has no error of its own for a field within a column.
     except (AnalysisException, IllegalArgumentException, Py4JJavaError) as error:
+        if _IN_PIPELINE_FUNCTION in str(error):
+            raise ValueError(_OUTSIDE) from error
         said = next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
         raise ValueError(
             f"Spark refuses withWatermark({event_time!r}, ...): {said}{_hint(df, event_time)}"

@@ -38,7 +38,7 @@ the Kafka connector is published.
 | before 4.2 | read limits of sources in Python | no trace source, and so no demo and no example on a trace |
 | before 4.0 | listeners in a client of Spark Connect | `adaptive_watermark` is rejected there |
 | before 4.3 | stateful operators in real-time mode | Spark fails such a query; the rows of others are counted |
-| all | control streams as sources in real-time mode | no Live in it, see below |
+| all | offsets in the log, and a clock that moves, within a batch in real-time mode | no Live in it, see below |
 
 `histogram_numeric` takes numbers alone. Where rows are observed, and with `late=side(...)`, partitions with names are
 counted as one, and the log says so: give a column of type int. A key has 53 bits and not 63, so that with granules of
@@ -74,8 +74,20 @@ micro-batches. So a narrow bound closes windows no sooner than the interval allo
 | 4.2.0 | queries without state; `OPERATOR_OR_SINK_NOT_IN_ALLOWLIST` for others | rows are counted and not judged |
 | 4.3.0 | windowed counts and `dropDuplicates`, in update mode | Off and OnRestart: exact, over a restart, too |
 
-Live is rejected, since the control stream is a source in Python; so are mode Restart and `late=`, which are not tried.
-On 4.3.0 that was tried with Spark's source in memory and, by hand, with Kafka by the connector of 4.2.0.
+Of the operators that 4.3.0 allows in it, `transformWithState` of Scala and Java is not tried; it allows none of Python.
+
+Live is rejected, and a control stream that Spark reads in this mode would not change that (4.3.0; the first two were
+seen with batches of 20 s):
+
+- `current_timestamp()` is one time for the whole batch, that of its start. A row that comes later in the interval is
+  ahead of it, and `future_rows=` would set its event time back or take it out.
+- Spark writes a batch's offsets when the batch ends. So a control row would not be in the checkpoint before its batch,
+  and a batch that runs again could have another watermark.
+- The watermark moves once an interval, and what a control stream asks at the beginning of one is older than what Spark
+  itself has at its end: OnRestart loses nothing against it.
+
+Mode Restart and `late=` are rejected, too; they are not tried. Off and OnRestart were tried on 4.3.0 with Spark's
+source in memory and, by hand, with Kafka by the connector of 4.2.0.
 
 ## Private names
 

@@ -96,6 +96,11 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
             "Run a PySpark program that does not call Tidemark, with the watermarks of its queries watched.",
             "spark",
         ),
+        "inspect": Entry(
+            "spark_programs",
+            "Show what a query's checkpoint holds: watermarks, sources, operators, open windows and rows of state.",
+            "spark",
+        ),
         "demo": Entry(
             "spark_programs",
             "Run the whole loop on a real Spark stream: guessed bound, recommendation, restart.",

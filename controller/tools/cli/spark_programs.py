@@ -1,4 +1,4 @@
-"""Commands of the Spark side: ``tidemark run``, ``jar``, ``lint``, ``late catch-up``, ``reconcile`` and ``demo``.
+"""Commands of the Spark side: ``tidemark run``, ``jar``, ``lint``, ``inspect``, ``late catch-up``, ``reconcile``, ``demo``.
 
 The controller does not depend on the Spark side: its modules are imported when a command runs.
 """
@@ -34,6 +34,7 @@ def register(app: typer.Typer) -> None:
     app.command("lint")(_lint)
     # What follows the program's name is its own, options too.
     app.command("run", context_settings={"allow_interspersed_args": False})(_run)
+    app.command("inspect")(_inspect)
     app.command("demo")(_demo)
     app.command("jar")(_jar)
 
@@ -238,6 +239,25 @@ def _run(
         fail_usage("name the program to run: tidemark run JOB.py")
     with input_errors_in_one_line():
         program.replace_this_process(job, arguments or [], conf or [])
+
+
+def _inspect(
+    checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The query's checkpointLocation.")],
+    *,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Maximum number of batches, and of windows of each operator.")
+    ] = 20,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    conf: _ConfOption = None,
+) -> None:
+    """Show what a query's checkpoint holds: watermarks, sources, operators, open windows and rows of state.
+
+    The query may run meanwhile, watched by Tidemark or not: the checkpoint is only read, as of its last committed
+    batch. Exit code: 0 when all is read, 1 when some of the state is not, 2 when the folder is no checkpoint.
+    """
+    with input_errors_in_one_line():
+        code = spark_side("plans.inspection").inspect(checkpoint, limit=limit, json=json, confs=conf or [])
+    raise typer.Exit(code)
 
 
 def _demo(
