@@ -196,17 +196,16 @@ jar: $(STAMP) ## spark_jobs/spark/jars/tidemark-spark_2.13-*.jar (SPARK=3.5.9: _
 	fi; \
 	$$python -m tidemark.spark_jobs.spark.jar_build $(DIST)/maven
 
-wheel: $(STAMP) ## dist/tidemark-*.whl, with the jars for both versions of Scala
+# The wheel is built from the sdist, so that neither holds what the other lacks.
+wheel: $(STAMP) ## dist/tidemark-*.whl and the sdist, with the jars for both versions of Scala
 	@SPARK_HOME= $(MAKE) --silent jar SPARK=
 	@$(MAKE) --silent jar SPARK=3.5.9
-	@rm -rf build/lib build/bdist.*
-	@$(BIN)/python -m build --wheel --no-isolation --outdir $(DIST) .
+	@$(BIN)/python -m build --no-isolation --outdir $(DIST) .
 
 # What is published, from nothing, and tried apart from this tree; see tests/support/release.py.
 release: $(STAMP) ## wheel, sdist, jars, chart, archive, SBOM and checksums in dist, and a trial of them; needs a JDK
 	@rm -rf $(DIST) spark_jobs/spark/jars
 	@$(MAKE) --silent wheel archive
-	@$(BIN)/python -m build --sdist --no-isolation --outdir $(DIST) .
 	@PYTHONPATH=tests $(BIN)/python -m support.release $(DIST)
 
 manifests: $(STAMP) ## render deploy/kubernetes from the Helm chart, and its schema of the settings (after `make tools`)

@@ -119,6 +119,7 @@ def _file_of(module: str) -> set[str]:
 
 @pytest.fixture(scope="module", name="wheel")
 def _wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the wheel as `make wheel` builds it: from the sdist."""
     source = tmp_path_factory.mktemp("source")
     for path in tree_files():
         (source / path).parent.mkdir(parents=True, exist_ok=True)
@@ -134,7 +135,7 @@ def _wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_text("", encoding="utf-8")
     out = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(source)]
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(source)]
     subprocess.run(command, check=True, capture_output=True)
     (wheel,) = out.glob("tidemark-*.whl")
     return wheel
