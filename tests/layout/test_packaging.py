@@ -162,7 +162,7 @@ def test_the_wheel_carries_its_licence_and_its_command(wheel: Path) -> None:
 
     assert "License-Expression: Apache-2.0" in archive.read(metadata).decode()
     assert metadata.replace("METADATA", "licenses/LICENSE") in archive.namelist()
-    assert "tidemark = tidemark.controller.tools.cli:main" in entry_points
+    assert "tidemark = tidemark.controller.__main__:main" in entry_points
 
 
 @pytest.mark.slow

@@ -182,6 +182,7 @@ def _main(dist: Path) -> None:
         _install(tool, "--require-hashes", "-r", LOCKS / "sbom.txt")
         _run(
             *(tool.with_name("cyclonedx-py"), "environment", "--output-reproducible"),
+            *("--pyproject", ROOT / "pyproject.toml", "--mc-type", "library"),
             *("--output-file", dist / f"tidemark-{version}.cdx.json", environment),
             cwd=lister,
         )
