@@ -146,7 +146,7 @@ def test_the_version_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 # A module that cannot be imported stands for one that is not installed.
 WITHOUT = (
     "import sys; sys.modules[{0!r}] = None; sys.argv = ['tidemark', *{1!r}]; "
-    "from tidemark.controller.tools.cli import main; main()"
+    "from tidemark.controller.__main__ import main; main()"
 )
 
 
@@ -154,6 +154,11 @@ WITHOUT = (
 @pytest.mark.parametrize(
     ("missing", "arguments", "body"),
     [
+        (
+            "typer",
+            ["status"],
+            "tidemark: the command line needs typer: pip install 'tidemark[controller]'\n",
+        ),
         ("pyspark", ["demo"], "tidemark: `tidemark demo` needs pyspark: pip install 'tidemark[demo]'\n"),
         (
             "pyspark",

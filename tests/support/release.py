@@ -1,0 +1,194 @@
+"""What a release is made of besides wheel, sdist, archive and jars, and the trial of what is in ``dist``.
+
+    make release
+
+The trial uses no file of the tree: in empty folders, on every version of Python that is here, it installs the wheel as
+a stranger does, with the newest packages that its extras take, and runs it. Once it installs the wheel with the
+packages of the lock file, runs the demonstration there, and lists these packages in an SBOM (CycloneDX).
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+from pathlib import Path
+
+import yaml
+
+from support.patience import until_ready
+from support.tree import ROOT
+
+__all__ = ["SUMS", "packed_chart", "version_of_tree", "write_sums"]
+
+SUMS = "SHA256SUMS"
+PYTHONS = ("3.11", "3.12", "3.13")
+EXTRAS = "controller,spark,kafka,plot"
+LOCKS = ROOT / "deploy" / "requirements"
+UV = Path(sys.prefix, "bin", "uv")
+
+JARS = """
+import tidemark.spark_jobs.adaptive
+from tidemark.spark_jobs.spark.jar import FOLDER, NAME, installed_jar
+print(installed_jar().name)
+assert {jar.name.split("-")[1] for jar in FOLDER.glob("*.jar")} == {"spark_2.12", "spark_2.13"}, list(FOLDER.iterdir())
+"""
+"""Fails where a jar is missing, or is not of the wheel's own sources."""
+
+
+def version_of_tree() -> str:
+    """Return the version in ``pyproject.toml``.
+
+    Raises:
+        SystemExit: when this commit has a tag of another version.
+    """
+    version: str = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    tags = _run("git", "tag", "--points-at", "HEAD", "--list", "v*", cwd=ROOT).split()
+    if tags and f"v{version}" not in tags:
+        sys.exit(f"this commit is tagged {', '.join(tags)}, but pyproject.toml says {version}")
+    return version
+
+
+def packed_chart(chart: Path, out: Path) -> Path:
+    """Write the chart as `helm package` lays it out; the same chart gives the same bytes."""
+    about = yaml.safe_load((chart / "Chart.yaml").read_text(encoding="utf-8"))
+    left_out = (chart / ".helmignore").read_text(encoding="utf-8").split()
+    package = out / f"{about['name']}-{about['version']}.tgz"
+    # Links lead out of the chart, and what they lead to belongs to it.
+    found = (Path(folder, name) for folder, _, names in os.walk(chart, followlinks=True) for name in names)
+    with (
+        package.open("wb") as raw,
+        gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive,
+    ):
+        # Helm wants Chart.yaml first.
+        for path in sorted(found, key=lambda path: (path.name != "Chart.yaml", path)):
+            if any(path.match(pattern) for pattern in left_out):
+                continue
+            content = path.read_bytes()
+            entry = tarfile.TarInfo(f"{about['name']}/{path.relative_to(chart).as_posix()}")
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return package
+
+
+def write_sums(folder: Path) -> None:
+    """Write the checksums of all files below ``folder``, for `sha256sum --check` there."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SUMS)
+    lines = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder).as_posix()}\n"
+        for path in paths
+    ]
+    (folder / SUMS).write_text("".join(lines), encoding="utf-8")
+
+
+def _clean() -> dict[str, str]:
+    """Return this process's environment without what leads back to this tree."""
+    ours = ("PYTHON", "TIDEMARK_", "SPARK_", "VIRTUAL_ENV")
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+
+
+def _run(*command: str | Path, cwd: Path) -> str:
+    """Run a command in ``cwd``; return what it prints.
+
+    Raises:
+        SystemExit: when it fails, with what it printed.
+    """
+    done = subprocess.run(command, cwd=cwd, env=_clean(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def _environment(folder: Path, python: str | Path) -> Path:
+    """Make an empty virtual environment in ``folder``; return its interpreter."""
+    _run(UV, "venv", "--quiet", "--no-python-downloads", "--python", python, folder / "venv", cwd=folder)
+    return folder / "venv" / "bin" / "python"
+
+
+def _install(python: Path, *arguments: str | Path) -> None:
+    _run(UV, "pip", "install", "--quiet", "--python", python, *arguments, cwd=python.parent)
+
+
+def _try(python: Path, version: str) -> None:
+    """Run what is installed beside ``python``, in an empty folder.
+
+    Raises:
+        SystemExit: when a command fails.
+        AssertionError: when it is not this version, or the controller does not become ready.
+    """
+    tidemark = python.with_name("tidemark")
+    with tempfile.TemporaryDirectory() as name:
+        empty = Path(name)
+        printed = _run(tidemark, "--version", cwd=empty).strip()
+        assert printed == f"tidemark {version}", printed
+        print(f"  {printed}, {_run(python, '-c', JARS, cwd=empty).strip()}", flush=True)
+        log = empty / "log"
+        with log.open("wb") as errors:
+            server = subprocess.Popen(
+                [tidemark, "serve", "--port", "0"],
+                cwd=empty,
+                env=_clean(),
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        try:
+            assert server.stdout is not None
+            line = server.stdout.readline()
+            assert "listening on http://" in line, line + log.read_text(encoding="utf-8")
+            url = line.split()[3].rstrip(",")
+            until_ready(f"{url}/readyz", server, log)
+            print("  the controller is ready", flush=True)
+        finally:
+            server.terminate()
+            server.communicate()
+
+
+def _main(dist: Path) -> None:
+    version = version_of_tree()
+    (wheel,) = dist.glob(f"tidemark-{version}-*.whl")
+    packed_chart(ROOT / "deploy" / "helm" / "tidemark", dist)
+    with tempfile.TemporaryDirectory(prefix="tidemark-release-") as name:
+        for python in PYTHONS:
+            folder = Path(name, python)
+            folder.mkdir()
+            try:
+                environment = _environment(folder, python)
+            except SystemExit as error:
+                print(f"Python {python} cannot be had, so the wheel is not tried on it: {error}", flush=True)
+                continue
+            print(f"Python {python}: tidemark[{EXTRAS}] with the newest packages", flush=True)
+            _install(environment, f"tidemark[{EXTRAS}] @ {wheel.as_uri()}")
+            _try(environment, version)
+        locked, lister = Path(name, "locked"), Path(name, "lister")
+        locked.mkdir()
+        lister.mkdir()
+        print("tidemark[demo] with the packages of the lock file, and its demonstration", flush=True)
+        environment = _environment(locked, sys.executable)
+        _install(environment, "--require-hashes", "-r", LOCKS / "build.txt")
+        _install(environment, "--require-hashes", "--no-build-isolation", "-r", LOCKS / "demo.txt")
+        # Nothing else may be needed than what is locked, and only here is this version to be had.
+        _install(environment, "--no-index", "--find-links", dist, f"tidemark[demo]=={version}")
+        _try(environment, version)
+        print(_run(environment.with_name("tidemark"), "demo", cwd=locked), flush=True)
+        tool = _environment(lister, sys.executable)
+        _install(tool, "--require-hashes", "-r", LOCKS / "sbom.txt")
+        _run(
+            *(tool.with_name("cyclonedx-py"), "environment", "--output-reproducible"),
+            *("--pyproject", ROOT / "pyproject.toml", "--mc-type", "library"),
+            *("--output-file", dist / f"tidemark-{version}.cdx.json", environment),
+            cwd=lister,
+        )
+    write_sums(dist)
+    print((dist / SUMS).read_text(encoding="utf-8"), end="")
+
+
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]).resolve())
