@@ -1,4 +1,4 @@
-"""Commands of the Spark side: ``tidemark run``, ``jar``, ``lint``, ``inspect``, ``late catch-up``, ``reconcile``, ``demo``.
+"""Commands of the Spark side: ``tidemark run``, ``jar``, ``lint``, ``inspect``, ``late``, ``reconcile`` and ``demo``.
 
 The controller does not depend on the Spark side: its modules are imported when a command runs.
 """
