@@ -9,12 +9,13 @@ from decimal import Decimal, Inexact, InvalidOperation, localcontext
 
 PPM = 1_000_000
 """Parts per million in the whole."""
+_PPM_A_PERCENT = PPM // 100
 
 
 def parse_target(value: str | int) -> int:
     """Return a completeness target in parts per million, strictly between 0 and 1,000,000.
 
-    ``value`` is a decimal string that is a share (``"0.995"``) or an integer in parts per million (``995000``).
+    ``value`` is a text that is a share (``"0.995"``, ``"99.5%"``) or an integer in parts per million (``995000``).
 
     Raises:
         TypeError: for a float or a bool.
@@ -31,14 +32,16 @@ def parse_target(value: str | int) -> int:
         try:
             with localcontext() as context:
                 context.traps[Inexact] = True  # past 28 digits the product would be rounded to another target
-                ppm = Decimal(value) * PPM
+                share = value.strip()
+                percent = share.endswith("%")
+                ppm = Decimal(share.removesuffix("%").rstrip()) * (_PPM_A_PERCENT if percent else PPM)
         except Inexact:
             raise ValueError(f"target {value!r} is finer than one part per million") from None
         except InvalidOperation:
-            raise ValueError(f"target {value!r} is not a decimal number such as '0.995'") from None
+            raise ValueError(f"target {value!r} is not a number such as '99.5%' or '0.995'") from None
     if not ppm.is_finite() or not 0 < ppm < PPM:
         raise ValueError(
-            f"target {value!r} must lie between 0 and 1, both excluded, such as '0.995' or 995000 (ppm)"
+            f"target {value!r} must lie between 0 and 1, both excluded, such as '0.995', '99.5%' or 995000 (ppm)"
         )
     if ppm != ppm.to_integral_value():
         raise ValueError(f"target {value!r} is finer than one part per million")

@@ -74,7 +74,7 @@ def test_an_unknown_name_is_rejected_with_the_known_ones(name: str) -> None:
         ("flink:5s:0", "policy 'flink:5s:0': the idle timeout of Flink must be above 0"),
         ("flink:1s:1s:1s:1s", "has more than a bound, an idle timeout and a tick"),
         ("ring:95", "policy 'ring:95': target '95' must lie between 0 and 1"),
-        ("ring:p95", "policy 'ring:p95': target 'p95' is not a decimal number"),
+        ("ring:p95", "policy 'ring:p95': target 'p95' is not a number"),
         (
             "ring:0.99999999",
             "policy 'ring:0.99999999': target '0.99999999' is finer than one part per million",
