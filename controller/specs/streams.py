@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from sqlalchemy import Select, String, and_, bindparam, select
@@ -45,8 +46,16 @@ def get_stream(session: Session, job: str, stream: str) -> StreamRow:
     if row is None:
         raise StreamNotFoundError(
             f"nothing is known of stream {stream!r} of job {job!r}: no report came, no SLO or policy was set"
+            f"{_meant(session, job, stream)}"
         )
     return row
+
+
+def _meant(session: Session, job: str, stream: str) -> str:
+    """Return the question whether a known stream of the job with a similar name is meant; empty without any."""
+    names = session.scalars(select(StreamRow.stream).where(StreamRow.job == job, KNOWN)).all()
+    similar = get_close_matches(stream, names, n=1)
+    return f"; did you mean {similar[0]!r}?" if similar else ""
 
 
 def list_jobs(session: Session, after: str | None, limit: int) -> Sequence[str]:

@@ -171,6 +171,13 @@ def test_what_is_not_there_is_one_line_with_the_way_out(tidemark: Tidemark) -> N
     assert tidemark("slo", "set", "job").exit_code == 2
 
 
+def test_a_name_that_is_not_there_is_answered_with_the_nearest_one(tidemark: Tidemark) -> None:
+    assert tidemark("slo", "set", "shop", "clicks", "--target", "99.5%").exit_code == 0
+    assert line(tidemark("status", "shop", "click"), 1).endswith("; did you mean 'clicks'?")
+    assert "did you mean" not in line(tidemark("status", "shop", "views"), 1)
+    assert "did you mean" not in line(tidemark("status", "store", "clicks"), 1)
+
+
 # -- policy --------------------------------------------------------------------------------------------------------
 
 
