@@ -4,11 +4,8 @@
     clicks.transform(adaptive_watermark("ts", "10 minutes", stream="clicks"))
 
 It puts the tap before the watermark, asks for the bound, and applies it. Without a controller it is
-``withWatermark`` with the job's own bound, plus the tap. With a ceiling the plan also holds a control stream, which
-moves the watermark while the query runs (mode Live) and is silent in every other mode, so that modes change without a
-new checkpoint:
-
-    clicks.transform(adaptive_watermark("ts", "10 minutes", stream="clicks", ceiling="2 hours"))
+``withWatermark`` with the job's own bound, plus the tap. In mode Live the watermark also moves while the query runs. A
+checkpoint goes on in every mode, whether the plan before had this line or ``withWatermark``.
 """
 
 from __future__ import annotations
@@ -52,7 +49,7 @@ from tidemark.spark_jobs.spark.query_plan import TAP_PREFIX
 _KAFKAS = "partition"
 _KAFKAS_TIME, _KAFKAS_TIME_TYPE = "timestamp", "timestampType"
 _ALLOW_MULTIPLE = "spark.sql.streaming.statefulOperator.allowMultiple"
-_NO_CONTROL = "its control stream is a source in Java that Spark compiles, and that does not work here"
+_NO_CLASSES = "what moves the watermark is a class in Java that Spark compiles, and that does not work here"
 _log = logging.getLogger("tidemark.spark")
 _numbers = itertools.count()
 _PLAN_CHECK = PlanCheck()
@@ -109,8 +106,7 @@ def adaptive_watermark(
         max_keys: distinct (partition, granule) pairs a batch may hold and still be counted exactly.
         mode: the job's own mode, until the controller has one for the stream.
         ceiling: the bound to fall back to in Live when nothing steers, and the longest that state and deduplication are
-            retained; without it the stream cannot run in Live. It is part of the plan: giving it to a job, or taking it
-            away, needs a new checkpoint.
+            retained; the job's own bound unless given, and then Live may only narrow it.
         idle_timeout: in Live, silence after which a partition no longer holds the watermark back; learned from the
             partition's own gaps unless given. A source that does not report its backlog needs it, else its partitions
             are never idle.
@@ -136,7 +132,6 @@ def adaptive_watermark(
     durations = durations_of(
         bound=bound,
         ceiling=ceiling,
-        mode=mode,
         operator=operator,
         granule=granule,
         future_allowance=future_allowance,
@@ -158,17 +153,17 @@ def adaptive_watermark(
         )
         compiled = settings.tap_kind == "compiled"
         classes = None
-        if kind.has_java_classes and (compiled or event.ceiling_ms is not None):
+        if kind.has_java_classes and (compiled or durations.ceiling is not None or mode == "Live"):
             classes = classes_for(spark)
         tap = _tap_of(df, event, durations, operator, partition, arrival_time, max_keys)
         if classes is None or not compiled or isinstance(late, Side):  # rows that are read again are observed
             tap = _observable(tap, df, settings.stream)
-        no_live = kind.no_live or (_NO_CONTROL if event.ceiling_ms is not None and classes is None else None)
-        ceiling_ms = None if no_live else event.ceiling_ms
+        no_live = kind.no_live or (_NO_CLASSES if classes is None else None)
+        ceiling_ms = None if no_live or isinstance(late, Revise) else event.ceiling_ms
         start = start_of(
             settings, event.own_bound_ms, ceiling_ms, mode, restarts=not isinstance(late, Revise)
         )
-        announce(settings, start, None if no_live else ceiling)
+        announce(settings, start, ceiling_ms)
         plan = _Plan(
             df=df,
             metric=f"{TAP_PREFIX}{settings.stream}:{next(_numbers)}",
@@ -201,16 +196,22 @@ def adaptive_watermark(
             return plan.with_versions(late)
         if isinstance(late, Side):
             plan = plan.with_side(late)
-        if ceiling_ms is not None:
-            return plan.with_control_stream()
-        if start.mode == "Live":
+        if start.mode != "Live":
+            return plan.with_watermark(start.chosen.bound_ms)
+        if no_live is not None:
             _log.error(
                 "stream %s: mode is Live, but %s: the bound stays %d ms until the next start",
                 settings.stream,
-                no_live or "the call has no ceiling=",
+                no_live,
                 start.chosen.bound_ms,
             )
-        return plan.with_watermark(start.chosen.bound_ms)
+            return plan.with_watermark(start.chosen.bound_ms)
+        if durations.ceiling is None:
+            _log.info(
+                "stream %s: the call has no ceiling=, so Live may only narrow the job's own bound",
+                settings.stream,
+            )
+        return plan.steered()
 
     return transform
 
@@ -221,7 +222,7 @@ class _Event:
 
     column: str
     own_bound_ms: int
-    ceiling_ms: int | None
+    ceiling_ms: int
 
 
 def _event_of(df: DataFrame, event_time: str, durations: Durations) -> _Event | None:
@@ -229,7 +230,7 @@ def _event_of(df: DataFrame, event_time: str, durations: Durations) -> _Event | 
     event = read_event_time(df, event_time, durations.bound)
     if event is None:
         return None
-    ceiling_ms = None
+    ceiling_ms = event.delay_ms
     if durations.ceiling is not None and (fallback := read_event_time(df, event_time, durations.ceiling)):
         ceiling_ms = fallback.delay_ms
         check_ceiling(ceiling_ms, event.delay_ms)
@@ -301,8 +302,8 @@ class _Plan:
         )
         return replace(self, binding=replace(binding, extensions=(*binding.extensions, followed)))
 
-    def with_control_stream(self) -> DataFrame:
-        """Return the rows with a watermark that a control stream can move."""
+    def steered(self) -> DataFrame:
+        """Return the rows with a watermark that is moved while the query runs."""
         binding, connection = self.binding, self.start.connection
         assert binding.ceiling_ms is not None
         assert self.classes is not None

@@ -162,8 +162,9 @@ def start_of(
     return Start(connection, chosen, mode_of(chosen.answer, mode), orders)
 
 
-def announce(settings: JobSettings, start: Start, ceiling: str | None) -> None:
+def announce(settings: JobSettings, start: Start, ceiling_ms: int | None) -> None:
     """Say with which bound a stream runs and, with a controller, which command shows what the job still needs."""
+    ceiling = None if ceiling_ms is None else format_duration(ceiling_ms * 1_000)
     _print_or_log(
         f"tidemark: job={settings.job} stream={settings.stream} bound={format_duration(start.chosen.bound_ms * 1_000)} "
         f"source={start.chosen.source} generation={start.chosen.generation} mode={start.mode} ceiling={ceiling} "

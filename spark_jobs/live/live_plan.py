@@ -1,10 +1,9 @@
-"""A stream with a ceiling: its tap and its control stream, and what the listener tells Live of the queries with it."""
+"""A stream in Live: its plan, and what the listener tells Live of the queries with it."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -14,84 +13,95 @@ from tidemark.spark_jobs.core.binding import Batch, Binding, Extension, Judging,
 from tidemark.spark_jobs.core.counting import with_tap
 from tidemark.spark_jobs.core.listener import TidemarkListener
 from tidemark.spark_jobs.core.watch import Orders
-from tidemark.spark_jobs.live.backlog import Offset, backlog_of, control_offsets_of
-from tidemark.spark_jobs.live.control_stream import ControlAnswers, steered
+from tidemark.spark_jobs.live.backlog import backlog_of
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
+from tidemark.spark_jobs.live.known_partitions import KnownPartitions
 from tidemark.spark_jobs.live.learned import LearnedSaver, StreamHistory, saver_of
 from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
+from tidemark.spark_jobs.live.steering import Steering
+from tidemark.spark_jobs.spark.event_time import quoted
 from tidemark.spark_jobs.spark.java_classes import JavaClasses
 from tidemark.spark_jobs.spark.jvm import items
+from tidemark.spark_jobs.spark.progress import micros_of
 
 _lock = threading.Lock()
 _live: dict[TidemarkListener, LiveExtension] = {}
 
 
 class LiveExtension(Extension):
-    """The streams of a listener that have a ceiling: those in Live are steered, and the others' control is silent."""
+    """The streams of a listener that are in Live."""
 
     def __init__(self, listener: TidemarkListener) -> None:
         self._listener = listener
+        self.classes: JavaClasses | None = None
+        """What moves the watermarks of its queries; there before the first one."""
         self._savers: dict[str, LearnedSaver] = {}
+        self._steering: dict[str, Steering] = {}
         self.queries = LiveQueries(listener.clock_us)
         """Those in Live."""
-        self.answers = ControlAnswers(self.control)
-        """What control sources ask."""
-
-    def control(self, metric: str, start: Offset) -> Offset | None:
-        """Return the offset after ``start`` for a control source that asks while a batch is planned; None for no news.
-
-        It is made of all batches before that one, of which Spark may not have notified the listener yet.
-        """
-        for run_id in self.queries.runs_of(metric, start.get("source")):
-            self._listener.catch_up(run_id)
-        return self.queries.answer(metric, start)
 
     def why_not(self, run: QueryRun, metric: str, judging: Judging) -> str | None:  # noqa: ARG002 - of any stream
         """Return why a query must not run: in real-time mode none may."""
-        if not run.is_real_time:
-            return None
-        return not_in_real_time(
-            "its control stream is a source that Spark does not read in it", "take ceiling= out"
-        )
+        return not_in_real_time("Live has not been tried in it", "use mode Off") if run.is_real_time else None
 
     def started(self, run: QueryRun) -> None:
         """Take a run, if any of its streams is in Live."""
-        streams = [stream for metric in run.streams if (stream := self.queries.stream(metric)) is not None]
-        if not streams:
-            return
-        for stream in streams:
+        streams = {
+            metric: stream for metric in run.streams if (stream := self.queries.stream(metric)) is not None
+        }
+        for stream in streams.values():
             stream.orders.started(run.run_id)
+        steered = {
+            metric: run.streams[metric].operator
+            for metric in streams
+            if run.streams[metric].contradiction is None
+        }
+        checkpoint = run.query.checkpoint()
+        if not steered or run.plan is None or checkpoint is None:
+            return
+        # Spark may not have notified the listener yet that an earlier run has ended.
+        for steering in list(self._steering.values()):
+            if steering.query_id == run.query.query_id:
+                steering.finish()
+        others = [node for node, tap in run.plan.watermarks.items() if tap not in steered]
+        partitions = KnownPartitions(run.query.spark, checkpoint)
         self.queries.started(
             run.run_id,
-            {
-                metric: judging.operator
-                for metric, judging in run.streams.items()
-                if judging.contradiction is None
-            },
+            steered,
             run.query.trigger_ms(),
             policy=run.query.watermark_policy,
-            watermark_nodes=None if run.plan is None else run.plan.watermarks,
+            alone=not others,
+            bases_us=partitions.read(),
         )
         saver = saver_of(run.query, self.queries, run.run_id)
         if saver is not None:
             self._savers[run.run_id] = saver
+        watermark = None if self.classes is None else run.query.steering(self.classes, others)
+        if watermark is not None:
+            self._steering[run.run_id] = Steering(
+                run.run_id, run.query, watermark, self.queries, partitions, self._listener.catch_up
+            )
 
     def batch(self, run: QueryRun, progress: StreamingQueryProgress) -> None:
-        """Learn what the batch shows of the run's control sources."""
-        self.queries.recognise(run.run_id, control_offsets_of(progress), run.watermark_ms[progress.batchId])
+        """Learn where the batch's watermark is."""
+        watermark_ms = run.watermark_ms[progress.batchId]
+        self.queries.batch(run.run_id, watermark_ms, micros_of(progress.timestamp))
 
     def reported(self, run: QueryRun, metric: str, report: Report, batch: Batch) -> Report:
         """Return a report with the state of a stream in Live."""
         if self.queries.stream(metric) is None:
             return report
         newest, backlog = batch.counts.newest_granules, backlog_of(batch.progress)
-        return replace(report, live=self.queries.observe(run.run_id, metric, report, newest, backlog))
+        report = replace(report, live=self.queries.observe(run.run_id, metric, report, newest, backlog))
+        if (steering := self._steering.get(run.run_id)) is not None:
+            steering.wake()
+        return report
 
     def ended(self, run: QueryRun, error: str) -> None:  # noqa: ARG002 - whatever it is
         """Save what was learned, and forget the run."""
-        saver = self._savers.pop(run.run_id, None)
-        if saver is not None:
-            saver.finish()
+        for each in (self._steering.pop(run.run_id, None), self._savers.pop(run.run_id, None)):
+            if each is not None:
+                each.finish()
         for metric in run.streams:
             if (stream := self.queries.stream(metric)) is not None:
                 stream.orders.ended(run.run_id)
@@ -108,31 +118,29 @@ def live_of(listener: TidemarkListener) -> LiveExtension:
 
 @dataclass(frozen=True, slots=True)
 class LivePlan:
-    """The plan with a control stream: it moves in Live, and is silent in every other mode."""
+    """The plan of a stream in Live: that of ``withWatermark``, with future-dated rows set back below it."""
 
     ceiling_ms: int
     idle_timeout_us: int | None
     future: FutureRowRule
     orders: Orders
     classes: JavaClasses
-    """What makes the control stream."""
+    """What moves the watermark."""
     tap_classes: JavaClasses | None
     """The functions that Spark compiles into a stage; None where rows are observed."""
     history: StreamHistory | None
     """The stream's earlier reports; None for a job without a controller."""
 
     def plan(self, df: DataFrame, metric: str, listener: TidemarkListener, binding: Binding) -> DataFrame:
-        """Return ``df`` with tap, ceiling and control stream."""
+        """Return ``df`` with tap and ceiling."""
         live, future = live_of(listener), self.future
-        binding = replace(binding, extensions=(*binding.extensions, live))
-        steer = partial(steered, classes=self.classes, answers=live.answers)
-        if binding.mode != "Live":
-            tapped, counts = with_tap(df, binding.tap, metric, self.tap_classes)
-            listener.bind(metric, replace(binding, stage_counts=counts))
-            return steer(tapped, binding.tap.event_time, binding.bound_ms, metric)
+        live.classes = self.classes
         tap = future.counted_by(binding.tap)
         tapped, counts = with_tap(future.mark(df), tap, metric, self.tap_classes)
-        listener.bind(metric, replace(binding, tap=tap, moves=True, stage_counts=counts))
+        extensions = (*binding.extensions, live)
+        listener.bind(
+            metric, replace(binding, tap=tap, moves=True, stage_counts=counts, extensions=extensions)
+        )
         live.queries.add(
             metric,
             LiveStream(
@@ -143,15 +151,10 @@ class LivePlan:
                 history=self.history,
             ),
         )
-        steered_df = steer(
-            tapped,
-            tap.event_time,
-            self.ceiling_ms,
-            metric,
-            set_back=lambda marked: future.set_back(marked, tap.granule_us, tap.cut, self.tap_classes),
-        )
+        set_back = future.set_back(tapped, tap.granule_us, tap.cut, self.tap_classes)
+        with_ceiling = set_back.withWatermark(quoted(tap.event_time), f"{self.ceiling_ms} milliseconds")
         alias = _alias_of(df)
-        return steered_df if alias is None else steered_df.alias(alias)
+        return with_ceiling if alias is None else with_ceiling.alias(alias)
 
 
 def _alias_of(df: DataFrame) -> str | None:

@@ -22,7 +22,7 @@ from pyspark.sql import Column
 from tidemark.spark_jobs.spark.jvm import COMPILER, PLACEMENT, Py4JJavaError, SparkContext, find
 
 _PACKAGE = "tidemark"
-_SOURCES = ("RowCounter", "BatchCounts", "SetBack", "PlaceCounters", "ControlSource")
+_SOURCES = ("RowCounter", "BatchCounts", "SetBack", "PlaceCounters", "WatermarkSteering")
 """Files in ``java_sources``, in the order in which they need each other."""
 
 _OPTIONAL = "PlaceCounters"

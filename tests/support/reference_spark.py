@@ -38,7 +38,6 @@ the Kafka connector is published.
 | before 4.2 | read limits of sources in Python | no trace source, and so no demo and no example on a trace |
 | before 4.0 | listeners in a client of Spark Connect | `adaptive_watermark` is rejected there |
 | before 4.3 | stateful operators in real-time mode | Spark fails such a query; the rows of others are counted |
-| all | control streams as sources in real-time mode | no Live in it, see below |
 
 `histogram_numeric` takes numbers alone. Where rows are observed, and with `late=side(...)`, partitions with names are
 counted as one, and the log says so: give a column of type int. A key has 53 bits and not 63, so that with granules of
@@ -74,7 +73,7 @@ micro-batches. So a narrow bound closes windows no sooner than the interval allo
 | 4.2.0 | queries without state; `OPERATOR_OR_SINK_NOT_IN_ALLOWLIST` for others | rows are counted and not judged |
 | 4.3.0 | windowed counts and `dropDuplicates`, in update mode | Off and OnRestart: exact, over a restart, too |
 
-Live is rejected, since the control stream is a source in Python; so are mode Restart and `late=`, which are not tried.
+Live is rejected; so are mode Restart and `late=`: none of them is tried.
 On 4.3.0 that was tried with Spark's source in memory and, by hand, with Kafka by the connector of 4.2.0.
 
 ## Private names
@@ -92,8 +91,8 @@ _CONNECT = (
     (
         "`Live`",
         (
-            "refused. Its control stream is a Java class in the driver, and a client of Spark Connect cannot give the "
-            "server one"
+            "refused. What moves the watermark is a Java class in the driver, and a client of Spark Connect cannot "
+            "give the server one"
         ),
     ),
     (
