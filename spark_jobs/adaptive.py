@@ -4,11 +4,8 @@
     clicks.transform(adaptive_watermark("ts", "10 minutes", stream="clicks"))
 
 It puts the tap before the watermark, asks for the bound, and applies it. Without a controller it is
-``withWatermark`` with the job's own bound, plus the tap. With a ceiling the plan also holds a control stream, which
-moves the watermark while the query runs (mode Live) and is silent in every other mode, so that modes change without a
-new checkpoint:
-
-    clicks.transform(adaptive_watermark("ts", "10 minutes", stream="clicks", ceiling="2 hours"))
+``withWatermark`` with the job's own bound, plus the tap. In mode Live the watermark also moves while the query runs. A
+checkpoint goes on in every mode, whether the plan before had this line or ``withWatermark``.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ from tidemark.spark_jobs.core.arguments import (
     instance,
     one_of,
 )
-from tidemark.spark_jobs.core.binding import Binding, NoSink, ReportSink
+from tidemark.spark_jobs.core.binding import Binding, Closing, NoSink, ReportSink
 from tidemark.spark_jobs.core.connections import Start, announce, listener_of, start_of
 from tidemark.spark_jobs.core.counting import classes_for, with_tap
 from tidemark.spark_jobs.core.key_counts import key_counter
@@ -43,7 +40,7 @@ from tidemark.spark_jobs.late.revise import Revise, RevisedStream
 from tidemark.spark_jobs.late.side import Side
 from tidemark.spark_jobs.live.future_rows import FutureRowRule, Treatment
 from tidemark.spark_jobs.live.learned import StreamHistory
-from tidemark.spark_jobs.live.live_plan import LivePlan
+from tidemark.spark_jobs.live.live_plan import LivePlan, live_of
 from tidemark.spark_jobs.plans.start_check import PlanCheck
 from tidemark.spark_jobs.spark.event_time import column_named, column_of, quoted, read_event_time
 from tidemark.spark_jobs.spark.java_classes import JavaClasses
@@ -52,7 +49,7 @@ from tidemark.spark_jobs.spark.query_plan import TAP_PREFIX
 _KAFKAS = "partition"
 _KAFKAS_TIME, _KAFKAS_TIME_TYPE = "timestamp", "timestampType"
 _ALLOW_MULTIPLE = "spark.sql.streaming.statefulOperator.allowMultiple"
-_NO_CONTROL = "its control stream is a source in Java that Spark compiles, and that does not work here"
+_NO_CLASSES = "what moves the watermark is a class in Java that Spark compiles, and that does not work here"
 _log = logging.getLogger("tidemark.spark")
 _numbers = itertools.count()
 _PLAN_CHECK = PlanCheck()
@@ -112,15 +109,13 @@ def adaptive_watermark(
         max_keys: distinct (partition, granule) pairs a batch may hold and still be counted exactly.
         mode: the job's own mode, until the controller has one for the stream.
         ceiling: the bound to fall back to in Live when nothing steers, and the longest that state and deduplication are
-            retained; without it the stream cannot run in Live. It is part of the plan: giving it to a job, or taking it
-            away, needs a new checkpoint.
+            retained; the job's own bound unless given, and then Live may only narrow it.
         idle_timeout: in Live, silence after which a partition no longer holds the watermark back; learned from the
             partition's own gaps unless given. A source that does not report its backlog needs it, else its partitions
             are never idle.
         close_at_end: True lets a run with ``availableNow`` end with a closing step, which moves the watermark as far as
             the bound allows, also where an input had no rows; an interval says how late rows come at most by the clock,
-            so that windows older than that come out too; conf ``spark.tidemark.close.at.end`` unless given. It puts
-            the control stream into the plan, with the bound for a ceiling unless one is given.
+            so that windows older than that come out too; conf ``spark.tidemark.close.at.end`` unless given.
         late: what becomes of late rows: ``side(...)`` keeps those that Spark drops; ``revise(...)`` puts windows out in
             versions, so that the bound moves in each batch and rows that come later still count. Unless given they are
             dropped and counted.
@@ -145,7 +140,6 @@ def adaptive_watermark(
     durations = durations_of(
         bound=bound,
         ceiling=ceiling,
-        mode=mode,
         operator=operator,
         granule=granule,
         future_allowance=future_allowance,
@@ -166,22 +160,22 @@ def adaptive_watermark(
             token_file=token_file,
             close_at_end=close_at_end,
         )
-        if settings.closing is not None:
-            event = _with_closing(event, late)
+        closing = _closing_of(settings, late)
         compiled = settings.tap_kind == "compiled"
         classes = None
-        if kind.has_java_classes and (compiled or event.ceiling_ms is not None):
+        moves = durations.ceiling is not None or mode == "Live" or closing is not None
+        if kind.has_java_classes and (compiled or moves):
             classes = classes_for(spark)
         tap = _tap_of(df, event, durations, operator, partition, arrival_time, max_keys)
         if classes is None or not compiled or isinstance(late, Side):  # rows that are read again are observed
             tap = _observable(tap, df, settings.stream)
-        no_live = kind.no_live or (_NO_CONTROL if event.ceiling_ms is not None and classes is None else None)
-        ceiling_ms = None if no_live else event.ceiling_ms
+        no_live = kind.no_live or (_NO_CLASSES if classes is None else None)
+        ceiling_ms = None if no_live or isinstance(late, Revise) else event.ceiling_ms
         start = start_of(
             settings, event.own_bound_ms, ceiling_ms, mode, restarts=not isinstance(late, Revise)
         )
         announce(settings, start, ceiling_ms)
-        if settings.closing is not None and no_live is not None:
+        if closing is not None and no_live is not None:
             _log.error("stream %s: close_at_end has no effect: %s", settings.stream, no_live)
         plan = _Plan(
             df=df,
@@ -199,7 +193,7 @@ def adaptive_watermark(
                 generation=start.chosen.generation,
                 sink=sink or (NoSink() if start.connection is None else start.connection.sender),
                 ceiling_ms=ceiling_ms,
-                closing=None if ceiling_ms is None else settings.closing,
+                closing=None if no_live is not None else closing,
                 names_granule=granule is not None,
                 own_times_confirmed=settings.own_times_confirmed,
                 may_reject=settings.may_reject,
@@ -217,16 +211,22 @@ def adaptive_watermark(
             return plan.with_versions(late)
         if isinstance(late, Side):
             plan = plan.with_side(late)
-        if ceiling_ms is not None:
-            return plan.with_control_stream()
-        if start.mode == "Live":
+        if start.mode != "Live":
+            return plan.with_watermark(start.chosen.bound_ms)
+        if no_live is not None:
             _log.error(
                 "stream %s: mode is Live, but %s: the bound stays %d ms until the next start",
                 settings.stream,
-                no_live or "the call has no ceiling=",
+                no_live,
                 start.chosen.bound_ms,
             )
-        return plan.with_watermark(start.chosen.bound_ms)
+            return plan.with_watermark(start.chosen.bound_ms)
+        if durations.ceiling is None:
+            _log.info(
+                "stream %s: the call has no ceiling=, so Live may only narrow the job's own bound",
+                settings.stream,
+            )
+        return plan.steered()
 
     return transform
 
@@ -237,7 +237,7 @@ class _Event:
 
     column: str
     own_bound_ms: int
-    ceiling_ms: int | None
+    ceiling_ms: int
 
 
 def _event_of(df: DataFrame, event_time: str, durations: Durations) -> _Event | None:
@@ -245,25 +245,25 @@ def _event_of(df: DataFrame, event_time: str, durations: Durations) -> _Event | 
     event = read_event_time(df, event_time, durations.bound)
     if event is None:
         return None
-    ceiling_ms = None
+    ceiling_ms = event.delay_ms
     if durations.ceiling is not None and (fallback := read_event_time(df, event_time, durations.ceiling)):
         ceiling_ms = fallback.delay_ms
         check_ceiling(ceiling_ms, event.delay_ms)
     return _Event(event.column, event.delay_ms, ceiling_ms)
 
 
-def _with_closing(event: _Event, late: Side | Revise | None) -> _Event:
-    """Return an event time whose watermark a closing step can move.
+def _closing_of(settings: JobSettings, late: Side | Revise | None) -> Closing | None:
+    """Return the closing step that is asked for.
 
     Raises:
-        ValueError: where windows come out in versions, without a control stream.
+        ValueError: where windows come out in versions, so that none is ever closed.
     """
-    if isinstance(late, Revise):
-        raise ValueError(  # noqa: TRY004 - they do not go together
-            "late=revise(...) has no control stream, which close_at_end would move: leave out one of them, also as "
+    if settings.closing is not None and isinstance(late, Revise):
+        raise ValueError(
+            "late=revise(...) closes no window, and close_at_end would: leave out one of them, also as "
             "spark.tidemark.close.at.end"
         )
-    return event if event.ceiling_ms is not None else replace(event, ceiling_ms=event.own_bound_ms)
+    return settings.closing
 
 
 def _tap_of(  # noqa: PLR0917 - what is counted
@@ -310,7 +310,11 @@ class _Plan:
     def with_watermark(self, delay_ms: int) -> DataFrame:
         """Return the rows with tap and Spark's own watermark."""
         tapped, counts = with_tap(self.df, self.binding.tap, self.metric, self.tap_classes)
-        self.listener.bind(self.metric, replace(self.binding, stage_counts=counts))
+        binding = replace(self.binding, stage_counts=counts)
+        if binding.closing is not None:
+            extensions = (*binding.extensions, live_of(self.listener, self.classes))
+            binding = replace(binding, extensions=extensions)
+        self.listener.bind(self.metric, binding)
         return tapped.withWatermark(quoted(self.binding.tap.event_time), f"{delay_ms} milliseconds")
 
     def with_versions(self, revise: Revise) -> DataFrame:
@@ -331,8 +335,8 @@ class _Plan:
         )
         return replace(self, binding=replace(binding, extensions=(*binding.extensions, followed)))
 
-    def with_control_stream(self) -> DataFrame:
-        """Return the rows with a watermark that a control stream can move."""
+    def steered(self) -> DataFrame:
+        """Return the rows with a watermark that is moved while the query runs."""
         binding, connection = self.binding, self.start.connection
         assert binding.ceiling_ms is not None
         assert self.classes is not None

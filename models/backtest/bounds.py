@@ -86,7 +86,7 @@ class Fixed:
     """
 
     native = True
-    """It is in the plan, so it is in force without the delay of a control stream."""
+    """It is in the plan."""
 
     def __init__(self, bound_us: int) -> None:
         if bound_us < 0:

@@ -2,13 +2,13 @@
 
 Batch n of slot k runs at the slot's end. A row of it is late iff its key is at or below W(n-1); it emits what is at or
 below W(n). A slot without arrivals holds a batch only when the batch before it, in the slot before, moved the
-watermark, or when a control row is due there.
+watermark, or when Live did.
 
-*Native*, *restart*: W(n+1) = max(W(n), base - L), the base over the batches of this run of the query. *Live*: the
-control value computed at the end of a slot is read by the next slot's batch and in force in the one after that. It is
-read only when it is due, i.e. when a key that has arrived lies above the watermark and at or below the control, as in
-the driver (``live/control``), which cannot know whether rows are waiting. So an idle job does not run control batches
-for ever, not even when the control follows the clock. There is no ceiling here: only the control moves the watermark.
+*Native*, *restart*: W(n+1) = max(W(n), base - L), the base over the batches of this run of the query. *Live*: what is
+required at the end of a slot is in force in the next slot's batch. The watermark moves only when that closes something,
+i.e. when a key that has arrived lies above it and at or below what is required, as in the driver (``live/control``). So
+an idle job does not run batches for ever, not even when what is required follows the clock. There is no ceiling here:
+only Live moves the watermark.
 After the last arrival nothing more is decided; earlier decisions still take effect.
 """
 
@@ -37,10 +37,8 @@ from tidemark.models.live.policy import NO_BASE_US, BoundPolicy, Decision, Obser
 NO_BOUND_US = -(2**63)
 """The bound where none is in force."""
 
-_LIVE_DELAY = 3
-"""In Live, W(n-1) comes from the control read in batch n-2, which was computed after batch n-3."""
-_NATIVE_DELAY = 2
-"""Natively W(n-1) follows the bases of batches up to n-2."""
+_DELAY = 2
+"""W(n-1) follows the batches up to n-2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +169,9 @@ class DecisionInForce:
 
 
 class _Observer:
-    """What the policy observes of each batch, and the bases that its late filter can have used.
+    """What the policy observes of each batch, and the bases that its late filter can have used."""
 
-    Args:
-        delay: by how many batches the newest base that a batch's late filter can use precedes the batch.
-    """
-
-    def __init__(self, arrivals: Arrivals, setup: Setup, delay: int) -> None:
+    def __init__(self, arrivals: Arrivals, setup: Setup) -> None:
         self._shown = tap_counts(arrivals, setup)
         edges = np.append(arrivals.occupied, arrivals.slots)
         self._shown_from = np.searchsorted(self._shown.slot, edges).tolist()
@@ -186,7 +180,7 @@ class _Observer:
         self.maxima_us = np.full(arrivals.partitions, NO_BASE_US, np.int64)
         self._partitions = 0  # seen so far
         self.base_us = NO_BASE_US
-        self._known = deque([(self.maxima_us, self.base_us)] * delay, delay)
+        self._known = deque([(self.maxima_us, self.base_us)] * _DELAY, _DELAY)
 
     def batch(self, first: int, last: int, now_us: int) -> Observation:
         """Return the batch with the rows of the occupied slots from ``first`` to before ``last``."""
@@ -254,38 +248,37 @@ class _Waiting:
 def live_batches(
     arrivals: Arrivals, setup: Setup, policy: BoundPolicy, on_slot: Callable[[int], object]
 ) -> Batches:
-    """Return the batches of a query whose watermark follows the policy's control value."""
-    observer, log, waiting = _Observer(arrivals, setup, _LIVE_DELAY), _Log(arrivals), _Waiting(arrivals)
+    """Return the batches of a query whose watermark follows what the policy requires."""
+    observer, log, waiting = _Observer(arrivals, setup), _Log(arrivals), _Waiting(arrivals)
     occupied, trigger = arrivals.occupied.tolist(), setup.trigger_us
     newest = DecisionInForce()
     mark, bound = NO_BASE_US, NO_BOUND_US  # in force in the next batch
-    control, control_bound = NO_BASE_US, NO_BOUND_US
-    slot, done, moved, due = 0, 0, False, False
+    wanted, is_open, moved = NO_BASE_US, False, False
+    slot, done = 0, 0
     while True:
         now = arrivals.first_us + (slot + 1) * trigger
         after = done + (done < len(occupied) and occupied[done] == slot)
-        executed = after > done or moved or due
-        moved = False
+        executed, ran_under, ran_with = after > done or moved, mark, bound
+        held = slice(done, after)
         if executed:
             seen = observer.batch(done, after, now)
-            read = control if due else mark
-            log.add(slice(done, after), slot, bound, mark, read, observer.base_us)
-            moved = read > mark
-            mark, bound, done = read, control_bound if due else bound, after
+            done = after
             on_slot(slot)
             policy.observe(seen)
-        is_open = waiting.max_us[done - 1] > control
         if slot < arrivals.slots and (executed or is_open):
-            newest.take(policy.decide(now, now + 2 * trigger))
+            newest.take(policy.decide(now, now + trigger))
             required = newest.watermark_us(observer.maxima_us, setup.scope)
-            control = max(control, required // SPARK_TICK_US * SPARK_TICK_US)
-            control_bound = newest.bound_us
-            is_open = waiting.max_us[done - 1] > control
+            wanted = max(wanted, required // SPARK_TICK_US * SPARK_TICK_US)
+        is_open = waiting.max_us[done - 1] > wanted
+        moved = wanted > mark and waiting.between(mark, wanted, slot + 1)
+        if moved:
+            mark, bound = wanted, newest.bound_us
+        if executed:
+            log.add(held, slot, ran_with, ran_under, mark, observer.base_us)
         following = occupied[done] if done < len(occupied) else None
-        due = control > mark and waiting.between(mark, control, slot + 1)
         if following is not None:
-            slot = slot + 1 if moved or due or is_open else following
-        elif moved or due:
+            slot = slot + 1 if moved or is_open else following
+        elif moved:
             slot += 1
         else:
             return log.batches(newest.bound_changes)
@@ -299,7 +292,7 @@ def restart_batches(
     Raises:
         ValueError: when the policy decides what a plan cannot hold.
     """
-    observer, log = _Observer(arrivals, setup, _NATIVE_DELAY), _Log(arrivals)
+    observer, log = _Observer(arrivals, setup), _Log(arrivals)
     occupied, trigger = arrivals.occupied.tolist(), setup.trigger_us
     down_slots = max(-(-setup.restart_cost_us // trigger), 1)
     first = arrivals.first_us

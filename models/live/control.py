@@ -1,6 +1,6 @@
 """The control of one query: the watermark that its streams require together, offered when it closes something.
 
-A new offer costs a batch when no rows are waiting, and a no-data batch after it. So the control moves when a key that
+A new offer costs a batch when no rows are waiting. So the control moves when a key that
 has arrived closes. Beyond the last key something may still wait downstream (a wider window, the time range of a
 join, a timer): for that it moves in steps that double, up to the ceiling, and then stops.
 """

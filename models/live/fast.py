@@ -179,9 +179,8 @@ class FastPolicy:
             order: the settings.
             checked_us: wall time at which the newest batch observed was planned, or the source was found empty later;
                 ``now_us`` unless given.
-            in_force_us: earliest wall time at which the answer can be in force, in microseconds; ``now_us`` unless
-            given, as
-                where no trigger determines the time of the batch after the next one.
+            in_force_us: wall time at which the answer is in force, in microseconds, that of the next trigger; None
+                where batches run back to back.
         """
         activity = self.partitions.activity(now_us if checked_us is None else checked_us)
 
@@ -193,7 +192,7 @@ class FastPolicy:
 
         stream_us = self.partitions.stream_base_us
         if order.follow == "ceiling":
-            return answer(None, "the control stream does not move: the ceiling holds")
+            return answer(None, "nothing is required: the ceiling holds")
         if stream_us == NO_BASE_US:
             return answer(None, "no row has been seen yet")
         if order.follow == "stream":
@@ -204,7 +203,7 @@ class FastPolicy:
             )
         if activity.base_us == NO_BASE_US:
             return answer(None, f"partition {activity.holder} has unread rows, and none was read yet")
-        watermark_us, reason, wait_us = self._unlimited(now_us, order, activity)
+        watermark_us, reason, wait_us = self._unlimited(now_us, order, activity, in_force_us)
         watermark_us, reason = self._limited(watermark_us, reason, order, activity, wait_us)
         # Only the policy decides for the time when the watermark is in force.
         latest_us = now_us if self._own.policy is None or in_force_us is None else in_force_us
@@ -235,7 +234,9 @@ class FastPolicy:
         passed = zip(names, np.where(wrong, stream_us, found_us).tolist(), strict=True)
         return {name: base_us for name, base_us in passed if base_us != NO_BASE_US}
 
-    def _unlimited(self, now_us: int, order: Order, activity: Activity) -> tuple[int, str, int]:
+    def _unlimited(
+        self, now_us: int, order: Order, activity: Activity, in_force_us: int | None
+    ) -> tuple[int, str, int]:
         """Return the watermark, why, and how long after its time a row is waited for once it could have been read."""
         by_bound_us = activity.base_us - order.bound_us
         bound = format_duration(order.bound_us)
@@ -256,7 +257,8 @@ class FastPolicy:
         decided_us = max(self._last_us, now_us - trigger_us)
         if activity.holder is None:
             policy.rest()
-        decision = policy.decide(decided_us, decided_us + 2 * trigger_us)
+        # Back to back the next batch is planned before the answer is there.
+        decision = policy.decide(decided_us, in_force_us or decided_us + 2 * trigger_us)
         watermark_us = NO_BASE_US if decision.watermark_us is None else decision.watermark_us
         said = policy.summary(self._own.partitions) or "the policy has seen no row yet"
         return watermark_us, said, policy.wait_us

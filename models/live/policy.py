@@ -105,7 +105,7 @@ class Setup:
     scope: Scope = "global"
     """One base for the stream, or one per partition and the minimum of their watermarks."""
     mode: BacktestMode = "live"
-    """How a decision reaches the job: through the control stream, or by a restart."""
+    """How a decision reaches the job: while it runs, or by a restart."""
     latency_cap_us: int | None = None
     """Maximum time that a window may wait for its rows, in microseconds; it takes precedence over the target."""
     restart_cost_us: int = 30_000_000

@@ -2,7 +2,7 @@
 
 Each batch is counted (``rules``, ``missing``), the losses and latencies of every rule are known on all arrivals, and of
 the rules that the budget allows (``budget``) the one with the lowest latency is followed. The watermark is a point on
-the clock, so the delay of the control stream costs only the newest evidence: a decision gives the watermark for the
+the clock, so the delay of a decision costs only the newest evidence: it gives the watermark for the
 time when it is in force. While the feed as a whole falls behind, the clock stands, and the watermark stays behind the
 newest event time read (``stream_clock``). One row with a wrong date moves nothing.
 Everything is measured in triggers and keys, so a stream with all its times scaled gets the same decisions.

@@ -85,7 +85,7 @@ class LiveState:
     ceiling_ms: DurationMs
     """The static bound that the job falls back to, in milliseconds."""
     control_ms: TimeMs | None
-    """The newest watermark that the control stream offered, in milliseconds; null before the first."""
+    """The newest watermark that Live required, in milliseconds; null before the first."""
     reason: str
     """Why this watermark, in one sentence."""
     behind: Annotated[tuple[Annotated[str, MaxLen(200)], ...], MaxLen(100_000)] = ()

@@ -52,7 +52,7 @@ ATTACH_SETTINGS = (
     Setting(_NAME, None, "Another name for a stream: `spark.tidemark.stream.NAME.name`."),
     Setting(_MODE, "Off", "The job's own mode: `Off`, `OnRestart` or `Live`."),
     Setting(_BOUND, None, "The job's own bound, instead of the one that the query has."),
-    Setting(_CEILING, None, "The ceiling of Live; in mode Live the job's own bound unless set."),
+    Setting(_CEILING, None, "The ceiling of Live; the job's own bound unless set."),
     Setting(
         _IDLE_TIMEOUT, None, "In Live, silence after which a partition no longer holds the watermark back."
     ),
@@ -138,7 +138,7 @@ def read_conf(conf: StreamConf, found: str, place: str, own_bound: str) -> Strea
         bound,
         {
             "mode": cast("Mode", mode),
-            "ceiling": conf.of_call(_CEILING) or (bound if mode == "Live" else None),
+            "ceiling": conf.of_call(_CEILING),
             "idle_timeout": conf.of_call(_IDLE_TIMEOUT),
             "partition": conf.of_call(_PARTITION),
             "granule": conf.of_call(_GRANULE),

@@ -54,7 +54,7 @@ def _over_connect(spark: SparkSession) -> TidemarkListener:
 _DRIVER = SessionKind(listen, has_java_classes=True)
 _CONNECT = SessionKind(
     _over_connect,
-    no_live="over Spark Connect a control stream would run in the server, out of reach of its client",
+    no_live="over Spark Connect the watermark that is to be moved is in the server, out of reach of its client",
     no_late="it needs the offset log and files beside the checkpoint, which a client of Spark Connect does not reach; "
     "run the job with a session in the driver",
 )

@@ -219,7 +219,6 @@ def durations_of(
     *,
     bound: str,
     ceiling: str | None,
-    mode: Mode,
     operator: Operator | None,
     granule: str | None,
     future_allowance: str,
@@ -230,11 +229,6 @@ def durations_of(
     Raises:
         ValueError: when one cannot be read, or they do not go together.
     """
-    if mode == "Live" and ceiling is None:
-        raise ValueError(
-            "mode Live needs a ceiling: the bound to fall back to when nothing steers the watermark; "
-            'give one that no row is expected to exceed, such as ceiling="2 hours"'
-        )
     bound_ms = _delay_ms("bound", bound)
     ceiling_ms = None if ceiling is None else _delay_ms("ceiling", ceiling)
     if bound_ms is not None and ceiling_ms is not None:

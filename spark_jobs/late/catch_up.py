@@ -28,7 +28,8 @@ from tidemark.spark_jobs.late.late_rows import (
 )
 from tidemark.spark_jobs.late.reread import LateStream, Reader, read_again, reader_of
 from tidemark.spark_jobs.late.side_folder import ReportedRun, SideFolder, is_off, last_done
-from tidemark.spark_jobs.spark.checkpoint import Checkpoint, HadoopFiles, is_control
+from tidemark.spark_jobs.live.known_partitions import FOLDER as PARTITIONS_OF_LIVE
+from tidemark.spark_jobs.spark.checkpoint import Checkpoint, HadoopFiles
 
 _writing: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 """By folder. After a restart in one driver the run that has ended may still be catching up when the next one begins."""
@@ -82,11 +83,7 @@ class CatchUp:
     def treats_future_rows_unknown(self) -> bool:
         """Return whether the query ran in Live, and the folder does not say how future-dated rows were treated."""
         folder = self._folder(self._stream.source)
-        log = self._checkpoint.offset_log()
-        newest = log.get(max(log, default=-1))
-        offsets = [] if newest is None else newest.offsets.values()
-        moved = any(is_control(each) and each is not None and each["watermark_ms"] for each in offsets)
-        return moved and not folder.knows_future_rows()
+        return self._checkpoint.files.exists(PARTITIONS_OF_LIVE) and not folder.knows_future_rows()
 
     def stored_before(self) -> bool | None:
         """Return whether late rows were kept by whoever dealt with this folder last; None when nobody did."""

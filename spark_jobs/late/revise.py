@@ -73,7 +73,7 @@ class Revise:
         """
         if ceiling is not None or mode == "Live":
             raise ValueError(
-                "late=revise follows the bound in each batch without a control stream, in the modes OnRestart and "
+                "late=revise follows the bound in each batch by itself, in the modes OnRestart and "
                 "Restart: leave out ceiling= and mode Live, and give revise(grace=) what rows may exceed the bound by"
             )
         if operator is not None and (why := _unsupported(operator)):
@@ -162,7 +162,7 @@ class RevisedStream(Extension):
         """Return why a query cannot have versions, and what to do; None when it can."""
         if run.is_real_time:
             return LATE_IN_REAL_TIME
-        watermarks = None if run.plan is None else run.plan.watermarks
+        watermarks = None if run.plan is None else len(run.plan.watermarks)
         return self.revise.why_not(
             judging.operator, judging.contradiction, run.query.output_mode(), watermarks
         )

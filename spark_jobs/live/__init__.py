@@ -1,4 +1,4 @@
-"""Live: the watermark steered while the query runs, through a control stream.
+"""Live: the watermark steered while the query runs.
 
 It may use ``core`` and ``spark``.
 """

@@ -1,4 +1,4 @@
-"""The sources in Spark's progress: how far the control streams were read, and the rows behind. Pure."""
+"""The rows behind, by the sources in Spark's progress. Pure."""
 
 from __future__ import annotations
 
@@ -10,28 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-Offset = dict[str, Any]
-"""That of a control stream: ``{"source": id, "watermark_ms": …, "partitions": {name: base_us}}``."""
-
-
 _MAX_DIGITS = 10  # of a 32-bit number
 Offsets = str | Mapping[str, object] | None
 """Offsets by topic and partition, as Spark gives them: JSON text, or that text parsed; None when there are none."""
-
-
-def control_offsets_of(progress: StreamingQueryProgress) -> list[Offset]:
-    """Return where the batch read its control streams to."""
-    ends = (_parsed(source.endOffset) for source in progress.sources)
-    return [end for end in ends if _is_control(end)]
-
-
-def reads_data(progress: StreamingQueryProgress) -> bool:
-    """Return whether the batch read a source of data any further."""
-    return any(
-        source.startOffset != source.endOffset
-        for source in progress.sources
-        if not _is_control(_parsed(source.endOffset))
-    )
 
 
 def backlog_of(progress: StreamingQueryProgress) -> Mapping[str, int] | None:
@@ -43,19 +24,12 @@ def backlog_of(progress: StreamingQueryProgress) -> Mapping[str, int] | None:
     """
     behind: Counter[str] = Counter()
     for source in progress.sources:
-        end, latest = _parsed(source.endOffset), _parsed(source.latestOffset)
-        if _is_control(end):
-            continue
         by_partition = rows_behind(source.startOffset, source.endOffset, source.latestOffset)
         if by_partition is not None:
             behind.update(by_partition)
-        elif latest is None or latest != end:
+        elif (latest := _parsed(source.latestOffset)) is None or latest != _parsed(source.endOffset):
             return None
     return behind
-
-
-def _is_control(offset: object) -> bool:
-    return isinstance(offset, dict) and "watermark_ms" in offset
 
 
 def _parsed(offset: str | None) -> Any:

@@ -1,4 +1,4 @@
-"""A stream with a control stream: its tap and ceiling, and what the listener tells Live and the closing step of it."""
+"""A stream in Live, or with a closing step: its plan, and what the listener tells them of the queries with it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from tidemark.spark_jobs.core.binding import Batch, Binding, Extension, Judging,
 from tidemark.spark_jobs.core.counting import with_tap
 from tidemark.spark_jobs.core.listener import TidemarkListener
 from tidemark.spark_jobs.core.watch import Orders
-from tidemark.spark_jobs.live.backlog import Offset, backlog_of, control_offsets_of, reads_data
-from tidemark.spark_jobs.live.closing import ClosingInput, ClosingRuns
-from tidemark.spark_jobs.live.control_stream import ControlAnswers, steered
+from tidemark.spark_jobs.live.backlog import backlog_of
+from tidemark.spark_jobs.live.closing import ClosingInput, ClosingRun, ClosingTarget
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
+from tidemark.spark_jobs.live.known_partitions import KnownPartitions
 from tidemark.spark_jobs.live.learned import LearnedSaver, StreamHistory, saver_of
 from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
+from tidemark.spark_jobs.live.steering import Steering
+from tidemark.spark_jobs.spark.event_time import quoted
 from tidemark.spark_jobs.spark.java_classes import JavaClasses
 from tidemark.spark_jobs.spark.jvm import items
+from tidemark.spark_jobs.spark.progress import micros_of
 
 _NOT_IN_REAL_TIME = (
     "a batch's clock stands still until it ends, so honest rows would be taken for future-dated, and its offsets are "
@@ -32,55 +35,60 @@ _live: dict[TidemarkListener, LiveExtension] = {}
 
 
 class LiveExtension(Extension):
-    """The streams of a listener that have a control stream, which is silent but in Live and in a closing step."""
+    """The streams of a listener that are in Live, or have a closing step."""
 
     def __init__(self, listener: TidemarkListener) -> None:
         self._listener = listener
+        self.classes: JavaClasses | None = None
+        """What moves the watermarks of its queries; there before the first one."""
         self._savers: dict[str, LearnedSaver] = {}
+        self._steering: dict[str, Steering] = {}
+        self._closing: dict[str, ClosingRun] = {}
         self.queries = LiveQueries(listener.clock_us)
         """Those in Live."""
-        self.closing = ClosingRuns()
-        """Those with a closing step."""
-        self.answers = ControlAnswers(self.control)
-        """What control sources ask."""
-
-    def control(self, metric: str, start: Offset) -> Offset | None:
-        """Return the offset after ``start`` for a control source that asks while a batch is planned; None for no news.
-
-        It is made of all batches before that one, of which Spark may not have notified the listener yet.
-        """
-        for run_id in {*self.queries.runs_of(metric, start.get("source")), *self.closing.runs_of(metric)}:
-            self._listener.catch_up(run_id)
-        return self.queries.answer(metric, start) or self.closing.answer(metric, start)
 
     def why_not(self, run: QueryRun, metric: str, judging: Judging) -> str | None:  # noqa: ARG002 - of any stream
         """Return why a query must not run: in real-time mode none may."""
-        if not run.is_real_time:
-            return None
-        return not_in_real_time(_NOT_IN_REAL_TIME, "take ceiling= out")
+        return not_in_real_time(_NOT_IN_REAL_TIME, "use mode Off") if run.is_real_time else None
 
     def started(self, run: QueryRun) -> None:
         """Take a run, if any of its streams is in Live, or has a closing step."""
         self._begin_closing(run)
-        streams = [stream for metric in run.streams if (stream := self.queries.stream(metric)) is not None]
-        if not streams:
-            return
-        for stream in streams:
+        streams = {
+            metric: stream for metric in run.streams if (stream := self.queries.stream(metric)) is not None
+        }
+        for stream in streams.values():
             stream.orders.started(run.run_id)
+        steered = {
+            metric: run.streams[metric].operator
+            for metric in streams
+            if run.streams[metric].contradiction is None
+        }
+        checkpoint = run.query.checkpoint()
+        if not steered or run.plan is None or checkpoint is None:
+            return
+        # Spark may not have notified the listener yet that an earlier run has ended.
+        for steering in list(self._steering.values()):
+            if steering.query_id == run.query.query_id:
+                steering.finish()
+        others = [node for node, tap in run.plan.watermarks.items() if tap not in steered]
+        partitions = KnownPartitions(run.query.spark, checkpoint)
         self.queries.started(
             run.run_id,
-            {
-                metric: judging.operator
-                for metric, judging in run.streams.items()
-                if judging.contradiction is None
-            },
+            steered,
             run.query.trigger_ms(),
             policy=run.query.watermark_policy,
-            watermark_nodes=None if run.plan is None else run.plan.watermarks,
+            alone=not others,
+            bases_us=partitions.read(),
         )
         saver = saver_of(run.query, self.queries, run.run_id)
         if saver is not None:
             self._savers[run.run_id] = saver
+        watermark = None if self.classes is None else run.query.steering(self.classes, others)
+        if watermark is not None:
+            self._steering[run.run_id] = Steering(
+                run.run_id, run.query, watermark, self.queries, partitions, self._listener.catch_up
+            )
 
     def _begin_closing(self, run: QueryRun) -> None:
         """Let a run that reads all there is close, if its calls say so."""
@@ -91,7 +99,7 @@ class LiveExtension(Extension):
             # Live does not steer a stream whose rows it cannot judge.
             and (judging.contradiction is None or self.queries.stream(metric) is None)
         }
-        if run.run_end != "AvailableNow" or not closing:
+        if run.run_end != "AvailableNow" or not closing or run.plan is None or self.classes is None:
             return
         inputs = {}
         for metric, rule in closing.items():
@@ -103,7 +111,13 @@ class LiveExtension(Extension):
                 delay_us=rule.delay_us,
                 steered_us=partial(self.queries.wanted_us, run.run_id, metric) if is_live else None,
             )
-        self.closing.started(run.run_id, inputs, self._listener.clock_us())
+        others = [node for node, tap in run.plan.watermarks.items() if tap not in inputs]
+        watermark = run.query.steering(self.classes, others)
+        if watermark is not None:
+            target = ClosingTarget(inputs, self._listener.clock_us())
+            self._closing[run.run_id] = ClosingRun(
+                run.run_id, run.query, watermark, target, self._listener.catch_up
+            )
 
     def acknowledged(
         self,
@@ -117,66 +131,66 @@ class LiveExtension(Extension):
         return replace(found, run_end="Closed") if closes else found
 
     def batch(self, run: QueryRun, progress: StreamingQueryProgress) -> None:
-        """Learn what the batch shows of the run's control sources."""
-        offsets = control_offsets_of(progress)
-        self.queries.recognise(run.run_id, offsets, run.watermark_ms[progress.batchId])
-        self.closing.batch(run.run_id, offsets, reads=reads_data(progress))
+        """Learn where the batch's watermark is."""
+        watermark_ms = run.watermark_ms[progress.batchId]
+        self.queries.batch(run.run_id, watermark_ms, micros_of(progress.timestamp))
 
     def reported(self, run: QueryRun, metric: str, report: Report, batch: Batch) -> Report:
         """Return a report with the state of a stream in Live."""
-        self.closing.observe(run.run_id, metric, report)
+        if (closing := self._closing.get(run.run_id)) is not None:
+            closing.target.observe(metric, report)
         if self.queries.stream(metric) is None:
             return report
         newest, backlog = batch.counts.newest_granules, backlog_of(batch.progress)
-        return replace(report, live=self.queries.observe(run.run_id, metric, report, newest, backlog))
+        report = replace(report, live=self.queries.observe(run.run_id, metric, report, newest, backlog))
+        if (steering := self._steering.get(run.run_id)) is not None:
+            steering.wake()
+        return report
 
     def ended(self, run: QueryRun, error: str) -> None:  # noqa: ARG002 - whatever it is
         """Save what was learned, and forget the run."""
-        saver = self._savers.pop(run.run_id, None)
-        if saver is not None:
-            saver.finish()
+        for its in (self._closing, self._steering, self._savers):
+            if (each := its.pop(run.run_id, None)) is not None:
+                each.finish()
         for metric in run.streams:
             if (stream := self.queries.stream(metric)) is not None:
                 stream.orders.ended(run.run_id)
         self.queries.ended(run.run_id)
-        self.closing.ended(run.run_id)
 
 
-def live_of(listener: TidemarkListener) -> LiveExtension:
-    """Return what a listener has of Live."""
+def live_of(listener: TidemarkListener, classes: JavaClasses | None = None) -> LiveExtension:
+    """Return what a listener has of Live and of closing steps; ``classes`` move the watermarks of its queries."""
     with _lock:
         if listener not in _live:
             _live[listener] = LiveExtension(listener)
+        _live[listener].classes = classes or _live[listener].classes
         return _live[listener]
 
 
 @dataclass(frozen=True, slots=True)
 class LivePlan:
-    """The plan with a control stream: it moves in Live, and is silent in every other mode."""
+    """The plan of a stream in Live: that of ``withWatermark``, with future-dated rows set back below it."""
 
     ceiling_ms: int
     idle_timeout_us: int | None
     future: FutureRowRule
     orders: Orders
     classes: JavaClasses
-    """What makes the control stream."""
+    """What moves the watermark."""
     tap_classes: JavaClasses | None
     """The functions that Spark compiles into a stage; None where rows are observed."""
     history: StreamHistory | None
     """The stream's earlier reports; None for a job without a controller."""
 
     def plan(self, df: DataFrame, metric: str, listener: TidemarkListener, binding: Binding) -> DataFrame:
-        """Return ``df`` with tap, ceiling and control stream."""
-        live, future = live_of(listener), self.future
-        binding = replace(binding, extensions=(*binding.extensions, live))
-        steer = partial(steered, classes=self.classes, answers=live.answers)
-        if binding.mode != "Live":
-            tapped, counts = with_tap(df, binding.tap, metric, self.tap_classes)
-            listener.bind(metric, replace(binding, stage_counts=counts))
-            return steer(tapped, binding.tap.event_time, binding.bound_ms, metric)
+        """Return ``df`` with tap and ceiling."""
+        live, future = live_of(listener, self.classes), self.future
         tap = future.counted_by(binding.tap)
         tapped, counts = with_tap(future.mark(df), tap, metric, self.tap_classes)
-        listener.bind(metric, replace(binding, tap=tap, moves=True, stage_counts=counts))
+        extensions = (*binding.extensions, live)
+        listener.bind(
+            metric, replace(binding, tap=tap, moves=True, stage_counts=counts, extensions=extensions)
+        )
         live.queries.add(
             metric,
             LiveStream(
@@ -187,15 +201,10 @@ class LivePlan:
                 history=self.history,
             ),
         )
-        steered_df = steer(
-            tapped,
-            tap.event_time,
-            self.ceiling_ms,
-            metric,
-            set_back=lambda marked: future.set_back(marked, tap.granule_us, tap.cut, self.tap_classes),
-        )
+        set_back = future.set_back(tapped, tap.granule_us, tap.cut, self.tap_classes)
+        with_ceiling = set_back.withWatermark(quoted(tap.event_time), f"{self.ceiling_ms} milliseconds")
         alias = _alias_of(df)
-        return steered_df if alias is None else steered_df.alias(alias)
+        return with_ceiling if alias is None else with_ceiling.alias(alias)
 
 
 def _alias_of(df: DataFrame) -> str | None:

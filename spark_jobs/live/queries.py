@@ -1,6 +1,6 @@
 """The live queries of a driver: what their taps counted, and where their watermarks have to be.
 
-Two threads call in: Spark's listener, when a batch has ended, and a control source, when the next one is planned.
+Two threads call in: Spark's listener, when a batch has ended, and that which moves the watermark of a query.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import logging
 import statistics
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Protocol
 
 from tidemark.models.base.duration import format_duration
@@ -25,7 +26,6 @@ from tidemark.models.live.learned import Learned
 from tidemark.models.live.policy import NO_BASE_US, Setup
 from tidemark.models.protocol.messages import LiveState, Report
 from tidemark.spark_jobs.core.watch import Orders
-from tidemark.spark_jobs.live.backlog import Offset
 from tidemark.spark_jobs.live.orders import order_now
 
 _log = logging.getLogger("tidemark.spark")
@@ -33,7 +33,7 @@ _log = logging.getLogger("tidemark.spark")
 _PACE_BATCHES = 10
 _MIN_TRIGGER_US = 100_000
 _MAX_PARTITIONS = 1_000
-"""Of more partitions the offset keeps none: it is written to the checkpoint with every move."""
+"""Of more partitions none is kept: they are written to the checkpoint while the watermark moves."""
 
 
 class EarlierReports(Protocol):
@@ -86,17 +86,23 @@ class _Query:
     started_us: int
     control: Control
     streams: dict[str, _Stream]
-    governed: bool
-    """Whether every watermark of the query belongs to these streams, so that it must follow their control."""
-    sources: set[object] = field(default_factory=set)
-    """Ids of its control sources, each known from the first batch on."""
+    alone: bool
+    """Whether every watermark of the query belongs to these streams, so that it must be where they require it."""
+    bases_us: Mapping[str, Mapping[str, int]]
+    """By stream and partition how far an earlier run had come."""
     seen: set[str] = field(default_factory=set)
+    fresh: bool = False
+    """Whether a batch was observed after the last decision."""
+    looked_us: int = 0
+    """The trigger of the last decision."""
     required_ms: int | None = None
-    """Watermark that the newest batch's control streams require, in milliseconds; None for none."""
-    ignored: bool = False
-    """Whether Spark did not follow the control streams of a batch."""
-    checked_us: dict[str, int] = field(default_factory=dict)
-    """When each source was asked before the batch that is being planned."""
+    """The newest watermark that the streams require, in milliseconds; None for none."""
+    moved_ms: int = 0
+    """The newest of them that Spark has taken."""
+    moved_us: int = 0
+    """Wall time at which it did, in microseconds."""
+    not_steered: str | None = None
+    """Why the query is not steered; None while it is."""
     triggered_us: deque[int] = field(default_factory=lambda: deque(maxlen=_PACE_BATCHES))
 
     def due_us(self, now_us: int) -> int:
@@ -122,8 +128,6 @@ class LiveQueries:
         self._lock = threading.RLock()
         self._streams: dict[str, LiveStream] = {}
         self._queries: dict[str, _Query] = {}
-        self._metrics: dict[object, str] = {}
-        """The tap of each control source that has asked, by the source's id: one for each checkpoint."""
 
     def add(self, metric: str, stream: LiveStream) -> None:
         """Let the tap of name ``metric`` be the one of a live stream."""
@@ -141,7 +145,8 @@ class LiveQueries:
         trigger_ms: int | None,
         *,
         policy: Callable[[], WatermarkPolicy] = lambda: "min",
-        watermark_nodes: int | None = None,
+        alone: bool = True,
+        bases_us: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
     ) -> None:
         """Take a new run of a query, if any of its streams is live.
 
@@ -150,7 +155,8 @@ class LiveQueries:
             operators: by tap in its plan the stream's operator.
             trigger_ms: interval of its trigger in milliseconds, None or 0 where there is none.
             policy: returns how Spark combines the watermarks of the query's inputs, once a batch is planned.
-            watermark_nodes: watermarks in its plan; None when that is not known.
+            alone: whether every watermark of the query belongs to these streams.
+            bases_us: by stream and partition how far an earlier run of the query had come, in microseconds.
         """
         with self._lock:
             streams = {
@@ -167,8 +173,9 @@ class LiveQueries:
                 policy,
             )
             trigger_us = None if trigger_ms is None else trigger_ms * 1_000
-            governed = watermark_nodes == len(streams)
-            self._queries[run_id] = _Query(trigger_us, self._clock_us(), control, streams, governed=governed)
+            self._queries[run_id] = _Query(
+                trigger_us, self._clock_us(), control, streams, alone=alone, bases_us=bases_us
+            )
 
     def ended(self, run_id: str) -> None:
         """Forget a run."""
@@ -219,31 +226,26 @@ class LiveQueries:
             every = {e.stream.name: e.policy.learned() for e in entries if e.stream.name in names}
             return {name: learned for name, learned in every.items() if learned is not None}
 
-    def recognise(self, run_id: str, offsets: Sequence[Offset], watermark_ms: int) -> None:
-        """Learn from a batch which control sources are the run's, and what an earlier run left in them.
-
-        Called before the batch is observed. It also checks that Spark followed the control streams of the batch before.
-        """
+    def batch(self, run_id: str, watermark_ms: int, started_us: int) -> None:
+        """Learn where the watermark is in a batch of this trigger; from the first batch what an earlier run left."""
         with self._lock:
             query = self._queries.get(run_id)
             if query is None:
                 return
-            for offset in offsets:
-                source = offset.get("source")
-                entry = query.streams.get(self._metrics.get(source, ""))
-                if entry is None or source in query.sources:
-                    continue
-                query.sources.add(source)
-                required_us = (
-                    None if offset["watermark_ms"] is None else offset["watermark_ms"] * SPARK_TICK_US
+            in_force_us = watermark_ms * SPARK_TICK_US
+            if not query.triggered_us:
+                offered_us = in_force_us or None
+                for entry in query.streams.values():
+                    bases_us = query.bases_us.get(entry.stream.name, {})
+                    entry.policy.restore(bases_us, offered_us, self._clock_us())
+                if offered_us is not None:
+                    query.control.restore(offered_us)
+            is_due = query.alone and started_us > query.moved_us
+            if is_due and watermark_ms < query.moved_ms and query.not_steered is None:
+                why = f"the watermark is {watermark_ms} ms, though {query.moved_ms} ms are required"
+                self._warn_not_steered(
+                    query, f"{why}. Please report this with the query's plan (df.explain(True))"
                 )
-                entry.policy.restore(offset["partitions"], required_us, self._clock_us())
-                if required_us is not None:
-                    query.control.restore(required_us)
-            if query.governed and query.required_ms is not None and watermark_ms < query.required_ms:
-                self._warn_ignored(query, watermark_ms)
-            required = [offset["watermark_ms"] for offset in offsets]
-            query.required_ms = None if None in required else min(required, default=None)
 
     def observe(
         self,
@@ -270,42 +272,56 @@ class LiveQueries:
                 report, newest_granules, backlog, pace_us, order, due_us=due_us, representative=not piled_up
             )
             query.seen.add(metric)
+            query.fresh = True
             return self._state(query, entry, order, report)
 
-    def runs_of(self, metric: str, source: object) -> list[str]:
-        """Return the runs whose batches a control source has to know before it is answered.
+    def tick_s(self, run_id: str) -> float:
+        """Return how long to wait for a batch, until it is to be asked whether the query finds nothing; in seconds."""
+        with self._lock:
+            query = self._queries.get(run_id)
+            trigger_us = 0 if query is None else query.trigger_us or 0
+            return max(trigger_us, 2 * _MIN_TRIGGER_US) / 2 / 1_000_000
 
-        A source belongs to one query. Which one is known once the query's first batch has shown the source's id; until
-        then it is any run of the plan.
+    def requires(self, run_id: str, *, finds_nothing: bool) -> int | None:
+        """Return the watermark that a query is to have from its next batch on, in milliseconds; None for no news.
+
+        Args:
+            run_id: the run.
+            finds_nothing: whether it has looked for rows and found none. What it has read is known anyway.
         """
         with self._lock:
-            self._metrics[source] = metric
-            runs = [run_id for run_id, query in self._queries.items() if metric in query.streams]
-            return [run_id for run_id in runs if source in self._queries[run_id].sources] or runs
+            query = self._queries.get(run_id)
+            # An input that has shown nothing yet may be the slow one.
+            if query is None or len(query.seen) < len(query.streams) or not (query.fresh or finds_nothing):
+                return None
+            before_us = query.control.offered_us
+            offered_us = self._offer(query)
+            if offered_us <= before_us:
+                return None
+            query.required_ms = offered_us // SPARK_TICK_US
+            return query.required_ms
 
-    def answer(self, metric: str, start: Offset) -> Offset | None:
-        """Return the offset after ``start`` for a source that asks while a batch is planned; None for no news.
-
-        While the source's query is not known nothing moves: it is not known either what that query may still read.
-        """
-        source = start.get("source")
+    def moved(self, run_id: str, watermark_ms: int) -> None:
+        """Note that Spark's watermark was moved."""
         with self._lock:
-            mine = next(
-                (q for q in self._queries.values() if metric in q.streams and source in q.sources), None
-            )
-            offered_us = None if mine is None else self._offer(mine, metric)
-        if mine is None or offered_us is None:
-            return None
-        bases_us = mine.streams[metric].policy.partitions.bases_us
-        partitions = {} if len(bases_us) > _MAX_PARTITIONS else bases_us
-        watermark_ms = None if offered_us == NO_BASE_US else offered_us // SPARK_TICK_US
-        before_ms = start["watermark_ms"]
-        if before_ms is not None and (watermark_ms is None or watermark_ms < before_ms):
-            return None  # an offset never goes back
-        # A new partition is written down at once: a driver that starts again must not forget it.
-        if watermark_ms == before_ms and partitions.keys() == start["partitions"].keys():
-            return None
-        return {"source": source, "watermark_ms": watermark_ms, "partitions": partitions}
+            if (query := self._queries.get(run_id)) is not None:
+                query.moved_ms, query.moved_us = watermark_ms, self._clock_us()
+
+    def cannot_steer(self, run_id: str, why: str) -> None:
+        """Note that Spark's watermark cannot be moved, and log it."""
+        with self._lock:
+            if (query := self._queries.get(run_id)) is not None and query.not_steered is None:
+                self._warn_not_steered(query, f"{why}; the query needs another start to be steered")
+
+    def bases_us(self, run_id: str) -> dict[str, dict[str, int]]:
+        """Return by stream and partition how far a run has come, in microseconds; no partitions where they are many."""
+        with self._lock:
+            query = self._queries.get(run_id)
+            found: dict[str, dict[str, int]] = {}
+            for entry in [] if query is None else query.streams.values():
+                bases_us = dict(entry.policy.partitions.bases_us)
+                found[entry.stream.name] = {} if len(bases_us) > _MAX_PARTITIONS else bases_us
+            return found
 
     def wanted_us(self, run_id: str, metric: str) -> int | None:
         """Return where the policy of a stream lets the watermark be, in microseconds, whatever other inputs hold."""
@@ -322,16 +338,14 @@ class LiveQueries:
         query = self._queries.get(run_id)
         return [] if query is None else [e for e in query.streams.values() if e.stream.name == stream]
 
-    def _offer(self, query: _Query, metric: str) -> int | None:
-        now_us = self._clock_us()
-        if len(query.seen) < len(query.streams) or len(query.sources) < len(query.streams):
-            return None  # an input that has shown nothing yet, or is not known again yet, may be the slow one
-        due_us = query.due_us(now_us)
-        checked_us = query.checked_us.get(metric, due_us)
-        query.checked_us[metric] = due_us
+    def _offer(self, query: _Query) -> int:
+        due_us = query.due_us(self._clock_us())
+        # The newest batch was planned then, or the source found empty later.
+        checked_us = query.due_us(query.triggered_us[-1]) if query.fresh else query.looked_us
+        query.fresh, query.looked_us = False, due_us
+        in_force_us = None if not query.trigger_us else due_us + query.trigger_us
         wants = []
         for entry in query.streams.values():
-            in_force_us = due_us + (query.trigger_us or 0)
             entry.wanted = entry.policy.decide(
                 due_us, order_now(entry.stream.orders), checked_us, in_force_us
             )
@@ -339,35 +353,28 @@ class LiveQueries:
         return query.control.offer(wants)
 
     @staticmethod
-    def _warn_ignored(query: _Query, watermark_ms: int) -> None:
-        if not query.ignored:
-            names = ", ".join(sorted(entry.stream.name for entry in query.streams.values()))
-            _log.error(
-                "stream %s is not steered: the watermark is %s ms, though its control stream requires %s ms; "
-                "the ceiling alone holds. Please report this with the query's plan (df.explain(True))",
-                names,
-                watermark_ms,
-                query.required_ms,
-            )
-        query.ignored = True
+    def _warn_not_steered(query: _Query, why: str) -> None:
+        query.not_steered = why
+        names = ", ".join(sorted(entry.stream.name for entry in query.streams.values()))
+        _log.error("stream %s is not steered, the ceiling alone holds: %s", names, why)
 
     def _state(self, query: _Query, entry: _Stream, order: Order, report: Report) -> LiveState:
         offered_us, stream = query.control.offered_us, entry.stream
         activity = entry.policy.partitions.activity(report.started_us)
         in_force_us = report.watermark_ms * SPARK_TICK_US
-        reached_us = in_force_us if query.ignored else max(offered_us, in_force_us)
+        reached_us = in_force_us if query.not_steered is not None else max(offered_us, in_force_us)
         reason = "nothing has been decided yet" if entry.wanted is None else entry.wanted.reason
         if entry.wanted is not None and entry.wanted.details:
             _log.debug("stream %s: %s", stream.name, entry.wanted.details)
-        if query.ignored:
-            reason = "not steered: Spark does not follow the control stream, so the ceiling alone holds"
+        if query.not_steered is not None:
+            reason = f"not steered, the ceiling alone holds: {query.not_steered}"
         used_ppm = _used_ppm(entry.policy.partitions.stream_base_us, reached_us, stream.ceiling_us)
         if offered_us == NO_BASE_US and len(query.triggered_us) < _PACE_BATCHES:
             used_ppm = 0  # until the first offer, and before it is overdue, the ceiling is all there is
         self._alarm(entry, used_ppm)
         return LiveState(
             ceiling_ms=stream.ceiling_us // SPARK_TICK_US,
-            control_ms=None if offered_us == NO_BASE_US else offered_us // SPARK_TICK_US,
+            control_ms=query.required_ms,
             reason=reason,
             behind=activity.behind,
             idle=activity.idle,
@@ -382,7 +389,7 @@ class LiveQueries:
         if near and not entry.near_ceiling:
             _log.warning(
                 "stream %s: the watermark is %d %% of the ceiling %s behind its newest row: beyond the ceiling rows "
-                "are lost whatever the control stream requires; give the job a larger ceiling",
+                "are lost whatever Live requires; give the job a larger ceiling",
                 entry.stream.name,
                 used_ppm * 100 // PPM,
                 format_duration(entry.stream.ceiling_us),

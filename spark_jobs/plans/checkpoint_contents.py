@@ -15,7 +15,6 @@ from tidemark.spark_jobs.spark.checkpoint import (
     LogEntry,
     Offset,
     OffsetLog,
-    is_control,
 )
 from tidemark.spark_jobs.spark.checkpoint_state import StateRows, StateWindow, read_state
 from tidemark.spark_jobs.spark.jvm import is_since
@@ -45,8 +44,6 @@ class SourceOffset:
     """Its name or, without names, its place in the plan."""
     offset: Offset
     """Where the newest batch ends, as the source writes it; None while it has none."""
-    is_control: bool
-    """Whether it is the control stream of mode Live."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +117,7 @@ def read_contents(spark: SparkSession, folder: str, limit: int) -> Contents:
         batches=_watermarks(entries, limit),
         sources=[]
         if newest is None
-        else [SourceOffset(name, offset, is_control(offset)) for name, offset in newest.offsets.items()],
+        else [SourceOffset(name, offset) for name, offset in newest.offsets.items()],
     )
     return _with_state(spark, files, contents, limit)
 

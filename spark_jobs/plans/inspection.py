@@ -120,8 +120,7 @@ def _facts(contents: Contents) -> list[tuple[str, str]]:
 
 
 def _offset(source: SourceOffset) -> str:
-    text = "nothing yet" if source.offset is None else json_text.dumps(source.offset)
-    return f"{text} (Tidemark's control stream)" if source.is_control else text
+    return "nothing yet" if source.offset is None else json_text.dumps(source.offset)
 
 
 def _row(part: StateRows) -> tuple[str, ...]:

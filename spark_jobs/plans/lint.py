@@ -72,7 +72,7 @@ def _check(wanted: Wanted, bound_ms: int | None) -> _Checked:
     # Which checkpoint it will run from, and with which bounds that ran, is not known here.
     bindings = listener_of(spark).bindings_in(plan)
     found = check_own_times(plan.own_times, bindings, {})
-    found += check_run_end(wanted.run_end, wanted.output_mode, plan.watermarks, bindings)
+    found += check_run_end(wanted.run_end, wanted.output_mode, len(plan.watermarks), bindings)
     found += [] if joins is None else judge_joins(joins)
     if wanted.output_mode == "append":
         found += never_emits(analysed, session.sessionState().conf())

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -34,12 +34,6 @@ FILE = "tidemark/bounds.json"
 """Within the checkpoint: by stream the widest bound of the last run, in milliseconds."""
 
 _log = logging.getLogger("tidemark.spark")
-
-
-_Verdict = Literal["works", "new checkpoint"]
-PLAIN, TAPPED, CEILED = "plain withWatermark", "without a ceiling", "with a ceiling"
-_OTHERWISE = "unless it was begun with offsetLog.formatVersion=2, and has one input"
-_OTHER_SOURCES = "sources in the checkpoint offsets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +63,7 @@ class PlanCheck(Extension):
         findings += check_own_times(
             plan.own_times, bindings, {} if last_bounds is None else last_bounds.read()
         )
-        findings += check_run_end(run.run_end, query.output_mode(), plan.watermarks, bindings)
+        findings += check_run_end(run.run_end, query.output_mode(), len(plan.watermarks), bindings)
         operators = query.read(
             "what the bounds decide",
             lambda session, analysed: read_operators(session, analysed, joins),
@@ -103,14 +97,9 @@ class PlanCheck(Extension):
         checked = self._runs.get(run.run_id)
         return found if checked is None else replace(found, downstream=checked.downstream.get(metric))
 
-    def ended(self, run: QueryRun, error: str) -> None:
-        """Forget a run; log what to do where Spark's own message does not say it."""
+    def ended(self, run: QueryRun, error: str) -> None:  # noqa: ARG002 - whatever it is
+        """Forget a run."""
         self._runs.pop(run.run_id, None)
-        for metric in run.streams:
-            binding = run.bindings[metric]
-            reason = why_rejected(error, binding.ceiling_ms is not None)
-            if reason is not None:
-                _log.error("stream %s: %s", binding.stream, reason)
 
 
 def _downstream(run: QueryRun, plan: QueryPlan, operators: PlanOperators) -> dict[str, Downstream | None]:
@@ -288,51 +277,4 @@ def _waits(node: Any) -> bool:
         node.nodeName() == "Aggregate"
         and bool(node.isStreaming())
         and any(map(is_event_time, items(node.groupingExpressions())))
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class ModeChange:
-    """A row of the table."""
-
-    before: str
-    """What the checkpoint was written by."""
-    after: str
-    """What is to go on from it."""
-    verdict: _Verdict
-    """Whether that works."""
-    note: str
-    """What to know of it."""
-
-
-MODE_CHANGES = (
-    ModeChange(PLAIN, TAPPED, "works", "in every mode but Live, which needs the ceiling"),
-    ModeChange(TAPPED, PLAIN, "works", "Tidemark taken out again"),
-    ModeChange(TAPPED, TAPPED, "works", "Off, OnRestart, Restart: the bound is read at the start"),
-    ModeChange(
-        CEILED, CEILED, "works", "every mode to every other, another bound or ceiling, at the next start"
-    ),
-    ModeChange(PLAIN, CEILED, "new checkpoint", _OTHERWISE),
-    ModeChange(TAPPED, CEILED, "new checkpoint", _OTHERWISE),
-    ModeChange(CEILED, TAPPED, "new checkpoint", _OTHERWISE),
-    ModeChange(CEILED, PLAIN, "new checkpoint", _OTHERWISE),
-)
-"""Which changes of mode an existing checkpoint supports (Spark 4.2.0); docs/explanation/live.md shows it.
-
-What counts is whether the plan has the control stream, that is, whether the call has a ceiling. A checkpoint keeps the
-number of its sources for good, unless it was begun in the second format of the offset log (conf
-``spark.sql.streaming.offsetLog.formatVersion=2``) and is of one input.
-"""
-
-
-def why_rejected(error: str, has_ceiling: bool) -> str | None:
-    """Return what to do about Spark's ``error`` at the start of a query; None when it is about something else."""
-    if _OTHER_SOURCES not in error:
-        return None
-    before, after = (TAPPED, CEILED) if has_ceiling else (CEILED, TAPPED)
-    row = next(row for row in MODE_CHANGES if (row.before, row.after) == (before, after))
-    return (
-        f"the checkpoint has another number of sources than the plan. If it was written by a call {before} and this "
-        f"one is {after}: that needs a {row.verdict}, {row.note} (see the table of mode changes in "
-        "docs/explanation/live.md)"
     )

@@ -11,7 +11,7 @@ means as Spark's checkpoints, whole or not at all, on object stores too (Spark 4
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,6 @@ Offset = Mapping[str, Any] | None
 """An offset as JSON; None while the source has none."""
 
 _NONE = "-"
-_CONTROL_KEYS = frozenset({"source", "watermark_ms", "partitions"})
 _PACKAGE = "org.apache.spark.sql.execution.streaming"
 # A session's settings come before its JVM, which could be asked.
 _MANAGERS = f"{_PACKAGE}.checkpointing" if is_since(4, 1) else _PACKAGE
@@ -204,20 +203,6 @@ def one_source(text: str, source: str) -> tuple[str, str]:
     return f"{version}\n{metadata}\n{line}", source
 
 
-def is_control(offset: Offset) -> bool:
-    """Return whether an offset is of the control stream of mode Live."""
-    return offset is not None and offset.keys() >= _CONTROL_KEYS
-
-
-def data_sources(entries: Iterable[LogEntry]) -> list[str]:
-    """Return the sources of the data in their order, without control streams."""
-    found: dict[str, bool] = {}
-    for entry in entries:
-        for source, offset in entry.offsets.items():
-            found[source] = found.get(source, False) or is_control(offset)
-    return [source for source, control in found.items() if not control]
-
-
 def _offset(line: str) -> Offset:
     if line == _NONE:
         return None
@@ -322,7 +307,7 @@ class Checkpoint:
         ends = [log[number] for number in sorted({*list(log)[:1], *list(log)[-1:]}) if number in log]
         if not ends:
             return None
-        sources = data_sources(ends)
+        sources = list(dict.fromkeys(source for entry in ends for source in entry.offsets))
         if chosen is not None:
             if chosen not in sources:
                 raise CheckpointError(

@@ -123,6 +123,12 @@ INITIALIZING = _named(_REJECTION, f"{_STREAMING}.runtime.INITIALIZING$", older=f
 TERMINATED = _named(_RESTART, f"{_STREAMING}.runtime.TERMINATED$", older=f"{_STREAMING}.TERMINATED$")
 ACTIVE = _named(_RESTART, f"{_STREAMING}.runtime.ACTIVE$", older=f"{_STREAMING}.ACTIVE$")
 GATE = _named(_RESTART, _EXECUTION[0], "awaitProgressLock queryExecutionThread state status", _EXECUTION[1])
+STEERING = _named(
+    "Live; the bound in the plan holds, and the log and the status say so",
+    _EXECUTION[0],
+    "awaitProgressLock noNewData watermarkTracker watermarkPropagator",
+    _EXECUTION[1],
+)
 CHECKPOINT_FILES = _named(
     "files beside a checkpoint, and so without late rows that are kept and without what live policies had learned",
     f"{_STREAMING}.checkpointing.CheckpointFileManager",
@@ -176,6 +182,25 @@ PRIVATE_NAMES = (
     FAILING,
     INITIALIZING,
     FAILURE,
+    STEERING,
+    _named(
+        STEERING.without,
+        f"{_STREAMING}.runtime.WatermarkTracker",
+        "currentWatermark setWatermark",
+        f"{_STREAMING}.WatermarkTracker",
+    ),
+    _named(
+        STEERING.without,
+        f"{_STREAMING}.runtime.WatermarkPropagator",
+        "purge",
+        f"{_STREAMING}.WatermarkPropagator",
+    ),
+    _named(
+        STEERING.without,
+        f"{_STREAMING}.runtime.MicroBatchExecutionContext",
+        "isCurrentBatchConstructed",
+        f"{_STREAMING}.MicroBatchExecutionContext" if is_since(4, 0) else _EXECUTION[1],
+    ),
     _named(_PLAN, f"{_CATALYST}.expressions.BindReferences", "bindReference"),
     _named(_PLAN, f"{_CATALYST}.expressions.GenericInternalRow"),
     _named(_PLAN, f"{_CATALYST}.expressions.package$AttributeSeq", "indexOf"),

@@ -80,8 +80,8 @@ class QueryPlan:
 
     operators: Mapping[str, Found]
     """By name of a tap the nearest stateful operator above it."""
-    watermarks: int
-    """How many watermark nodes there are."""
+    watermarks: Mapping[str, str | None]
+    """By id of a watermark node the tap below it; None where there is none."""
     own_times: tuple[str, ...] = ()
     """The columns in which a ``transformWithState`` gives its rows an event time of their own."""
     changes: Mapping[str, str] = field(default_factory=dict)
@@ -104,18 +104,22 @@ def read_plan(plan: _Node, optimizer: _Node) -> QueryPlan:
     """
     operators: dict[str, Found] = {}
     changes: dict[str, str] = {}
-    watermarks = 0
+    watermarks: dict[str, str | None] = {}
     own_times: dict[str, None] = {}
     times_taken = Counter[str]()
     optimised = cache(lambda: _ways_to_taps(plan, optimizer))
     for way in _ways(plan):
         kind = way[-1].nodeName()
-        watermarks += kind == "EventTimeWatermark"
+        if kind == "EventTimeWatermark":
+            watermarks.setdefault(_id_of(way[-1]))
         if kind == "UpdateEventTimeWatermarkColumn":
             own_times[way[-1].eventTime().name()] = None
         name = tap_at(way[-1], kind)
         if name is not None:
             times_taken[name] += 1
+            own = next((node for node in reversed(way) if node.nodeName() == "EventTimeWatermark"), None)
+            if own is not None:
+                watermarks[_id_of(own)] = name
             found = _operator_on(way, optimised().get(name, []))
             if operators.setdefault(name, found) != found:
                 why = "the stream feeds several different operators"
@@ -142,6 +146,12 @@ def tap_at(node: _Node, kind: str) -> str | None:
         if last.nodeName() == "Alias" and last.name().startswith(TAP_PREFIX):
             return str(last.name())
     return None
+
+
+def _id_of(watermark: _Node) -> str:
+    """Return the id of a watermark node, before Spark 4.0 that of its event time."""
+    by_node = "nodeId" in dir(watermark)
+    return str(watermark.nodeId() if by_node else watermark.eventTime().exprId().id())
 
 
 def _ways(plan: _Node) -> Iterator[list[_Node]]:

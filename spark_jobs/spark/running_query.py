@@ -8,7 +8,7 @@ is no public way to it, so this module (and ``between_batches``) reaches into Sp
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from pyspark.errors import PySparkException
@@ -17,6 +17,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidemark.models.live.control import WatermarkPolicy
 from tidemark.models.protocol.messages import OutputMode, RunEnd
+from tidemark.spark_jobs.spark.java_classes import JavaClasses, java_array
 from tidemark.spark_jobs.spark.jvm import (
     FAILURE,
     INITIALIZING,
@@ -36,6 +37,9 @@ _log = logging.getLogger("tidemark.spark")
 _POLICY_KEY = "spark.sql.streaming.multipleWatermarkPolicy"
 _METRICS_KEY = "spark.sql.streaming.metricsEnabled"
 _OUTPUT_MODES: dict[str, OutputMode] = {"Append": "append", "Update": "update", "Complete": "complete"}
+
+_WITH_ROWS, _WITHOUT_ROWS = "Processing new data", "No new data but cleaning up state"
+"""What Spark says of its status in a batch with new rows, and in one without (``MicroBatchExecution``)."""
 
 
 class RunningQuery:
@@ -232,6 +236,41 @@ class RunningQuery:
                 _log.warning("%s cannot be read, min is assumed: %s", _POLICY_KEY, error)
                 self._policy = "min"
         return self._policy or "min"
+
+    def steering(self, classes: JavaClasses, others: Sequence[str]) -> Any:
+        """Return what moves the query's watermark, in the JVM; None where its execution is out of reach.
+
+        Args:
+            classes: the Java classes of the session's context.
+            others: ids of the watermark nodes that are not steered.
+        """
+        if self._execution is None:
+            return None
+        return classes.make("WatermarkSteering", self._execution, java_array("java.lang.String", others))
+
+    def finds_nothing(self) -> bool:
+        """Return whether the query has looked for rows, found none, and runs no batch.
+
+        Raises:
+            Py4JError: when that cannot be known.
+        """
+        return bool(self._execution.noNewData()) and not self._execution.status().isTriggerActive()
+
+    def reads_rows(self) -> bool:
+        """Return whether the query runs a batch with new rows.
+
+        Raises:
+            Py4JError: when that cannot be known.
+        """
+        return str(self._execution.status().message()) == _WITH_ROWS
+
+    def has_read_all(self) -> bool:
+        """Return whether the query runs a batch without new rows, which only moves windows out of its state.
+
+        Raises:
+            Py4JError: when that cannot be known.
+        """
+        return str(self._execution.status().message()) == _WITHOUT_ROWS
 
     def newer_progress(self, than_batch: int) -> list[StreamingQueryProgress]:
         """Return the progress of the batches after ``than_batch``, in their order, as far back as Spark remembers.

@@ -289,46 +289,40 @@ def literal_native(rows: list[Row], setup: Setup, bound_us: int, partitions: int
 
 
 def literal_live(
-    rows: list[Row], setup: Setup, policy: Any, partitions: int, *, every_batch_reads: bool = False
+    rows: list[Row], setup: Setup, policy: Any, partitions: int, *, every_move: bool = False
 ) -> Simulated:
-    """Return what Spark does when the control stream moves its watermark.
+    """Return what Spark does when Live moves its watermark.
 
-    With ``every_batch_reads`` a batch reads the control even if that closes nothing: each may then bring the next one
-    about.
+    With ``every_move`` it moves even if that closes nothing: each batch may then bring the next one about.
     """
     job = _Job(rows, setup, partitions)
     trigger = setup.trigger_us
-    control, mark, moved = NEVER, NEVER, False
+    required, mark, moved = NEVER, NEVER, False
     standing = Decision()
     for slot in range(job.last_slot + 4):
         held = job.slots.get(slot, [])
-        due = any(mark < key <= control for key in job.arrived)
-        ran = bool(held) or moved or due
-        moved = False
+        ran = bool(held) or moved
         if ran:
-            seen = job.batch(slot, held, mark, 3)
-            policy.observe(seen)
-            if due or every_batch_reads:
-                moved = control > mark
-                mark = max(mark, control)
-        if slot > job.last_slot or not (ran or any(key > control for key in job.arrived)):
-            continue
-        decision = policy.decide(job.wall(slot), job.wall(slot) + 2 * trigger)
-        if says_something(decision):
-            standing = decision
-        wanted = NEVER
-        if standing.watermark_us is not None:
-            wanted = standing.watermark_us
-        elif standing.bound_us is not None:
-            wanted = job.base(job.maxima) - standing.bound_us
-        elif standing.bounds_us is not None:
-            # Partitions without a bound came after the decision: they are not known yet.
-            wanted = min(
-                most - int(bound)
-                for most, bound in zip(job.maxima, standing.bounds_us, strict=False)
-                if most != NEVER
-            )
-        control = max(control, _floor_ms(wanted))
+            policy.observe(job.batch(slot, held, mark, 2))
+        if slot <= job.last_slot and (ran or any(key > required for key in job.arrived)):
+            decision = policy.decide(job.wall(slot), job.wall(slot) + trigger)
+            if says_something(decision):
+                standing = decision
+            wanted = NEVER
+            if standing.watermark_us is not None:
+                wanted = standing.watermark_us
+            elif standing.bound_us is not None:
+                wanted = job.base(job.maxima) - standing.bound_us
+            elif standing.bounds_us is not None:
+                # Partitions without a bound came after the decision: they are not known yet.
+                wanted = min(
+                    most - int(bound)
+                    for most, bound in zip(job.maxima, standing.bounds_us, strict=False)
+                    if most != NEVER
+                )
+            required = max(required, _floor_ms(wanted))
+        moved = required > mark and (every_move or any(mark < key <= required for key in job.arrived))
+        mark = required if moved else mark
     return job.finish()
 
 

@@ -27,7 +27,7 @@ class Compared:
 
     batches: int = 0
     no_data: int = 0
-    """Batches without rows and without a new control."""
+    """Batches without rows."""
     restarts: int = 0
     pairs: int = 0
     """(Row, key) pairs that arrived."""
@@ -119,21 +119,14 @@ def before_ms(log: Sequence[LoggedBatch], number: int) -> int:
 class LiveCompared(Compared):
     """The same, and what only Live shows."""
 
-    control_only: int = 0
-    """Batches without rows, with a new control."""
-    control_moves: int = 0
-    """Watermarks that the control set."""
+    live_moves: int = 0
+    """Watermarks that Live set."""
     ceiling_moves: int = 0
     """Watermarks that the ceiling set."""
     replays: int = 0
-    """Restarts in the middle of a batch that had rows and a new control."""
+    """Restarts in the middle of a batch that had rows and a new watermark."""
     saved: int = 0
     """Pairs that were admitted and that Spark's own watermark with the same bound would have dropped."""
-
-
-def required_ms(logged: LoggedBatch) -> int:
-    """Return the minimum that the control streams require by then; 0 before the first control and without one."""
-    return min((control or 0 for control in logged.controls), default=0)
 
 
 def compare_watermarks(
@@ -141,21 +134,23 @@ def compare_watermarks(
     streams: Sequence[Batches],
     compared: LiveCompared,
     combine: Callable[[Iterable[int]], int] = min,
+    steered: Sequence[int] | None = None,
 ) -> list[str]:
-    """Compare the watermark of every batch with the required one; return what is wrong.
+    """Compare the watermark of every batch with Spark's own rule and what Live has required; return what is wrong.
 
-    The required one is read from the checkpoint. The node of input i is at the maximum, over the batches k of the
-    run so far, of m_i(k) - ceiling and the control that batch k read, with m_i(k) the maximum event time of the input
-    in batch k; W(n+1) is the larger of W(n) and the lowest node, or what ``combine`` makes of the nodes. A job without
-    control streams is compared alike.
+    The node of input i is at the maximum, over the batches k of the run so far, of m_i(k) - ceiling, with m_i(k) the
+    maximum event time of the input in batch k. W(n+1) is the largest of W(n), the lowest node (or what ``combine``
+    makes of the nodes), and of a watermark that was required by then; of inputs that are not steered Spark takes none
+    above their nodes. A job that is not steered is compared alike.
     """
-    log = job.log()
+    log, moves = job.log(), job.moves()
     read = [rows_by_batch(log, index, batches) for index, batches in enumerate(streams)]
     recorded = job.recorded.get(job.inputs[0].name)
     runs = {} if recorded is None else {report.batch_id: report.run_id for report in recorded.reports}
+    others = [] if steered is None else [index for index in range(len(read)) if index not in steered]
     wrong = [f"W(0) is {log[0].watermark_ms}"] if log[0].watermark_ms else []
     nodes = [0] * len(read)
-    before: tuple[object, ...] = ((None, {}),) * len(read)
+    most = 0
     for number, (now, after) in enumerate(itertools.pairwise(log)):
         if number and runs.get(number) != runs.get(number - 1):
             nodes = [0] * len(read)  # of a run before only the watermark is left
@@ -163,19 +158,22 @@ def compare_watermarks(
             times_us = [row.event_time_us for row in rows[number]]
             floor = max(times_us) // 1_000 - job.delay_us(index, number) // 1_000 if times_us else 0
             nodes[index] = max(nodes[index], floor)
-        offsets = tuple(zip(now.controls, now.partitions, strict=True))
-        for index, (offset, was) in enumerate(zip(offsets, before, strict=False)):
-            if offset != was:  # only a new offset has a row
-                nodes[index] = max(nodes[index], offset[0] or 0)
-        before = offsets or before
-        expected = max(now.watermark_ms, combine(nodes))
-        if after.watermark_ms != expected:
-            wrong.append(f"W({number + 1}) is {after.watermark_ms}, not {expected}")
-        required = required_ms(now)
-        compared.control_moves += required == expected > now.watermark_ms
-        compared.ceiling_moves += expected > max(now.watermark_ms, required)
-        compared.no_data += now.files == after.files and now.controls == after.controls
-        compared.control_only += now.files == after.files and now.controls != after.controls
+        own = max(now.watermark_ms, combine(nodes))
+        # While a batch runs Spark's nodes are still where the one before has left them.
+        before, most = most, min((nodes[index] for index in others), default=after.watermark_ms)
+        required = {
+            min(move.watermark_ms, limit)
+            for move in moves
+            if move.known <= number
+            for limit in (before, most)
+        }
+        if after.watermark_ms != own and (after.watermark_ms < own or after.watermark_ms not in required):
+            wrong.append(
+                f"W({number + 1}) is {after.watermark_ms}, neither {own} nor of {sorted(required)[-3:]}"
+            )
+        compared.live_moves += after.watermark_ms > own
+        compared.ceiling_moves += after.watermark_ms == own > now.watermark_ms
+        compared.no_data += now.files == after.files
     compared.batches += len(log)
     compared.restarts += job.runs - 1
     compared.replays += len(job.replayed)
@@ -185,8 +183,10 @@ def compare_watermarks(
 # -- the ledger -----------------------------------------------------------------------------------------------
 
 
-def compare_ledger(job: LiveJob, index: int, batches: Batches, compared: Compared) -> list[str]:
-    """Compare the ledger on every batch, partition and key with the rows; return what is wrong."""
+def compare_ledger(
+    job: LiveJob, index: int, batches: Batches, compared: Compared, since: int = 0
+) -> list[str]:
+    """Compare the ledger on every batch from ``since`` on, partition and key with the rows; return what is wrong."""
     log, fates = job.log(), fates_of(job, index, batches)
     reports = job.recorded[job.inputs[index].name].reports
     true: list[dict[tuple[str, int], Tally]] = [{} for _ in log]
@@ -208,7 +208,7 @@ def compare_ledger(job: LiveJob, index: int, batches: Batches, compared: Compare
             for cell in body.keys() | true[number].keys()
             if body.get(cell) != true[number].get(cell)
         ]
-    if sorted(report.batch_id for report in reports) != list(range(len(log))):
+    if sorted(report.batch_id for report in reports) != list(range(since, len(log))):
         wrong.append(f"batches {[report.batch_id for report in reports]} were reported of {len(log)}")
     completeness = ledger.completeness()
     if not completeness.exact or completeness.late_min != completeness.late_max:

@@ -1,4 +1,4 @@
-"""Live queries over streams made on disk, and what can go wrong with them: no answers, a killed driver.
+"""Live queries over streams made on disk, and what can go wrong with them: nothing steers, a killed driver.
 
 Run as a module it is a driver that kills itself, JVM and all, in the middle of a batch:
 ``python -m support.live_faults FOLDER BATCH``.
@@ -26,12 +26,12 @@ from tidemark.models.base.operators import TimeWindow, tumbling
 from tidemark.models.protocol.messages import Mode, Report
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.core.watch import Orders
-from tidemark.spark_jobs.live.control_stream import ControlAnswers
 from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
 from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
 from tidemark.spark_jobs.spark.trace_source import register_trace_source
 
 from support import patience
+from support.live_streams import work_off_all
 from support.patience import PATIENCE_S
 from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, aggregate, started
 from support.streams import Row as Event
@@ -56,7 +56,8 @@ class LiveJob:
         folder: for the checkpoint.
         source: returns the stream: columns ``id``, ``ts`` and whatever names the partition.
         bound: the job's own bound.
-        ceiling: the ceiling; None for a query that cannot run in Live: Spark's own watermark.
+        ceiling: the ceiling; None for that which a call without it has.
+        mode: the job's own mode.
         operator: the window.
         output_mode: Spark's output mode.
         sink: takes what each batch emitted; what it emitted is kept in ``output`` in any case.
@@ -68,6 +69,7 @@ class LiveJob:
     source: Callable[[], DataFrame]
     bound: str = "10 seconds"
     ceiling: str | None = "10 minutes"
+    mode: Mode = "Live"
     operator: TimeWindow = field(default_factory=lambda: tumbling("10 seconds"))
     output_mode: str = "append"
     sink: Callable[[int, Emitted], None] | None = None
@@ -77,8 +79,7 @@ class LiveJob:
 
     def start(self, interval: str = "0 seconds", *, available_now: bool = False) -> StreamingQuery:
         """Start the query."""
-        mode: Mode = "Off" if self.ceiling is None else "Live"
-        given: dict[str, Any] = {"stream": "live", "sink": self.recorded, "mode": mode, **self.given}
+        given: dict[str, Any] = {"stream": "live", "sink": self.recorded, "mode": self.mode, **self.given}
         tapped = self.source().transform(
             adaptive_watermark("ts", self.bound, self.operator, ceiling=self.ceiling, **given)
         )
@@ -99,7 +100,7 @@ class LiveJob:
             if available_now:
                 query.awaitTermination()
             else:
-                query.processAllAvailable()
+                work_off_all(query)
         finally:
             query.stop()
         assert flush(PATIENCE_S), "the listener did not report all batches"
@@ -144,15 +145,13 @@ class Logged:
 
     watermark_ms: int
     clock_ms: int
-    control: dict[str, Any]
 
     @classmethod
     def read(cls, checkpoint: Path, batch: int) -> Logged:
-        """Return the entry of a batch of a query with one data source and the control source after it."""
-        _, metadata, *offsets = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
+        """Return the entry of a batch."""
+        _, metadata, *_ = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
         body = json.loads(metadata)
-        (control,) = (json.loads(offset) for offset in offsets if '"watermark_ms"' in offset)
-        return cls(body["batchWatermarkMs"], body["batchTimestampMs"], control)
+        return cls(body["batchWatermarkMs"], body["batchTimestampMs"])
 
 
 def logged_batches(checkpoint: Path) -> list[int]:
@@ -205,31 +204,31 @@ def write_trace(path: Path, rows: Iterable[tuple[int, int, str]]) -> None:
     pq.write_table(pa.table(columns), path)
 
 
-# -- answers that fail ---------------------------------------------------------------------------------------------
+# -- steering that fails -------------------------------------------------------------------------------------------
 
 
-class FaultyAnswers(ControlAnswers):
-    """What control sources ask, which can be made to fail or to fall silent.
+class FaultyQueries:
+    """What decides for the live queries of a session, which can be made to fail or to fall silent.
 
     Args:
-        answer: as of ``ControlAnswers``.
+        requires: as of ``LiveQueries``.
     """
 
-    def __init__(self, answer: Callable[[str, dict[str, Any]], dict[str, Any] | None]) -> None:
+    def __init__(self, requires: Callable[..., int | None]) -> None:
         self.asked = 0
+        self._requires = requires
         self._dead = self._silent = False
         self._speak = threading.Event()
-        super().__init__(answer)
 
-    def apply(self, stream: str, start: str) -> str | None:
-        """Answer as the driver does, unless it is dead, or silent."""
+    def __call__(self, run_id: str, *, finds_nothing: bool) -> int | None:
+        """Decide as the driver does, unless it is dead, or silent."""
         if self._dead:
             raise ConnectionError("dead")
         self.asked += 1
         if self._silent:
             self._speak.wait()
             return None
-        return super().apply(stream, start)
+        return self._requires(run_id, finds_nothing=finds_nothing)
 
     def die(self) -> None:
         """Fail from now on."""
@@ -302,7 +301,7 @@ def _main(folder: Path, kill_in: int) -> None:
 
 
 class Driver:
-    """One live query as its driver sees it, by a clock of the test: a source asks, a batch is run, and so on."""
+    """One live query as its driver sees it, by a clock of the test: it decides, a batch is run, and so on."""
 
     def __init__(
         self,
@@ -310,7 +309,8 @@ class Driver:
         trigger_ms: int | None = 1_000,
         idle_timeout_us: int | None = None,
         bound_s: int = 10,
-        offset: Mapping[str, Any] | None = None,
+        bases_us: Mapping[str, int] | None = None,
+        watermark_ms: int = 0,
         now_us: int = START_US,
     ) -> None:
         self.now_us = now_us
@@ -323,18 +323,23 @@ class Driver:
             orders=Orders(None, bound_s * 1_000, "Live", None),
         )
         self.queries.add("tap", stream)
-        self.queries.started("run", {"tap": self.operator}, trigger_ms)
-        self.offset = dict(offset or {"source": "0", "watermark_ms": None, "partitions": {}})
+        self.queries.started("run", {"tap": self.operator}, trigger_ms, bases_us={"s": bases_us or {}})
+        self.watermark_ms = watermark_ms
         self.batches = 0
 
-    def ask(self) -> int:
-        """Plan a batch; return the watermark offered by now, in microseconds."""
-        self.queries.runs_of("tap", self.offset["source"])
-        self.offset = self.queries.answer("tap", self.offset) or self.offset
-        return (self.offset["watermark_ms"] or 0) * 1_000
+    @property
+    def bases_us(self) -> Mapping[str, int]:
+        """How far the partitions have come, as it is kept."""
+        return self.queries.bases_us("run")["s"]
+
+    def ask(self, *, finds_nothing: bool = False) -> int:
+        """Let it decide; return the watermark required by now, in microseconds."""
+        required_ms = self.queries.requires("run", finds_nothing=finds_nothing)
+        self.watermark_ms = self.watermark_ms if required_ms is None else required_ms
+        return self.watermark_ms * 1_000
 
     def run(self, rows: Iterable[Event], backlog: Mapping[str, int] | None, takes_us: int = SECOND) -> None:
-        """Plan a batch of these rows and run it."""
+        """Run a batch of these rows."""
         self.ask()
         rows = list(rows)
         report = report_of(
@@ -349,7 +354,7 @@ class Driver:
         newest: dict[str, int] = {}
         for part in report.counts.by_partition():
             newest[part.partition] = max(part.granules)
-        self.queries.recognise("run", [self.offset], 0)
+        self.queries.batch("run", self.watermark_ms, self.now_us)
         self.queries.observe("run", "tap", report, newest, backlog)
         self.batches += 1
         self.now_us += takes_us
@@ -376,7 +381,7 @@ def windows_of(rows: Iterable[Row], operator: TimeWindow) -> dict[int, list[int]
 __all__ = [
     "BATCH_OF_THE_KILL",
     "Driver",
-    "FaultyAnswers",
+    "FaultyQueries",
     "LiveJob",
     "Logged",
     "files",

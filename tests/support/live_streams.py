@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, ClassVar
 
 from pyspark.errors.exceptions.base import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -24,8 +25,10 @@ from tidemark.models.base.operators import Operator
 from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.late.side import Side
+from tidemark.spark_jobs.live import live_plan
+from tidemark.spark_jobs.live.steering import Steering
 
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, until
 from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, started, write_batch
 
 END_US = EPOCH_US + 48 * 3_600_000_000
@@ -42,10 +45,6 @@ class LoggedBatch:
     """W(n)."""
     files: tuple[int, ...]
     """Files read by the end of this batch, of each input."""
-    controls: tuple[int | None, ...]
-    """What each control stream has said by then, in milliseconds."""
-    partitions: tuple[dict[str, int], ...]
-    """How far each control stream knew the partitions to be, in microseconds."""
 
 
 def offset_log(checkpoint: Path) -> list[LoggedBatch]:
@@ -54,16 +53,78 @@ def offset_log(checkpoint: Path) -> list[LoggedBatch]:
     while (entry := checkpoint / "offsets" / str(len(result))).exists():
         _, metadata, *lines = entry.read_text().splitlines()
         offsets = [json.loads(line) if line != "-" else {} for line in lines]
-        controls = [offset for offset in offsets if "watermark_ms" in offset]
-        result.append(
-            LoggedBatch(
-                watermark_ms=json.loads(metadata)["batchWatermarkMs"],
-                files=tuple(o.get("logOffset", -1) + 1 for o in offsets if "watermark_ms" not in o),
-                controls=tuple(offset["watermark_ms"] for offset in controls),
-                partitions=tuple(offset["partitions"] for offset in controls),
-            )
-        )
+        files = tuple(offset.get("logOffset", -1) + 1 for offset in offsets)
+        result.append(LoggedBatch(json.loads(metadata)["batchWatermarkMs"], files))
     return result
+
+
+# -- what Live requires ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A watermark that Live required."""
+
+    watermark_ms: int
+    known: int
+    """The last batch that was known for sure when it was decided."""
+    may_know: int
+    """The last batch that may have been."""
+
+
+class RecordedSteering(Steering):
+    """Records what is required of a run."""
+
+    runs: ClassVar[dict[str, RecordedSteering]] = {}
+    """By run, for the whole process."""
+
+    def __init__(self, run_id: str, *given: Any) -> None:
+        self.moves: list[Move] = []
+        self.rests = 0
+        """How often nothing was to be decided, because the query found nothing."""
+        self.runs[run_id] = self
+        super().__init__(run_id, *given)
+
+    def _decide(self) -> None:
+        asked_ms = self._asked_ms
+        self._catch_up(self._run_id)
+        known = self._last_batch()
+        super()._decide()
+        if self._asked_ms not in {None, asked_ms}:
+            self.moves.append(Move(int(self._asked_ms or 0), known, self._last_batch()))
+
+    def _move(self) -> None:
+        super()._move()
+        self.rests += not self._busy and self._query.finds_nothing()
+
+    def wait_for_rests(self, more: int, query: StreamingQuery) -> None:
+        """Wait until the query was found at rest several times more, or has ended."""
+        rests = self.rests + more
+        until(lambda: self.rests >= rests or not query.isActive, "Live to have nothing to require")
+
+    def _last_batch(self) -> int:
+        listener: Any = self._catch_up.__self__  # type: ignore[attr-defined]
+        return int(listener._runs[self._run_id].last_batch)
+
+
+setattr(live_plan, "Steering", RecordedSteering)  # noqa: B010 - the module does not export it
+
+
+def work_off_all(query: StreamingQuery) -> None:
+    """Wait until a query has read all that is there, and Live has nothing more to require of it."""
+    steering = RecordedSteering.runs.get(str(query.runId))
+
+    def worked_off() -> int:
+        query.processAllAvailable()
+        progress = query.lastProgress
+        return -1 if progress is None else int(progress["batchId"])  # of Spark 3.5 it is a dict
+
+    batch = worked_off()
+    while steering is not None:
+        steering.wait_for_rests(2, query)
+        if (last := batch) == (batch := worked_off()):
+            return
+        assert batch > last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +233,8 @@ class LiveJob:
     """Whether reports go to the controllers instead of being recorded."""
     late: Side | None = None
     """Where the late rows of the only input are kept."""
+    run_ids: list[str] = field(default_factory=list)
+    """The runs that Live steers."""
     runs: int = 0
     replayed: list[int] = field(default_factory=list)
     """Batches in whose middle the query died and which were run again."""
@@ -191,8 +254,16 @@ class LiveJob:
     def delay_us(self, index: int, batch: int) -> int:  # noqa: ARG002 - here it is the same in every batch
         """Return the delay of an input's own watermark in a batch, in microseconds."""
         entry = self.inputs[index]
-        live = (entry.mode or self.mode) == "Live" and entry.ceiling is not None and not self.native
-        return parse_duration(str(entry.ceiling) if live else entry.bound)
+        live = (entry.mode or self.mode) == "Live" and not self.native
+        return parse_duration(entry.ceiling) if live and entry.ceiling else self.native_delay_us(index)
+
+    def native_delay_us(self, index: int) -> int:
+        """Return the bound of an input, in microseconds."""
+        return parse_duration(self.inputs[index].bound)
+
+    def moves(self) -> list[Move]:
+        """Return what Live has required, in all runs."""
+        return [move for run_id in self.run_ids for move in RecordedSteering.runs[run_id].moves]
 
     def frame(self) -> DataFrame:
         """Build the plan."""
@@ -208,15 +279,19 @@ class LiveJob:
             .option("checkpointLocation", str(self.checkpoint))
             .trigger(processingTime="0 seconds")
         )
-        return started(writer.start)
+        query = started(writer.start)
+        if str(query.runId) in RecordedSteering.runs:
+            self.run_ids.append(str(query.runId))
+        return query
 
     def run(self, groups: Iterable[Group], *, crash_from: int | None = None) -> None:
         """Run the query once over ``groups``; after each group it idles.
 
         Args:
             groups: what is published, one after the other.
-            crash_from: number of a group: from it on, the sink fails in the first batch that has both rows and a new
-                control. The query is started again, and Spark runs that batch once more. None: it never fails.
+            crash_from: number of a group: from it on, the sink fails in the first batch that has rows and judges them
+                or closes by a new watermark. The query is started again, and Spark runs that batch once more. None: it
+                never fails.
         """
         self._crash = crash_from == 0
         coming = iter(groups)
@@ -228,16 +303,16 @@ class LiveJob:
                 if group is not None:
                     self.publish(group)
                 try:
-                    query.processAllAvailable()
+                    work_off_all(query)
                 except StreamingQueryException:
                     if not self.replayed or self._crash:
                         raise
                     query = self.start()
-                    query.processAllAvailable()
+                    work_off_all(query)
                 self.idle_after.append(len(self.log()) - 1)
         finally:
             query.stop()
-        assert not self._crash, "no batch had both rows and a new control, so the query did not die"
+        assert not self._crash, "no batch had both rows and a new watermark, so the query did not die"
         assert flush(PATIENCE_S), "the listener did not report all batches"
 
     def publish(self, group: Group) -> None:
@@ -276,8 +351,8 @@ class LiveJob:
 
     def _collect(self, df: DataFrame, batch_id: int) -> None:
         if self._crash and batch_id:
-            before, now = self.log()[batch_id - 1 : batch_id + 1]
-            if before.controls != now.controls and before.files != now.files:
+            first, before, now = self.log()[max(batch_id - 2, 0)], *self.log()[batch_id - 1 : batch_id + 1]
+            if first.watermark_ms < now.watermark_ms and before.files != now.files:
                 self._crash = False
                 self.replayed.append(batch_id)
                 raise _Crash(f"batch {batch_id}")
@@ -305,10 +380,7 @@ def run_side_by_side(jobs: Sequence[LiveJob], groups: Iterable[Group]) -> None:
 def work_off(
     publisher: LiveJob, start: Callable[[], Sequence[StreamingQuery]], groups: Iterable[Group]
 ) -> None:
-    """Let queries work off groups, each before the next one comes; then stop them.
-
-    They are started when the first group is there: a control stream alone would make a batch without rows of it.
-    """
+    """Let queries work off groups, each before the next one comes; then stop them."""
     coming = iter(groups)
     publisher.publish(next(coming))
     queries = start()
@@ -317,7 +389,7 @@ def work_off(
             if group is not None:
                 publisher.publish(group)
             for query in queries:
-                query.processAllAvailable()
+                work_off_all(query)
     finally:
         for query in queries:
             query.stop()

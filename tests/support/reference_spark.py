@@ -76,15 +76,12 @@ micro-batches. So a narrow bound closes windows no sooner than the interval allo
 
 Of the operators that 4.3.0 allows in it, `transformWithState` of Scala and Java is not tried; it allows none of Python.
 
-Live is rejected, and a control stream that Spark reads in this mode would not change that (4.3.0; the first two were
-seen with batches of 20 s):
+Live is rejected (4.3.0, seen with batches of 20 s):
 
 - `current_timestamp()` is one time for the whole batch, that of its start. A row that comes later in the interval is
   ahead of it, and `future_rows=` would set its event time back or take it out.
-- Spark writes a batch's offsets when the batch ends. So a control row would not be in the checkpoint before its batch,
-  and a batch that runs again could have another watermark.
-- The watermark moves once an interval, and what a control stream asks at the beginning of one is older than what Spark
-  itself has at its end: OnRestart loses nothing against it.
+- Spark writes a batch's offsets when the batch ends. So a batch that runs again could have another watermark.
+- The watermark moves once an interval, as Spark's own does: OnRestart loses nothing against it.
 
 Mode Restart and `late=` are rejected, too; they are not tried. Off and OnRestart were tried on 4.3.0 with Spark's
 source in memory and, by hand, with Kafka by the connector of 4.2.0.
@@ -104,8 +101,8 @@ _CONNECT = (
     (
         "`Live`",
         (
-            "refused. Its control stream is a Java class in the driver, and a client of Spark Connect cannot give the "
-            "server one"
+            "refused. What moves the watermark is a Java class in the driver, and a client of Spark Connect cannot "
+            "give the server one"
         ),
     ),
     (

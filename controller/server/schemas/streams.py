@@ -98,7 +98,7 @@ class Live(Answer):
     """What the fast policy in the driver did, as of the newest batch."""
 
     control_ms: int | None
-    """The watermark that the control stream offers, in milliseconds since the epoch; null before the first."""
+    """The newest watermark that Live required, in milliseconds since the epoch; null before the first."""
     ceiling_ms: int
     """The static bound that the job falls back to, in milliseconds."""
     ceiling_used_ppm: int
@@ -113,7 +113,7 @@ class Live(Answer):
     idle_partitions: int
     """How many there are."""
     reason: str
-    """Why the control stream offers this watermark, in one sentence."""
+    """Why Live requires this watermark, in one sentence."""
     last_contact_us: int | None
     """When the controller last answered the job, in microseconds since the epoch; null for never."""
     pin: Pin | None

@@ -140,9 +140,7 @@ def _check_live(request: SpecRequest, stream_id: int) -> None:
     if room is None:
         return
     if room.ceiling_ms is None:
-        raise _refused(
-            f"{NO_CEILING}: give it one (on a new checkpoint), start the job and set mode Live then"
-        )
+        raise _refused(f"{NO_CEILING}; its log says why")
     if room.too_low:
         ceiling = format_duration(room.ceiling_ms * 1_000)
         raise _refused(

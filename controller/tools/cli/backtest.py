@@ -88,7 +88,7 @@ def backtest(
     ] = "global",
     mode: Annotated[
         BacktestMode,
-        typer.Option(help="How a new bound reaches the job: live, by the control stream, or by a restart."),
+        typer.Option(help="How a new bound reaches the job: live, while it runs, or by a restart."),
     ] = "live",
     restart_cost: Annotated[
         str, typer.Option(help="With --mode restart: time without batches at each change of the bound.")

@@ -285,11 +285,10 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
         f"{place.start()}"
     ),
     "BoundNotAcknowledged in Live": lambda _, place: (
-        f"a job whose call has ceiling= takes it by itself once it was started in Live: {place.start()}"
+        f"a job takes it by itself once it was started in Live: {place.start()}"
     ),
     "LiveWithoutCeiling": lambda _, place: (
-        'give the job\'s call a ceiling, such as ceiling="2 hours", and start it on a new checkpoint: '
-        f"{place.start()}"
+        f"read the job's log for what is in the way, and start it again: {place.start()}"
     ),
     **dict.fromkeys(
         ("SkewBeyondCeiling", "CeilingNear"),

@@ -339,7 +339,7 @@ def _ceiling(state: StreamState, found: HorizonState | None) -> Iterator[Conditi
     if state.mode != "Live" or room is None:
         return
     if room.ceiling_ms is None:
-        detail = f"{NO_CEILING}, so the job cannot be steered live and keeps its own bound"
+        detail = f"{NO_CEILING}; it keeps its own bound, and its log says why"
         yield condition("LiveWithoutCeiling", detail)
     elif room.too_low:
         detail = (

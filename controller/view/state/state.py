@@ -261,7 +261,7 @@ class HorizonState:
     """By what the output of its join misses the target for sure; None without a join, or when it may meet it."""
 
 
-NO_CEILING = "the job's call has no ceiling="
+NO_CEILING = "the job cannot be steered: over Spark Connect, with late=revise, or without its classes in Java"
 """Why a job cannot run in Live."""
 
 
@@ -270,12 +270,12 @@ class Room:
     """A ceiling and what it has to leave room for. Times are in milliseconds.
 
     In Live, Spark always takes the greater of the watermark by the ceiling and the one by live control. When the
-    controller or the control stream is gone, only the ceiling holds the watermark back. So it has to be at least the
+    controller or that which steers is gone, only the ceiling holds the watermark back. So it has to be at least the
     bound plus how far the slowest partition is behind: a lower one closes windows that live control would hold open.
     """
 
     ceiling_ms: int | None
-    """The ceiling that the job last acknowledged; None when its call sets none."""
+    """The ceiling that the job last acknowledged; None when it cannot be steered."""
     bound_ms: int = 0
     """The bound in use; 0 when none is known."""
     skew_ms: int = 0

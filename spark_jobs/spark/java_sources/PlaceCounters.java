@@ -32,9 +32,8 @@ import scala.collection.immutable.Nil$;
  *
  * <p>The plan has a counter where the user called {@code adaptive_watermark}. Spark pushes filters that stand behind the
  * call below the watermark's node, but not below a counter, which is no deterministic expression. So the counter is moved
- * up to that node: it counts what the watermark is made of. Where a control stream keeps filters above that node, they are
- * moved below the counter. And where rows are dropped or multiplied between there and the
- * stateful operator, a second counter stands behind the last node that does so. It has the same function: by the
+ * up to that node: it counts what the watermark is made of. And where rows are dropped or multiplied between there and
+ * the stateful operator, a second counter stands behind the last node that does so. It has the same function: by the
  * first argument, the number of the stage's partition, it knows which of the two it is.
  *
  * <p>Arguments are computed where the counter stood, since the columns may end before the place it is moved to, and are
@@ -43,19 +42,18 @@ import scala.collection.immutable.Nil$;
  */
 public final class PlaceCounters extends Rule {
     private static final String TAP = "tidemark:", BEHIND = ":behind", ARGUMENT = "__tidemark_argument_";
-    private static final String CONTROL = "__tidemark_control";
-    private static final String FUNCTION = "ScalaUDF", UNION = "Union", WATERMARK = "EventTimeWatermark";
+    private static final String FUNCTION = "ScalaUDF", WATERMARK = "EventTimeWatermark";
     private static final Literal FOLLOWED = new Literal(Integer.valueOf(RowCounter.FOLLOWED), DataTypes.IntegerType);
     private static final String DELAY = "spark.watermarkDelayMs", WINDOW = "spark.timeWindow";
 
     /** Nodes that pass each row on once. */
     private static final HashSet PASSING = new HashSet(Arrays.asList(new Object[] {
-        "Project", WATERMARK, UNION, "Expand", "BatchEvalPython", "ArrowEvalPython", "Repartition",
+        "Project", WATERMARK, "Union", "Expand", "BatchEvalPython", "ArrowEvalPython", "Repartition",
         "RepartitionByExpression", "RebalancePartitions", "CollectMetrics",
     }));
     /** Nodes that pass further columns on. */
     private static final HashSet CARRYING = new HashSet(Arrays.asList(new Object[] {
-        WATERMARK, UNION, "BatchEvalPython", "ArrowEvalPython", "Repartition", "RepartitionByExpression",
+        WATERMARK, "BatchEvalPython", "ArrowEvalPython", "Repartition", "RepartitionByExpression",
         "RebalancePartitions", "CollectMetrics", "Filter", "Generate", "Join", "Sample",
     }));
     private static final HashSet STATEFUL = new HashSet(Arrays.asList(new Object[] {
@@ -142,18 +140,6 @@ public final class PlaceCounters extends Rule {
         for (int i = watermark + 1; i < own; i++) {
             lifted |= changesRows((LogicalPlan) path.get(i));
         }
-        boolean steered = false; // by a control stream, whose filter keeps those of the user above the node
-        for (int i = operator + 1; i < watermark; i++) {
-            LogicalPlan node = (LogicalPlan) path.get(i);
-            steered |= node instanceof Filter && names(((Filter) node).condition(), CONTROL);
-        }
-        if (steered) {
-            LogicalPlan sunk = sink(path, turns, operator, watermark);
-            if (sunk != null) {
-                return sunk;
-            }
-        }
-        lifted &= !steered;
         int last = -1; // to change the rows before they reach the operator
         for (int i = operator + 1; i < watermark && last < 0; i++) {
             Alias known = counterOf((LogicalPlan) path.get(i));
@@ -170,7 +156,7 @@ public final class PlaceCounters extends Rule {
         int end = last < 0 ? watermark + 1 : last;
         for (int i = own - 1; i >= end && made != null; i--) {
             LogicalPlan node = (LogicalPlan) path.get(i);
-            made = carried.through(node, ((Integer) turns.get(i)).intValue(), made, i < watermark, lifted);
+            made = carried.through(node, ((Integer) turns.get(i)).intValue(), made, lifted);
             if (made != null && lifted && i == watermark + 1) {
                 made = carried.counted(node, made, counter.name(), counter.exprId(), false, last >= 0);
             }
@@ -185,120 +171,8 @@ public final class PlaceCounters extends Rule {
         return made;
     }
 
-    /**
-     * Moves filters of the user from above the watermark's node below a counter, as Spark does where no control stream is
-     * in between: so they move no watermark.
-     */
-    private static LogicalPlan sink(ArrayList path, ArrayList turns, int operator, int watermark) {
-        for (int i = watermark - 1; i > operator; i--) {
-            LogicalPlan node = (LogicalPlan) path.get(i);
-            if (!(node instanceof Filter) && !(node instanceof Project)) {
-                return null;
-            }
-            ArrayList conditions = new ArrayList();
-            if (node instanceof Filter) {
-                split(((Filter) node).condition(), conditions);
-            }
-            Expression stay = null;
-            Expression sunk = null;
-            for (int j = 0; j < conditions.size(); j++) {
-                Expression condition = (Expression) conditions.get(j);
-                Expression below = condition.deterministic() ? belowCounter(condition, path, turns, i + 1) : null;
-                stay = below == null ? both(stay, condition) : stay;
-                sunk = below == null ? sunk : both(sunk, below);
-            }
-            if (sunk != null) {
-                int own = path.size() - 1;
-                Project counting = (Project) path.get(own);
-                LogicalPlan made = new Project(counting.projectList(), new Filter(sunk, counting.child()));
-                for (int j = own - 1; j >= 0; j--) {
-                    if (j != i) {
-                        made = withChild((LogicalPlan) path.get(j), ((Integer) turns.get(j)).intValue(), made);
-                    } else if (stay != null) {
-                        made = new Filter(stay, made);
-                    }
-                }
-                return made;
-            }
-        }
-        return null;
-    }
-
-    /** Returns a condition as it is below the counter; null where it depends on what is made above, or on the event time. */
-    private static Expression belowCounter(Expression condition, ArrayList path, ArrayList turns, int from) {
-        Expression made = condition;
-        for (int i = from; i < path.size() && made != null; i++) {
-            LogicalPlan node = (LogicalPlan) path.get(i);
-            Object[] columns = toArray(made.references().toSeq());
-            for (int j = 0; j < columns.length; j++) {
-                Attribute column = (Attribute) columns[j];
-                if (isOurs(column) || column.metadata().contains(DELAY)) {
-                    return null;
-                }
-            }
-            if (columns.length == 0) {
-                return null;
-            }
-            if (node instanceof Project) {
-                made = replaced(made, toArray(((Project) node).projectList()), null);
-            } else if (node.nodeName().equals(UNION) && ((Integer) turns.get(i)).intValue() == 0) {
-                LogicalPlan first = (LogicalPlan) toArray(node.children())[0];
-                made = replaced(made, toArray(node.output()), toArray(first.output()));
-            } else if (!(node instanceof Filter) && !node.nodeName().equals(WATERMARK)) {
-                return null;
-            }
-        }
-        return made;
-    }
-
-    /**
-     * Returns an expression with what its columns are made of; null where that is not known, or not deterministic.
-     *
-     * @param columns the columns
-     * @param made what each is made of; null where they say so themselves
-     */
-    private static Expression replaced(Expression expression, Object[] columns, Object[] made) {
-        if (expression instanceof Attribute) {
-            for (int i = 0; i < columns.length; i++) {
-                NamedExpression column = (NamedExpression) columns[i];
-                if (column.exprId().equals(((Attribute) expression).exprId())) {
-                    Expression found = (Expression) (made == null ? column : made[i]);
-                    found = found instanceof Alias ? ((Alias) found).child() : found;
-                    return found.deterministic() ? found : null;
-                }
-            }
-            return null;
-        }
-        Object[] children = toArray(expression.children());
-        for (int i = 0; i < children.length; i++) {
-            children[i] = replaced((Expression) children[i], columns, made);
-            if (children[i] == null) {
-                return null;
-            }
-        }
-        return children.length == 0 ? expression : (Expression) expression.withNewChildren(joined(children, nothing()));
-    }
-
-    private static void split(Expression condition, ArrayList into) {
-        if (condition instanceof And) {
-            split(((And) condition).left(), into);
-            split(((And) condition).right(), into);
-        } else {
-            into.add(condition);
-        }
-    }
-
     private static Expression both(Expression one, Expression other) {
         return one == null ? other : other == null ? one : new And(one, other);
-    }
-
-    private static boolean names(Expression condition, String name) {
-        Object[] columns = toArray(condition.references().toSeq());
-        boolean found = false;
-        for (int i = 0; i < columns.length; i++) {
-            found |= ((Attribute) columns[i]).name().equals(name);
-        }
-        return found;
     }
 
     private static boolean isOurs(Attribute column) {
@@ -379,7 +253,7 @@ public final class PlaceCounters extends Rule {
         }
 
         /** Returns a node above a child with the columns; null where it passes none on. */
-        LogicalPlan through(LogicalPlan node, int turn, LogicalPlan child, boolean above, boolean lifted) {
+        LogicalPlan through(LogicalPlan node, int turn, LogicalPlan child, boolean lifted) {
             if (node instanceof Project) {
                 return new Project(joined(toArray(((Project) node).projectList()), this.columns), child);
             }
@@ -387,12 +261,7 @@ public final class PlaceCounters extends Rule {
                 return null;
             }
             LogicalPlan made;
-            if (node.nodeName().equals(UNION)) {
-                if (above || turn != 0) {
-                    return null; // rows of other streams would have to be told apart
-                }
-                made = this.united(node, child);
-            } else if (lifted && node instanceof Filter) {
+            if (lifted && node instanceof Filter) {
                 Expression rest = this.without(((Filter) node).condition());
                 made = rest == null ? child : new Filter(rest, child);
             } else {
@@ -412,24 +281,6 @@ public final class PlaceCounters extends Rule {
                 }
             }
             return wanted;
-        }
-
-        private LogicalPlan united(LogicalPlan union, LogicalPlan first) {
-            Object[] children = toArray(union.children());
-            Object[] carried = toArray(this.columns);
-            List made = nothing();
-            for (int i = children.length - 1; i > 0; i--) {
-                LogicalPlan child = (LogicalPlan) children[i];
-                List nulls = nothing();
-                for (int j = carried.length - 1; j >= 0; j--) {
-                    Attribute column = (Attribute) carried[j];
-                    Literal value = new Literal(null, column.dataType());
-                    nulls = new $colon$colon(
-                            alias(value, column.name(), NamedExpression$.MODULE$.newExprId()), nulls);
-                }
-                made = new $colon$colon(new Project(joined(toArray(child.output()), nulls), child), made);
-            }
-            return (LogicalPlan) union.withNewChildren(new $colon$colon(first, made));
         }
 
         private Expression without(Expression condition) {

@@ -49,6 +49,7 @@ public final class RowCounter implements UDF6, TaskCompletionListener {
      * @param ahead what became of it, an {@code Integer}; null where no rows are marked
      * @param arrival the source's own timestamp in microseconds, a {@code Long}, or null
      * @param arrivalType whose timestamp that is, an {@code Integer}, or null
+     * @return whether the row stays in the stream; one that is set aside does not
      */
     public Object call(
             Object stagePartition, Object time, Object partition, Object ahead, Object arrival, Object arrivalType) {
@@ -87,7 +88,7 @@ public final class RowCounter implements UDF6, TaskCompletionListener {
             key = ~key;
         }
         into.counts.add(key, 1L);
-        return Boolean.TRUE;
+        return Boolean.valueOf(fate != SET_ASIDE);
     }
 
     private Pass turnTo(int partition) {

@@ -85,7 +85,7 @@ def test_live_is_rejected_while_the_job_has_no_ceiling_and_nothing_changes(
     assert (answer.status_code, answer.json()["type"]) == (409, "urn:tidemark:problem:live-refused")
     (error,) = answer.json()["errors"]
     assert error["pointer"] == "/mode"
-    assert error["detail"].startswith("the job's call has no ceiling=: give it one")
+    assert error["detail"].startswith("the job cannot be steered")
     assert controller.get("/policy").json()["generation"] == 0
     assert bound(controller)["mode"] == "Off"
 
@@ -144,7 +144,7 @@ def test_live_is_accepted_before_the_first_acknowledgement_and_a_missing_ceiling
     assert controller.put("/policy", at_once("Live")).status_code == 200
     assert "LiveWithoutCeiling" not in conditions(controller)
     controller.acknowledge(acknowledged(None))
-    assert conditions(controller)["LiveWithoutCeiling"].startswith("the job's call has no ceiling=")
+    assert conditions(controller)["LiveWithoutCeiling"].startswith("the job cannot be steered")
     controller.acknowledge(acknowledged(60_000, run_id="second", applied_us=START_US + 1))
     assert "LiveWithoutCeiling" not in conditions(controller)
 

@@ -225,49 +225,48 @@ def row_in_slot(slot: int, event_us: int, partition: int = 0) -> Row:
     return (event_us, slot * SLOT, partition)
 
 
-def test_a_control_value_is_in_force_two_slots_after_the_one_at_whose_end_it_was_computed() -> None:
+def test_what_is_required_at_the_end_of_a_slot_is_in_force_in_the_next_one() -> None:
     setup = setup_of()
     rows = [row_in_slot(slot, slot * SLOT) for slot in range(5)]
     policy = Script({0: Decision(watermark_us=20_999)})
     found = run(arrivals_of(rows, setup, 1), setup, policy)
 
-    assert found.watermark_us.tolist() == [NO_BASE_US, NO_BASE_US, 20_000, 20_000, 20_000]
-    assert found.late_watermark_us.tolist() == [NO_BASE_US, NO_BASE_US, NO_BASE_US, 20_000, 20_000]
+    assert found.watermark_us.tolist() == [NO_BASE_US, 20_000, 20_000, 20_000, 20_000]
+    assert found.late_watermark_us.tolist() == [NO_BASE_US, NO_BASE_US, 20_000, 20_000, 20_000]
 
 
-def test_a_control_that_closes_nothing_waits_until_it_does() -> None:
+def test_a_watermark_that_closes_nothing_waits_until_it_does() -> None:
     setup = setup_of()
     rows = [row_in_slot(slot, slot * SLOT) for slot in range(6)]
     policy = Script({0: Decision(watermark_us=19_000), 2: Decision(watermark_us=21_000)})
     found = run(arrivals_of(rows, setup, 1), setup, policy)
 
-    assert found.watermark_us.tolist() == [*[NO_BASE_US] * 4, 21_000, 21_000]
+    assert found.watermark_us.tolist() == [*[NO_BASE_US] * 3, 21_000, 21_000, 21_000]
 
 
-def test_the_control_never_takes_the_watermark_back() -> None:
+def test_live_never_takes_the_watermark_back() -> None:
     setup = setup_of()
     rows = [row_in_slot(slot, 0) for slot in range(6)]
     policy = Script({0: Decision(watermark_us=29_000), 1: Decision(watermark_us=22_000)})
     found = run(arrivals_of(rows, setup, 1), setup, policy)
 
-    assert found.watermark_us.tolist() == [NO_BASE_US, NO_BASE_US, *[29_000] * 4]
+    assert found.watermark_us.tolist() == [NO_BASE_US, *[29_000] * 5]
 
 
-def test_an_idle_job_gets_a_control_row_only_when_it_closes_something() -> None:
+def test_an_idle_job_gets_a_batch_only_when_it_closes_something() -> None:
     setup = setup_of()
     rows = [row_in_slot(0, 100), row_in_slot(12, 300)]
     # Asked in slots 0, 1, ..: at first short of the only key (20 ms), then, in slot 5, at it.
     policy = Script({0: Decision(watermark_us=19_000), 5: Decision(watermark_us=20_000)})
     found = run(arrivals_of(rows, setup, 1), setup, policy)
 
-    # Slot 6 reads the control, slot 7 is the no-data batch that closes the window; nothing waits from then on.
+    # Slot 6 has the batch that closes the window; nothing waits from then on.
     assert list(zip(found.slot.tolist(), found.watermark_us.tolist(), strict=True)) == [
         (0, NO_BASE_US),
-        (6, NO_BASE_US),
-        (7, 20_000),
+        (6, 20_000),
         (12, 20_000),
     ]
-    assert len(policy.asked) == 9
+    assert len(policy.asked) == 8
 
 
 class Clock:
@@ -292,13 +291,12 @@ def test_a_watermark_that_follows_the_clock_brings_no_batch_into_idle_slots_wher
 
     found = run(arrivals, setup, Clock(3 * SLOT))
 
-    # Each row's own batch, and two more that close the window: control row, no-data.
-    # After the last no time is left to decide.
-    assert len(found.slot) == 3 * len(rows) - 2
-    assert (found.emit_wall_us - arrivals.keys_us)[:-1].tolist() == [5 * SLOT] * (len(rows) - 1)
+    # Each row's own batch, and one more that closes the window. After the last no time is left to decide.
+    assert len(found.slot) == 2 * len(rows) - 1
+    assert (found.emit_wall_us - arrivals.keys_us)[:-1].tolist() == [4 * SLOT] * (len(rows) - 1)
 
 
-def test_no_window_is_closed_later_because_idle_batches_leave_the_control_alone() -> None:
+def test_no_window_is_closed_later_because_idle_batches_leave_the_watermark_alone() -> None:
     held, spared = 0, 0
     for seed, rows, setup, partitions in cases(100):
         clock = Clock(int(np.random.default_rng(seed).integers(0, 6 * SLOT)))
@@ -307,7 +305,7 @@ def test_no_window_is_closed_later_because_idle_batches_leave_the_control_alone(
         found = run(arrivals, setup, clock)
 
         assert_same(arrivals, found, literal_live(rows, setup, clock, partitions))
-        every = literal_live(rows, setup, clock, partitions, every_batch_reads=True)
+        every = literal_live(rows, setup, clock, partitions, every_move=True)
         assert len(found.slot) <= len(every.batches)
         assert len(found.slot) <= 2 * (len(arrivals.occupied) + len(arrivals.keys_us))
         assert found.late <= every.late.total()
@@ -353,8 +351,7 @@ def test_after_the_last_arrival_only_what_was_decided_runs_out() -> None:
 
     assert list(zip(found.slot.tolist(), found.watermark_us.tolist(), strict=True)) == [
         (0, NO_BASE_US),
-        (1, NO_BASE_US),
-        (2, 20_000),
+        (1, 20_000),
     ]
     assert len(policy.asked) == 1
 
@@ -453,4 +450,4 @@ def test_the_progress_of_a_run_is_reported_batch_by_batch() -> None:
     arrivals = arrivals_of([row_in_slot(slot, 5) for slot in (0, 3, 9)], setup, 1)
     run(arrivals, setup, Script({0: Decision(watermark_us=20_000)}), body.append)
 
-    assert body == [0, 1, 2, 3, 9]  # slot 1 reads the control, slot 2 is the no-data batch that it brings
+    assert body == [0, 1, 3, 9]  # slot 1 has the no-data batch that the decision of slot 0 brings

@@ -168,8 +168,9 @@ def test_a_broken_connection_loses_no_batch_and_what_needs_a_jvm_is_refused(
         "among Spark's metrics of a query: they are out of this process's reach" in line for line in found.log
     )
     assert compare_ledger(job, 0, _all_batches(WINDOWS), RestartsCompared()) == []
-    assert "mode is Live, but over Spark Connect a control stream would run in the server" in " ".join(
-        refused.log
+    assert (
+        "mode is Live, but over Spark Connect the watermark that is to be moved is in the server"
+        in " ".join(refused.log)
     )
     assert refused.log[-1].startswith("late=side(...) is not possible: it needs the offset log")
 

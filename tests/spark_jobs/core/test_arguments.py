@@ -91,7 +91,6 @@ def test_a_parameter_without_a_rule_cannot_be_added() -> None:
         ({"mode": "on-restart"}, 'write mode="OnRestart"'),
         ({"mode": "banana"}, "mode is 'banana'; it must be Off, OnRestart, Restart or Live"),
         ({"mode": None}, "mode is None"),
-        ({"mode": "Live"}, "mode Live needs a ceiling"),
         ({"late": "side"}, "late is 'side'; it must be what side\\("),
         ({"late": side}, "it must be what side\\("),
         ({"bound": 10}, 'bound is 10; it must be an interval as text: write bound="10 minutes"'),

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.soak]
 
 FILES = 8
-OF_LIVE = ("control_only", "control_moves", "ceiling_moves", "replays", "saved")
+OF_LIVE = ("live_moves", "ceiling_moves", "replays", "saved")
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,21 +12,16 @@ from tidemark.spark_jobs.late.late_rows import NOT_KEPT, Unknown, due, gaps, unk
 from tidemark.spark_jobs.spark.checkpoint import (
     LogEntry,
     LogFormatError,
-    data_sources,
-    is_control,
     parse_entry,
 )
 
 METADATA = json.dumps({"batchWatermarkMs": 7_000, "batchTimestampMs": 9_000, "conf": {}})
-CONTROL: dict[str, Any] = {"source": "ab", "watermark_ms": None, "partitions": {}}
 
 
 def test_an_entry_has_watermark_clock_and_an_offset_of_each_source_none_where_there_is_none() -> None:
-    entry = parse_entry(f'v1\n{METADATA}\n{{"t":{{"0":5}}}}\n-\n{json.dumps(CONTROL)}')
+    entry = parse_entry(f'v1\n{METADATA}\n{{"t":{{"0":5}}}}\n-')
 
-    assert entry == LogEntry(7_000, 9_000, {"0": {"t": {"0": 5}}, "1": None, "2": CONTROL})
-    assert data_sources([entry]) == ["0", "1"]
-    assert is_control(entry.offsets["2"])
+    assert entry == LogEntry(7_000, 9_000, {"0": {"t": {"0": 5}}, "1": None})
 
 
 def test_in_version_2_a_source_is_known_by_its_name() -> None:

@@ -1,4 +1,4 @@
-"""In Live: the offset log has a line of the control stream, and future-dated rows are set back before being judged."""
+"""In Live future-dated rows are set back before they are judged."""
 
 from __future__ import annotations
 

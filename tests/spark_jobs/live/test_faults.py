@@ -1,4 +1,4 @@
-"""What Live does when something is gone: the control stream, the controller. The query goes on, on the safe side."""
+"""What Live does when something is gone: that which steers, the controller. The query goes on, on the safe side."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tidemark.spark_jobs.core import connections
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 from tidemark.spark_jobs.live.live_plan import live_of
 
-from support.live_faults import FaultyAnswers, LiveJob, Logged, files, logged_batches, steady, until
+from support.live_faults import FaultyQueries, LiveJob, Logged, files, logged_batches, steady, until
+from support.live_streams import work_off_all
 from support.patience import PATIENCE_S
 from support.spark_streams import write_batch
 
@@ -30,13 +31,13 @@ TRAILING_MS = 60_000
 
 
 @pytest.fixture
-def answers(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyAnswers]:
-    """Return what the control sources of the session ask, in the hands of the test."""
-    live = live_of(connections.listener_of(spark))
-    answers = FaultyAnswers(live.control)
-    monkeypatch.setattr(live, "answers", answers)
-    yield answers
-    answers.speak()
+def steering(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyQueries]:
+    """Return what decides for the session's queries, in the hands of the test."""
+    queries = live_of(connections.listener_of(spark)).queries
+    faulty = FaultyQueries(queries.requires)
+    monkeypatch.setattr(queries, "requires", faulty)
+    yield faulty
+    faulty.speak()
 
 
 @pytest.fixture
@@ -50,23 +51,20 @@ def _write(job: LiveJob, first: int, last: int) -> None:
         write_batch(job.folder / "in", number, steady(number))
 
 
-def _by_spark(job: LiveJob) -> dict[int, int]:
-    """Return the watermark of each batch by Spark's rule, of what the ceiling and the control in the log allow."""
-    batches = logged_batches(job.checkpoint)
+def _by_the_ceiling(job: LiveJob, first: int = 0) -> dict[int, int]:
+    """Return the watermark of each batch from ``first`` on, as the ceiling alone has it."""
     newest_ms = {report.batch_id: (report.max_event_time_us or 0) // 1_000 for report in job.reports}
-    result, reached_ms = {}, 0
-    for batch in batches:
+    result, reached_ms = {}, Logged.read(job.checkpoint, first).watermark_ms
+    for batch in logged_batches(job.checkpoint)[first:]:
         result[batch] = reached_ms
-        control_ms = Logged.read(job.checkpoint, batch).control["watermark_ms"] or 0
-        reached_ms = max(reached_ms, newest_ms.get(batch, 0) - CEILING_MS, control_ms)
+        reached_ms = max(reached_ms, newest_ms.get(batch, 0) - CEILING_MS)
     return result
 
 
-def _controls(job: LiveJob) -> list[int | None]:
-    """Return what the control had said by each batch."""
-    return [
-        Logged.read(job.checkpoint, batch).control["watermark_ms"] for batch in logged_batches(job.checkpoint)
-    ]
+def _required_ms(job: LiveJob) -> int | None:
+    """Return what is required by the newest batch that was reported."""
+    live = job.reports[-1].live
+    return None if live is None else live.control_ms
 
 
 def _rows_lost(job: LiveJob) -> int:
@@ -77,60 +75,67 @@ def _rows_lost(job: LiveJob) -> int:
 
 
 @pytest.mark.soak
-def test_without_any_answer_the_control_leaves_a_query_to_its_ceiling(
-    job: LiveJob, answers: FaultyAnswers
-) -> None:
-    """A query without control is one with the bound of the ceiling."""
-    answers.die()
+def test_a_query_that_nothing_steers_is_left_to_its_ceiling(job: LiveJob, steering: FaultyQueries) -> None:
+    """It is one with the bound of the ceiling."""
+    steering.die()
     _write(job, 0, 14)
-    job.run()
+    query = job.start()
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+        assert flush(PATIENCE_S)
     watermarks = job.watermarks_ms()
     newest_ms = max(row.event_time_us for row in steady(13)) // 1_000
 
-    assert answers.asked == 0
-    assert set(_controls(job)) == {None}
-    assert watermarks == _by_spark(job)
+    assert steering.asked == 0
+    assert watermarks == _by_the_ceiling(job)
     assert watermarks[max(watermarks)] == newest_ms - CEILING_MS
     assert _rows_lost(job) == 0
     assert all(report.live is not None and report.live.control_ms is None for report in job.reports)
 
 
 @pytest.mark.parametrize("fault", ["dies", pytest.param("falls silent", marks=pytest.mark.soak)])
-def test_when_the_control_stream_dies_the_query_goes_on_and_the_ceiling_takes_over(
-    job: LiveJob, answers: FaultyAnswers, fault: str
+def test_when_nothing_steers_any_more_the_query_goes_on_and_the_ceiling_takes_over(
+    job: LiveJob, steering: FaultyQueries, fault: str
 ) -> None:
-    """Nothing raises, nothing goes back, and after one batch the watermark is what the ceiling allows."""
+    """Nothing raises, nothing goes back, and the next watermark is what the ceiling allows."""
     query = job.start()
     try:
         _write(job, 0, 8)
-        query.processAllAvailable()
+        work_off_all(query)
         if fault == "dies":
-            answers.die()
+            steering.die()
         else:
-            answers.fall_silent()
-        said = _controls(job)[-1]
-        asked = answers.asked
+            steering.fall_silent()
+        said, asked, last = _required_ms(job), steering.asked, logged_batches(job.checkpoint)[-1]
         _write(job, 8, 18)
         query.processAllAvailable()
 
         assert query.isActive
         assert asked > 0
-        assert said is not None
-        assert _controls(job)[-1] == said, "nothing more is said"
         newest_ms = max(row.event_time_us for row in steady(17)) // 1_000
-        last = logged_batches(job.checkpoint)[-1]
-        assert Logged.read(job.checkpoint, last).watermark_ms == newest_ms - CEILING_MS > said
+        until(
+            lambda: (
+                Logged.read(job.checkpoint, logged_batches(job.checkpoint)[-1]).watermark_ms
+                >= newest_ms - CEILING_MS
+            )
+        )
+        assert said is not None
+        assert newest_ms - CEILING_MS > said
+        by_the_ceiling = _by_the_ceiling(job, last + 1)
 
         if fault == "falls silent":
-            answers.speak()
+            steering.speak()
             _write(job, 18, 22)
-            query.processAllAvailable()
+            work_off_all(query)
             slowest_ms = newest_ms + 40_000 - TRAILING_MS
-            assert slowest_ms - BOUND_MS - 20_000 < (_controls(job)[-1] or 0) <= slowest_ms - BOUND_MS
+            assert slowest_ms - BOUND_MS - 20_000 < (_required_ms(job) or 0) <= slowest_ms - BOUND_MS
     finally:
         query.stop()
         assert flush(PATIENCE_S)
-    assert job.watermarks_ms() == _by_spark(job), "within one batch"
+    watermarks = job.watermarks_ms()
+    assert {batch: watermarks[batch] for batch in by_the_ceiling} == by_the_ceiling
     assert _rows_lost(job) == 0
 
 
@@ -148,27 +153,21 @@ class _Slow(StreamingQueryListener):
 
 
 @pytest.mark.soak
-def test_when_the_control_speaks_again_before_spark_has_reported_the_silence_no_batch_is_left_out(
-    job: LiveJob, answers: FaultyAnswers, spark: SparkSession
-) -> None:
+def test_when_spark_notifies_late_of_its_batches_none_is_left_out(job: LiveJob, spark: SparkSession) -> None:
     slow = _Slow()
     spark.streams.addListener(slow)
     query = job.start()
     try:
-        _write(job, 0, 4)
-        query.processAllAvailable()
-        answers.fall_silent()
-        _write(job, 4, 10)
-        query.processAllAvailable()
-        answers.speak()
-        _write(job, 10, 14)
-        query.processAllAvailable()
+        _write(job, 0, 10)
+        work_off_all(query)
+        moved_ms = _required_ms(job)
     finally:
         query.stop()
         body = flush(60)
         spark.streams.removeListener(slow)
     assert body
-    assert job.watermarks_ms() == _by_spark(job)
+    assert moved_ms is not None
+    assert sorted(job.watermarks_ms()) == logged_batches(job.checkpoint)
     assert _rows_lost(job) == 0
 
 
@@ -196,12 +195,12 @@ def test_a_controller_that_is_killed_leaves_its_envelope_in_force_and_loses_no_r
     query, back = job.start(), controller
     try:
         _write(job, 0, 6)
-        query.processAllAvailable()
+        work_off_all(query)
         until(lambda: _covers(controller, query), query)
         controller.kill()
 
         _write(job, 6, 16)
-        query.processAllAvailable()
+        work_off_all(query)
         assert query.isActive
         _check_behind(job, 15, min_ms)
         query.stop()
@@ -209,7 +208,7 @@ def test_a_controller_that_is_killed_leaves_its_envelope_in_force_and_loses_no_r
         # Started again while nobody answers: the last answer is on disk.
         query = job.start()
         _write(job, 16, 20)
-        query.processAllAvailable()
+        work_off_all(query)
         _check_behind(job, 19, min_ms)
 
         back = ControllerProcess(tmp_path / "controller", "tidemark-tests", "faults", controller.port)
@@ -228,9 +227,9 @@ def test_a_controller_that_is_killed_leaves_its_envelope_in_force_and_loses_no_r
 
 
 def _check_behind(job: LiveJob, newest: int, min_ms: int) -> None:
-    """Check that the control keeps the distance that the envelope asks for, to the window."""
+    """Check that the distance that the envelope asks for is kept, to the window."""
     slowest_ms = max(row.event_time_us for row in steady(newest) if row.partition == 1) // 1_000
-    assert slowest_ms - min_ms - 20_000 < (_controls(job)[-1] or 0) <= slowest_ms - min_ms
+    assert slowest_ms - min_ms - 20_000 < (_required_ms(job) or 0) <= slowest_ms - min_ms
 
 
 def _covers(controller: ControllerProcess, query: StreamingQuery) -> bool:

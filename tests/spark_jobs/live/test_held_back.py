@@ -70,40 +70,37 @@ def _run_pinned(spark: SparkSession, folder: Path, pin: str, ceiling: str) -> tu
     return job, [*batches, closing_batch()]
 
 
-def test_pin_off_gives_spark_s_own_watermark_one_batch_later_wherever_that_closes_something(
+def test_pin_off_gives_spark_s_own_watermark_as_soon_as_that_closes_something(
     spark: SparkSession, tmp_path: Path, table: dict[str, LiveCompared]
 ) -> None:
-    """The control of batch n is M(n-1) - bound, M(n-1) the maximum event time of all batches before n.
+    """What is required is M - bound, M the maximum event time of all batches so far.
 
-    Natively that is W(n); here it is W(n+1). It stays where it was as long as no window would close that holds a row
-    of a batch before n, since to move it would cost a batch and change nothing.
+    It stays where it was as long as no window would close that holds a row, since to move it would change nothing.
     """
     job, batches = _run_pinned(spark, tmp_path, "off", BEYOND)
     compared = table["tumbling, pin off"] = LiveCompared()
     wrong = compare_watermarks(job, [batches], compared)
     wrong += compare_ledger(job, 0, batches, compared)
     wrong += compare_sink(job, KINDS["tumbling, append"], fates_of(job, 0, batches), compared)
-    log, fates = job.log(), fates_of(job, 0, batches)
-    moved = held = 0
-    for number in range(1, len(log)):
-        native_ms = max(f.row.event_time_us for f in fates if f.batch < number) // 1_000 - 3_000
-        before_ms, now_ms = (log[at].controls[0] or 0 for at in (number - 1, number))
-        still_open = [
-            fate
+    fates = fates_of(job, 0, batches)
+    native_ms = [
+        max(f.row.event_time_us for f in fates if f.batch <= number) // 1_000 - 3_000
+        for number in range(len(job.log()))
+    ]
+    before_ms = 0
+    for move in job.moves():
+        if move.watermark_ms not in native_ms[move.known : move.may_know + 1]:
+            wrong.append(f"{move}: natively {native_ms[move.known]}")
+        closes = any(
+            fate.batch <= move.may_know and before_ms < fate.key_us // 1_000 <= move.watermark_ms
             for fate in fates
-            if fate.batch < number
-            and fate.key_us > log[number - 1].watermark_ms * 1_000
-            and (fate.batch == number - 1 or fate.key_us > before_ms * 1_000)
-        ]
-        closes = any(fate.key_us <= native_ms * 1_000 for fate in still_open)
-        if now_ms != (native_ms if closes and native_ms > before_ms else before_ms):
-            wrong.append(f"batch {number}: control {now_ms}, before {before_ms}, native {native_ms}")
-        moved += now_ms > before_ms
-        held += now_ms == before_ms < native_ms
+        )
+        if not closes:
+            wrong.append(f"{move} closes nothing")
+        before_ms = move.watermark_ms
 
     assert wrong == []
-    assert moved > 0
-    assert held > 0
+    assert 0 < len(job.moves()) < len({*native_ms}), "now and then it stays"
     absent = (*OF_JOINS, *OF_DISTINCT, "restarts", "replays", "saved")
     assert compared.missing(*absent) == []
 
@@ -111,7 +108,7 @@ def test_pin_off_gives_spark_s_own_watermark_one_batch_later_wherever_that_close
 def test_pin_ceiling_leaves_the_ceiling_alone_to_move_the_watermark(
     spark: SparkSession, tmp_path: Path, table: dict[str, LiveCompared]
 ) -> None:
-    """W(n+1) = max(W(n), m(n) - ceiling): the control stream says nothing."""
+    """W(n+1) = max(W(n), m(n) - ceiling): nothing is required."""
     job, batches = _run_pinned(spark, tmp_path, "ceiling", "20 seconds")
     compared = table["tumbling, pin ceiling"] = LiveCompared()
     wrong = compare_watermarks(job, [batches], compared)
@@ -121,8 +118,8 @@ def test_pin_ceiling_leaves_the_ceiling_alone_to_move_the_watermark(
     compared.saved = saved(job, fates)
 
     assert wrong == []
-    assert {logged.controls for logged in job.log()} == {(None,)}
-    absent = (*OF_JOINS, *OF_DISTINCT, "restarts", "replays", "control_only", "control_moves")
+    assert job.moves() == []
+    absent = (*OF_JOINS, *OF_DISTINCT, "restarts", "replays", "live_moves")
     assert compared.missing(*absent) == []
 
 
@@ -137,7 +134,7 @@ def _beside_native(
     plan: Plan,
     groups: Sequence[Group],
 ) -> tuple[LiveJob, LiveJob]:
-    """Run a query with a silent control stream and one with ``withWatermark`` over the same files."""
+    """Run a query with a ceiling and one with ``withWatermark`` over the same files."""
     native = LiveJob(spark, folder / "native", inputs, plan, native=True, stage=folder)
     silent = LiveJob(spark, folder / "silent", inputs, plan, mode=mode, stage=folder)
     run_side_by_side([native, silent], groups)
@@ -155,7 +152,6 @@ def _batches_of(job: LiveJob) -> list[tuple[int, tuple[int, ...], list[object]]]
 def test_in_other_modes_a_ceiling_leaves_every_batch_and_its_watermark_as_spark_has_them(
     spark: SparkSession, tmp_path: Path, table: dict[str, LiveCompared]
 ) -> None:
-    """The control stream is in the plan, so that the mode can change without a new checkpoint, and it is silent."""
     mode: Mode = "OnRestart"
     name = "sliding"
     kind = KINDS[name]
@@ -170,8 +166,8 @@ def test_in_other_modes_a_ceiling_leaves_every_batch_and_its_watermark_as_spark_
 
     assert wrong == []
     assert _batches_of(silent) == _batches_of(native)
-    assert {logged.controls for logged in silent.log()} == {(None,)}
-    live = ("restarts", "control_only", "control_moves", "replays", "saved")
+    assert silent.moves() == []
+    live = ("restarts", "live_moves", "replays", "saved")
     assert compared.missing(*live, *OF_JOINS, *OF_DISTINCT) == []
 
 
@@ -206,12 +202,11 @@ def test_an_input_in_live_beside_one_that_is_off_moves_its_own_watermark_and_spa
     job.run([*groups_of(random.Random("mixed"), streams), [[rows] for rows in closing]])
     streams = [[*batches, rows] for batches, rows in zip(streams, closing, strict=True)]
     compared = table["join, Live and Off"] = LiveCompared()
-    wrong = compare_watermarks(job, streams, compared)
+    wrong = compare_watermarks(job, streams, compared, steered=[0])
     for index, batches in enumerate(streams):
         wrong += compare_ledger(job, index, batches, compared)
     left, right = (fates_of(job, index, batches) for index, batches in enumerate(streams))
     wrong += compare_pairs(job, JOINS["inner"], left, right, compared)
 
     assert wrong == []
-    assert {logged.controls[0] for logged in job.log()} != {None}
-    assert {logged.controls[1] for logged in job.log()} == {None}
+    assert compared.live_moves > 0

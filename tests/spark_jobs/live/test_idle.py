@@ -11,12 +11,9 @@ import pytest
 
 from tidemark.models.base.operators import tumbling
 from tidemark.spark_jobs import flush
-from tidemark.spark_jobs.core import connections
-from tidemark.spark_jobs.live.live_plan import live_of
 
 from support.live_faults import (
     Driver,
-    FaultyAnswers,
     LiveJob,
     Logged,
     logged_batches,
@@ -25,6 +22,7 @@ from support.live_faults import (
     whole_second,
     write_trace,
 )
+from support.live_streams import RecordedSteering
 from support.patience import PATIENCE_S
 from support.spark_streams import EPOCH_US
 
@@ -38,21 +36,12 @@ START_US = EPOCH_US + 3_600 * SECOND
 # -- on Spark --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def answers(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> FaultyAnswers:
-    """Return what the session's control sources ask, which counts the triggers: at each one it is asked."""
-    live = live_of(connections.listener_of(spark))
-    answers = FaultyAnswers(live.control)
-    monkeypatch.setattr(live, "answers", answers)
-    return answers
-
-
 @pytest.mark.spark
 @pytest.mark.slow
 def test_when_no_more_rows_come_the_last_windows_close_within_a_few_batches_and_then_no_batch_is_run(
-    spark: SparkSession, tmp_path: Path, answers: FaultyAnswers, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Spark itself leaves them open for ever, and a control that ran after the clock would run batches for ever."""
+    """Spark itself leaves them open for ever, and a watermark that ran after the clock would run batches for ever."""
     window_s, bound_s, ceiling_s, slots = 2, 1, 5, 10
     rows = [(START_US + k * SECOND // 2, START_US + k * SECOND // 2, "ab"[k % 2]) for k in range(slots * 4)]
     more = [(START_US + 86_400 * SECOND, START_US + 86_400 * SECOND, "a")]
@@ -72,16 +61,14 @@ def test_when_no_more_rows_come_the_last_windows_close_within_a_few_batches_and_
     try:
         until(lambda: len(job.kept()) == len(rows), query)
 
-        def control_us() -> int:
-            last = logged_batches(job.checkpoint)[-1]
-            return int((Logged.read(job.checkpoint, last).control["watermark_ms"] or 0) * 1_000)
+        def watermark_us() -> int:
+            return Logged.read(job.checkpoint, logged_batches(job.checkpoint)[-1]).watermark_ms * 1_000
 
-        until(lambda: control_us() >= last_end_us + ceiling_s * SECOND, query)
-        # The offer that was the last, and the batch without rows that it brings.
-        asked = answers.asked
-        until(lambda: answers.asked >= asked + 4, query)
-        asked, batches = answers.asked, logged_batches(job.checkpoint)[-1]
-        until(lambda: answers.asked >= asked + 10, query)
+        until(lambda: watermark_us() >= last_end_us + ceiling_s * SECOND, query)
+        steering = RecordedSteering.runs[str(query.runId)]
+        steering.wait_for_rests(4, query)
+        batches = logged_batches(job.checkpoint)[-1]
+        steering.wait_for_rests(20, query)
         stands = logged_batches(job.checkpoint)[-1]
     finally:
         query.stop()
@@ -91,10 +78,10 @@ def test_when_no_more_rows_come_the_last_windows_close_within_a_few_batches_and_
         end * operator.size_us > Logged.read(job.checkpoint, last_with_rows).watermark_ms * 1_000
         for end in range(rows[0][1] // operator.size_us + 1, last_end_us // operator.size_us + 1)
     )
-    # An offer for each window that is still open, and steps that double from a window to the ceiling: each of them
-    # brings a batch for its row and one without rows. And the batch without rows that the last rows bring.
+    # A batch for each window that is still open, and for steps that double from a window to the ceiling. And the batch
+    # without rows that the last rows bring.
     steps = math.ceil(math.log2(ceiling_s / window_s)) + 1
-    most = 2 * (open_then + steps) + 1
+    most = open_then + steps + 1
     with capsys.disabled():
         print(
             f"\nidle: {open_then} windows were open, {batches - last_with_rows} batches came after the last row "

@@ -79,7 +79,7 @@ def wrong_in(job: LiveJob, streams: Sequence[Batches], *, native: bool = False) 
     streams = streams[: len(job.inputs)]
     wrong = compare_watermarks(job, streams, compared)
     if not native:
-        if not compared.control_moves:
+        if not compared.live_moves:
             wrong.append("it was not steered")
         for index, batches in enumerate(streams):
             wrong += compare_ledger(job, index, batches, compared)
@@ -193,7 +193,7 @@ def test_the_user_s_own_policy_of_several_watermarks_stays_and_live_follows_it(
     compared = LiveCompared()
 
     assert compare_watermarks(job, streams, compared, combine=max) == []
-    assert compared.control_moves > 0
+    assert compared.live_moves > 0
     assert {conf["spark.sql.streaming.multipleWatermarkPolicy"] for conf in confs_in_checkpoint(job)} == {
         "max"
     }

@@ -22,7 +22,6 @@ from support.live_comparisons import (
     compare_sink,
     compare_watermarks,
     fates_of,
-    required_ms,
     rows_by_batch,
     saved,
 )
@@ -66,7 +65,7 @@ JOIN_FILES = 8
 """Pairs need more rows before each of their fates has come up."""
 
 
-# -- the controls ---------------------------------------------------------------------------------------------
+# -- what is required -----------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -88,42 +87,34 @@ class _Newest:
         return min(self.bases_us.values()) - self.bound_us
 
 
-def compare_controls(job: LiveJob, streams: Sequence[Batches]) -> list[str]:
-    """Compare each control with the minimum, over the partitions, of newest time less bound; return what is wrong.
+def compare_moves(job: LiveJob, streams: Sequence[Batches]) -> list[str]:
+    """Compare what was required with the minimum, over the partitions, of newest time less bound; return what is wrong.
 
     It may not be above that, nor further below than the granules in which the driver knows times. At rest nothing that
-    has arrived and lies below it may be open. After a restart the driver knows what the checkpoint's control says.
+    has arrived and lies below it may be open. Over a restart the driver knows what it has read.
     """
-    log, wrong = job.log(), []
-    runs = {report.batch_id: report.run_id for report in job.recorded[job.inputs[0].name].reports}
+    log, moves, wrong = job.log(), job.moves(), []
     slack_us = 2 * max(entry.granule_us for entry in job.inputs)
     read = [rows_by_batch(log, index, batches) for index, batches in enumerate(streams)]
     fates = [fate for index, batches in enumerate(streams) for fate in fates_of(job, index, batches)]
-    true = [_Newest(parse_duration(entry.bound)) for entry in job.inputs]
-    known = [_Newest(parse_duration(entry.bound)) for entry in job.inputs]
+    newest = [_Newest(parse_duration(entry.bound)) for entry in job.inputs]
+    wants_us = []
     for number, now in enumerate(log):
-        if number and runs.get(number) != runs.get(number - 1):
-            restored = now if number in job.replayed else log[number - 1]
-            for newest, partitions in zip(known, restored.partitions, strict=True):
-                newest.bases_us = dict(partitions)
-        required_us = required_ms(now) * 1_000
-        if number and required_us != required_ms(log[number - 1]) * 1_000 and number not in job.replayed:
-            min_us = min(newest.wants_us for newest in known) - slack_us
-            max_us = min(newest.wants_us for newest in true)
-            if not min_us < required_us <= max_us:
-                wrong.append(f"batch {number}: control {required_us} is not in ({min_us}, {max_us}]")
         for index, rows in enumerate(read):
-            true[index].add(rows[number])
-            known[index].add(rows[number])
+            newest[index].add(rows[number])
+        wants_us.append(min(each.wants_us for each in newest))
         if number in job.idle_after:
-            due_us = min(newest.wants_us for newest in known) - slack_us
-            # In complete mode nothing closes, and so no batch follows to bring the last control into force.
-            reached_us = max(now.watermark_ms * 1_000, required_us)
             wrong += [
                 f"at rest after batch {number}: {fate} is open, though due"
                 for fate in fates
-                if fate.batch <= number and reached_us < fate.key_us <= due_us
+                if fate.batch <= number and now.watermark_ms * 1_000 < fate.key_us <= wants_us[-1] - slack_us
             ]
+    for move in moves:
+        # Before the first batch of a run nothing says what is known for sure.
+        known_us = wants_us[move.known] if move.known >= 0 else min(wants_us)
+        least_us, most_us = known_us - slack_us, wants_us[move.may_know]
+        if not least_us < move.watermark_ms * 1_000 <= most_us:
+            wrong.append(f"{move}: not in ({least_us}, {most_us}]")
     return wrong
 
 
@@ -159,7 +150,7 @@ def test_live_moves_the_watermark_as_required_and_the_ledger_equals_the_sink(
     compared = table[name] = LiveCompared()
     batches = [*batches, *closing]
     wrong = compare_watermarks(job, [batches], compared)
-    wrong += compare_controls(job, [batches])
+    wrong += compare_moves(job, [batches])
     wrong += compare_ledger(job, 0, batches, compared)
     fates = fates_of(job, 0, batches)
     wrong += compare_sink(job, kind, fates, compared)
@@ -173,10 +164,10 @@ def test_live_moves_the_watermark_as_required_and_the_ledger_equals_the_sink(
     assert compared.missing(*absent) == []
 
 
-# -- what stops the control -----------------------------------------------------------------------------------
+# -- what stands between --------------------------------------------------------------------------------------
 
 
-def test_a_filter_between_the_watermark_and_the_operator_leaves_the_control_in_force(
+def test_a_filter_between_the_watermark_and_the_operator_leaves_live_in_force(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Filters stand after the watermark as often as before it; an inner join brings its own, that keys are no nulls."""
@@ -189,7 +180,7 @@ def test_a_filter_between_the_watermark_and_the_operator_leaves_the_control_in_f
     compared = LiveCompared()
 
     assert compare_watermarks(job, [batches], compared) == []
-    assert compared.control_moves > 0
+    assert compared.live_moves > 0
 
 
 # -- what a restart forgets -----------------------------------------------------------------------------------
@@ -215,7 +206,7 @@ def test_what_was_open_at_a_restart_closes_as_soon_as_without_one(
     for rows in batches:
         job.run([[[rows]]])
 
-    assert compare_controls(job, [batches]) == []
+    assert compare_moves(job, [batches]) == []
     assert [ids for entries in job.output.values() for _, ids in entries] == [(0,)]
 
 
@@ -232,10 +223,10 @@ def test_a_partition_that_holds_the_watermark_back_does_so_after_a_restart(
     job.run([[[rows]] for rows in batches[3:]])
 
     assert [fate.row for fate in fates_of(job, 0, batches) if fate.late] == []
-    assert compare_controls(job, [batches]) == []
+    assert compare_moves(job, [batches]) == []
 
 
-def test_the_partitions_of_every_input_are_known_before_the_first_control_after_a_crash(
+def test_the_partitions_of_every_input_are_known_before_the_first_move_after_a_crash(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """The batch that is run again may hold the fast partitions only."""
@@ -250,7 +241,7 @@ def test_the_partitions_of_every_input_are_known_before_the_first_control_after_
     groups = [[stream[number : number + 1] for stream in streams] for number in range(2)]
     job.run([*groups, [stream[2:] for stream in streams]], crash_from=0)
 
-    assert compare_controls(job, streams) == []
+    assert compare_moves(job, streams) == []
 
 
 def test_a_straggler_in_a_batch_that_is_run_again_sets_no_partition_back(
@@ -268,7 +259,7 @@ def test_a_straggler_in_a_batch_that_is_run_again_sets_no_partition_back(
     ]
     job.run([[batches[:1]], [batches[1:2]], [batches[2:4]], [batches[4:]]], crash_from=0)
 
-    assert compare_controls(job, [batches]) == []
+    assert compare_moves(job, [batches]) == []
 
 
 # -- joins ----------------------------------------------------------------------------------------------------
@@ -293,7 +284,7 @@ def test_a_live_join_emits_a_pair_iff_the_ledgers_of_its_inputs_admit_both_rows(
     compared = table[f"join, {name}"] = LiveCompared()
     streams = [[*batches, rows] for batches, rows in zip(streams, closing, strict=True)]
     wrong = compare_watermarks(job, streams, compared)
-    wrong += compare_controls(job, streams)
+    wrong += compare_moves(job, streams)
     for index, batches in enumerate(streams):
         wrong += compare_ledger(job, index, batches, compared)
     left, right = (fates_of(job, index, batches) for index, batches in enumerate(streams))

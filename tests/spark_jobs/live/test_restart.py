@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tidemark.models.evidence.ledger import judge
+from tidemark.spark_jobs.live.known_partitions import FOLDER, KnownPartitions
 
 from support.live_faults import (
     BATCH_OF_THE_KILL,
@@ -21,7 +22,6 @@ from support.live_faults import (
     job_to_be_killed,
     logged_batches,
     steady,
-    whole_second,
     windows_of,
 )
 from support.patience import PATIENCE_S
@@ -61,8 +61,7 @@ def test_a_driver_killed_between_the_offset_log_and_the_commit_replays_the_batch
     assert not (checkpoint / "commits" / str(BATCH_OF_THE_KILL)).exists()
     before = {batch: Logged.read(checkpoint, batch) for batch in logged_batches(checkpoint)}
     replayed, previous = before[BATCH_OF_THE_KILL], before[BATCH_OF_THE_KILL - 1]
-    assert replayed.control["watermark_ms"] > previous.control["watermark_ms"], "the kill came after a move"
-    assert replayed.control["partitions"].keys() == {"0", "1"}
+    assert replayed.watermark_ms > previous.watermark_ms, "the kill came after a move"
     written = (tmp_path / "out" / f"{BATCH_OF_THE_KILL}.json").read_text()
 
     # The fast partition alone, a minute and more ahead; then the slow one again, where it had stopped.
@@ -77,7 +76,6 @@ def test_a_driver_killed_between_the_offset_log_and_the_commit_replays_the_batch
     assert {batch: Logged.read(checkpoint, batch) for batch in before} == before, "what was logged stays"
     assert watermarks == {batch: Logged.read(checkpoint, batch).watermark_ms for batch in watermarks}
     assert watermarks[BATCH_OF_THE_KILL] == replayed.watermark_ms
-    assert watermarks[BATCH_OF_THE_KILL + 1] == replayed.control["watermark_ms"]
 
     slow_us = max(row.event_time_us for row in batches[BATCH_OF_THE_KILL - 1] if row.partition == 1)
     while_alone = [report for report in job.reports if report.counts.partitions == ("0",)]
@@ -104,33 +102,46 @@ def test_a_driver_killed_between_the_offset_log_and_the_commit_replays_the_batch
     assert last_us > slow_us - 30_000_000, "windows went on closing after the restart"
 
 
-def test_a_partition_that_the_checkpoint_knows_holds_the_offer_before_it_has_spoken_in_the_new_run() -> None:
+def test_a_partition_that_the_checkpoint_knows_holds_the_watermark_before_it_has_spoken_in_the_new_run() -> (
+    None
+):
     first = Driver()
     for _ in range(30):
         first.run(first.rows("fast", "slow"), {})
     first.ask()
-    slow_us = first.offset["partitions"]["slow"]
-    second = Driver(offset=first.offset, now_us=first.now_us + 120_000_000)
+    slow_us = first.bases_us["slow"]
+    second = Driver(
+        bases_us=first.bases_us, watermark_ms=first.watermark_ms, now_us=first.now_us + 120_000_000
+    )
     for _ in range(4):
         second.run(second.rows("fast"), {})
-        assert second.ask() <= max(slow_us - 10_000_000, first.offset["watermark_ms"] * 1_000)
+        assert second.ask() <= max(slow_us - 10_000_000, first.watermark_ms * 1_000)
 
 
-def test_a_partition_that_came_after_the_last_move_is_known_after_a_restart_too() -> None:
+def test_a_partition_that_is_new_is_kept_before_a_watermark_has_regard_for_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """Windows of an hour close once an hour; a driver may be killed in between."""
-    first = Driver()
-    before = -1
-    for _ in range(60):
-        first.run(first.rows("fast"), {})
-        offered_us = first.ask()
-        if first.batches > 30 and offered_us > before:
-            break
-        before = offered_us
-    new_us = whole_second(first.now_us)
-    first.run([("fast", new_us), ("new", new_us)], {})
-    first.ask()
-    second = Driver(offset=first.offset, now_us=first.now_us)
-    for _ in range(30):
-        second.run(second.rows("fast"), {})
+    kept = KnownPartitions(spark, str(tmp_path))
+    kept.keep({"s": {"fast": 1}})
+    kept.keep({"s": {"fast": 2}})
+    assert KnownPartitions(spark, str(tmp_path)).read() == {"s": {"fast": 1}}, "within a second"
+    kept.keep({"s": {"fast": 3, "new": 3}})
+    assert KnownPartitions(spark, str(tmp_path)).read() == {"s": {"fast": 3, "new": 3}}
+    kept.keep({"s": {"fast": 4, "new": 3}}, at_once=True)
 
-    assert second.ask() <= new_us - 10_000_000
+    again = KnownPartitions(spark, str(tmp_path))
+    assert again.read() == {"s": {"fast": 4, "new": 3}}
+    again.keep({"s": {"fast": 5}})
+    assert KnownPartitions(spark, str(tmp_path)).read() == {"s": {"fast": 5}}
+    assert len(list((tmp_path / FOLDER).glob("[0-9]*"))) == 1
+
+
+def test_what_cannot_be_read_is_said_and_nothing_is_known(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / FOLDER).mkdir(parents=True)
+    (tmp_path / FOLDER / "7").write_text("no file of ours")
+
+    assert KnownPartitions(spark, str(tmp_path)).read() == {}
+    assert "how far partitions had come cannot be read" in caplog.text

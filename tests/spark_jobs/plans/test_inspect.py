@@ -98,9 +98,7 @@ def test_open_windows_watermarks_and_sources_are_those_of_the_query_and_nothing_
     moves = [(each.watermark_ms, each.moved_ms) for each in reversed(contents.batches)]
     assert moves[0] == (0, None)
     assert sum(moved or 0 for _, moved in moves) == 30_000
-    assert [(each.source, each.offset, each.is_control) for each in contents.sources] == [
-        ("0", {"logOffset": 1}, False)
-    ]
+    assert [(each.source, each.offset) for each in contents.sources] == [("0", {"logOffset": 1})]
 
 
 def test_only_so_many_windows_are_listed_and_all_are_counted(

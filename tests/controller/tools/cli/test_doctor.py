@@ -205,7 +205,7 @@ def test_every_stream_of_a_job_is_checked(controller: Controller, doctor: Doctor
     [
         ("OnRestart", "the job takes it when it next starts: "),
         ("Restart", "the job takes it by itself where its query is started by run_adaptive(build)"),
-        ("Live", "a job whose call has ceiling= takes it by itself once it was started in Live: "),
+        ("Live", "a job takes it by itself once it was started in Live: "),
     ],
 )
 def test_what_a_job_has_to_do_for_a_bound_depends_on_the_mode(
@@ -219,12 +219,14 @@ def test_what_a_job_has_to_do_for_a_bound_depends_on_the_mode(
     assert body.startswith(step)
 
 
-def test_a_live_job_without_a_ceiling_is_asked_to_have_one(controller: Controller, doctor: Doctor) -> None:
+def test_of_a_live_job_that_cannot_be_steered_the_log_says_why(
+    controller: Controller, doctor: Doctor
+) -> None:
     controller.put("/policy", at_once("Live"))
     acknowledge(controller, mode="Live", generation=1)
     found = missing(doctor())
-    (body,) = [step for text, step in found.items() if text.startswith("the job's call has no ceiling=")]
-    assert body.startswith('give the job\'s call a ceiling, such as ceiling="2 hours"')
+    (body,) = [step for text, step in found.items() if text.startswith("the job cannot be steered")]
+    assert body.startswith("read the job's log")
 
 
 LIVE = LiveState(

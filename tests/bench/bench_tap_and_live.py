@@ -1,4 +1,4 @@
-"""What tap and control stream cost: a windowed count with and without them, round by round in one run.
+"""What tap and Live cost: a windowed count with and without them, round by round in one run.
 
 On bare Parquet, on JSON files, and on JSON from Kafka, parsed; then how many more batches sparse input has in Live.
 Time is that of the batches. CPU time is that of Spark and of Python while they ran: what else the machine does moves it
@@ -54,7 +54,7 @@ SCHEMA = "partition int, name string, ts timestamp, value long, note string"
 VARIANTS = (
     "plain withWatermark",
     "tap, numbered partitions",
-    "tap and control, numbered",
+    "tap and Live, numbered",
     "tap, named partitions",
     "tap, operator from the plan",
     "tap by observe, numbered",
@@ -109,8 +109,7 @@ class _CpuTimes(StreamingQueryListener):
     def onQueryStarted(self, event: QueryStartedEvent) -> None: ...  # noqa: N802 - Spark's name
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        # A control row is one input row.
-        if event.progress.numInputRows > 1:
+        if event.progress.numInputRows:
             self.seconds.append(driver_busy_seconds(self._spark))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None: ...  # noqa: N802 - Spark's name
@@ -161,7 +160,7 @@ def _run(spark: SparkSession, events: DataFrame, variant: str, checkpoint: Path)
     finally:
         spark.streams.removeListener(cpu)
         spark.conf.unset(TAP_KEY)
-    full = [progress for progress in query.recentProgress if progress.numInputRows > 1]
+    full = [progress for progress in query.recentProgress if progress.numInputRows]
     assert len(full) == len(cpu.seconds) == BATCHES
     times = [progress.durationMs["triggerExecution"] for progress in full[STARTING:-ENDING]]
     spent_s = cpu.seconds[-ENDING - 1] - cpu.seconds[STARTING - 1]
@@ -169,7 +168,7 @@ def _run(spark: SparkSession, events: DataFrame, variant: str, checkpoint: Path)
     return taken, sum(report.counted_rows for report in sink.reports)
 
 
-def test_tap_and_control_cost_little_beside_reading_the_rows(
+def test_tap_and_live_cost_little_beside_reading_the_rows(
     kafka_spark: SparkSession, kafka: KafkaBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Printed as medians, and as medians of the ratios within a round; nothing is asserted on time."""
@@ -192,7 +191,7 @@ def test_tap_and_control_cost_little_beside_reading_the_rows(
         lines += [f"  {form:8} {variant:26} {_beside(taken[variant], plain, rows)}" for variant in VARIANTS]
     with capsys.disabled():
         print(
-            f"\nwindowed counts with tap and control, {ROUNDS} rounds side by side ({time.monotonic() - began:.0f} s)"
+            f"\nwindowed counts with tap and Live, {ROUNDS} rounds side by side ({time.monotonic() - began:.0f} s)"
         )
         print("\n".join(lines))
 
