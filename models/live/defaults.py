@@ -115,7 +115,7 @@ SILENT_SHARE = 0.01
 MISSED_FROM_AGE = -1.5
 """Age in triggers from which a key that misses rows is marked: its stragglers no longer count as usual.
 
-Chosen: about when the decision is made that closes a key at its end, two triggers ahead. Much earlier, a key that is
+Chosen: about when the decision is made that closes a key at its end, a trigger ahead. Much earlier, a key that is
 still filling would be marked for rows that the next batch brings.
 """
 

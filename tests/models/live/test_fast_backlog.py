@@ -62,7 +62,7 @@ def _run(rows: _Burst, order: Order | None) -> _Outcome:
     """Run it under the fast policy, or under plain Spark with a bound of 0 s.
 
     Spark puts out what a watermark closes in the batch after the one that moved it, and drops what is late under it
-    from the next batch on. That of a control stream is read by the batch after the one that it was decided on.
+    from the next batch on. That of Live is decided a batch earlier, as where batches run back to back.
     """
     stream = FastStream(TEN_SECONDS, SECOND)
     keys_us = TEN_SECONDS.keys(rows.event_us)[1]
