@@ -51,12 +51,8 @@ def test_one_stream_can_be_renamed_and_left_alone() -> None:
     assert read({f"spark.tidemark.stream.{STREAM}.enabled": "false"}) is None
 
 
-def test_in_live_the_ceiling_is_the_jobs_own_bound_unless_set() -> None:
-    assert wanted({"spark.tidemark.mode": "Live"}).call["ceiling"] == "10000 milliseconds"
-    assert (
-        wanted({"spark.tidemark.mode": "Live", "spark.tidemark.bound": "1 minute"}).call["ceiling"]
-        == "1 minute"
-    )
+def test_in_live_there_is_no_ceiling_but_the_one_that_is_set() -> None:
+    assert wanted({"spark.tidemark.mode": "Live"}).call["ceiling"] is None
     assert wanted({"spark.tidemark.mode": "Live", "spark.tidemark.ceiling": "1h"}).call["ceiling"] == "1h"
 
 

@@ -186,7 +186,9 @@ def test_where_tidemark_fails_the_query_runs_as_it_is_with_one_line(
     assert line.removeprefix("tidemark: ").startswith(said)
 
 
-def test_a_closing_step_by_conf_leaves_a_plain_checkpoint_as_it_is(spark: SparkSession, site: Site) -> None:
+def test_a_closing_step_by_conf_closes_the_runs_of_a_plain_checkpoint(
+    spark: SparkSession, site: Site
+) -> None:
     site.write(BATCHES[:2])
     site.run(WINDOWS)  # no controller: as it is
     before = len(site.out())
@@ -196,7 +198,7 @@ def test_a_closing_step_by_conf_leaves_a_plain_checkpoint_as_it_is(spark: SparkS
         spark.conf.set("spark.tidemark.close.at.end", "true")
         site.run(WINDOWS)
     assert len(site.out()) > before
-    assert controller.acknowledgements[-1]["run_end"] == "AvailableNow"
+    assert controller.acknowledgements[-1]["run_end"] == "Closed"
 
 
 def test_the_program_has_its_own_arguments_exit_code_and_error(tmp_path: Path) -> None:
