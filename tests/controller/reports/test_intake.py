@@ -200,6 +200,7 @@ def test_an_acknowledgement_is_taken_once_and_before_the_first_report_too(contro
         "run_id": "run",
         "applied_us": START_US,
         "ceiling_ms": None,
+        "run_end": None,
     }
 
 
