@@ -15,22 +15,21 @@ from tidemark.models.evidence.needs import needs_us
 from tidemark.models.live.policy import NO_BASE_US, Observation
 from tidemark.models.protocol.messages import Report
 
-_NATIVE_DELAY = 2
-"""Without Live the late filter of batch n, W(n-1), covers the rows of batches up to n-2."""
+_DELAY = 2
+"""The late filter of batch n, W(n-1), covers the rows of batches up to n-2."""
 
 
 class PartitionBases:
     """The partitions of one stream, numbered in order of appearance, and how far each has come.
 
     Args:
-        delay: by how many batches the newest base that a batch's late filter can use precedes the batch.
         names: partitions that have appeared before, in order of their numbers.
     """
 
-    def __init__(self, delay: int = _NATIVE_DELAY, names: Sequence[str] = ()) -> None:
+    def __init__(self, names: Sequence[str] = ()) -> None:
         self._numbers = {name: number for number, name in enumerate(names)}
         self._base_us: Int64s = np.empty(0, np.int64)
-        self._known = deque([self._base_us] * delay, delay)
+        self._known = deque([self._base_us] * _DELAY, _DELAY)
 
     @property
     def names(self) -> tuple[str, ...]:

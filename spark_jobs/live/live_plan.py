@@ -19,8 +19,9 @@ from tidemark.spark_jobs.live.closing import ClosingInput, ClosingRun, ClosingTa
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
 from tidemark.spark_jobs.live.known_partitions import KnownPartitions
 from tidemark.spark_jobs.live.learned import LearnedSaver, StreamHistory, saver_of
-from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
+from tidemark.spark_jobs.live.queries import LiveQueries
 from tidemark.spark_jobs.live.steering import Steering
+from tidemark.spark_jobs.live.streams import LiveStream
 from tidemark.spark_jobs.spark.event_time import quoted
 from tidemark.spark_jobs.spark.java_classes import JavaClasses
 from tidemark.spark_jobs.spark.jvm import items

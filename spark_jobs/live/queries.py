@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
 
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.granules import SPARK_TICK_US
@@ -23,10 +22,10 @@ from tidemark.models.live.control import Control, StreamTarget, WatermarkPolicy
 from tidemark.models.live.defaults import CEILING_ALARM_PPM, PILED_UP_TRIGGERS
 from tidemark.models.live.fast import FastPolicy, Order, WatermarkTarget
 from tidemark.models.live.learned import Learned
-from tidemark.models.live.policy import NO_BASE_US, Setup
+from tidemark.models.live.policy import NO_BASE_US
 from tidemark.models.protocol.messages import LiveState, Report
-from tidemark.spark_jobs.core.watch import Orders
 from tidemark.spark_jobs.live.orders import order_now
+from tidemark.spark_jobs.live.streams import BegunAnew, LiveStream
 
 _log = logging.getLogger("tidemark.spark")
 
@@ -34,40 +33,6 @@ _PACE_BATCHES = 10
 _MIN_TRIGGER_US = 100_000
 _MAX_PARTITIONS = 1_000
 """Of more partitions none is kept: they are written to the checkpoint while the watermark moves."""
-
-
-class EarlierReports(Protocol):
-    """What a stream's earlier reports show."""
-
-    def learned(
-        self, setup: Setup, ceiling_us: int, due_us: Callable[[int], int], ended: Callable[[], bool]
-    ) -> Learned | None:
-        """Return what the policy for ``setup`` learns from them; None when that is nothing."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveStream:
-    """One stream as a live plan has it."""
-
-    name: str
-    ceiling_us: int
-    idle_timeout_us: int | None
-    orders: Orders
-    """What the stream has to do."""
-    history: EarlierReports | None = None
-    """Its earlier reports; None for a job without a controller."""
-
-
-@dataclass(frozen=True, slots=True)
-class BegunAnew:
-    """A stream whose policy has begun without anything learned before."""
-
-    stream: LiveStream
-    setup: Setup
-    """The problem that its policy solves."""
-    due_us: Callable[[int], int]
-    """Returns when a batch was due that started at a wall time, in microseconds."""
 
 
 @dataclass(slots=True)

@@ -26,7 +26,8 @@ from tidemark.models.base.operators import TimeWindow, tumbling
 from tidemark.models.protocol.messages import Mode, Report
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.core.watch import Orders
-from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
+from tidemark.spark_jobs.live.queries import LiveQueries
+from tidemark.spark_jobs.live.streams import LiveStream
 from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
 from tidemark.spark_jobs.spark.trace_source import register_trace_source
 

@@ -9,7 +9,8 @@ import pytest
 
 from tidemark.models.base.operators import tumbling
 from tidemark.spark_jobs.core.watch import Orders
-from tidemark.spark_jobs.live.queries import LiveQueries, LiveStream
+from tidemark.spark_jobs.live.queries import LiveQueries
+from tidemark.spark_jobs.live.streams import LiveStream
 
 from support.streams import SECOND, report_of
 
