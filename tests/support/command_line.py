@@ -16,7 +16,7 @@ def exit_code(*words: str, given: Sequence[str]) -> int:
     It gives the session its own name, from which jobs without one take theirs; here that is taken back.
     """
     # The active one may be none, where a test has asked for no session yet.
-    session = SparkSession._instantiatedSession  # noqa: SLF001 - the one that a builder would find
+    session = SparkSession._instantiatedSession
     name = None if session is None else session.conf.get("spark.app.name")
     try:
         with pytest.raises(SystemExit) as end:
