@@ -120,6 +120,8 @@ class ClosingRun:
         """How far it moves the watermark."""
         self._run_id, self._query, self._watermark, self._catch_up = run_id, query, watermark, catch_up
         self._ended = threading.Event()
+        self._moved_in: int | None = None
+        """The batch before the one that has last moved the watermark by a millisecond; None before any has."""
         threading.Thread(target=self._watch, name="tidemark-closing", daemon=True).start()
 
     def finish(self) -> None:
@@ -140,7 +142,7 @@ class ClosingRun:
         """Do what the moment allows; return whether the run is closed."""
         lowest = self._query.watermark_policy() == "min"
         if self._query.reads_rows():
-            self._watermark.raiseTo(self._watermark.raiseTo(0, lowest) + 1, lowest)
+            self._move_a_little(lowest=lowest)
             return False
         if not self._query.has_read_all():
             return False
@@ -149,3 +151,12 @@ class ClosingRun:
         if target_ms is None:
             return True
         return bool(self._watermark.raiseTo(target_ms, lowest) >= 0)
+
+    def _move_a_little(self, *, lowest: bool) -> None:
+        """Move the watermark by a millisecond, once in each batch, so that a batch without rows follows."""
+        before = self._query.last_batch()
+        if before == self._moved_in:
+            return
+        watermark_ms = self._watermark.raiseTo(0, lowest)
+        if watermark_ms >= 0 and self._watermark.raiseTo(watermark_ms + 1, lowest) >= 0:
+            self._moved_in = before

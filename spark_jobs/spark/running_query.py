@@ -272,6 +272,15 @@ class RunningQuery:
         """
         return str(self._execution.status().message()) == _WITHOUT_ROWS
 
+    def last_batch(self) -> int:
+        """Return the number of the last batch that has ended in this run; -1 before the first.
+
+        Raises:
+            Py4JError: when that cannot be known.
+        """
+        progress = self._execution.lastProgress()
+        return -1 if progress is None else int(progress.batchId())
+
     def newer_progress(self, than_batch: int) -> list[StreamingQueryProgress]:
         """Return the progress of the batches after ``than_batch``, in their order, as far back as Spark remembers.
 

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.base.operators import tumbling
-from tidemark.spark_jobs.live.closing import ClosingInput, ClosingTarget
+from tidemark.spark_jobs.live.closing import ClosingInput, ClosingRun, ClosingTarget
 
+from support.patience import until
 from support.streams import report_of
 
 SECOND = 1_000_000
@@ -51,6 +52,48 @@ def test_the_clock_lets_windows_come_out_up_to_the_newest_one_with_rows() -> Non
     assert behind_s({"a": [3_000]}, delay_s=3_600) == 3_005
     assert behind_s({"a": [3_000]}, delay_s=2_995) == 2_995
     assert behind_s({"a": [3_000]}, delay_s=60) == 2_990
+
+
+class Watched:
+    """A run as a closing step looks at it: a long batch with rows, another one, then one without."""
+
+    def __init__(self, looks_a_batch: int) -> None:
+        self.looks_a_batch, self.looks, self.watermark_ms = looks_a_batch, 0, 0
+        self.moved: list[int] = []
+
+    def watermark_policy(self) -> str:
+        self.looks += 1
+        return "min"
+
+    def last_batch(self) -> int:
+        return self.looks // self.looks_a_batch - 1
+
+    def reads_rows(self) -> bool:
+        return self.last_batch() < 1
+
+    def has_read_all(self) -> bool:
+        return not self.reads_rows()
+
+    def raiseTo(self, required: int, lowest: bool) -> int:  # noqa: N802 - as in Java
+        assert lowest
+        if required > self.watermark_ms:
+            self.watermark_ms = required
+            self.moved.append(required)
+        return self.watermark_ms
+
+
+def test_a_batch_with_rows_moves_the_watermark_by_a_millisecond_however_long_it_takes() -> None:
+    given_ = ClosingInput(name="a", operator=WINDOW, bound_us=BOUND_S * SECOND)
+    target = ClosingTarget({"a": given_}, NOW_US)
+    rows = [("0", NOW_US - 60 * SECOND)]
+    target.observe("a", report_of(rows, WINDOW, late_watermark_ms=0, started_us=NOW_US))
+    watched = Watched(20)
+    caught_up: list[str] = []
+    run = ClosingRun("run", watched, watched, target, caught_up.append)  # type: ignore[arg-type]
+    closed_ms = (NOW_US - 65 * SECOND) // 1_000
+    until(lambda: watched.watermark_ms == closed_ms, "the target", seen=lambda: watched.moved)
+    run.finish()
+    assert (watched.moved, caught_up) == ([1, 2, closed_ms], ["run"])
 
 
 @given(
