@@ -19,7 +19,6 @@ _PATTERN = "*?{}[]"
 _SAYS_NOTHING = re.compile(r"_?(checkpoints?|check_?points?|cp|chk|state|\d+)", re.IGNORECASE)
 """Folders at the end of a checkpoint that are called the same in every job, and numbers."""
 
-_OURS = "tidemark"
 _LONGEST_PART = 60
 
 
@@ -49,9 +48,8 @@ def stream_name(place: str, sources: Iterable[str], column: str, taken: Collecti
 
 
 def sources_of(plan: Any) -> list[str]:
-    """Return what the sources of a streaming plan read, of the data alone."""
-    found = [_source(leaf) for leaf in items(plan.collectLeaves())]
-    return [each for each in found if each is not None and not each.startswith(_OURS)]
+    """Return what the sources of a streaming plan read."""
+    return [found for leaf in items(plan.collectLeaves()) if (found := _source(leaf)) is not None]
 
 
 def _source(leaf: Any) -> str | None:
