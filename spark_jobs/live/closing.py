@@ -5,7 +5,8 @@ had no row in the run counts as 0 in that, since a checkpoint keeps the query's 
 
 How far the watermark moves:
 
-* an input that had rows in the run lets it come as near to its newest row as its bound; in Live as its policy decides;
+* an input that had rows in the run lets it come as near to its newest row as its bound; in Live as its
+  policy decides, which may be not to move;
 * with a delay by the clock, it lets it come as near to the time at which the run began as that, too;
 * an input without rows in the run holds nothing;
 * it does not pass the newest window that has rows.
@@ -46,8 +47,6 @@ _POLL_SECONDS = 0.005
 class ClosingInput:
     """One input of a query whose runs close."""
 
-    name: str
-    """Name of the stream."""
     operator: Operator
     bound_us: int
     delay_us: int | None = None
@@ -76,14 +75,13 @@ class ClosingTarget:
 
     @property
     def watermark_ms(self) -> int | None:
-        """The watermark that all inputs with rows let come, in milliseconds; None for none."""
-        targets = [
-            target for metric in self._newest_us.copy() if (target := self._target_us(metric)) is not None
-        ]
-        if not targets:
+        """The watermark that all inputs with rows let come, in milliseconds; None where one lets it not move at all."""
+        seen = list(self._newest_us)
+        targets = [self._target_us(metric) for metric in seen]
+        allowed = [target for target in targets if target is not None]
+        if not targets or len(allowed) < len(targets):
             return None
-        newest_us = max(self._newest_key_us(metric) for metric in self._newest_us.copy())
-        return min(*targets, newest_us) // SPARK_TICK_US
+        return min(*allowed, max(map(self._newest_key_us, seen))) // SPARK_TICK_US
 
     def _target_us(self, metric: str) -> int | None:
         given = self._inputs[metric]
@@ -150,7 +148,12 @@ class ClosingRun:
         target_ms = self.target.watermark_ms
         if target_ms is None:
             return True
-        return bool(self._watermark.raiseTo(target_ms, lowest) >= 0)
+        reached_ms = self._watermark.raiseTo(target_ms, lowest)
+        if reached_ms >= 0:
+            _log.info(
+                "query %s: all is read, and its watermark is at %d ms", self._query.query_id, reached_ms
+            )
+        return bool(reached_ms >= 0)
 
     def _move_a_little(self, *, lowest: bool) -> None:
         """Move the watermark by a millisecond, once in each batch, so that a batch without rows follows."""

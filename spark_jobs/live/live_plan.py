@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -31,6 +34,7 @@ _NOT_IN_REAL_TIME = (
     "a batch's clock stands still until it ends, so honest rows would be taken for future-dated, and its offsets are "
     "logged when it ends, so a batch that runs again could have another watermark"
 )
+_log = logging.getLogger("tidemark.spark")
 _lock = threading.Lock()
 _live: dict[TidemarkListener, LiveExtension] = {}
 
@@ -48,9 +52,11 @@ class LiveExtension(Extension):
         self.queries = LiveQueries(listener.clock_us)
         """Those in Live."""
 
-    def why_not(self, run: QueryRun, metric: str, judging: Judging) -> str | None:  # noqa: ARG002 - of any stream
-        """Return why a query must not run: in real-time mode none may."""
-        return not_in_real_time(_NOT_IN_REAL_TIME, "use mode Off") if run.is_real_time else None
+    def why_not(self, run: QueryRun, metric: str, judging: Judging) -> str | None:  # noqa: ARG002 - however judged
+        """Return why a query must not run: in real-time mode none may whose watermark is steered."""
+        if not run.is_real_time or self.queries.stream(metric) is None:
+            return None
+        return not_in_real_time(_NOT_IN_REAL_TIME, "use mode Off")
 
     def started(self, run: QueryRun) -> None:
         """Take a run, if any of its streams is in Live, or has a closing step."""
@@ -65,14 +71,20 @@ class LiveExtension(Extension):
             for metric in streams
             if run.streams[metric].contradiction is None
         }
-        checkpoint = run.query.checkpoint()
-        if not steered or run.plan is None or checkpoint is None:
+        if not steered or run.plan is None:
             return
         # Spark may not have notified the listener yet that an earlier run has ended.
         for steering in list(self._steering.values()):
             if steering.query_id == run.query.query_id:
                 steering.finish()
         others = [node for node, tap in run.plan.watermarks.items() if tap not in steered]
+        checkpoint, watermark = run.query.checkpoint(), self._watermark_of(run, others)
+        if checkpoint is None or watermark is None:
+            _log.error(
+                "query %s is not steered, the ceiling alone holds: Spark's own object of the run is out of reach",
+                run.query.query_id,
+            )
+            return
         partitions = KnownPartitions(run.query.spark, checkpoint)
         self.queries.started(
             run.run_id,
@@ -85,11 +97,13 @@ class LiveExtension(Extension):
         saver = saver_of(run.query, self.queries, run.run_id)
         if saver is not None:
             self._savers[run.run_id] = saver
-        watermark = None if self.classes is None else run.query.steering(self.classes, others)
-        if watermark is not None:
-            self._steering[run.run_id] = Steering(
-                run.run_id, run.query, watermark, self.queries, partitions, self._listener.catch_up
-            )
+        self._steering[run.run_id] = Steering(
+            run.run_id, run.query, watermark, self.queries, partitions, self._listener.catch_up
+        )
+
+    def _watermark_of(self, run: QueryRun, others: Sequence[str]) -> Any:
+        """Return what moves a run's watermark, in the JVM; None where that is out of reach."""
+        return None if self.classes is None else run.query.steering(self.classes, others)
 
     def _begin_closing(self, run: QueryRun) -> None:
         """Let a run that reads all there is close, if its calls say so."""
@@ -100,20 +114,19 @@ class LiveExtension(Extension):
             # Live does not steer a stream whose rows it cannot judge.
             and (judging.contradiction is None or self.queries.stream(metric) is None)
         }
-        if run.run_end != "AvailableNow" or not closing or run.plan is None or self.classes is None:
+        if run.run_end != "AvailableNow" or not closing or run.plan is None:
             return
         inputs = {}
         for metric, rule in closing.items():
             binding, is_live = run.bindings[metric], self.queries.stream(metric) is not None
             inputs[metric] = ClosingInput(
-                name=binding.stream,
                 operator=run.streams[metric].operator,
                 bound_us=binding.bound_ms * 1_000,
                 delay_us=rule.delay_us,
                 steered_us=partial(self.queries.wanted_us, run.run_id, metric) if is_live else None,
             )
         others = [node for node, tap in run.plan.watermarks.items() if tap not in inputs]
-        watermark = run.query.steering(self.classes, others)
+        watermark = self._watermark_of(run, others)
         if watermark is not None:
             target = ClosingTarget(inputs, self._listener.clock_us())
             self._closing[run.run_id] = ClosingRun(

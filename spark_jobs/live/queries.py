@@ -289,10 +289,14 @@ class LiveQueries:
             return found
 
     def wanted_us(self, run_id: str, metric: str) -> int | None:
-        """Return where the policy of a stream lets the watermark be, in microseconds, whatever other inputs hold."""
+        """Return where the policy of a stream lets the watermark be, in microseconds, whatever other inputs hold.
+
+        None where it lets it not move, or is not asked since the query is not steered.
+        """
         with self._lock:
-            query = self._queries[run_id]
-            entry = query.streams[metric]
+            query = self._queries.get(run_id)
+            if query is None or (entry := query.streams.get(metric)) is None:
+                return None
             return entry.policy.decide(
                 query.due_us(self._clock_us()), order_now(entry.stream.orders)
             ).watermark_us

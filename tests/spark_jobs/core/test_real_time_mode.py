@@ -112,6 +112,7 @@ def _run(
 def test_in_real_time_mode_the_ledger_equals_the_sink_over_a_restart_with_another_bound(
     spark: SparkSession, tmp_path: Path, plan: Callable[[DataFrame], DataFrame], operator: Operator
 ) -> None:
+    """A closing step that a fleet's conf asks for has no effect in it."""
     source, sink = _Source(spark), RecordingSink()
     groups = random_batches(3, GROUPS)
     spark.conf.set(_SHORTEST, "1s")
@@ -126,7 +127,9 @@ def test_in_real_time_mode_the_ledger_equals_the_sink_over_a_restart_with_anothe
 
     try:
         for bound, mine in (("3 seconds", groups[: GROUPS // 2]), ("6 seconds", groups[GROUPS // 2 :])):
-            replacement = adaptive_watermark("ts", bound, operator, granule="1 ms", sink=sink)
+            replacement = adaptive_watermark(
+                "ts", bound, operator, granule="1 ms", sink=sink, close_at_end=True
+            )
             _run(source.rows.transform(replacement), plan, tmp_path, partial(feed, mine))
     finally:
         spark.conf.unset(_SHORTEST)
@@ -153,7 +156,7 @@ def test_in_real_time_mode_the_ledger_equals_the_sink_over_a_restart_with_anothe
 @pytest.mark.parametrize(
     ("given", "instead"),
     [
-        ({"ceiling": "1 hour", "mode": "Live"}, "take ceiling= out"),
+        ({"ceiling": "1 hour", "mode": "Live"}, "use mode Off"),
         ({"mode": "Restart"}, "use mode OnRestart"),
         ({"late": revise(grace="1 hour")}, "take late= out"),
     ],

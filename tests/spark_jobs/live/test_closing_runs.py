@@ -27,7 +27,7 @@ def behind_s(*batches: dict[str, list[float]], delay_s: float | None = None) -> 
     delay_us = None if delay_s is None else round(delay_s * SECOND)
     target = ClosingTarget(
         {
-            name: ClosingInput(name=name, operator=WINDOW, bound_us=BOUND_S * SECOND, delay_us=delay_us)
+            name: ClosingInput(operator=WINDOW, bound_us=BOUND_S * SECOND, delay_us=delay_us)
             for name in batches[0]
         },
         NOW_US,
@@ -44,6 +44,19 @@ def test_an_input_without_rows_in_a_run_holds_nothing_and_one_that_is_behind_doe
     assert behind_s({"a": [100, 60], "b": []}, {"a": [50], "b": [200]}) == 205
 
 
+def test_one_input_whose_policy_lets_it_not_move_holds_the_others() -> None:
+    bound_us = BOUND_S * SECOND
+    learning = ClosingInput(operator=WINDOW, bound_us=bound_us, steered_us=lambda: None)
+    target = ClosingTarget(
+        {"a": ClosingInput(operator=WINDOW, bound_us=bound_us), "learning": learning}, NOW_US
+    )
+    report = report_of([("0", NOW_US - 60 * SECOND)], WINDOW, late_watermark_ms=0, started_us=NOW_US)
+    target.observe("a", report)
+    assert target.watermark_ms == (NOW_US - 65 * SECOND) // 1_000
+    target.observe("learning", report)
+    assert target.watermark_ms is None
+
+
 def test_where_no_input_had_rows_nothing_moves() -> None:
     assert behind_s({"a": [], "b": []}, delay_s=0) is None
 
@@ -56,6 +69,8 @@ def test_the_clock_lets_windows_come_out_up_to_the_newest_one_with_rows() -> Non
 
 class Watched:
     """A run as a closing step looks at it: a long batch with rows, another one, then one without."""
+
+    query_id = "query"
 
     def __init__(self, looks_a_batch: int) -> None:
         self.looks_a_batch, self.looks, self.watermark_ms = looks_a_batch, 0, 0
@@ -83,7 +98,7 @@ class Watched:
 
 
 def test_a_batch_with_rows_moves_the_watermark_by_a_millisecond_however_long_it_takes() -> None:
-    given_ = ClosingInput(name="a", operator=WINDOW, bound_us=BOUND_S * SECOND)
+    given_ = ClosingInput(operator=WINDOW, bound_us=BOUND_S * SECOND)
     target = ClosingTarget({"a": given_}, NOW_US)
     rows = [("0", NOW_US - 60 * SECOND)]
     target.observe("a", report_of(rows, WINDOW, late_watermark_ms=0, started_us=NOW_US))
