@@ -8,7 +8,8 @@ import re
 import pytest
 
 from support.docs import DOCS, DOCUMENTS, all_text, table_after
-from support.reference import FOLDER, command_paths, reference
+from support.reference import FOLDER, reference
+from support.reference_cli import command_paths
 from support.tree import ROOT
 
 

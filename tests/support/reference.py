@@ -7,19 +7,13 @@ writes them anew; a test fails when the code has moved on.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
-import click
-import typer.core
 from fastapi import FastAPI
-from typer.main import get_command
-from typer.testing import CliRunner
 
 from tidemark.controller.base import errors
 from tidemark.controller.base.alert_table import ALERTS
@@ -28,7 +22,6 @@ from tidemark.controller.base.settings import Settings
 from tidemark.controller.server.app import create_app
 from tidemark.controller.server.http.authorize import need_of
 from tidemark.controller.server.http.openapi import as_text
-from tidemark.controller.tools.cli import app
 from tidemark.models.base.duration import format_duration
 from tidemark.models.evidence.late_counts import LATE_COUNTS_SCHEMA
 from tidemark.models.protocol.messages import REPORT_SCHEMA
@@ -36,15 +29,15 @@ from tidemark.spark_jobs.attach.settings import ATTACH_SETTINGS
 from tidemark.spark_jobs.core.driver_metrics import GAUGES, gauge_name
 from tidemark.spark_jobs.core.settings import SETTINGS, Setting
 
+from support.reference_cli import cli_document
 from support.reference_spark import spark_document
 from support.tree import ROOT
 
-__all__ = ["FOLDER", "command_paths", "interface", "reference"]
+__all__ = ["FOLDER", "interface", "reference"]
 
 FOLDER = ROOT / "docs" / "reference"
 
 _HEAD = "<!-- Made from the code by `make docs`: change the code and not this. -->\n\n"
-_WIDTH = "80"
 
 
 def reference() -> dict[Path, str]:
@@ -54,7 +47,7 @@ def reference() -> dict[Path, str]:
         "metrics.md": _metrics,
         "alerts.md": _alerts,
         "api.md": _api,
-        "cli.md": _cli,
+        "cli.md": lambda: cli_document(_table),
         "spark.md": spark_document,
     }
     return {FOLDER / name: _HEAD + make() for name, make in makers.items()}
@@ -282,62 +275,6 @@ def _problems() -> list[tuple[str, str, str]]:
         if kind.__module__.startswith("tidemark."):
             found.add((_code(kind.kind), str(kind.status), kind.title))
     return sorted(found)
-
-
-# -- the command line -----------------------------------------------------------------------------------------------
-
-
-def command_paths() -> list[list[str]]:
-    """Return the words of each command, groups before what is in them."""
-    return list(_walk(get_command(app), []))
-
-
-def _walk(command: Any, path: list[str]) -> Iterator[list[str]]:
-    yield path
-    if hasattr(command, "list_commands"):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            yield from _walk(command.get_command(context, name), [*path, name])
-
-
-def _cli() -> str:
-    parts = [_CLI_HEAD]
-    for path in command_paths():
-        if path:
-            parts.append(f"\n## tidemark {' '.join(path)}\n\n")
-        parts.append(f"```text\n{_help(path)}\n```\n")
-    return "".join(parts)
-
-
-_CLI_HEAD = """# The command line
-
-Tables are for people; with `--json` a command prints what the interface answers. `--dry-run` says what would follow and
-changes nothing; `--reason` goes into the event that a change leaves. `set` changes only the fields that are named.
-Values such as those of `--mode` are taken in any case. Where no terminal is, as in a pipe, each row of a table is one
-line. `tidemark --install-completion` lets the shell complete commands, options, and the names of jobs and streams.
-
-| exit code | meaning |
-| --- | --- |
-| 0 | done |
-| 1 | the controller rejected it or does not answer; for `tidemark doctor`: something is missing; \
-for `tidemark apply --dry-run --exit-code`: something differs; for `tidemark lint`: an error |
-| 2 | the command line makes no sense; for `tidemark doctor`: the controller could not be asked; \
-for `tidemark lint`: the job cannot be checked |
-
-"""
-
-
-def _help(path: list[str]) -> str:
-    with patch.object(typer.core, "HAS_RICH", new=False):
-        done = CliRunner().invoke(
-            app,
-            [*path, "--help"],
-            prog_name="tidemark",
-            env={"COLUMNS": _WIDTH, "TIDEMARK_URL": None, "TIDEMARK_TOKEN": None},
-        )
-    assert done.exit_code == 0, (path, done.output)
-    text = done.stdout
-    return re.sub(r" +$", "", text, flags=re.MULTILINE).strip()
 
 
 def _main() -> None:

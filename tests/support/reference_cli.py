@@ -1,0 +1,145 @@
+"""The reference of the command line, made from its commands."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import click
+from typer.main import get_command
+
+from tidemark.controller.tools.cli import app
+from tidemark.controller.tools.cli.lazy import PANELS
+
+__all__ = ["cli_document", "command_paths"]
+
+FIRST = [
+    "serve",
+    "run",
+    "doctor",
+    "status",
+    "slo set",
+    "savings",
+    "rollouts",
+    "approve",
+    "rollback",
+    "pin",
+]
+"""The commands that people use first, in about that order."""
+
+COMMON = 3
+"""How many commands share an option, in the same words, that is explained once."""
+
+_HEAD = """# The command line
+
+Tables are for people; with `--json` a command prints what the interface answers. `--dry-run` says what would follow and
+changes nothing; `--reason` goes into the event that a change leaves. `set` changes only the fields that are named.
+Values such as those of `--mode` are taken in any case. Where no terminal is, as in a pipe, each row of a table is one
+line. `tidemark --install-completion` lets the shell complete commands, options, and the names of jobs and streams.
+
+| exit code | meaning |
+| --- | --- |
+| 0 | done |
+| 1 | the controller rejected it or does not answer; for `tidemark doctor`: something is missing; \
+for `tidemark apply --dry-run --exit-code`: something differs; for `tidemark lint`: an error |
+| 2 | the command line makes no sense; for `tidemark doctor`: the controller could not be asked; \
+for `tidemark lint`: the job cannot be checked |
+
+## Common arguments and options
+
+What several commands take means the same everywhere. Below, what is in brackets may be left out.
+
+"""
+
+Row = tuple[str, str]
+"""An argument or option as it is written, and what it means."""
+
+
+def cli_document(table: Callable[[Iterable[str], Iterable[Iterable[str]]], str]) -> str:
+    """Return the document; ``table`` makes a table from heads and rows."""
+    commands = {" ".join(path): command for path, command in _walk(get_command(app), [])}
+    taken = Counter(row for command in commands.values() for row in _rows(command))
+    common = [row for row, number in taken.most_common() if number >= COMMON]
+    of_all = [row for row in _rows(commands[""]) if row not in common]
+    own = {name: [row for row in _rows(command) if row not in common] for name, command in commands.items()}
+
+    def section(title: str, names: list[str], plain: list[str]) -> Iterator[str]:
+        yield f"\n## {title}\n"
+        if plain:
+            yield "\n" + table(
+                ("command", "what it does"),
+                ((_synopsis(name, commands[name]), _text(commands[name])) for name in plain),
+            )
+        for name in names:
+            yield f"\n### tidemark {name}\n\n{_synopsis(name, commands[name])}\n\n{_text(commands[name])}\n"
+            if own[name]:
+                yield "\n" + table(("argument or option", "meaning"), own[name])
+
+    parts = [_HEAD, table(("argument or option", "meaning"), [*common, *of_all])]
+    parts += section("The first ten", FIRST, [])
+    for title, panel in PANELS.items():
+        names = [
+            name
+            for name in commands
+            if name.partition(" ")[0] in panel and name not in FIRST and not _is_group(commands[name])
+        ]
+        parts += section(
+            title, [name for name in names if own[name]], [name for name in names if not own[name]]
+        )
+    return "".join(parts)
+
+
+def command_paths() -> list[list[str]]:
+    """Return the words of each command, groups before what is in them."""
+    return [path for path, _ in _walk(get_command(app), [])]
+
+
+def _is_group(command: Any) -> bool:
+    return hasattr(command, "list_commands")
+
+
+def _walk(command: Any, path: list[str]) -> Iterator[tuple[list[str], Any]]:
+    yield path, command
+    if _is_group(command):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from _walk(command.get_command(context, name), [*path, name])
+
+
+def _rows(command: Any) -> Iterator[Row]:
+    for each, written, meaning in _parameters(command):
+        name = f"[{written}]" if _is_argument(each) and not each.required else written
+        # What is required stands without brackets.
+        yield f"`{name}`", re.sub(r" *\[required\]|; required(?=\])", "", meaning)
+
+
+def _text(command: Any) -> str:
+    return inspect.cleandoc(command.help or "")
+
+
+def _synopsis(name: str, command: Any) -> str:
+    words = ["tidemark", name]
+    for each, written, _ in _parameters(command):
+        if _is_argument(each):
+            words.append((written if each.required else f"[{written}]") + ("..." if each.nargs < 0 else ""))
+        elif "--help" not in each.opts:
+            # A short name is in the table.
+            words.append(re.sub(r"^-\w, ", "", written) if each.required else f"[{each.opts[-1]}]")
+    return f"`{' '.join(words)}`"
+
+
+def _is_argument(parameter: Any) -> bool:
+    return bool(parameter.param_type_name == "argument")
+
+
+def _parameters(command: Any) -> Iterator[tuple[Any, str, str]]:
+    """Yield what a command takes, each with how it is written and what its help says; all arguments are texts."""
+    context = click.Context(command)
+    for each in command.get_params(context):
+        record = each.get_help_record(context)
+        if record:
+            written, meaning = record
+            yield each, written.rpartition(" <")[0] if _is_argument(each) else written, meaning
