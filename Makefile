@@ -21,6 +21,7 @@ JAVAC  ?= $(shell command -v javac)
 INITDB ?= $(firstword $(shell command -v initdb) $(wildcard /usr/lib/postgresql/*/bin/initdb))
 CHROMIUM ?= $(shell command -v chromium-headless-shell)
 PROMETHEUS   ?= $(and $(shell command -v prometheus),$(shell command -v promtool))
+CURL         ?= $(shell command -v curl)
 NPM          ?= $(and $(shell command -v node),$(shell command -v npm))
 # Says whether what is installed is started.
 POLICY       ?= /usr/sbin/policy-rc.d
@@ -237,6 +238,7 @@ services: ## install the system packages that tests need (Debian, as root)
 	{ [ -n "$(JAVAC)" ] && "$$python" -P spark_jobs/spark/java.py >/dev/null 2>&1; } || packages="openjdk-17-jdk-headless"; \
 	[ -n "$(INITDB)" ] || packages="$$packages postgresql"; \
 	[ -n "$(CHROMIUM)" ] || packages="$$packages chromium-headless-shell fonts-dejavu-core"; \
+	[ -n "$(CURL)" ] || packages="$$packages curl"; \
 	[ -n "$(NPM)" ] || packages="$$packages nodejs npm"; \
 	[ -n "$(PROMETHEUS)" ] || packages="$$packages prometheus"; \
 	[ -n "$(ALERTMANAGER)" ] || packages="$$packages prometheus-alertmanager"; \

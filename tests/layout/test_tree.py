@@ -124,6 +124,7 @@ def run_services(
     prometheus: str = "/bin/prometheus",
     alertmanager: str = "/bin/prometheus-alertmanager",
     npm: str = "/bin/npm",
+    curl: str = "/bin/curl",
     javac: str = "/bin/javac",
 ) -> tuple[int, str, str]:
     """Run ``make services`` where apt-get only logs its arguments; return (exit code, output, the log)."""
@@ -158,6 +159,7 @@ def run_services(
                 f"POLICY={tmp_path / 'policy-rc.d'}",
             ),
             *(f"PROMETHEUS={prometheus}", f"ALERTMANAGER={alertmanager}", f"NPM={npm}", f"JAVAC={javac}"),
+            f"CURL={curl}",
         ],
         cwd=copy,
         env={"PATH": str(tools)},
@@ -204,10 +206,10 @@ def test_make_services_adds_a_missing_chromium(tmp_path: Path) -> None:
     assert output == "services: apt-get installs chromium-headless-shell fonts-dejavu-core\n"
 
 
-def test_make_services_adds_a_missing_node(tmp_path: Path) -> None:
-    _, output, _ = run_services(tmp_path, java="17.0.15", user="0", apt=True, npm="")
+def test_make_services_adds_a_missing_node_and_curl(tmp_path: Path) -> None:
+    _, output, _ = run_services(tmp_path, java="17.0.15", user="0", apt=True, npm="", curl="")
 
-    assert output == "services: apt-get installs nodejs npm\n"
+    assert output == "services: apt-get installs curl nodejs npm\n"
 
 
 def test_make_services_adds_prometheus_and_alertmanager_and_starts_neither(tmp_path: Path) -> None:

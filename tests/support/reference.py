@@ -191,7 +191,8 @@ def _api() -> str:
 
 _API_HEAD = """# The REST interface
 
-`/openapi.json` serves the whole interface; `controller/openapi.json` is the same document.
+`/openapi.json` serves the whole interface; `controller/openapi.json` is the same document. [Work over
+REST](../how-to/rest.md) shows each task by curl, beside its command.
 
 - Errors are `application/problem+json` (RFC 9457).
 - Times are integers in microseconds (`_us`) or milliseconds (`_ms`). Shares are integers in parts per million (`_ppm`)
@@ -199,7 +200,7 @@ _API_HEAD = """# The REST interface
 - Lists come in pages: pass `limit`, and as `cursor` the `next_cursor` of the page before.
 - The first `PUT` of an SLO or a policy needs no condition. A later one needs `If-Match` with the ETag of what it
   replaces: without it the answer is 428, and 412 when somebody else was faster. Setting what is set changes nothing.
-- `?dryRun=All` answers as the request would, with its consequences and its cost, and changes nothing.
+- `?dryRun=true`, or `All`, answers as the request would, with its consequences and its cost, and changes nothing.
 - `?reason=...` goes into the event that a change leaves.
 - Reports and acknowledgements are idempotent: sent again they answer 200 and change nothing.
 - `GET .../bound` with `If-None-Match` and `Prefer: wait=N` waits up to N (60) seconds for another answer.

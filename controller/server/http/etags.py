@@ -93,9 +93,9 @@ def check_match(if_match: str | None, current: str | None, held: str, *, require
                 f"this replaces {held}: read it, and send If-Match: {current} to replace it", headers=headers
             )
         return
-    # A weak tag never matches here (RFC 9110, 13.1.1), so W/ is not removed.
-    names = [name.strip() for name in if_match.split(",")]
-    if current is None or not {"*", current} & set(names):
+    # A weak tag never matches here (RFC 9110, 13.1.1), so W/ is not removed. A shell easily drops the quotes.
+    names = {name.strip() for name in if_match.split(",")}
+    if current is None or names.isdisjoint({"*", current, current.strip('"')}):
         raise PreconditionFailedError(
             f"If-Match is {if_match}, but the store has {held}; read it again and decide again",
             headers=headers,

@@ -216,9 +216,10 @@ _MAX_LENGTH = 500
 
 async def _dry_run(
     dry_run: Annotated[
-        Literal["All"] | None,
+        Literal["true", "All"] | None,
         Query(
-            alias="dryRun", description="All: check everything and answer like the write, but change nothing."
+            alias="dryRun",
+            description="true, or All: check everything and answer like the write, but change nothing.",
         ),
     ] = None,
 ) -> bool:

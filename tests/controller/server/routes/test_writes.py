@@ -221,7 +221,7 @@ def test_a_dry_run_says_what_would_be_recommended_published_and_what_it_would_co
 def test_a_dry_run_makes_no_stream_and_wakes_nobody(either: Controller) -> None:
     body: list[None] = []
     either.service.database.when_answers_change(lambda: body.append(None))
-    assert put(either, "/slo?dryRun=All", TARGET).status_code == 200
+    assert put(either, "/slo?dryRun=true", TARGET).status_code == 200
     assert put(either, "/policy?dryRun=All", {"mode": "OnRestart"}).json()["published"]["generation"] == 1
     assert put(either, "/pin&dryRun=All", {"to": "Off", "reason": "why"}).status_code == 200
     assert either.get().status_code == 404
@@ -235,7 +235,7 @@ def test_a_dry_run_is_refused_as_the_write_is(controller: Controller) -> None:
     assert controller.http.delete(PIN + "&dryRun=All").status_code == 404
 
 
-@pytest.mark.parametrize("value", ["all", "true", "", "None"])
+@pytest.mark.parametrize("value", ["all", "yes", "", "None"])
 def test_an_unknown_kind_of_dry_run_is_refused_and_does_nothing(controller: Controller, value: str) -> None:
     answer = put(controller, f"/slo?dryRun={value}", TARGET)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "dryRun")
