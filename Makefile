@@ -74,7 +74,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast soak test-spark smoke matrix lint lint-python lint-types lint-page format mutants bench bench-policy migration lock archive jar wheel release manifests docs picture tools jars services clean
+.PHONY: help venv demo test test-fast soak test-spark smoke matrix lint lint-python lint-types lint-page site format mutants bench bench-policy migration lock archive jar wheel release manifests docs picture tools jars services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -123,7 +123,7 @@ matrix: $(STAMP) ## the same on every version that is supported; writes the tabl
 	@PYTHONPATH=tests $(BIN)/python -m support.spark_versions
 	@$(MAKE) --silent docs
 
-lint: lint-python lint-types lint-page ## all that CI checks of the code itself; `.pre-commit-config.yaml` runs the same
+lint: lint-python lint-types lint-page site ## all that CI checks of the code itself; `.pre-commit-config.yaml` runs the same
 
 lint-python: $(STAMP) ## ruff, and its format
 	@$(BIN)/ruff check .
@@ -134,7 +134,7 @@ lint-types: $(STAMP) ## mypy (strict)
 	@rm -rf build/typecheck && mkdir -p build/typecheck/tidemark
 	@for folder in models controller spark_jobs; do ln -s "../../../$$folder" build/typecheck/tidemark/; done
 	@$(BIN)/mypy -p tidemark
-	@$(BIN)/mypy tests
+	@$(BIN)/mypy tests docs/conf.py
 
 # The types of the controller's answers are made from its OpenAPI document. CI must not skip this.
 lint-page: ## ESLint, Prettier, tsc (strict) and unit tests for the page's code
@@ -150,6 +150,17 @@ else
 		--output build/page/api.d.ts >/dev/null
 	@$(NODE)/tsc
 	@node --test tests/controller/server/page/*.test.js >build/page/tests.txt || { cat build/page/tests.txt; exit 1; }
+endif
+
+# Nothing is fetched; what draws is a package of package-lock.json.
+site: $(STAMP) ## the documents as a site in build/site, with a search and llms.txt; every link and page is checked
+ifeq ($(NPM),)
+	@echo "site: there is no Node.js with npm here, so the site is not built; \`make services\` installs them" >&2; \
+	[ "$$CI" != true ]
+else
+	@$(MAKE) --silent $(NODE_STAMP)
+	@rm -rf build/site
+	@$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning --keep-going -b html -c docs -d build/site-cache . build/site
 endif
 
 $(NODE_STAMP): package.json package-lock.json .npmrc
