@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,34 +33,33 @@ def lines_to_type() -> Iterator[str]:
         yield from re.sub(r" *\\\n *", " ", block).splitlines() if block else [request]
 
 
-class Shell:
-    """A shell that is given one line after the other, in which a request that is rejected fails."""
+@contextmanager
+def shell(folder: Path) -> Iterator[Callable[[str], None]]:
+    """Start a shell in a folder and give what runs a line in it; a request that is rejected fails."""
+    with subprocess.Popen(
+        ["bash"],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={"PATH": os.environ["PATH"]},
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        stdin, stdout = process.stdin, process.stdout
 
-    def __init__(self, folder: Path) -> None:
-        self._process = subprocess.Popen(
-            ["bash"],
-            cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={"PATH": os.environ["PATH"]},
-        )
-        self.run('curl() { command curl --silent --show-error --fail-with-body "$@"; }')
+        def run(line: str) -> None:
+            stdin.write(f'{line}\ncode=$?; echo; echo "ended with $code"\n')
+            stdin.flush()
+            printed = ""
+            while not (said := stdout.readline()).startswith("ended with "):
+                assert said, (line, printed)
+                printed += said
+            assert said == "ended with 0\n", (line, printed)
 
-    def run(self, line: str) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f'{line}\ncode=$?; echo; echo "ended with $code"\n')
-        self._process.stdin.flush()
-        printed = ""
-        while not (said := self._process.stdout.readline()).startswith("ended with "):
-            assert said, (line, printed)
-            printed += said
-        assert said == "ended with 0\n", (line, printed)
-
-    def close(self) -> None:
-        self._process.communicate()
+        run('curl() { command curl --silent --show-error --fail-with-body "$@"; }')
+        yield run
 
 
 class Recorded:
@@ -94,11 +94,10 @@ def test_every_request_of_the_document_is_answered_and_none_that_people_make_is_
             with Client(url, token="") as client:
                 HttpJob(controller, client).start()
             app.operations.clear()
-            shell = Shell(tmp_path)
-            for line in lines_to_type():
-                shell.run(line.replace("http://127.0.0.1:8642", url))
-                controller.tick()
-            shell.close()
+            with shell(tmp_path) as run:
+                for line in lines_to_type():
+                    run(line.replace("http://127.0.0.1:8642", url))
+                    controller.tick()
     assert operations_of_people() - app.operations == set()
 
 
