@@ -298,26 +298,3 @@ Chosen: at a trigger of a second half an hour, or 200 windows of 10 s, which tak
 
 HISTORY_CELLS = 2_000_000
 """Maximum number of counts (batch, partition, granule) among them. It limits the driver's time and memory."""
-
-LAG_BATCHES = 32
-"""Batches over which the usual lag of a partition is averaged.
-
-Chosen: half a minute at a trigger of a second. With more, a partition that became slow for good looks as if it were
-catching up after the next restart; with fewer, one burst counts as usual.
-"""
-
-CAUGHT_UP_LAGS = 2
-"""A partition has caught up when it is at most so many usual lags, and ``CAUGHT_UP_TRIGGERS``, behind the clock.
-
-Chosen: lags swing by about themselves. With more, rows of a backlog are taken for usual ones; with fewer, a partition
-that is as late as ever seems to have a backlog.
-"""
-
-CAUGHT_UP_TRIGGERS = 10
-"""See ``CAUGHT_UP_LAGS``. Chosen: the least span of time in which the policy learns (``Setup.span_triggers``)."""
-
-NO_CLOSER_TRIGGERS = 60
-"""Triggers without coming closer to the clock after which a partition is not waited for: it is silent, or slower.
-
-Chosen: as for partitions of which no gaps are known (``IDLE_UNLEARNED_TRIGGERS``).
-"""

@@ -116,7 +116,7 @@ class FastPolicy:
         Raises:
             ValueError: when it does not fit. Then nothing is changed.
         """
-        self._own.resume(learned, self._last_us, self.partitions.bases_us)
+        self._own.resume(learned)
 
     @property
     def begun_anew(self) -> Setup | None:
@@ -167,7 +167,7 @@ class FastPolicy:
         self.keys.close(report.watermark_ms * SPARK_TICK_US)
         self._own.solve(order.target_ppm, order.latency_cap_us, trigger_us)
         self._read_up = self._read_up or not any((backlog or {}).values())
-        self._own.observe(report, bases_us, self._last_us, representative=representative and self._read_up)
+        self._own.observe(report, self._last_us, representative=representative and self._read_up)
 
     def decide(
         self, now_us: int, order: Order, checked_us: int | None = None, in_force_us: int | None = None
@@ -247,9 +247,6 @@ class FastPolicy:
         policy, trigger_us = self._own.policy, self._own.trigger_us
         if policy is None or order.target_ppm is None:
             return by_bound
-        if self._own.catching_up:
-            behind = plural(len(self._own.catching_up), "partition")
-            return by_bound_us, f"{by_bound[1]}: {behind} catching up after a restart", order.bound_us
         lag_us = self.partitions.last_us - self.partitions.stream_base_us
         if lag_us > self._ceiling_us:
             reason = f"{by_bound[1]}: rows come {format_about(lag_us)} after their time, so this is a replay"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from tidemark.models.base.duration import format_duration
+from tidemark.models.base.target import PPM
 
 from support.synthetic import KINDS
 from support.system_kinds import SYSTEM_KINDS
@@ -67,7 +68,11 @@ def table(records: Sequence[Record]) -> str:
     own = [one for one in records if one["policy"] == JUDGED]
     missed = sorted((one for one in own if not one["met"]), key=lambda one: one["completeness"])
     slow = sorted((one for one in own if _to_better(one) > BEHIND), key=_to_better, reverse=True)
-    lines += ["", f"missed by {JUDGED}: {len(missed)} of {len(own)} cells", *map(_cell, missed)]
+    beyond = sum(_is_beyond(one) for one in missed)
+    said = (
+        f"missed by {JUDGED}: {len(missed)} of {len(own)} cells, {beyond} of them beyond what was seen before"
+    )
+    lines += ["", said, *map(_cell, missed)]
     lines += ["", f"above {BEHIND} x better: {len(slow)} of {len(own)} cells", *map(_cell, slow[:NAMED])]
     return "\n".join(lines) + "\n"
 
@@ -96,8 +101,14 @@ def _cell(one: Record) -> str:
         f"- {one['name']}, seed {one['seed']}, {format_duration(one['trigger_us'])}, {_percent(one['target_ppm'])}: "
         f"{'met' if one['met'] else 'missed'} with {_floor(one['completeness'])} % at {one['latency_us'] / 1e6:.3g} s; "
         f"Spark's best constant {one['hindsight_us'] / 1e6:.3g} s, Flink {one['flink_us'] / 1e6:.3g} s, "
-        f"clairvoyant {one['clairvoyant_us'] / 1e6:.3g} s"
+        f"clairvoyant {one['clairvoyant_us'] / 1e6:.3g} s; as careful as was ever needed before: "
+        f"{_floor(one['careful'])} %"
     )
+
+
+def _is_beyond(one: Record) -> bool:
+    """Return whether nobody who waits as long as the longest delay yet seen meets the target either."""
+    return bool(one["careful"] < one["target_ppm"] / PPM)
 
 
 def _to_better(one: Record) -> float:

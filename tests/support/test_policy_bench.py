@@ -149,6 +149,7 @@ ONE = {
     "hindsight_us": 1e6,
     "flink_us": 4e6,
     "clairvoyant_us": 0.5e6,
+    "careful": 0.9999,
 }
 MISSED = {**ONE, "met": False, "completeness": 0.998_999_9, "latency_us": 4e6, "flink_us": 0.5e6}
 
@@ -176,10 +177,15 @@ def test_cells_that_are_missed_or_slow_are_named_with_their_yardsticks() -> None
     shown = table([ONE, MISSED, {**MISSED, "policy": "max60"}])
     cell = (
         "- stalls, seed 101, 200 ms, 99.9 %: missed with 99.899 % at 4 s; Spark's best constant 1 s, Flink 0.5 s, "
-        "clairvoyant 0.5 s"
+        "clairvoyant 0.5 s; as careful as was ever needed before: 99.990 %"
     )
-    assert f"missed by tidemark: 1 of 2 cells\n{cell}\n" in shown
+    assert f"missed by tidemark: 1 of 2 cells, 0 of them beyond what was seen before\n{cell}\n" in shown
     assert f"above 1.05 x better: 1 of 2 cells\n{cell}\n" in shown
+
+
+def test_a_target_that_the_most_careful_misses_too_is_beyond_what_was_seen() -> None:
+    shown = table([{**MISSED, "careful": 0.998}, MISSED])
+    assert "missed by tidemark: 2 of 2 cells, 1 of them beyond what was seen before" in shown
 
 
 def test_nothing_that_meets_the_target_is_faster_than_the_clairvoyant() -> None:

@@ -9,10 +9,9 @@ from random import Random
 import pytest
 
 from tidemark.models.base.operators import row_level
-from tidemark.models.live.defaults import NO_CLOSER_TRIGGERS, PILED_UP_TRIGGERS
+from tidemark.models.live.defaults import PILED_UP_TRIGGERS
 from tidemark.models.live.fast import FastPolicy, Order
 from tidemark.models.live.learned import Learned
-from tidemark.models.live.resumable import RestartCatchUp
 
 from support.fast_streams import CEILING_US, TEN_SECONDS, FastStream
 from support.killed_driver import Kept, restarted
@@ -84,57 +83,17 @@ def test_rows_that_wait_while_the_driver_is_away_are_not_taken_for_late_ones(
     assert max(known.wait_s, shown.wait_s) < anew.wait_s
 
 
-def test_until_the_backlog_is_read_the_bound_decides_and_the_reason_says_so() -> None:
+def test_until_the_backlog_is_read_nothing_closes_by_the_clock_and_the_reason_says_so() -> None:
     stream, dice = resumed(), Random(2)
     for lag_s in (60, 45, 30):
         then_us = stream.now_us - lag_s * SECOND
         stream.batch(rows_at(then_us, dice), ORDER)
         wanted = stream.decide(ORDER)
         assert wanted.watermark_us is not None
-        assert wanted.watermark_us <= then_us - ORDER.bound_us
-        assert wanted.reason.endswith("3 partitions catching up after a restart")
+        assert wanted.watermark_us <= then_us
+        assert "behind the clock" in wanted.reason
     stream.batch(rows_at(stream.now_us, dice), ORDER)
-    assert "catching up" not in stream.decide(ORDER).reason
-
-
-def test_a_partition_that_had_stopped_before_is_not_waited_for() -> None:
-    stream, dice = FastStream(TEN_SECONDS), Random(1)
-    for second in range(600):
-        stream.batch(rows_at(stream.now_us, dice, "abc" if second < 300 else "ab"), ORDER)
-        stream.decide(ORDER)
-    learned = stream.policy.learned()
-    assert learned is not None
-    again, dice = FastStream(TEN_SECONDS), Random(2)
-    again.policy.resume(learned)
-    again.batch(rows_at(again.now_us, dice, "ab"), ORDER)
-    assert "catching up" not in again.decide(ORDER).reason
-    assert "1 partition catching up" in resumed_after_a_batch_of("ab")
-
-
-def resumed_after_a_batch_of(names: str) -> str:
-    """Return the reason of the first decision after a restart of a stream of three partitions."""
-    stream, dice = resumed(), Random(2)
-    stream.batch(rows_at(stream.now_us, dice, names), ORDER)
-    return stream.decide(ORDER).reason
-
-
-def test_a_partition_that_comes_no_closer_is_not_waited_for_for_ever() -> None:
-    usual = {"a": 2.0 * SECOND, "gone": 0.0, "slower": 1.0 * SECOND}
-    catch_up, now_us = RestartCatchUp(usual, SECOND), 0
-    seen = []
-    while catch_up.behind:
-        catch_up.observe(now_us, {"a": now_us - 14 * SECOND, "slower": now_us - 40 * SECOND})
-        now_us += SECOND
-        seen.append(catch_up.behind)
-    assert seen[0] == ("gone", "slower")
-    assert now_us == pytest.approx(NO_CLOSER_TRIGGERS * SECOND, abs=3 * SECOND)
-
-
-def test_while_a_partition_comes_closer_it_is_waited_for_however_long_it_takes() -> None:
-    catch_up = RestartCatchUp({"a": 0.0}, SECOND)
-    for second in range(0, 3_000, 5):
-        catch_up.observe(second * SECOND, {"a": second * SECOND - (3_600 - second) * SECOND})
-        assert catch_up.behind == ("a",)
+    assert "behind the clock" not in stream.decide(ORDER).reason
 
 
 def test_a_new_latency_cap_forgets_nothing_and_another_target_begins_anew() -> None:
@@ -172,7 +131,7 @@ def test_it_goes_on_at_about_the_same_trigger_also_while_that_is_not_known(
             {"operator": str(row_level())},
             "learned of a row-level operator, and the query has a tumbling window",
         ),
-        ({"partitions": ("a",)}, "lag_us"),
+        ({"partitions": ("a",)}, "it holds 3 partitions and names 1"),
         ({"trigger_us": 0}, "trigger"),
         ({"target_ppm": 0}, "target"),
         ({"arrays": {}}, "missing"),
