@@ -24,7 +24,14 @@ from tidemark.controller.tools.cli.remote import (
     open_client,
     streams_by_name,
 )
-from tidemark.controller.tools.cli.show import as_json, fail_request, fail_usage, say, show_consequences
+from tidemark.controller.tools.cli.show import (
+    as_json,
+    fail_request,
+    fail_usage,
+    plain,
+    say,
+    show_consequences,
+)
 from tidemark.controller.tools.client.address import DEFAULT_URL
 from tidemark.controller.tools.client.applying import Action, SpecChange, carry_out, check, in_force, plan
 from tidemark.controller.tools.client.base import checked
@@ -158,6 +165,9 @@ def _wanted(files: Sequence[str]) -> list[WantedSpec]:
         fail_usage(*error.problems)
     if not found:
         fail_usage("there is no document of an SLO, a policy or a join in the files")
+    for one in found:
+        for note in one.notes:
+            typer.echo(plain(f"{one.where}: {note}"), err=True)
     return found
 
 
