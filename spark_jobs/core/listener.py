@@ -192,8 +192,8 @@ class TidemarkListener(JsonListener):
             log_judging(run.bindings[metric], judging)
         for extension in run.extensions:
             extension.started(run)
-        bounds_ms = {binding.stream: binding.bound_ms for binding in run.bindings.values()}
-        self.metrics.started(run.run_id, run.query, bounds_ms)
+        streams = {binding.stream: (binding.job, binding.bound_ms) for binding in run.bindings.values()}
+        self.metrics.started(run.run_id, run.query, streams)
 
     def _report_batch(self, run: _Run, progress: StreamingQueryProgress) -> None:
         """Report a batch for each tap in it, once."""

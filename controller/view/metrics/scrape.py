@@ -72,17 +72,32 @@ class Scrape:
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format; without a store, those of streams are missing."""
         begun = perf_counter()
-        text = generate_latest(self._registry) + self._of_the_store()
+        families, exposed = self._of_the_store()
+        text = generate_latest(self._registry) + generate_latest(_Families(families))
+        text += "".join(partition_lines(exposed)).encode()
         self._seconds.observe(perf_counter() - begun)
         return text
 
-    def _of_the_store(self) -> bytes:
+    def families(self) -> Iterator[Metric]:
+        """Yield the same metrics for what is not Prometheus."""
+        families, exposed = self._of_the_store()
+        yield from self._registry.collect()
+        yield from families
+        for name, _, value_of in _VALUES:
+            family = _family(name)
+            for job, stream, partition in exposed:
+                value = value_of(partition)
+                if value is not None:
+                    family.add_metric((job, stream, partition.partition), value)
+            yield family
+
+    def _of_the_store(self) -> tuple[list[Metric], list[tuple[str, str, PartitionSummary]]]:
         try:
             read = self._read()
         except STORE_ERRORS:
-            return generate_latest(_Families([_one("tidemark_store_up", 0)]))
+            return [_one("tidemark_store_up", 0)], []
         exposed, left_out = _most_notable(read, self._max_partitions)
-        families = [
+        families: list[Metric] = [
             _one("tidemark_store_up", 1),
             _one("tidemark_streams", len(read.streams)),
             _one("tidemark_partitions_not_exposed", left_out),
@@ -90,7 +105,7 @@ class Scrape:
                 read.streams, read.partitions, read.needs, read.rollouts, label_names=self._label_names
             ),
         ]
-        return generate_latest(_Families(families)) + "".join(partition_lines(exposed)).encode()
+        return families, exposed
 
     def _read(self) -> _Read:
         with self._database.read() as session:
