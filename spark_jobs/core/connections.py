@@ -12,6 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 from shlex import quote
 from textwrap import shorten
+from urllib.parse import quote as quote_url
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -177,6 +178,8 @@ def announce(settings: JobSettings, start: Start, ceiling_ms: int | None) -> Non
         f"controller={settings.controller_url} ({shorten(start.chosen.reason, _REASON_LENGTH, placeholder=' ...')})"
     )
     if settings.controller_url is not None:
+        place = "/".join(quote_url(name, safe="") for name in (settings.job, settings.stream))
+        _print_or_log(f"tidemark: page: {settings.controller_url.rstrip('/')}/#/streams/{place}")
         _say_next(settings.job, settings.controller_url)
 
 

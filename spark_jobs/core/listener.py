@@ -271,6 +271,7 @@ class TidemarkListener(JsonListener):
             ceiling_ms=binding.ceiling_ms,
             late=DROPPED,
             run_end=run.run_end,
+            spark_ui=run.spark_ui,
         )
         for extension in binding.extensions:
             found = extension.acknowledged(run, metric, found, progress.batchId)
