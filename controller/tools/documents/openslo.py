@@ -55,9 +55,9 @@ def openslo_documents(slos: Iterable[tuple[str, str, Slo]]) -> Iterator[dict[str
     for job, stream, slo in slos:
         if job not in found:
             found.add(job)
-            yield _document("Service", _name(job), job, {"description": f"Spark job {job}"[:1_050]})
-        yield _document("SLI", _name(job, stream), f"{job}/{stream}", _indicator(job, stream))
-        document = _document("SLO", _name(job, stream), f"{job}/{stream}", _objective(job, stream, slo))
+            yield _document("Service", dashed_name(job), job, {"description": f"Spark job {job}"[:1_050]})
+        yield _document("SLI", dashed_name(job, stream), f"{job}/{stream}", _indicator(job, stream))
+        document = _document("SLO", dashed_name(job, stream), f"{job}/{stream}", _objective(job, stream, slo))
         document["metadata"]["annotations"] = dict(_annotations(job, stream, slo))
         yield document
 
@@ -110,8 +110,8 @@ def _objective(job: str, stream: str, slo: Slo) -> dict[str, Any]:
         description = "Share of the windows that reach the target; a time slice is a window of the job."
     return {
         "description": description,
-        "service": _name(job),
-        "indicatorRef": _name(job, stream),
+        "service": dashed_name(job),
+        "indicatorRef": dashed_name(job, stream),
         "timeWindow": [{"duration": _duration(slo.window_ms), "isRolling": True}],
         "budgetingMethod": method,
         "objectives": [objective],
@@ -136,7 +136,8 @@ def _duration(window_ms: int) -> str:
     return next(f"{whole_ms // unit_ms}{unit}" for unit_ms, unit in _UNITS if whole_ms % unit_ms == 0)
 
 
-def _name(*names: str) -> str:
+def dashed_name(*names: str) -> str:
+    """Return a name of lower-case letters, digits and dashes, at most 63, that no other names have."""
     plain = "-".join(names)
     name = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")
     # A dash in the first name would make the joined name ambiguous.
