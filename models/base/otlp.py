@@ -27,7 +27,7 @@ def wants_otlp(environ: Mapping[str, str]) -> bool:
     protocol = found("PROTOCOL") or SPOKEN
     if protocol != SPOKEN:
         raise ValueError(
-            f"no metrics are sent by OTLP: {protocol} is not spoken; set OTEL_EXPORTER_OTLP_METRICS_PROTOCOL to "
+            f"{protocol} is not spoken; set OTEL_EXPORTER_OTLP_METRICS_PROTOCOL to "
             f"{SPOKEN}, and the endpoint to the collector's port for it, by default 4318"
         )
     return True

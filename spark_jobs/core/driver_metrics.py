@@ -124,6 +124,8 @@ class DriverMetrics:
     def __init__(self) -> None:
         self._runs: dict[str, dict[str, _Shown]] = {}
         self._otlp = _otlp_sender(self)
+        self._sending: Thread | None = None
+        """Sends the last counts of a run that has ended."""
 
     def started(self, run_id: str, query: RunningQuery, streams: Mapping[str, tuple[str, int]]) -> None:
         """Take a run that begins.
@@ -171,17 +173,19 @@ class DriverMetrics:
 
     def ended(self, run_id: str) -> None:
         """Forget a run, once its last counts are sent. Spark drops its metrics by itself."""
-        if self._otlp is None or run_id not in self._runs:
+        if self._otlp is None or (self._sending is not None and self._sending.is_alive()):
             self._runs.pop(run_id, None)
             return
-        # A short run may never have been sent.
-        Thread(target=self._send_last, args=(run_id, self._otlp), name="tidemark-otlp", daemon=True).start()
+        # A short run may never have been sent; one at a time, because a collector can hang.
+        self._sending = Thread(
+            target=self._send_last, args=(run_id, self._otlp), name="tidemark-otlp", daemon=True
+        )
+        self._sending.start()
 
     def _send_last(self, run_id: str, otlp: OtlpSender) -> None:
-        try:
+        with suppress(Exception):  # the SDK logs what it could not send
             otlp.flush()
-        finally:
-            self._runs.pop(run_id, None)
+        self._runs.pop(run_id, None)
 
     def read(self, name: str) -> Iterable[tuple[int, Mapping[str, str]]]:
         """Yield the value of a field of the counts in each run, with what it is of; no unknown ones."""

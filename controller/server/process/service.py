@@ -177,10 +177,10 @@ def _otlp_export(scrape: Scrape, clock: Clock) -> TickingThread | None:
         if not wants_otlp(os.environ):
             return None
         from tidemark.controller.view.metrics.otlp import OtlpExport  # noqa: PLC0415 - an extra
-    except ValueError as error:
-        _log.warning("%s", error)
+
+        return OtlpExport(scrape, clock)
     except ImportError:
         _log.warning(NOT_INSTALLED)
-    else:
-        return OtlpExport(scrape, clock)
+    except Exception as error:  # noqa: BLE001 - the controller must start
+        _log.warning("running without metrics by OTLP: %s", error)
     return None

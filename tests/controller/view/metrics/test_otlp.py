@@ -121,7 +121,7 @@ def test_a_controller_works_and_stops_as_ever_while_its_collector(
         ("OTEL_SDK_DISABLED", "true", None),
         ("OTEL_METRICS_EXPORTER", "none", None),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "", None),
-        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "no metrics are sent by OTLP: grpc is not spoken; set "),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "running without metrics by OTLP: grpc is not spoken; set "),
     ],
 )
 def test_nothing_is_sent_where_the_environment_does_not_ask_for_it(
