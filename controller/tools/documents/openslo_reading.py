@@ -17,6 +17,7 @@ from pydantic.alias_generators import to_camel
 
 from tidemark.controller.tools.documents.openslo import ANNOTATED, API_VERSION, PREFIX, SLICE_LENGTH
 from tidemark.models.base.target import PPM
+from tidemark.models.specs.slo import MAX_WINDOW_MS
 
 _TEXTS = {"on_conflict"}
 _UNIT_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
@@ -162,10 +163,10 @@ def _window_problems(windows: list[_Window]) -> Iterator[str]:
     if len(windows) > 1:
         yield f"/spec/timeWindow: an SLO has one window, not {len(windows)}; keep one"
     for number, window in enumerate(windows):
-        if _window_ms(window.duration) is None:
+        if (_window_ms(window.duration) or MAX_WINDOW_MS + 1) > MAX_WINDOW_MS:
             yield (
-                f"/spec/timeWindow/{number}/duration: {window.duration!r} is not a number of m, h, d or w; "
-                "write days, such as 30d for a month, at most 31d"
+                f"/spec/timeWindow/{number}/duration: {window.duration!r} is not a number of m, h, d or w up to 31 "
+                "days; write days, such as 30d for a month"
             )
 
 
