@@ -222,6 +222,13 @@ class Acknowledgement:
     """What becomes of late rows."""
     run_end: RunEnd | None = None
     """How the run ends by itself; null when it does not, or when that is not known."""
+    spark_ui: Annotated[str, MaxLen(2_000)] | None = None
+    """Address of the run's page in Spark's UI; null without one."""
+
+    def __post_init__(self) -> None:
+        """Reject what a page must not link to."""
+        if self.spark_ui is not None and not self.spark_ui.startswith(("http://", "https://")):
+            raise ValueError("spark_ui begins neither with http:// nor with https://")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

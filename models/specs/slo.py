@@ -46,7 +46,10 @@ Share = Annotated[int, Gt(0), Lt(1_000_000)]
 ShareToAll = Annotated[int, Gt(0), Le(1_000_000)]
 """Parts per million, up to all."""
 
-WindowMs = Annotated[int, Gt(0), Le(31 * DAY_MS)]
+MAX_WINDOW_MS = 31 * DAY_MS
+"""Maximum time over which an SLO counts."""
+
+WindowMs = Annotated[int, Gt(0), Le(MAX_WINDOW_MS)]
 DelayMs = Annotated[int, Ge(0), Le(31 * DAY_MS)]
 
 MAX_SIDES = 4

@@ -179,6 +179,8 @@ class QueryRun:
     is_real_time: bool = False
     run_end: RunEnd | None = None
     """How it ends by itself; None when it does not, or when that is not known."""
+    spark_ui: str | None = None
+    """Address of its page in Spark's UI; None without one."""
     is_met_at_start: bool = False
     """Whether its plan was read before its first batch."""
 

@@ -12,6 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 from shlex import quote
 from textwrap import shorten
+from urllib.parse import quote as quote_url
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -112,8 +113,8 @@ def flush(timeout_s: float = 10.0) -> bool:
 def counts_of(query: StreamingQuery) -> dict[str, StreamCounts]:
     """Return by stream what became of the rows of a running query.
 
-    It is empty where ``spark.sql.streaming.metricsEnabled`` was not true as the query started, without a call of
-    ``adaptive_watermark`` in the query, and when it has ended.
+    It is empty where ``spark.sql.streaming.metricsEnabled`` was not true as the query started and no OpenTelemetry
+    collector is named, without a call of ``adaptive_watermark`` in the query, and when it has ended.
     """
     run_id = str(query.runId)
     with _lock:
@@ -177,6 +178,8 @@ def announce(settings: JobSettings, start: Start, ceiling_ms: int | None) -> Non
         f"controller={settings.controller_url} ({shorten(start.chosen.reason, _REASON_LENGTH, placeholder=' ...')})"
     )
     if settings.controller_url is not None:
+        place = "/".join(quote_url(name, safe="") for name in (settings.job, settings.stream))
+        _print_or_log(f"tidemark: page: {settings.controller_url.rstrip('/')}/#/streams/{place}")
         _say_next(settings.job, settings.controller_url)
 
 

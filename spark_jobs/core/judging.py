@@ -24,6 +24,7 @@ def judge(run: QueryRun, found: Mapping[str, Found]) -> list[str]:
     """Settle how the rows of each stream of a run are judged; return why its query must not run."""
     rejected = []
     run.is_real_time, run.run_end = run.query.is_real_time(), run.query.run_end()
+    run.spark_ui = run.query.page_url(run.run_id)
     names = Counter((binding.job, binding.stream) for binding in run.bindings.values())
     for metric, operator in found.items():
         binding = run.bindings[metric]

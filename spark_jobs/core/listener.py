@@ -192,8 +192,8 @@ class TidemarkListener(JsonListener):
             log_judging(run.bindings[metric], judging)
         for extension in run.extensions:
             extension.started(run)
-        bounds_ms = {binding.stream: binding.bound_ms for binding in run.bindings.values()}
-        self.metrics.started(run.run_id, run.query, bounds_ms)
+        streams = {binding.stream: (binding.job, binding.bound_ms) for binding in run.bindings.values()}
+        self.metrics.started(run.run_id, run.query, streams)
 
     def _report_batch(self, run: _Run, progress: StreamingQueryProgress) -> None:
         """Report a batch for each tap in it, once."""
@@ -271,6 +271,7 @@ class TidemarkListener(JsonListener):
             ceiling_ms=binding.ceiling_ms,
             late=DROPPED,
             run_end=run.run_end,
+            spark_ui=run.spark_ui,
         )
         for extension in binding.extensions:
             found = extension.acknowledged(run, metric, found, progress.batchId)

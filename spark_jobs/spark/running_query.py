@@ -188,6 +188,24 @@ class RunningQuery:
         """Return how its trigger ends the run; None where it does not, or when it cannot be read."""
         return _RUN_ENDS.get(self._trigger_class().rstrip("$"))  # Scala's name of an object
 
+    def page_url(self, run_id: str) -> str | None:
+        """Return the address of a run's page in Spark's UI, as Spark's own conf says; None without one."""
+        if self._execution is None:
+            return None
+        try:
+            context = self.spark.sparkContext
+            conf = context.getConf()
+            address = context.uiWebUrl
+            proxy = conf.get("spark.ui.reverseProxyUrl", "")
+            if address and proxy and conf.get("spark.ui.reverseProxy", "false") == "true":
+                address = f"{proxy.rstrip('/')}/proxy/{context.applicationId}"
+        except (Py4JError, PySparkException) as error:
+            _log.warning("the address of Spark's UI cannot be read: %s", error)
+            return None
+        # The driver's host may be named so that it is no address.
+        is_web = (address or "").startswith(("http://", "https://"))
+        return f"{address}/StreamingQuery/statistics?id={run_id}" if is_web else None
+
     def _trigger_class(self) -> str:
         try:
             return (

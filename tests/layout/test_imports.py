@@ -47,10 +47,10 @@ class Rule:
 RULES = {
     "models": Rule(ours=frozenset({"models"}), extras=(), impure=IMPURE),
     "controller": Rule(
-        ours=frozenset({"models", "controller"}), extras=("controller", "kafka", "trace", "plot")
+        ours=frozenset({"models", "controller"}), extras=("controller", "kafka", "otel", "trace", "plot")
     ),
     "spark_jobs": Rule(
-        ours=frozenset({"models", "spark_jobs"}), extras=("spark", "kafka", "trace", "postgres")
+        ours=frozenset({"models", "spark_jobs"}), extras=("spark", "kafka", "otel", "trace", "postgres")
     ),
 }
 

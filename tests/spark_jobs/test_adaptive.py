@@ -87,7 +87,7 @@ class TestOnARealSession:
         ):
             assert part in line
 
-    def test_with_a_controller_it_says_the_next_command_once(
+    def test_with_a_controller_it_says_each_stream_s_page_and_the_next_command_once(
         self, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         source = spark.readStream.schema(SCHEMA).json(str(tmp_path))
@@ -99,9 +99,13 @@ class TestOnARealSession:
                     "ts", "90 s", tumbling("10 s"), stream=stream, job="a shop", controller_url=url
                 )
             )
-        lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tidemark: next")]
+        lines = capsys.readouterr().err.splitlines()
 
-        assert lines == [f"tidemark: next: tidemark doctor 'a shop' --url {url}"]
+        assert [line for line in lines if not line.startswith("tidemark: job=")] == [
+            f"tidemark: page: {url}/#/streams/a%20shop/clicks",
+            f"tidemark: next: tidemark doctor 'a shop' --url {url}",
+            f"tidemark: page: {url}/#/streams/a%20shop/views",
+        ]
 
     def test_each_run_acknowledges_once_with_what_it_applied(
         self, spark: SparkSession, tmp_path: Path

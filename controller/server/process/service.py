@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +11,7 @@ from dataclasses import dataclass
 import scipy.special  # noqa: F401 - `models` loads it when it is first needed, and here a request would wait for it
 from prometheus_client import CollectorRegistry
 
-from tidemark.controller.base.background import LimitedRuns, Watchdog
+from tidemark.controller.base.background import LimitedRuns, TickingThread, Watchdog
 from tidemark.controller.base.clock import Clock, SteadyClock
 from tidemark.controller.base.counters import GateCounters, IntakeCounters, LoopCounters, measure
 from tidemark.controller.base.db.database import Database, Limits
@@ -31,7 +33,10 @@ from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.controller.view.alerts.notifier import Notifier, destinations_in, make_notifier
 from tidemark.controller.view.metrics.scrape import Scrape
 from tidemark.controller.view.state.overviews import Overviews
+from tidemark.models.base.otlp import NOT_INSTALLED, wants_otlp
 from tidemark.models.evidence.skew import SkewRule
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,8 @@ class Service:
     """The destinations by name."""
     gates: GateKeeper
     """Asks outside gates about rollouts."""
+    otlp: TickingThread | None
+    """Sends the metrics to an OpenTelemetry collector; None where the environment names none."""
 
 
 def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.monotonic) -> Service:
@@ -161,4 +168,19 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
             clock=clock,
             every_seconds=settings.tick_seconds,
         ),
+        _otlp_export(scrape, clock),
     )
+
+
+def _otlp_export(scrape: Scrape, clock: Clock) -> TickingThread | None:
+    try:
+        if not wants_otlp(os.environ):
+            return None
+        from tidemark.controller.view.metrics.otlp import OtlpExport  # noqa: PLC0415 - an extra
+
+        return OtlpExport(scrape, clock)
+    except ImportError:
+        _log.warning(NOT_INSTALLED)
+    except Exception as error:  # noqa: BLE001 - the controller must start
+        _log.warning("running without metrics by OTLP: %s", error)
+    return None

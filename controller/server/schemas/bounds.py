@@ -202,6 +202,8 @@ class Applied(Answer):
     """The ceiling in the plan, in milliseconds; null when the job cannot run in Live."""
     run_end: RunEnd | None
     """How the run ends by itself; null when it does not, or when that is not known."""
+    spark_ui: str | None
+    """Address of the run's page in Spark's UI, by http or https; null without one."""
 
 
 class AcknowledgementFacts(Applied):

@@ -24,7 +24,14 @@ from tidemark.controller.tools.cli.remote import (
     open_client,
     streams_by_name,
 )
-from tidemark.controller.tools.cli.show import as_json, fail_request, fail_usage, say, show_consequences
+from tidemark.controller.tools.cli.show import (
+    as_json,
+    fail_request,
+    fail_usage,
+    plain,
+    say,
+    show_consequences,
+)
 from tidemark.controller.tools.client.address import DEFAULT_URL
 from tidemark.controller.tools.client.applying import Action, SpecChange, carry_out, check, in_force, plan
 from tidemark.controller.tools.client.base import checked
@@ -37,6 +44,7 @@ from tidemark.controller.tools.documents.documents import (
     read_documents,
     without_defaults,
 )
+from tidemark.controller.tools.documents.odcs import odcs_document
 from tidemark.controller.tools.documents.openslo import documents_text, openslo_documents
 from tidemark.models.base.text import plural
 
@@ -117,6 +125,13 @@ def register(app: typer.Typer) -> None:
             bool,
             typer.Option("--openslo", help="Only SLOs: documents of OpenSLO v1, which other tools read too."),
         ] = False,
+        odcs: Annotated[
+            bool,
+            typer.Option(
+                "--odcs",
+                help="Only SLOs, with how they are kept: data contracts of ODCS v3.1, which catalogues read.",
+            ),
+        ] = False,
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
@@ -124,14 +139,37 @@ def register(app: typer.Typer) -> None:
 
         An SLO is a document of OpenSLO, which refers to the metrics that Prometheus scrapes from the controller.
         """
+        if openslo and odcs:
+            fail_usage("give --openslo or --odcs, not both")
         with open_client(url, token_file) as tidemark:
             jobs = sorted({row.job for row in streams_by_name(tidemark, job)})
             found = [
-                document for each in jobs for document in _documents(tidemark, each, stream, openslo=openslo)
+                document
+                for each in jobs
+                for document in (
+                    _contracts(tidemark, each, stream)
+                    if odcs
+                    else _documents(tidemark, each, stream, openslo=openslo)
+                )
             ]
         if not found:
-            fail_request("no such stream has an SLO" if openslo else "no such stream has an SLO or a policy")
+            fail_request(
+                "no such stream has an SLO" if openslo or odcs else "no such stream has an SLO or a policy"
+            )
         typer.echo(documents_text(found), nl=False)
+
+
+def _contracts(tidemark: Client, job: str, stream: str | None) -> Iterator[Mapping[str, Any]]:
+    """Yield the data contract of each stream of a job, or of one, that has an SLO."""
+    for kind, name, _ in in_force(tidemark, job):
+        slo = tidemark.slo(job, name) if kind == "SLO" and stream in {None, name} else None
+        if slo is None:
+            continue
+        status = tidemark.status(job, name)
+        # In Live the plan has the ceiling, and the watermark trails by less.
+        bound_ms = status.in_use_bound_ms if status.effective_bound_ms is None else status.effective_bound_ms
+        points = [] if bound_ms is None else tidemark.curve(job, name, [bound_ms]).points
+        yield odcs_document(job, name, slo, status, points[0] if points else None)
 
 
 def _documents(
@@ -158,6 +196,9 @@ def _wanted(files: Sequence[str]) -> list[WantedSpec]:
         fail_usage(*error.problems)
     if not found:
         fail_usage("there is no document of an SLO, a policy or a join in the files")
+    for one in found:
+        for note in one.notes:
+            typer.echo(plain(f"{one.where}: {note}"), err=True)
     return found
 
 

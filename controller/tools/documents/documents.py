@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -18,7 +18,8 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from tidemark.controller.tools.documents.openslo import read_slo
+from tidemark.controller.tools.documents.openslo import API_VERSION
+from tidemark.controller.tools.documents.openslo_reading import read_slo
 from tidemark.models.base.names import name_problem
 from tidemark.models.specs.fields import defaults_of
 from tidemark.models.specs.slo import JoinSlo, Policy, Slo
@@ -29,8 +30,10 @@ OWN_VERSION = "tidemark/v1"
 Kind = Literal["SLO", "Policy", "Join"]
 """What a document is about."""
 
-_OPENSLO = "openslo/"
-_IGNORED = frozenset({"Service", "SLI", "DataSource"})
+_OPENSLO = ("openslo/", "openslo.com/")
+_IGNORED = frozenset(
+    {"Service", "SLI", "DataSource", "AlertPolicy", "AlertCondition", "AlertNotificationTarget"}
+)
 """Kinds of OpenSLO that may stand beside an SLO; nothing follows from them here."""
 
 _TYPES: dict[Kind, type[Any]] = {"SLO": Slo, "Policy": Policy, "Join": JoinSlo}
@@ -51,6 +54,8 @@ class WantedSpec:
     """All fields by their names in the REST interface; of a policy without ``paused`` where the document has none."""
     where: str
     """Where it stands: the file and the number of the document."""
+    notes: tuple[str, ...] = ()
+    """What is not quite as the document says, although it can be meant so."""
 
     @property
     def key(self) -> tuple[Kind, str, str]:
@@ -84,8 +89,8 @@ def read_documents(files: Iterable[tuple[str, str]]) -> list[WantedSpec]:
         except ValueError as error:
             problems.append(f"{file}: {error}")
             continue
-        for number, document in enumerate(documents, 1):
-            where = f"{file}, document {number}"
+        for place, document in _numbered(documents):
+            where = f"{file}, {place}"
             try:
                 wanted = _read(document, where)
             except ValidationError as error:
@@ -115,6 +120,16 @@ def own_document(kind: Kind, job: str, name: str, fields: Mapping[str, Any]) -> 
     }
 
 
+def _numbered(documents: list[Any]) -> Iterator[tuple[str, object]]:
+    """Yield each document with its number; OpenSLO's own library writes many as one list."""
+    for number, found in enumerate(documents, 1):
+        place = f"document {number}"
+        if isinstance(found, list):
+            yield from ((f"{place}, item {item}", each) for item, each in enumerate(found, 1))
+        else:
+            yield place, found
+
+
 def _read(document: object, where: str) -> WantedSpec | None:
     if not isinstance(document, dict):
         raise ValueError("a document is a mapping with apiVersion and kind")  # noqa: TRY004 - one kind of error
@@ -123,13 +138,15 @@ def _read(document: object, where: str) -> WantedSpec | None:
         if kind in _IGNORED:
             return None
         if kind != "SLO":
-            raise ValueError(
-                f"/kind: {kind} of OpenSLO cannot be applied; SLO can, and Service and SLI may stand by"
-            )
-        job, name, fields = read_slo(document)
-        return _wanted("SLO", job, name, fields, where, paused=False)
+            raise ValueError(f"/kind: {kind} is no kind of OpenSLO; write SLO")
+        slo = read_slo(document)
+        return replace(_wanted("SLO", slo.job, slo.stream, slo.fields, where, paused=False), notes=slo.notes)
     if version != OWN_VERSION:
-        raise ValueError(f"/apiVersion: {version} is neither openslo/v1 nor {OWN_VERSION}")
+        given = f"{version} is not read" if "apiVersion" in document else "it is missing"
+        raise ValueError(
+            f"/apiVersion: {given}; write an SLO as {API_VERSION}, a policy or a join as {OWN_VERSION}, as "
+            "`tidemark export` prints them"
+        )
     if kind not in ("Policy", "Join"):
         raise ValueError(f"/kind: {kind} is neither Policy nor Join; an SLO is a document of openslo/v1")
     extra = sorted(document.keys() - {"apiVersion", "kind", "metadata", "spec"})

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.base.counters import HELP, LABELS, OF_STREAMS, PARTITION, scrape_seconds
+from tidemark.controller.base.counters import HELP, LABELS, OF_STREAMS, scrape_seconds
 from tidemark.controller.base.db.database import STORE_ERRORS, Database
 from tidemark.controller.base.db.tables import (
     OffsetRow,
@@ -26,6 +26,13 @@ from tidemark.controller.base.db.tables import (
 )
 from tidemark.controller.control.rollout.store import rollouts_by_state
 from tidemark.controller.evidence.lost import LostSummary
+from tidemark.controller.view.metrics.partition_metrics import (
+    Exposed,
+    family_of,
+    most_notable,
+    partition_families,
+    partition_lines,
+)
 from tidemark.controller.view.state.load import load_states
 from tidemark.controller.view.state.partition_rows import PartitionSummary, load_partitions
 from tidemark.controller.view.state.state import NewestBatch, StreamState
@@ -72,17 +79,26 @@ class Scrape:
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format; without a store, those of streams are missing."""
         begun = perf_counter()
-        text = generate_latest(self._registry) + self._of_the_store()
+        families, exposed = self._of_the_store()
+        text = generate_latest(self._registry) + generate_latest(_Families(families))
+        text += "".join(partition_lines(exposed)).encode()
         self._seconds.observe(perf_counter() - begun)
         return text
 
-    def _of_the_store(self) -> bytes:
+    def families(self) -> Iterator[Metric]:
+        """Yield the same metrics for what is not Prometheus."""
+        families, exposed = self._of_the_store()
+        yield from self._registry.collect()
+        yield from families
+        yield from partition_families(exposed)
+
+    def _of_the_store(self) -> tuple[list[Metric], list[Exposed]]:
         try:
             read = self._read()
         except STORE_ERRORS:
-            return generate_latest(_Families([_one("tidemark_store_up", 0)]))
-        exposed, left_out = _most_notable(read, self._max_partitions)
-        families = [
+            return [_one("tidemark_store_up", 0)], []
+        exposed, left_out = most_notable(read.streams, read.partitions, self._max_partitions)
+        families: list[Metric] = [
             _one("tidemark_store_up", 1),
             _one("tidemark_streams", len(read.streams)),
             _one("tidemark_partitions_not_exposed", left_out),
@@ -90,7 +106,7 @@ class Scrape:
                 read.streams, read.partitions, read.needs, read.rollouts, label_names=self._label_names
             ),
         ]
-        return generate_latest(_Families(families)) + "".join(partition_lines(exposed)).encode()
+        return families, exposed
 
     def _read(self) -> _Read:
         with self._database.read() as session:
@@ -104,19 +120,6 @@ class Scrape:
 
 def _one(name: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, HELP[name], value=value)
-
-
-def _most_notable(read: _Read, limit: int) -> tuple[list[tuple[str, str, PartitionSummary]], int]:
-    """Return the partitions to expose, by stream the most notable first, and how many are left out."""
-    exposed: list[tuple[str, str, PartitionSummary]] = []
-    left_out = 0
-    for stream in read.streams:
-        partitions = read.partitions.get(stream.id, ())
-        if len(partitions) > limit:
-            left_out += len(partitions) - limit
-            partitions = sorted(partitions, key=lambda each: each.notable)[:limit]
-        exposed.extend((stream.row.job, stream.row.stream, each) for each in partitions)
-    return exposed, left_out
 
 
 _NEED_SLOTS = 2
@@ -156,48 +159,6 @@ def load_needs(session: Session) -> dict[int, Sketch]:
     }
 
 
-def _is(partition: PartitionSummary, state: str) -> int | None:
-    return None if partition.state is None else int(partition.state == state)
-
-
-_VALUES: tuple[tuple[str, str, Callable[[PartitionSummary], int | float | None]], ...] = (
-    ("tidemark_partition_skewed", "gauge", lambda each: int(each.skewed)),
-    (
-        "tidemark_partition_skew_cost_seconds",
-        "gauge",
-        lambda each: None if each.costs_ms is None else each.costs_ms / 1_000,
-    ),
-    ("tidemark_partition_idle", "gauge", lambda each: _is(each, "Idle")),
-    ("tidemark_partition_behind", "gauge", lambda each: _is(each, "Behind")),
-    ("tidemark_partition_rows_future_total", "counter", lambda each: each.future_rows),
-    ("tidemark_partition_rows_misdated_total", "counter", lambda each: each.misdated_rows),
-)
-
-
-def partition_lines(partitions: Iterable[tuple[str, str, PartitionSummary]]) -> Iterator[str]:
-    """Return lines of the text format for partitions, given as (job, stream, partition)."""
-    labelled = [(_labels(job, stream, each.partition), each) for job, stream, each in partitions]
-    for name, kind, value_of in _VALUES:
-        yield f"# HELP {name} {_escaped(HELP[name])}\n# TYPE {name} {kind}\n"
-        for labels, partition in labelled:
-            value = value_of(partition)
-            if value is not None:
-                yield f"{name}{labels} {value!r}\n"
-
-
-def _labels(*values: str) -> str:
-    pairs = (f'{name}="{_quoted(value)}"' for name, value in zip(PARTITION, values, strict=True))
-    return "{" + ",".join(pairs) + "}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace("\n", r"\n")
-
-
-def _quoted(text: str) -> str:
-    return _escaped(text).replace('"', r"\"")
-
-
 QUANTILES = (0.5, 0.9, 0.99, 0.999, 1.0)
 """Shares of the rows whose needs are exposed."""
 
@@ -219,9 +180,9 @@ def stream_families(
         rollouts: how many rollouts there are in each state.
         label_names: names of the labels of streams that are exposed.
     """
-    families = {name: _family(name) for name in OF_STREAMS}
-    info, rollout_state = _family("tidemark_stream_info"), _family("tidemark_rollout_state")
-    rows, rows_lost = _family("tidemark_value_rows"), _family("tidemark_value_rows_lost")
+    families = {name: family_of(name) for name in OF_STREAMS}
+    info, rollout_state = family_of("tidemark_stream_info"), family_of("tidemark_rollout_state")
+    rows, rows_lost = family_of("tidemark_value_rows"), family_of("tidemark_value_rows_lost")
     # The text format keeps the label `quantile` for summaries.
     quantiles = Metric("tidemark_need_seconds", HELP["tidemark_need_seconds"], "summary")
     for state in streams:
@@ -242,16 +203,10 @@ def stream_families(
         for quantile, need_s in _needs(needs.get(state.id)):
             named = dict(zip(LABELS["tidemark_need_seconds"], (*labels, format(quantile, "g")), strict=True))
             quantiles.add_sample(quantiles.name, named, need_s)
-    count = _family("tidemark_rollouts")
+    count = family_of("tidemark_rollouts")
     for name, number in sorted(rollouts.items()):
         count.add_metric((name,), number)
     yield from (*families.values(), info, quantiles, rollout_state, count, rows, rows_lost)
-
-
-def _family(name: str) -> CounterMetricFamily | GaugeMetricFamily:
-    if name.endswith("_total"):
-        return CounterMetricFamily(name, HELP[name], labels=LABELS[name])
-    return GaugeMetricFamily(name, HELP[name], labels=LABELS[name])
 
 
 def _values(state: StreamState) -> dict[str, float | None]:

@@ -24,7 +24,7 @@ from tidemark.models.base.operators import row_level, session, sliding, tumbling
 from tidemark.models.evidence.ledger import Tally
 from tidemark.models.protocol.messages import Acknowledgement, Report, to_json_object
 
-from support.controller_app import Controller
+from support.controller_app import STREAM, Controller
 from support.examples import examples
 from support.oracles import Ledger
 from support.reports import START_US, exponential_batches, query_reports
@@ -201,7 +201,21 @@ def test_an_acknowledgement_is_taken_once_and_before_the_first_report_too(contro
         "applied_us": START_US,
         "ceiling_ms": None,
         "run_end": None,
+        "spark_ui": None,
     }
+
+
+def test_a_job_s_page_in_spark_s_ui_is_linked_to_by_http_only(controller: Controller) -> None:
+    address = "https://spark.example.com/proxy/app-1/StreamingQuery/statistics?id=run"
+    assert controller.acknowledge(replace(ACK, spark_ui=address)).status_code == 201
+    assert controller.status()["applied"]["spark_ui"] == address
+    for other in ("javascript:alert(1)", "//spark.example.com", " http://spark.example.com"):
+        body = to_json_object(ACK) | {"spark_ui": other}
+        answer = controller.http.post(f"{STREAM}/acks", json=body)
+        assert answer.status_code == 422
+        assert "spark_ui begins neither with http:// nor with https://" in answer.text
+    with pytest.raises(ValueError, match="spark_ui"):
+        replace(ACK, spark_ui="javascript:alert(1)")
 
 
 # -- needs ---------------------------------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +34,9 @@ spec:
   timeWindow: [{duration: 7d, isRolling: true}]
   objectives: [{target: 0.995}]
 """
+SLICES = SLO.replace("Occurrences", "Timeslices").replace(
+    "target: 0.995", "targetPercent: 99, timeSliceTarget: 0.995, timeSliceWindow: 1m"
+)
 POLICY = """
 apiVersion: tidemark/v1
 kind: Policy
@@ -72,10 +77,7 @@ def test_documents_state_a_specification_whole_and_only_a_pause_is_left_open() -
 
 
 def test_timeslices_are_windows_of_which_a_share_reaches_the_target() -> None:
-    text = SLO.replace("Occurrences", "Timeslices").replace(
-        "target: 0.995", "targetPercent: 99, timeSliceTarget: 0.995, timeSliceWindow: 1m"
-    )
-    (slo,) = read_documents([("a", text)])
+    (slo,) = read_documents([("a", SLICES)])
     fields = slo.fields
     assert (fields["objective"], fields["target_ppm"], fields["good_windows_ppm"]) == (
         "timeslices",
@@ -84,9 +86,54 @@ def test_timeslices_are_windows_of_which_a_share_reaches_the_target() -> None:
     )
 
 
-def test_services_and_indicators_may_stand_beside() -> None:
-    text = "{apiVersion: openslo/v1, kind: Service, metadata: {name: shop}, spec: {}}"
+@pytest.mark.parametrize(
+    "kind", ["Service", "SLI", "AlertPolicy", "AlertCondition", "AlertNotificationTarget"]
+)
+def test_what_an_slo_refers_to_may_stand_beside(kind: str) -> None:
+    text = f"{{apiVersion: openslo/v1, kind: {kind}, metadata: {{name: shop}}, spec: {{}}}}"
     assert read_documents([("a", f"---\n---\n{text}\n")]) == []
+
+
+def test_documents_may_stand_in_one_list_as_openslo_s_own_library_writes_them() -> None:
+    listed = f"[{json.dumps(yaml.safe_load(SLO))}, {json.dumps(yaml.safe_load(JOIN))}]"
+    slo, join = read_documents([("a.json", listed)])
+    assert (slo.where, join.where) == ("a.json, document 1, item 1", "a.json, document 1, item 2")
+    assert (slo.fields["target_ppm"], join.fields["target_ppm"]) == (995_000, 990_000)
+
+
+@pytest.mark.parametrize("written", ["op: gte, target: 0.995", "compositeWeight: 1, target: 0.995"])
+def test_what_says_no_more_than_the_target_is_taken(written: str) -> None:
+    (plain,) = read_documents([("a", SLO)])
+    (found,) = read_documents([("a", SLO.replace("target: 0.995", written))])
+    assert found == plain
+
+
+def test_a_window_of_the_calendar_is_taken_as_a_rolling_one_and_said() -> None:
+    calendar = "isRolling: false, calendar: {startTime: 2026-01-01 00:00:00, timeZone: Europe/Berlin}"
+    (found,) = read_documents([("a", SLO.replace("isRolling: true", calendar))])
+    assert found.fields["window_ms"] == 7 * 86_400_000
+    (note,) = found.notes
+    assert note.startswith("/spec/timeWindow/0: the budget is that of the last 7d at any time")
+
+
+@pytest.mark.parametrize(
+    "policy", ["alertPolicyRef: page", "kind: AlertPolicy, spec: {alertWhenBreaching: true}"]
+)
+def test_alert_policies_are_left_to_other_tools_and_that_is_said(policy: str) -> None:
+    (found,) = read_documents([("a", f"{SLO}  alertPolicies: [{{{policy}}}]\n")])
+    assert found.notes == ("/spec/alertPolicies is not read: Tidemark has alerts of its own",)
+    (without,) = read_documents([("a", f"{SLO}  alertPolicies:\n")])
+    assert without.notes == ()
+
+
+def test_all_that_is_wrong_with_an_slo_is_said_at_once() -> None:
+    text = SLO.replace("tidemark/stream", "stream").replace("7d", "1Q").replace("target", "op: lt, target")
+    said = problem(text).split("; ")
+    assert [place for each in said if (place := each.partition(": ")[0]).startswith("/")] == [
+        "/spec/timeWindow/0/duration",
+        "/spec/objectives/0/op",
+    ]
+    assert "tidemark/stream is missing" in said[0]
 
 
 @pytest.mark.parametrize(
@@ -97,10 +144,12 @@ def test_services_and_indicators_may_stand_beside() -> None:
         ("? [a]\n: 1", "1.yaml: line 1, column 3: found unhashable key"),
         ("a: \x00", "1.yaml: this is not YAML: "),
         ("a text", "1.yaml, document 1: a document is a mapping with apiVersion and kind"),
-        ("kind: Policy", "/apiVersion: None is neither openslo/v1 nor tidemark/v1"),
+        ("kind: Policy", "/apiVersion: it is missing; write an SLO as openslo/v1, a policy or a join as tidemark/v1"),
+        ("{apiVersion: pyrra.dev/v1alpha1}", "/apiVersion: pyrra.dev/v1alpha1 is not read; write an SLO as openslo/v1"),
         ("{apiVersion: tidemark/v1, kind: Slo}", "/kind: Slo is neither Policy nor Join"),
         ("{apiVersion: tidemark/v1, kind: Policy}", "/spec: it is missing"),
-        ("{apiVersion: openslo/v1, kind: AlertPolicy}", "/kind: AlertPolicy of OpenSLO cannot be applied"),
+        ("{apiVersion: openslo/v1, kind: Slo}", "/kind: Slo is no kind of OpenSLO; write SLO"),
+        ("[[a]]", "1.yaml, document 1, item 1: a document is a mapping with apiVersion and kind"),
         (POLICY + "mode: Live", "/mode: there is no such field; those of a Policy stand under spec"),
         (POLICY.replace("shop", "7"), "/spec/job: give the name of the job as a text"),
         (POLICY.replace("shop", "a/b"), "'a/b': a name cannot contain a slash"),
@@ -110,17 +159,24 @@ def test_services_and_indicators_may_stand_beside() -> None:
         (POLICY.replace("mode: Off", "mode: off"), "/mode: Input should be 'Off', 'OnRestart', 'Restart' or 'Live'"),
         (POLICY.replace("1080", "480"), "/freeze_windows/0: to_minute 480 is not after from_minute 480"),
         (JOIN.replace("views", "clicks"), "the document: streams clicks, clicks: each is named once"),
-        (SLO.replace("openslo/v1", "openslo/v2"), "/apiVersion: Input should be 'openslo/v1'"),
-        (SLO.replace("tidemark/job", "team"), "tidemark/job is missing, the name of the job that the SLO is for"),
+        (SLO.replace("openslo/v1", "openslo/v1alpha"), "openslo/v1alpha is another version of OpenSLO; write "),
+        (SLO.replace("openslo/v1", "openslo.com/v2alpha"), "/apiVersion: openslo.com/v2alpha is another version"),
+        (SLO.replace("tidemark/job", "team"), "tidemark/job is missing; write the job that the SLO is for, such as {"),
+        (SLO.replace("tidemark/", ""), "tidemark/job and tidemark/stream are missing; write the job and the stream"),
         (SLO.replace("latency_cap_ms", "latency_cap"), "tidemark/latency_cap is not one of tidemark/window_ms, "),
         (SLO.replace('"900000"', '"15 min"'), "latency_cap_ms: '15 min' is not a whole number"),
         (SLO.replace("0.995", "0.9950001"), "/spec/objectives/0/target: 0.9950001 is finer than one part per million"),
         (SLO.replace("0.995", ".inf"), "/spec/objectives/0/target: Input should be a valid decimal"),
-        (SLO.replace("target: 0.995", "op: lt"), "/spec/objectives/0/op: Extra inputs are not permitted"),
+        (SLO.replace("target", "op: lt, target"), "/op: lt: completeness is to be at least the target; leave op out"),
+        (SLO.replace("target", "op: lt, value: 500, target"), "write only the share as target, without op and value"),
+        (SLO.replace("[{target: 0.995}", "[{target: 0.9}, {target: 0.8}"), "a stream has one objective, not 2; keep"),
         (SLO.replace("target: 0.995", ""), "/spec/objectives/0: give target, such as 0.995, or targetPercent"),
         (SLO.replace("0.995", "1"), "/target_ppm: Input should be less than 1000000"),
-        (SLO.replace("true", "false"), "/spec/timeWindow/0/isRolling: Input should be True"),
-        (SLO.replace("7d", "1M"), "/spec/timeWindow/0/duration: '1M' is not a number of m, h, d or w"),
+        (SLO.replace("7d", "1M"), "'1M' is not a number of m, h, d or w up to 31 days; write days, such as 30d"),
+        (SLO.replace("7d", "32d"), "/spec/timeWindow/0/duration: '32d' is not a number of m, h, d or w up to 31 days"),
+        (SLO.replace("[{duration", "[{duration: 1d}, {duration"), "/spec/timeWindow: an SLO has one window, not 2"),
+        (SLO.replace("Occurrences", "RatioTimeslices"), "the mean over time slices is not judged; write"),
+        (SLICES.replace("1m", "5m"), "/timeSliceWindow: 5m: a slice is a window of the job, as long"),
         (SLO.replace("Occurrences", "Timeslices"), "/spec/objectives/0/timeSliceTarget: it is missing"),
         (SLO.replace("0.995", "0.995, timeSliceTarget: 0.9"), "it belongs to budgetingMethod Timeslices"),
     ],

@@ -147,5 +147,7 @@ class AcknowledgementRow(Base):
     """The ceiling in the plan; null when the run cannot be steered live."""
     run_end: Mapped[Word | None]
     """How the run ends by itself; null when it does not."""
+    spark_ui: Mapped[Long | None]
+    """Address of the run's page in Spark's UI."""
     received_us: Mapped[Whole]
     fingerprint: Mapped[Identifier]

@@ -15,7 +15,7 @@ import { budgetKind, latencyUnknown } from "./words.js";
  * @param {StreamStatus} status
  * @param {boolean} paused
  */
-export function streamName({ job, stream, mode, pin, late, evidence }, paused) {
+export function streamName({ job, stream, mode, pin, late, evidence, applied }, paused) {
     return el(
         "div",
         { class: "stream-name" },
@@ -47,6 +47,14 @@ export function streamName({ job, stream, mode, pin, late, evidence }, paused) {
                     class: "dim",
                     title: "What becomes of late rows: counted and dropped, kept on the side, or put into corrected windows",
                     text: `late rows: ${late.text}`,
+                }),
+            applied?.spark_ui &&
+                el("a", {
+                    href: applied.spark_ui,
+                    rel: "noopener noreferrer",
+                    target: "_blank",
+                    title: "The page of the query's newest run in Spark's own UI",
+                    text: "Spark UI",
                 }),
         ),
     );

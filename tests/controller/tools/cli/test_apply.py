@@ -185,6 +185,16 @@ def test_a_file_that_is_nested_too_deeply_is_one_line(tmp_path: Path) -> None:
     assert done.stderr == f"tidemark: {file}: it is nested too deeply\n"
 
 
+def test_what_an_slo_says_for_other_tools_alone_is_told_on_standard_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    document = slo("stream")
+    document["spec"]["alertPolicies"] = [{"alertPolicyRef": "page"}]
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    done = CliRunner().invoke(app, ["apply", "-f", str(path), "--validate-only"])
+    assert (done.exit_code, done.stdout) == (0, "1 document can be applied\n")
+    assert "a.yaml, document 1: /spec/alertPolicies is not read" in done.stderr
+
+
 def test_files_are_validated_without_a_controller(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(yaml.safe_dump_all([slo("stream"), policy("stream")]), encoding="utf-8")

@@ -114,6 +114,7 @@ def upgrade() -> None:
         sa.Column("applied_us", sa.BigInteger(), nullable=False),
         sa.Column("ceiling_ms", sa.BigInteger(), nullable=True),
         sa.Column("run_end", sa.String(length=20), nullable=True),
+        sa.Column("spark_ui", sa.Text(), nullable=True),
         sa.Column("received_us", sa.BigInteger(), nullable=False),
         sa.Column("fingerprint", sa.String(length=64), nullable=False),
         sa.ForeignKeyConstraint(
