@@ -157,7 +157,7 @@ def test_a_cap_that_completeness_breaks_is_a_conflict_and_the_bound_in_use_is_he
 
 @pytest.mark.slow
 def test_a_margin_that_crosses_the_cap_is_a_conflict_that_says_so(controller: Controller) -> None:
-    """The rows' own bound is within the cap; with the margin on top it is above, and the SLO sets no on_conflict."""
+    """The rows' own bound is within the cap; with the margin on top it is above, and the SLO resolves no conflict."""
     controller.report_all(query_reports(exponential_batches(300, 8, slow=3)))
     controller.put("/slo", {"target_ppm": 900_000})
     controller.tick()
@@ -172,7 +172,7 @@ def test_a_margin_that_crosses_the_cap_is_a_conflict_that_says_so(controller: Co
     assert status["recommended"]["bound_ms"] is None
     assert "NotEnoughEvidence" not in conditions(controller)
     (body,) = [one["detail"] for one in status["conditions"] if one["type"] == "ConstraintsConflict"]
-    assert "the SLO sets no on_conflict" in body
+    assert "the SLO does not say which gives way" in body
 
 
 def test_the_effective_bound_is_what_the_monotone_watermark_allows(controller: Controller) -> None:
