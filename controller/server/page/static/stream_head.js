@@ -2,7 +2,7 @@
 
 import { nowUs } from "./api.js";
 import { badge, el, icon } from "./dom.js";
-import { about, ago, budget, bytes, duration, fullMoment, latency } from "./format.js";
+import { about, ago, budget, bytes, duration, fullMoment, latency, localTimes } from "./format.js";
 import { MODES } from "./words.js";
 import { fleetHash } from "./router.js";
 import { budgetKind, latencyUnknown } from "./words.js";
@@ -65,7 +65,7 @@ export function conditionList(conditions) {
                 "li",
                 { class: `condition condition-${severity}` },
                 icon(severity),
-                el("span", {}, el("strong", { text: `${title}: ` }), detail),
+                el("span", {}, el("strong", { text: `${title}: ` }), localTimes(detail)),
             ),
         ),
     );
