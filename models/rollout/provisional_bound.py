@@ -61,7 +61,7 @@ class ProvisionalBound:
         if least is not None and most is not None:
             return f"at least {_text(least)} and at most {_text(most)}, each {at}"
         until = "" if known_in is None else f" for about {format_about(known_in)} more"
-        if least is None:
+        if not least:
             return f"too few rows for either end, and the upper one is unknown{until}"
         return f"at least {_text(least)} {at}, and the upper end is unknown{until}"
 

@@ -103,6 +103,13 @@ def test_a_handful_of_rows_gives_the_number_and_says_that_both_ends_are_unknown(
     )
 
 
+def test_a_lower_end_of_0_is_not_said_since_no_bound_is_below_it() -> None:
+    found = estimate([-SECOND_US] * 50)
+    assert found is not None
+    assert found.min_bound_ms == 0
+    assert "too few rows for either end" in found.text
+
+
 @pytest.mark.parametrize(
     "changes",
     [

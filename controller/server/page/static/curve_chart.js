@@ -220,8 +220,10 @@ export class CurveChart {
 
 /** @param {NonNullable<StreamStatus["provisional_bound"]>} provisional */
 function provisionalText({ min_bound_ms: least, max_bound_ms: most }) {
-    const [from, to] = [duration(least ?? 0), duration(most)];
-    return most === null ? `the SLO needs at least ${from}, upper end unknown` : `the SLO needs ${from} to ${to}`;
+    if (most !== null) return `the SLO needs ${duration(least ?? 0)} to ${duration(most)}`;
+    return least
+        ? `the SLO needs at least ${duration(least)}, upper end unknown`
+        : "too few rows to say what the SLO needs";
 }
 
 /** @param {PartitionShown} partition */

@@ -231,7 +231,8 @@ export class CurvePlots {
         const ratio = devicePixelRatio;
         ctx.save();
         ctx.font = FONT.replace("12px", `${12 * ratio}px`);
-        if (panel.limit) drawLimit(plot, panel.limit, panel.values);
+        const taken = this.#marks().map(({ ms }) => plot.valToPos(ms, "x", true));
+        if (panel.limit) drawLimit(plot, panel.limit, panel.values, taken);
         ctx.textAlign = "left";
         ctx.textBaseline = "bottom";
         ctx.fillStyle = colour("ink-soft");
@@ -347,12 +348,13 @@ function panelsOf({ points, target_ppm: targetPpm, latency_cap_ms: latencyCap, s
 }
 
 /**
- * Draw a limit with its name at the left, or at the right where the curve would cross it.
+ * Draw a limit with its name, as far left as neither the curve nor a line crosses it.
  * @param {uPlot} plot
  * @param {{at: number, text: string}} limit
  * @param {(number | null)[]} values
+ * @param {number[]} taken Where lines down the plot are, in pixels.
  */
-function drawLimit(plot, limit, values) {
+function drawLimit(plot, limit, values, taken) {
     const { ctx, bbox } = plot;
     const ratio = devicePixelRatio;
     const y = plot.valToPos(limit.at, "y", true);
@@ -365,16 +367,15 @@ function drawLimit(plot, limit, values) {
     ctx.lineTo(bbox.left + bbox.width, y);
     ctx.stroke();
     ctx.setLineDash([]);
-    const room = 6 * ratio;
-    const end = bbox.left + ctx.measureText(limit.text).width + 2 * room;
-    const crossed = values.some(
-        (value, n) =>
-            value !== null &&
-            plot.valToPos(plot.data[0][n], "x", true) < end &&
-            Math.abs(plot.valToPos(value, "y", true) - y) < 20 * ratio,
+    const width = ctx.measureText(limit.text).width + 12 * ratio;
+    const near = values.flatMap((value, n) =>
+        value !== null && Math.abs(plot.valToPos(value, "y", true) - y) < 20 * ratio
+            ? [plot.valToPos(plot.data[0][n], "x", true)]
+            : [],
     );
-    ctx.textAlign = crossed ? "right" : "left";
+    const places = [0, 0.25, 0.5, 0.75, 1].map((part) => bbox.left + part * (bbox.width - width));
+    const free = places.find((left) => ![...near, ...taken].some((x) => x > left && x < left + width));
+    ctx.textAlign = "left";
     ctx.textBaseline = atTop ? "top" : "bottom";
-    const x = crossed ? bbox.left + bbox.width - room : bbox.left + room;
-    write(ctx, limit.text, x, y + (atTop ? 3 : -3) * ratio);
+    write(ctx, limit.text, (free ?? places[0]) + 6 * ratio, y + (atTop ? 3 : -3) * ratio);
 }

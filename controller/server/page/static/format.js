@@ -49,7 +49,7 @@ export function duration(ms) {
     const sign = ms < 0 ? "−" : "";
     if (ms === 0) return "0 s";
     if (size < 1_000) return `${sign}${digits(size, 3)} ms`;
-    if (size < 120_000) return `${sign}${trimmed(size / 1_000, size < 10_000 ? 2 : 1)} s`;
+    if (size < 119_950) return `${sign}${trimmed(size / 1_000, size < 10_000 ? 2 : 1)} s`;
     const unit = size < 600_000 ? 1_000 : 60_000;
     return (
         sign +

@@ -48,6 +48,11 @@ test("moments in a text of the controller are written as all others on the page"
     assert.equal(format.localTimes(text, NOON_US), expected);
 });
 
+test("what rounds to two minutes is written so, from below and from above", () => {
+    const texts = [119_940, 119_960, 120_000, 120_400].map((ms) => format.duration(ms));
+    assert.deepEqual(texts, ["119.9 s", "2 min", "2 min", "2 min"]);
+});
+
 test("hours have three digits, and a separator where there are more", () => {
     const texts = [0, 180_000, 36e5 * 26.44, -36e5 * 240, 36e5 * 1620.4].map((ms) => format.hours(ms));
     assert.deepEqual(texts, ["0 h", "0.05 h", "26.4 h", "-240 h", "1,620 h"]);
