@@ -107,7 +107,7 @@ def _recommended(state: StreamState) -> Iterator[Condition]:
     if conflicts:
         yield condition("ConstraintsConflict", conflicts[-1].reason)
     elif state.recommendation.bound_ms is None:
-        yield condition("NotEnoughEvidence", state.steps[-1].reason.removeprefix("not enough evidence: "))
+        yield condition("NotEnoughEvidence", state.steps[-1].reason)
 
 
 def _pinned(state: StreamState) -> Iterator[Condition]:

@@ -65,10 +65,20 @@ export function conditionList(conditions) {
                 "li",
                 { class: `condition condition-${severity}` },
                 icon(severity),
-                el("span", {}, el("strong", { text: `${title}: ` }), localTimes(detail)),
+                el("span", {}, el("strong", { text: `${title}: ` }), conditionText(title, detail)),
             ),
         ),
     );
+}
+
+/**
+ * Return the detail of a condition without the words of its title.
+ * @param {string} title
+ * @param {string} detail
+ */
+function conditionText(title, detail) {
+    const said = `${title}: `.toLowerCase();
+    return localTimes(detail.startsWith(said) ? detail.slice(said.length) : detail);
 }
 
 /**
