@@ -30,7 +30,9 @@ export class SavingsCard {
             totals.losing > 0 &&
                 badge("critical", `${plural(totals.losing, "stream")} ${totals.losing === 1 ? "loses" : "lose"} rows`),
         );
-        const found = streams.filter((one) => one.loses || one.bound_ms !== one.recommended_bound_ms);
+        const found = streams.filter(
+            (one) => one.loses || (one.saved !== null && one.bound_ms !== one.recommended_bound_ms),
+        );
         const rows = found.slice(0, MAX_STREAMS).map(rowOf);
         const left = totals.streams - rows.length;
         put(
@@ -100,6 +102,7 @@ function rowOf(row) {
  * @param {(number: number) => string} text
  */
 function savedText({ min, max }, text) {
+    if (min !== null && max !== null && min < 0 && max > 0) return `${text(-min)} more to ${text(max)} less`;
     if (max === null || max >= 0) return `${between({ min, max }, text)} less`;
     return `${between({ min: -max, max: min === null ? null : -min }, text)} more`;
 }
