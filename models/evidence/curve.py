@@ -44,6 +44,10 @@ class NeedDistribution(Protocol):
         """Return a value that ``rank`` pairs certainly do not exceed; None when there are fewer pairs."""
         ...
 
+    def floor_at_rank(self, rank: float) -> float | None:
+        """Return a value that the pair of the rank, 1 being the smallest, certainly reaches; None without it."""
+        ...
+
 
 class ExactNeeds:
     """Needs held one by one, so that every answer is exact."""
@@ -70,6 +74,10 @@ class ExactNeeds:
         if not 0 < rank <= self._cumulative[-1]:
             return None
         return float(self._need_us[int(np.searchsorted(self._cumulative, rank, side="left")) - 1])
+
+    def floor_at_rank(self, rank: float) -> float | None:
+        """Return the need of the given rank, as ``value_at_rank`` does."""
+        return self.value_at_rank(rank)
 
 
 @dataclass(frozen=True, slots=True)

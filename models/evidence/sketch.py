@@ -164,6 +164,14 @@ class Sketch:
         position = self._position(rank)
         return None if position is None else float(self._highs()[position])
 
+    def floor_at_rank(self, rank: float) -> float | None:
+        """Return the lower edge of the bucket that holds the value of rank ``rank``, 1 being the smallest.
+
+        None when nothing was counted or fewer than ``rank``.
+        """
+        position = self._position(rank)
+        return None if position is None else float(self._lows()[position])
+
     def weight_at_most(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return for each of ``values``, shape (n,), the weight of the buckets wholly at or below it.
 

@@ -32,12 +32,13 @@ def latency_cap(inputs: Inputs, bound_ms: int) -> DecisionStep:
     if latency is None:
         reason = f"no latency is known yet to compare with the cap of {cap}"
         return DecisionStep(StepKind.LATENCY_CAP, bound_ms, reason)
+    # Near the cap only the milliseconds tell which is more.
+    text = latency.text(exact=abs(latency.mean_us - cap_ms * 1_000) < cap_ms * 10)
     above = latency.is_above(cap_ms * 1_000)
     if above:
-        bound = format_duration(bound_ms * 1_000)
-        found = f"{bound} has a mean latency of {latency.text(exact=True)}, above the cap of {cap}"
+        found = f"{format_duration(bound_ms * 1_000)} has a mean latency of {text}, above the cap of {cap}"
         return _resolved("latency", inputs, bound_ms, found)
-    reason = f"the mean latency is {latency.text(exact=True)}"
+    reason = f"the mean latency is {text}"
     if above is None and wall is not None:
         reason += f", and too many windows are still open to compare it with the cap of {cap}"
         return DecisionStep(StepKind.LATENCY_CAP, bound_ms, reason)
@@ -89,11 +90,11 @@ def _resolved(cap: Cap, inputs: Inputs, bound_ms: int, found: str) -> DecisionSt
     on_conflict = inputs.slo.on_conflict
     left_ms: int | None = bound_ms
     if on_conflict == _EXCEED[cap]:
-        reason = f"{found}; the SLO allows that (on_conflict {on_conflict})"
+        reason = f"{found}, which the SLO allows"
     elif on_conflict == "miss_target":
         widest_ms = _widest(bound_ms, lambda shorter_ms: _is_within(cap, inputs, shorter_ms))
         left_ms = widest_ms or 0
-        reason = f"{found}; the target is missed (on_conflict {on_conflict}): "
+        reason = f"{found}; the target is missed, as the SLO says: "
         if widest_ms is None:
             reason += "even a bound of 0 is above the cap"
         else:
@@ -101,10 +102,11 @@ def _resolved(cap: Cap, inputs: Inputs, bound_ms: int, found: str) -> DecisionSt
             reason += f"{format_duration(widest_ms * 1_000)} admits {admitted}"
     else:
         left_ms = None
-        unresolved = "the SLO sets no on_conflict"
-        if on_conflict is not None:
-            unresolved = f"on_conflict {on_conflict} does not settle it"
-        reason = f"{found}, and {unresolved}: {inputs.bound_name} is held"
+        gives_way = next((other for other in _KIND if _EXCEED[other] == on_conflict), None)
+        says = (
+            "does not say which gives way" if gives_way is None else f"lets only the {gives_way} cap give way"
+        )
+        reason = f"{found}, and the SLO {says}: {inputs.bound_name} is held"
     return DecisionStep(_KIND[cap], left_ms, reason, Conflict(cap, bound_ms))
 
 

@@ -185,5 +185,16 @@ def _no_fit(rejections: Sequence[Rejection]) -> str:
 
 def rounded_up(bound_ms: int) -> int:
     """Return a bound rounded up to ``BOUND_DIGITS`` digits, in milliseconds."""
-    grain: int = 10 ** max(len(str(bound_ms)) - BOUND_DIGITS, 0)
+    grain = _grain(bound_ms)
     return -(-bound_ms // grain) * grain
+
+
+def rounded_down(bound_ms: int) -> int:
+    """Return a bound rounded down to ``BOUND_DIGITS`` digits, in milliseconds."""
+    grain = _grain(bound_ms)
+    return bound_ms // grain * grain
+
+
+def _grain(bound_ms: int) -> int:
+    grain: int = 10 ** max(len(str(bound_ms)) - BOUND_DIGITS, 0)
+    return grain

@@ -82,7 +82,7 @@ def _quantile(inputs: Inputs) -> DecisionStep:
     # Spark's delay has whole milliseconds and, outside Live, cannot be negative.
     bound_ms = max(math.ceil(need_us / 1_000), 0)
     reason = (
-        f"{rank:,} of {counted(rows, per_event)} need at most {format_duration(bound_ms * 1_000)}, which certifies "
+        f"{rank:,} of {counted(rows, per_event)} need at most {_enough(bound_ms)}, which certifies "
         f"{format_share(slo.target_ppm)} of the rows at {format_share(slo.confidence_ppm)} confidence at every look"
     )
     return DecisionStep(StepKind.QUANTILE, bound_ms, reason)
@@ -101,10 +101,15 @@ def _uncertified(inputs: Inputs, confidence: float, rows_per_event: float) -> De
         way_out = _way_out(inputs, rows_per_event)
         return DecisionStep(StepKind.QUANTILE, None, f"{reason}; counted {way_out}")
     bound_ms = math.ceil(need_us / 1_000)
-    needed = f"{rank:,} of {rows:,} rows need at most {format_duration(bound_ms * 1_000)}"
+    needed = f"{rank:,} of {rows:,} rows need at most {_enough(bound_ms)}"
     return DecisionStep(
         StepKind.QUANTILE, bound_ms, f"{needed}, and {inputs.bound_name} is narrower; {reason}"
     )
+
+
+def _enough(bound_ms: int) -> str:
+    """Return a bound for a reason, to the digits that a bound has."""
+    return format_duration(rounded_up(bound_ms) * 1_000)
 
 
 def _way_out(inputs: Inputs, rows_per_event: float) -> str:

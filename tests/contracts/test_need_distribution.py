@@ -91,6 +91,18 @@ def test_the_value_at_a_rank_is_enough_for_that_many_pairs(make: Maker, counted:
 
 
 @every_implementation
+@given(counted=pairs)
+def test_the_floor_at_a_rank_is_reached_by_its_pair_and_by_all_above(make: Maker, counted: Counted) -> None:
+    """A lower end that is read off a sketch must not lie above the truth."""
+    needs = make(counted)
+    truth = sorted(need for need, count in counted for _ in range(count))
+    for rank, need in enumerate(truth, 1):
+        floor = needs.floor_at_rank(rank)
+        assert floor is not None
+        assert floor <= need
+
+
+@every_implementation
 @pytest.mark.parametrize("name", DATA_SETS)
 def test_the_value_at_a_rank_grows_with_the_rank(make: Maker, name: str) -> None:
     """A higher target never asks for a narrower bound."""
@@ -105,7 +117,9 @@ def test_the_value_at_a_rank_grows_with_the_rank(make: Maker, name: str) -> None
 @pytest.mark.parametrize("rank", [0, -1, 6, 1e9])
 def test_a_rank_that_no_pair_has_gives_none(make: Maker, rank: float) -> None:
     """Too few pairs are not enough evidence, and 0 would be a bound."""
-    assert make([(10, 2), (20, 3)]).value_at_rank(rank) is None
+    needs = make([(10, 2), (20, 3)])
+    assert needs.value_at_rank(rank) is None
+    assert needs.floor_at_rank(rank) is None
 
 
 @every_implementation

@@ -26,6 +26,8 @@ TICK_EVERY = 6
 SNAPSHOT_EVERY = 45
 OUTAGE = range(150, 165)
 """Batches that the stream with a gap never made."""
+BEGUN = BATCHES - 12
+"""First batch of the stream that has reported for four minutes."""
 
 Delay = Callable[[random.Random, int, int], float | None]
 """Seconds by which a row of a partition is late in a batch; None for no row."""
@@ -63,7 +65,7 @@ def _gap(rng: random.Random, batch: int, _partition: int) -> float | None:
 
 
 def _just_begun(rng: random.Random, batch: int, _partition: int) -> float | None:
-    return rng.expovariate(1 / 10) if batch == BATCHES - 1 else None
+    return rng.expovariate(1 / 10) if batch >= BEGUN else None
 
 
 _HOURS = 3_600_000
@@ -113,7 +115,13 @@ _PLANS = (
         live=True,
     ),
     _Plan("ads", "conversions", _exponential(20), None, None, own_ms=120_000),
-    _Plan("ads", "clicks", _just_begun, {"target_ppm": 990_000, "window_ms": 24 * _HOURS}, at_once()),
+    _Plan(
+        "ads",
+        "clicks",
+        _just_begun,
+        {"target_ppm": 990_000, "window_ms": 24 * _HOURS},
+        {"mode": "OnRestart"},
+    ),
 )
 
 
@@ -135,7 +143,7 @@ def fill(controller: Controller) -> None:
                 job.report(rows, state_rows=len(rows) * 20, state_bytes=len(rows) * 4_000)
             else:
                 job.at_us += INTERVAL_US
-            if batch == (BATCHES - 1 if plan.delay is _just_begun else 40):
+            if batch == (BEGUN if plan.delay is _just_begun else 40):
                 _specify(plan, job)
             if batch in plan.restarts and not plan.live:
                 job.restart()

@@ -27,6 +27,7 @@ from tidemark.models.base.operators import Int64s
 from tidemark.models.rollout.evidence import EvidenceSpan, Judged, evidence_span
 from tidemark.models.rollout.gate import DAY_US
 from tidemark.models.rollout.states import CANDIDATE, RolloutFacts
+from tidemark.models.specs.slo import Policy
 
 
 def read_facts(stream: SteeredStream, row: RolloutRow, rules: RolloutRules) -> RolloutFacts:
@@ -57,7 +58,7 @@ def read_facts(stream: SteeredStream, row: RolloutRow, rules: RolloutRules) -> R
             failures=read_failures(
                 session, stream.id, rules.slo.generation, rules.policy.generation, stream.now_us
             ),
-            evidence=_read_evidence(stream, row, rules),
+            evidence=_evidence_for(stream, row, policy),
             published_before=published_before(session, stream.id),
             narrowed_us=narrowed_us(session, stream.id, since_us, row.to_bound_ms),
             fleet_narrowing=narrowing,
@@ -82,23 +83,28 @@ def read_facts(stream: SteeredStream, row: RolloutRow, rules: RolloutRules) -> R
     )
 
 
-def _read_evidence(stream: SteeredStream, row: RolloutRow, rules: RolloutRules) -> EvidenceSpan | None:
+def _evidence_for(stream: SteeredStream, row: RolloutRow, policy: Policy) -> EvidenceSpan | None:
     """Return the evidence for a first narrowing; None for other rollouts, and for one that has passed this gate."""
-    newest = stream.newest
-    if row.direction != "Narrow" or row.state != "Recommended" or newest is None:
+    if row.direction != "Narrow" or row.state != "Recommended" or stream.newest is None:
         return None
-    if verified_narrowing(stream.session, stream.id):
+    return read_evidence_span(stream.session, stream.newest, policy)
+
+
+def read_evidence_span(session: Session, newest: ReportRow, policy: Policy) -> EvidenceSpan | None:
+    """Return the evidence for a first narrowing of the stream whose newest batch is given; None if none is required."""
+    stream_id = newest.stream_id
+    if verified_narrowing(session, stream_id):
         return None
-    horizon_ms, span_us = horizon_ms_of(stream.session, stream.id), read_span_us(stream.session, newest)
-    horizon = Horizon(stream.id, horizon_ms, newest)
+    horizon_ms, span_us = horizon_ms_of(session, stream_id), read_span_us(session, newest)
+    horizon = Horizon(stream_id, horizon_ms, newest)
     nothing = np.empty(0, np.int64)
-    found = evidence_span(rules.policy.value, span_us, horizon_ms, nothing, nothing)
+    found = evidence_span(policy, span_us, horizon_ms, nothing, nothing)
     if found is None:
         return None
     # There may be thousands of batches. Without a pause in the reports the newest ones are enough.
     for from_us in (max(newest.seen_us - 2 * found.needed_us, horizon.from_us), horizon.from_us):
-        batches = _read_watched(stream.session, Span(stream.id, from_us))
-        found = evidence_span(rules.policy.value, span_us, horizon_ms, *batches)
+        batches = _read_watched(session, Span(stream_id, from_us))
+        found = evidence_span(policy, span_us, horizon_ms, *batches)
         if found is None or found.covered_us >= found.needed_us:
             break
     return found

@@ -174,6 +174,28 @@ class RecommendationAnswer(Answer):
     """The steps, first to last, each with its reason."""
 
 
+class ProvisionalBoundAnswer(Answer):
+    """An estimate of the bound that the SLO asks for, while too little is known to act on it: no rollout reads it."""
+
+    bound_ms: int
+    """The bound that the rows seen so far need, in milliseconds."""
+    min_bound_ms: int | None
+    """It is at least this, in milliseconds; null while there are too few rows for a lower end."""
+    max_bound_ms: int | None
+    """It is at most this, in milliseconds; null while there are too few rows for an upper end."""
+    confidence_ppm: int
+    """Confidence of each end by itself, at all looks together, in parts per million."""
+    max_known_in_ms: int | None
+    """In how long the upper end will be known, if events go on to come as they did, in milliseconds; null when it is
+    known, and when nobody can say."""
+    seen_ms: int
+    """How long the stream was observed, in milliseconds."""
+    narrows_from_ms: int | None
+    """How long it has to be observed before a first narrowing, in milliseconds; null where no such limit holds."""
+    text: str
+    """The same in one clause."""
+
+
 class Receipt(OfStream):
     """Confirms that a report or an acknowledgement is stored."""
 

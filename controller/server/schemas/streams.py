@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidemark.controller.base.answer import Answer, OfStream
 from tidemark.controller.server.schemas.bounds import (
     Applied,
+    ProvisionalBoundAnswer,
     Published,
     RecommendationAnswer,
     TransitionAnswer,
@@ -172,6 +173,9 @@ class StreamStatus(OfStream):
     """Its SLO; null when none is set."""
     recommended: RecommendationAnswer | None
     """The newest recommendation; null before the first."""
+    provisional_bound: ProvisionalBoundAnswer | None
+    """Where the recommended bound will lie, as an estimate; null without an SLO or rows, and once there is enough
+    evidence to act on."""
     transition: TransitionAnswer | None
     """What a change from the bound in use to the recommended one will do; null without a recommended bound."""
     published: Published

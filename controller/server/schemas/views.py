@@ -34,6 +34,7 @@ from tidemark.controller.evidence.horizon import open_keys
 from tidemark.controller.reports.live import NewestState
 from tidemark.controller.server.schemas.bounds import (
     Applied,
+    ProvisionalBoundAnswer,
     Published,
     RecommendationAnswer,
     StepAnswer,
@@ -65,6 +66,7 @@ from tidemark.controller.specs.pins import StoredPin, pin_in_force
 from tidemark.controller.view.state.budget import read_budget
 from tidemark.controller.view.state.conditions import conditions_of
 from tidemark.controller.view.state.load import load_horizon, load_state
+from tidemark.controller.view.state.provisional_bound import read_provisional_bound
 from tidemark.controller.view.state.state import HorizonState, StreamState
 from tidemark.controller.view.state.summary import summary_of
 from tidemark.models.evidence.coverage import Coverage
@@ -72,6 +74,7 @@ from tidemark.models.protocol.late_policy import late_text
 from tidemark.models.protocol.messages import AppendDelay, BoundAnswer
 from tidemark.models.recommend.steps import DecisionStep, because, deciding_step
 from tidemark.models.rollout.machine import allowed
+from tidemark.models.rollout.provisional_bound import ProvisionalBound
 from tidemark.models.rollout.states import State
 
 
@@ -234,14 +237,16 @@ def stream_status(
     if slo is not None and newest is not None:
         budget = read_budget(session, newest.report, slo.value, provisional=provisional)
     conditions = conditions_of(state, found, now_us)
+    bound = read_provisional_bound(session, state, cache)
     return StreamStatus(
         job=row.job,
         stream=row.stream,
-        summary=summary_of(state, conditions),
+        summary=summary_of(state, conditions, bound),
         mode=state.mode,
         registered_us=row.registered_us,
         slo=None if slo is None else SloAnswer.of(slo),
         recommended=recommended_answer(session, state.recommendation, state.published),
+        provisional_bound=None if bound is None else _provisional_bound(bound),
         transition=transition_answer(state.recommendation),
         published=published_answer(row, state.published, state.pin),
         applied=None if state.applied is None else applied_answer(state.applied),
@@ -260,6 +265,15 @@ def stream_status(
         rollout=None if state.rollout is None else rollout_answer(state.rollout, row),
         notified=_notified(state, destinations),
         conditions=conditions,
+    )
+
+
+def _provisional_bound(found: ProvisionalBound) -> ProvisionalBoundAnswer:
+    return ProvisionalBoundAnswer.of(
+        found,
+        max_known_in_ms=milliseconds(found.max_known_in_us),
+        seen_ms=found.seen_us // 1_000,
+        narrows_from_ms=milliseconds(found.narrows_from_us),
     )
 
 

@@ -36,6 +36,13 @@ if TYPE_CHECKING:
     from tidemark.controller.view.state.answers import Budget
 
 
+_HISTORY = (
+    "tidemark trace --from kafka --bootstrap-servers HOST:PORT --topic TOPIC --event-time COLUMN --since 1h "
+    "-o hour.parquet; tidemark curve hour.parquet"
+)
+"""What shows an hour of a topic in a minute, before the job has reported for an hour."""
+
+
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
 
@@ -103,6 +110,9 @@ def _show_stream(found: StreamStatus) -> None:
         "published": _published(found),
         "evidence": _evidence(found.evidence, counted),
     }
+    if found.provisional_bound is not None:
+        facts["provisional"] = found.provisional_bound.text
+        facts["an hour at once"] = f"of a Kafka topic: {_HISTORY}"
     if found.late.policy is not None or found.late.choices:
         facts["late rows"] = found.late.text
     if found.live is not None:

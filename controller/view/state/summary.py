@@ -13,6 +13,7 @@ from tidemark.controller.view.state.answers import Condition, ConditionType
 from tidemark.controller.view.state.state import StreamState
 from tidemark.models.base.duration import format_duration
 from tidemark.models.recommend.steps import StepKind, because, deciding_step
+from tidemark.models.rollout.provisional_bound import ProvisionalBound
 from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY
 
 _NOTHING_GOES_ON: Final[tuple[ConditionType, ...]] = (
@@ -29,8 +30,14 @@ _REQUIRED = frozenset({StepKind.QUANTILE, StepKind.JOIN})
 """Steps that say what the rows need; all others hold it back or change it."""
 
 
-def summary_of(state: StreamState, conditions: Sequence[Condition]) -> str:
-    """Return the sentence about a stream."""
+def summary_of(
+    state: StreamState, conditions: Sequence[Condition], bound: ProvisionalBound | None = None
+) -> str:
+    """Return the sentence about a stream.
+
+    Args:
+        bound: the estimate of the bound that it needs, while too little is known to act on it.
+    """
     holding = {condition.type: condition for condition in conditions}
     for kind in _NOTHING_GOES_ON:
         if kind in holding:
@@ -42,9 +49,13 @@ def summary_of(state: StreamState, conditions: Sequence[Condition]) -> str:
     # In Live the driver decides each move, so that a rollout is of note only where a person has to act.
     steered = state.mode == "Live" and state.live is not None
     if rollout is not None and rollout.state in ({"AwaitingApproval"} if steered else CANDIDATE | UNDER_WAY):
-        return _rollout(rollout)
-    if steered and state.live is not None:
+        # What is held for lack of evidence is what the estimate is about.
+        if bound is None or rollout.held_by != "Evidence":
+            return _rollout(rollout)
+    elif steered and state.live is not None:
         return state.live.reason
+    if bound is not None:
+        return bound.text
     return _recommended(state)
 
 

@@ -418,9 +418,9 @@ def test_what_was_asked_for_within_five_minutes_holds_a_narrowing_and_another_sl
 @pytest.mark.parametrize(
     ("on_conflict", "body"),
     [
-        (None, "the SLO sets no on_conflict: the bound in use is held"),
-        ("exceed_latency_cap", "the SLO allows that"),
-        ("miss_target", "the target is missed (on_conflict miss_target)"),
+        (None, "the SLO does not say which gives way: the bound in use is held"),
+        ("exceed_latency_cap", "which the SLO allows"),
+        ("miss_target", "the target is missed, as the SLO says"),
     ],
 )
 def test_where_no_bound_fits_the_chain_and_the_condition_say_how_it_is_resolved(

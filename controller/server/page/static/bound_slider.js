@@ -28,9 +28,7 @@ export class BoundSlider {
     #released;
     /** @type {BoundScale} */
     #scale = { maxMs: 0, bendMs: 1 };
-    #bubbleValue = el("strong");
-    #bubbleEffects = [el("span"), el("span")];
-    #bubble = el("span", { class: "bubble", "aria-hidden": "true" }, this.#bubbleValue, this.#bubbleEffects);
+    #bubble = el("strong", { class: "bubble", "aria-hidden": "true" });
     #error = el("span", { class: "error", id: "bound-to-try-error" });
     #field = el("input", {
         id: "bound-to-try",
@@ -96,30 +94,17 @@ export class BoundSlider {
         const left = this.#plots.toPixels(this.boundMs);
         if (left === null) return;
         this.node.style.setProperty("--at", `${left}px`);
-        say(this.#bubbleValue, duration(this.boundMs));
-        this.#turn(left);
+        say(this.#bubble, duration(this.boundMs));
+        const room = this.#plots.node.clientWidth - BUBBLE_GAP - this.#bubble.offsetWidth;
+        // On the side of the line where it has room.
+        this.node.classList.toggle("near-end", left > room);
         this.node.setAttribute("aria-valuenow", String(this.boundMs));
         if (document.activeElement !== this.#field) this.#field.value = exactDuration(this.boundMs);
     }
 
-    /**
-     * Say the bound, and what would happen under it, to a screen reader and beside the handle.
-     * @param {string} [effect]
-     * @param {string[]} [lines] The same, line by line.
-     */
-    describe(effect = "", lines = []) {
-        this.#bubbleEffects.forEach((node, n) => say(node, lines[n] ?? ""));
-        this.#turn(this.#plots.toPixels(this.boundMs ?? 0) ?? 0);
+    /** Say the bound, and what would happen under it, to a screen reader. */
+    describe(effect = "") {
         this.node.setAttribute("aria-valuetext", `${exactDuration(this.boundMs)}${effect && `: ${effect}`}`);
-    }
-
-    /**
-     * Put the bubble on the side of the line where it has room.
-     * @param {number} left Where the line is.
-     */
-    #turn(left) {
-        const room = this.#plots.node.clientWidth - BUBBLE_GAP - this.#bubble.offsetWidth;
-        this.node.classList.toggle("near-end", left > room);
     }
 
     /**

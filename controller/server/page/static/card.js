@@ -45,7 +45,7 @@ export class Card {
                 toggle.setAttribute("aria-pressed", String(!place.hidden));
                 toggled(!place.hidden);
             },
-            { class: "button quiet small", "aria-pressed": "false" },
+            { class: "button small", "aria-pressed": "false" },
         );
         this.controls.append(toggle);
         return place;

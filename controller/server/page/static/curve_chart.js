@@ -12,7 +12,7 @@ import { openPolicyForm } from "./policy_form.js";
 import { Preview } from "./preview.js";
 import { onTheme } from "./theme.js";
 
-/** @import { PartitionCurve } from "api" */
+/** @import { PartitionCurve, StreamStatus } from "api" */
 /** @import { PartitionShown } from "./curve_plots.js" */
 /** @import { BoundScale, Curve } from "./curve_scales.js" */
 /** @import { Shell } from "./stream.js" */
@@ -42,6 +42,8 @@ export class CurveChart {
     #curve = null;
     /** @type {Curve | null} A curve that came while the slider was dragged. */
     #postponed = null;
+    /** @type {StreamStatus["provisional_bound"]} */
+    #provisional = null;
     /** @type {BoundScale | null} */
     #scale = null;
     #ended = new AbortController();
@@ -55,7 +57,7 @@ export class CurveChart {
     constructor(path, shell) {
         this.#path = path;
         this.#shell = shell;
-        this.#preview = new Preview(path, (summary, few) => this.#slider.describe(summary, few));
+        this.#preview = new Preview(path, (summary) => this.#slider.describe(summary));
         this.#reading = new CurveReading(this.#plots);
         const place = el("div", { class: "curve-plots" }, this.#plots.node, this.#reading.node, this.#slider.node);
         this.#reading.listen(place, () => this.#slider.dragged);
@@ -67,8 +69,10 @@ export class CurveChart {
     /**
      * Show a curve.
      * @param {Curve} curve
+     * @param {StreamStatus["provisional_bound"]} [provisional]
      */
-    show(curve) {
+    show(curve, provisional = this.#provisional) {
+        this.#provisional = provisional;
         if (this.#slider.dragged) {
             this.#postponed = curve;
             return;
@@ -76,7 +80,10 @@ export class CurveChart {
         this.#card.loaded();
         this.#curve = curve;
         this.#scale = boundScale(curve, this.#scale);
-        this.#slider.fit(this.#scale, curve.recommended_bound_ms ?? curve.operating.bound_ms ?? this.#scale.maxMs / 4);
+        this.#slider.fit(
+            this.#scale,
+            curve.recommended_bound_ms ?? provisional?.bound_ms ?? curve.operating.bound_ms ?? this.#scale.maxMs / 4,
+        );
         this.#slider.node.hidden = this.#slider.fieldRow.hidden = curve.points.length === 0;
         this.#build();
         if (this.#partition) this.#fetchPartition(this.#partition);
@@ -160,7 +167,7 @@ export class CurveChart {
 
     #build() {
         if (this.#curve === null || this.#scale === null) return;
-        this.#plots.build(this.#curve, this.#scale, this.#partition);
+        this.#plots.build(this.#curve, this.#scale, this.#partition, this.#provisional);
         this.#reading.show(this.#curve, this.#scale, this.#partition);
         // The plots know their scales only after they have been drawn.
         queueMicrotask(() => this.#slider.place());
@@ -197,10 +204,26 @@ export class CurveChart {
                           ? `${span} meets the target and all caps`
                           : "no bound shown meets the target and all caps",
                 ),
+            this.#provisional !== null &&
+                el(
+                    "span",
+                    { class: "readout-entry" },
+                    el("span", { class: "swatch swatch-gap" }),
+                    `${provisionalText(this.#provisional)}; nothing acts on it yet`,
+                ),
             el("span", { class: "readout-entry dim", text: `over the last ${duration(basis.horizon_ms)}` }),
+            el("span", { class: "readout-entry dim col-off", text: "rows admitted by powers of ten of the loss" }),
             this.#partitionPlace,
         );
     }
+}
+
+/** @param {NonNullable<StreamStatus["provisional_bound"]>} provisional */
+function provisionalText({ min_bound_ms: least, max_bound_ms: most }) {
+    if (most !== null) return `the SLO needs ${duration(least ?? 0)} to ${duration(most)}`;
+    return least
+        ? `the SLO needs at least ${duration(least)}, upper end unknown`
+        : "too few rows to say what the SLO needs";
 }
 
 /** @param {PartitionShown} partition */

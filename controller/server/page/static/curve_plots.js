@@ -2,18 +2,17 @@
 
 import { boundTicks, lossHeight, lossTicks, middleHeight, shareAtHeight, topHeight } from "./curve_scales.js";
 import { el } from "./dom.js";
-import { AXIS_WIDTH, axis, drawLine, durationSteps, FONT, write } from "./drawing.js";
+import { AXIS_WIDTH, axis, drawLine, durationSteps, FONT, hatch, write } from "./drawing.js";
 import { about, duration, target } from "./format.js";
 import { colour } from "./theme.js";
 
-/** @import { PartitionCurve } from "api" */
+/** @import { PartitionCurve, StreamStatus } from "api" */
 /** @import { BoundScale, Curve } from "./curve_scales.js" */
 /** @typedef {{name: string, withoutMs: number | null, points: PartitionCurve["points"]}} PartitionShown */
 
 /**
  * @typedef {object} Panel
  * @property {string} label
- * @property {string} [scale] Named where there is room.
  * @property {number} height
  * @property {string} stroke
  * @property {(number | null)[]} values
@@ -30,7 +29,11 @@ import { colour } from "./theme.js";
 const RIGHT = 14;
 /** Room above the first plot for the names of the marks. */
 const HEAD = 38;
+/** Room above each other plot for its name, and for the handle of the bound to try. */
+const GAP = 26;
 const FOOT = 48;
+/** By how much the name of a plot reaches into it. */
+const BESIDE_LABEL = 16;
 /** Width from which scales are described. */
 const ROOMY = 400;
 const TITLE_ROWS = [0, 1, 2];
@@ -46,18 +49,22 @@ export class CurvePlots {
     #scale = { maxMs: 0, bendMs: 1 };
     /** @type {PartitionShown | null} */
     #partition = null;
+    /** @type {StreamStatus["provisional_bound"]} */
+    #provisional = null;
 
     /**
      * Draw a curve anew.
      * @param {Curve} curve
      * @param {BoundScale} scale
      * @param {PartitionShown | null} partition One whose own curve lies over it.
+     * @param {StreamStatus["provisional_bound"]} provisional
      */
-    build(curve, scale, partition) {
+    build(curve, scale, partition, provisional) {
         this.end();
         this.#curve = curve;
         this.#scale = scale;
         this.#partition = partition;
+        this.#provisional = provisional;
         if (!curve.points.length) return;
         const panels = panelsOf(curve, partition).filter((panel) => panel.values.some((value) => value !== null));
         this.#plots = panels.map((panel, n) => this.#plot(curve, panel, n === 0, n === panels.length - 1));
@@ -130,7 +137,7 @@ export class CurvePlots {
             {
                 width: Math.max(this.node.clientWidth, 240),
                 height: panel.height + (first ? HEAD : 0) + (last ? FOOT : 0),
-                padding: [first ? 46 : 8, RIGHT, last ? 0 : 9, 0],
+                padding: [first ? HEAD + 8 : GAP, RIGHT, last ? 0 : 9, 0],
                 legend: { show: false },
                 cursor: { show: false },
                 scales: {
@@ -170,7 +177,12 @@ export class CurvePlots {
                 series: [{}, ...(banded ? [edge, edge] : []), line, ...(beside ? [besideLine] : [])],
                 bands: banded ? [{ series: [1, 2], fill: colour("accent-soft") }] : [],
                 hooks: {
-                    drawClear: [(plot) => this.#drawFeasible(plot)],
+                    drawClear: [
+                        (plot) => {
+                            this.#drawFeasible(plot);
+                            this.#drawProvisional(plot);
+                        },
+                    ],
                     draw: [(plot) => this.#drawOver(plot, panel, first)],
                 },
             },
@@ -194,6 +206,22 @@ export class CurvePlots {
     }
 
     /**
+     * Hatch where the bound may lie that the SLO asks for; without an upper end to the right edge.
+     * @param {uPlot} plot
+     */
+    #drawProvisional(plot) {
+        if (this.#provisional === null) return;
+        const { min_bound_ms: least, max_bound_ms: most } = this.#provisional;
+        const { ctx, bbox } = plot;
+        const { maxMs } = this.#scale;
+        const [left, right] = [least ?? 0, most ?? maxMs].map((ms) => plot.valToPos(Math.min(ms, maxMs), "x", true));
+        ctx.save();
+        ctx.fillStyle = hatch(ctx);
+        ctx.fillRect(left, bbox.top, Math.max(right - left, 2), bbox.height);
+        ctx.restore();
+    }
+
+    /**
      * @param {uPlot} plot
      * @param {Panel} panel
      * @param {boolean} first
@@ -203,17 +231,13 @@ export class CurvePlots {
         const ratio = devicePixelRatio;
         ctx.save();
         ctx.font = FONT.replace("12px", `${12 * ratio}px`);
-        if (panel.limit) drawLimit(plot, panel.limit);
+        const taken = this.#marks().map(({ ms }) => plot.valToPos(ms, "x", true));
+        if (panel.limit) drawLimit(plot, panel.limit, panel.values, taken);
         ctx.textAlign = "left";
-        ctx.textBaseline = "top";
+        ctx.textBaseline = "bottom";
         ctx.fillStyle = colour("ink-soft");
-        const roomy = bbox.width > ROOMY * ratio;
-        write(
-            ctx,
-            roomy && panel.scale ? `${panel.label} (scale: ${panel.scale})` : panel.label,
-            bbox.left + 6 * ratio,
-            bbox.top + 4 * ratio,
-        );
+        // Over the axis at the left, where nothing else is written.
+        ctx.fillText(panel.label, ratio, bbox.top - 10 * ratio);
         this.#drawMarks(plot, first);
         ctx.restore();
     }
@@ -238,7 +262,8 @@ export class CurvePlots {
             if (!titled || marks.indexOf(same[0]) !== n) continue;
             const text = `${same.map((one) => one.name).join(", ")} ${duration(mark.ms)}`;
             const width = ctx.measureText(text).width;
-            const left = Math.min(Math.max(x - width / 2, bbox.left), bbox.left + bbox.width - width);
+            const least = bbox.left + BESIDE_LABEL * ratio;
+            const left = Math.min(Math.max(x - width / 2, least), bbox.left + bbox.width - width);
             const right = left + width;
             const gap = 8 * ratio;
             const row = TITLE_ROWS.find(
@@ -260,6 +285,7 @@ export class CurvePlots {
             { name: "without it", ms: this.#partition?.withoutMs ?? null, colour: "series-need", dash: [2, 3] },
             { name: operating.is_published ? "published" : "in use", ms: operating.bound_ms, colour: "ink", dash: [] },
             { name: "recommended", ms: recommended, colour: "accent", dash: [6, 3] },
+            { name: "provisional", ms: this.#provisional?.bound_ms ?? null, colour: "accent", dash: [2, 3] },
             { name: "effective", ms: operating.effective_bound_ms, colour: "series-effective", dash: [2, 3] },
         ].flatMap(({ ms, ...mark }) => (ms !== null && ms >= 0 && ms <= this.#scale.maxMs ? [{ ...mark, ms }] : []));
     }
@@ -287,7 +313,6 @@ function panelsOf({ points, target_ppm: targetPpm, latency_cap_ms: latencyCap, s
     return [
         {
             label: "rows admitted",
-            scale: "powers of ten of the loss",
             height: 178,
             stroke: "series-curve",
             values: points.map((point) => middleHeight(point, top)),
@@ -302,7 +327,7 @@ function panelsOf({ points, target_ppm: targetPpm, latency_cap_ms: latencyCap, s
         },
         {
             label: "mean latency",
-            height: 92,
+            height: 110,
             stroke: "series-curve",
             values: points.map((point) => point.latency_wall_ms),
             range: (values) => [0, Math.max(...values, latencyCap ?? 0, 1) * 1.12],
@@ -312,7 +337,7 @@ function panelsOf({ points, target_ppm: targetPpm, latency_cap_ms: latencyCap, s
         },
         {
             label: "rows of state",
-            height: 80,
+            height: 98,
             stroke: "series-curve",
             values: points.map((point) => point.state_rows),
             range: (values) => [0, Math.max(...values, stateCap ?? 0, 1) * 1.12],
@@ -323,10 +348,13 @@ function panelsOf({ points, target_ppm: targetPpm, latency_cap_ms: latencyCap, s
 }
 
 /**
+ * Draw a limit with its name, as far left as neither the curve nor a line crosses it.
  * @param {uPlot} plot
  * @param {{at: number, text: string}} limit
+ * @param {(number | null)[]} values
+ * @param {number[]} taken Where lines down the plot are, in pixels.
  */
-function drawLimit(plot, limit) {
+function drawLimit(plot, limit, values, taken) {
     const { ctx, bbox } = plot;
     const ratio = devicePixelRatio;
     const y = plot.valToPos(limit.at, "y", true);
@@ -339,7 +367,15 @@ function drawLimit(plot, limit) {
     ctx.lineTo(bbox.left + bbox.width, y);
     ctx.stroke();
     ctx.setLineDash([]);
-    ctx.textAlign = "right";
+    const width = ctx.measureText(limit.text).width + 12 * ratio;
+    const near = values.flatMap((value, n) =>
+        value !== null && Math.abs(plot.valToPos(value, "y", true) - y) < 20 * ratio
+            ? [plot.valToPos(plot.data[0][n], "x", true)]
+            : [],
+    );
+    const places = [0, 0.25, 0.5, 0.75, 1].map((part) => bbox.left + part * (bbox.width - width));
+    const free = places.find((left) => ![...near, ...taken].some((x) => x > left && x < left + width));
+    ctx.textAlign = "left";
     ctx.textBaseline = atTop ? "top" : "bottom";
-    write(ctx, limit.text, bbox.left + bbox.width - 4 * ratio, y + (atTop ? 3 : -3) * ratio);
+    write(ctx, limit.text, (free ?? places[0]) + 6 * ratio, y + (atTop ? 3 : -3) * ratio);
 }

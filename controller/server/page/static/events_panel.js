@@ -3,7 +3,7 @@
 import { get, query } from "./api.js";
 import { Card } from "./card.js";
 import { button, el, put } from "./dom.js";
-import { fullMoment, moment } from "./format.js";
+import { fullMoment, localTimes, moment } from "./format.js";
 import { changeName, changeValue, spaced } from "./words.js";
 
 /** @import { Event, EventPage } from "api" */
@@ -85,7 +85,7 @@ function eventItem(event) {
             event.count > 1 && el("span", { class: "dim", text: ` ×${event.count}` }),
             event.by && el("span", { class: "dim", text: ` by ${event.by}` }),
         ),
-        el("div", { class: "event-why" }, folded(event.reason)),
+        el("div", { class: "event-why" }, folded(localTimes(event.reason))),
         changes(event),
     );
 }

@@ -18,6 +18,7 @@ import {
 import { bound, duration } from "./format.js";
 import { nothingYet } from "./nothing_yet.js";
 import { fleetHash, here, replaceHash, streamHash } from "./router.js";
+import { SavingsCard } from "./savings_card.js";
 import { plural } from "./words.js";
 
 /** @import { FleetPage, FleetStream } from "api" */
@@ -34,6 +35,9 @@ import { plural } from "./words.js";
 
 const PAGE_SIZE = 1_000;
 const MAX_WAITING = 6;
+/** Savings are as of snapshots, which come once a minute. */
+const SAVINGS_EVERY_MS = 30_000;
+const MAX_SAVINGS = 20;
 /** @type {Record<string, number>} */
 const STEPS = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1 };
 
@@ -58,6 +62,8 @@ export class Fleet {
     #body = el("tbody", { role: "rowgroup" });
     #summary = el("div", { class: "summary" });
     #waiting = el("section", { class: "card waiting", "aria-label": "Waits for approval", hidden: true });
+    #savings = new SavingsCard();
+    #savingsAt = -Infinity;
     #headings;
     #filter;
     #group;
@@ -96,7 +102,7 @@ export class Fleet {
      * @param {AbortSignal} signal
      */
     async refresh(signal) {
-        const pages = await allPages(signal);
+        const [pages] = await Promise.all([allPages(signal), this.#refreshSavings(signal)]);
         const first = !this.hasData;
         if (first) this.#build();
         // Answers that have not changed are the same objects.
@@ -104,6 +110,13 @@ export class Fleet {
         this.#pages = pages;
         this.#streams = pages.flatMap((page) => page.streams);
         this.#show();
+    }
+
+    /** @param {AbortSignal} signal */
+    async #refreshSavings(signal) {
+        if (performance.now() - this.#savingsAt < SAVINGS_EVERY_MS) return;
+        this.#savings.show(await get(query("v1/savings", { limit: MAX_SAVINGS }), signal));
+        this.#savingsAt = performance.now();
     }
 
     end() {}
@@ -147,6 +160,7 @@ export class Fleet {
                 el("div", { class: "fleet-filter" }, this.#found, this.#group, this.#filter),
             ),
             this.#waiting,
+            this.#savings.node,
             this.#table,
             this.#start,
         );

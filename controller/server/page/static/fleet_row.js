@@ -155,7 +155,7 @@ function budgetCell({ budget_course_ppm: course, budget_remaining_ppm: ppm }) {
 
 /** @param {FleetStream} stream */
 function rolloutCell({ rollout }) {
-    if (!rollout) return dim("none");
+    if (!rollout) return none();
     const { kind, name } = rolloutState(rollout.state);
     const way = `${bound(rollout.from_bound_ms)} → ${bound(rollout.to_bound_ms)}`;
     return badge(kind, name, rollout.held_by ? `${way}, ${gate(rollout.held_by)}` : way);
@@ -163,12 +163,16 @@ function rolloutCell({ rollout }) {
 
 /** @param {FleetStream} stream */
 function worstCell({ worst, alerts }) {
-    if (!worst) return dim("none");
+    if (!worst) return none();
     const more = alerts.filter((type) => type !== worst.type);
     return [
         badge(worst.severity, worst.title),
         more.length > 0 && el("span", { class: "dim", title: more.map(spaced).join(", "), text: ` +${more.length}` }),
     ];
+}
+
+function none() {
+    return el("span", { class: "dim none", text: "none" });
 }
 
 /** @param {string} text */

@@ -49,7 +49,7 @@ export function duration(ms) {
     const sign = ms < 0 ? "−" : "";
     if (ms === 0) return "0 s";
     if (size < 1_000) return `${sign}${digits(size, 3)} ms`;
-    if (size < 120_000) return `${sign}${trimmed(size / 1_000, size < 10_000 ? 2 : 1)} s`;
+    if (size < 119_950) return `${sign}${trimmed(size / 1_000, size < 10_000 ? 2 : 1)} s`;
     const unit = size < 600_000 ? 1_000 : 60_000;
     return (
         sign +
@@ -99,6 +99,26 @@ export function latency(answer) {
     return answer.latency_at_least_ms === null || answer.latency_at_least_ms === undefined
         ? duration(answer.latency_wall_ms)
         : `at least ${duration(answer.latency_at_least_ms)}`;
+}
+
+/**
+ * Hours to three digits: 26.4 h.
+ * @param {number} ms
+ */
+export function hours(ms) {
+    return `${Math.abs(ms) < 36e8 ? digits(ms / 36e5, 3) : count(ms / 36e5)} h`;
+}
+
+/**
+ * A number of which perhaps only limits are known: 12, 12 to 15, at least 12.
+ * @param {{min: number | null, max: number | null}} interval
+ * @param {(number: number) => string} text
+ */
+export function between({ min, max }, text) {
+    if (min === null) return max === null ? UNKNOWN : `at most ${text(max)}`;
+    if (max === null) return `at least ${text(min)}`;
+    const [least, most] = [text(min), text(max)];
+    return least === most ? least : `${least} to ${most}`;
 }
 
 /** After the number, on the same line. */
@@ -167,6 +187,16 @@ export function moment(us, nowUs = Date.now() * 1_000) {
     const at = new Date(us / 1_000);
     const time = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
     return at.toDateString() === new Date(nowUs / 1_000).toDateString() ? time : `${day(at)} ${time}`;
+}
+
+/**
+ * A text of the controller with its moments, which it says in UTC, as the page has them.
+ * @param {string} text
+ */
+export function localTimes(text, nowUs = Date.now() * 1_000) {
+    return text.replace(/(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC/g, (_, date, time) =>
+        moment(Date.parse(`${date}T${time}Z`) * 1_000, nowUs),
+    );
 }
 
 /**

@@ -3,12 +3,14 @@
 import { nowUs } from "./api.js";
 import { Card } from "./card.js";
 import { el, figures, icon, pairs, put } from "./dom.js";
-import { about, ago, count, duration, fullMoment, moment, share, shares, trimmed } from "./format.js";
+import { about, ago, count, duration, fullMoment, localTimes, moment, share, shares, trimmed } from "./format.js";
 import { sentence } from "./words.js";
 
 /** @import { Prediction, PredictionPage, StepAnswer, StreamStatus } from "api" */
 
 const MAX_NAMES = 8;
+/** Shows at once what the job has yet to report. */
+const HISTORY = "tidemark trace --from kafka --since 1h -o hour.parquet …, tidemark curve hour.parquet";
 /** @type {Record<string, string>} */
 const SOURCES = { controller: "the controller", disk: "its last good answer on disk", job: "its own code" };
 
@@ -62,7 +64,7 @@ function stepItem(step, changed, decides) {
         { class: changed ? "changed" : null },
         el("span", { class: "chain-name", text: decides ? `${step.name} (decides)` : step.name }),
         el("span", { class: "chain-bound", text: changed ? duration(step.bound_ms) : "" }),
-        el("span", { class: "chain-reason", text: step.reason }),
+        el("span", { class: "chain-reason", text: localTimes(step.reason) }),
     );
 }
 
@@ -171,7 +173,7 @@ export class EvidencePanel {
     node = this.#card.node;
 
     /** @param {StreamStatus} status */
-    show({ evidence, coverage, completeness, applied, append_delay: delay }) {
+    show({ evidence, coverage, completeness, applied, append_delay: delay, provisional_bound: provisional }) {
         this.#card.loaded();
         const missing = evidence.missing_batches;
         put(
@@ -212,6 +214,8 @@ export class EvidencePanel {
                     `${duration(delay.mean_ms)} after the event on average, ${duration(delay.max_ms)} at most`,
                 ],
             ),
+            provisional !== null &&
+                el("p", { class: "hint" }, "An hour of a Kafka topic at once: ", el("code", { text: HISTORY }), "."),
             missing > 0 &&
                 el(
                     "p",

@@ -79,7 +79,7 @@ function appliedText(off) {
 /** @param {PolicySet} answer */
 function consequence({ mode, recommended, published, approval, held }) {
     if (mode === "Off") return "The job keeps its own bound; the controller only watches.";
-    if (published.envelope !== null) return "The job is steered live, inside the published envelope.";
+    if (published.envelope !== null) return "The job is steered live, within the limits published to it.";
     const recommendedMs = recommended?.bound_ms ?? null;
     if (recommendedMs === null) return "Nothing is recommended for now, so the bound stays as it is.";
     if (recommendedMs === published.bound_ms) return `${duration(recommendedMs)} is published.`;

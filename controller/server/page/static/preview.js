@@ -22,7 +22,7 @@ export class Preview {
 
     /**
      * @param {string} path
-     * @param {(summary: string, few: string[]) => void} shown Called with the figures in words, and in fewer words.
+     * @param {(summary: string) => void} shown Called with the figures in words.
      */
     constructor(path, shown) {
         this.#path = path;
@@ -67,8 +67,7 @@ export class Preview {
                 wordsOf(answer).map((text) => el("p", { text })),
             );
             const admitted = shares(answer.completeness_min_ppm, answer.completeness_max_ppm);
-            const few = [`${admitted} admitted`, `mean latency ${latency(answer)}`];
-            if (this.#wanted === null) this.#shown(few.join(", "), few);
+            if (this.#wanted === null) this.#shown(`${admitted} admitted, mean latency ${latency(answer)}`);
         } catch (error) {
             if (this.#ended.signal.aborted) return;
             if (!(error instanceof Away || error instanceof Rejected)) throw error;

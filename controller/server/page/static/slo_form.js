@@ -70,7 +70,7 @@ function recommendedText(recommended) {
 
 /** @param {SloSet["published"]} published */
 function publishedText({ envelope, bound_ms: boundMs }) {
-    if (envelope !== null) return "The job is steered live, inside the envelope of this SLO.";
+    if (envelope !== null) return "The job is steered live, as this SLO allows.";
     if (boundMs === null) return "The job keeps its own bound for now.";
     return `The published bound stays at ${duration(boundMs)} for now; a different one is rolled out as the policy allows.`;
 }

@@ -174,7 +174,7 @@ export class Stream {
                 const [now, next] = await Promise.all(bounds.map(preview));
                 this.#verdict.showOutcomes({ now, next });
             }),
-            this.#part([curve], async () => curve.show(await answer("curve"))),
+            this.#part([curve], async () => curve.show(await answer("curve"), status.provisional_bound)),
             this.#part([budget], async () =>
                 budget.show(await answer("budget", { points: POINTS }), (await newest).rollouts),
             ),

@@ -2,7 +2,7 @@
 
 import { nowUs } from "./api.js";
 import { badge, el, icon } from "./dom.js";
-import { about, ago, budget, bytes, duration, fullMoment, latency } from "./format.js";
+import { about, ago, budget, bytes, duration, fullMoment, latency, localTimes } from "./format.js";
 import { MODES } from "./words.js";
 import { fleetHash } from "./router.js";
 import { budgetKind, latencyUnknown } from "./words.js";
@@ -73,10 +73,20 @@ export function conditionList(conditions) {
                 "li",
                 { class: `condition condition-${severity}` },
                 icon(severity),
-                el("span", {}, el("strong", { text: `${title}: ` }), detail),
+                el("span", {}, el("strong", { text: `${title}: ` }), conditionText(title, detail)),
             ),
         ),
     );
+}
+
+/**
+ * Return the detail of a condition without the words of its title.
+ * @param {string} title
+ * @param {string} detail
+ */
+function conditionText(title, detail) {
+    const said = `${title}: `.toLowerCase();
+    return localTimes(detail.startsWith(said) ? detail.slice(said.length) : detail);
 }
 
 /**

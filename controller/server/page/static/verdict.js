@@ -43,10 +43,11 @@ export function boundNowOf({ live, in_use_bound_ms: inUseMs, effective_bound_ms:
  * @param {StreamStatus} status
  * @returns {Kind}
  */
-function severityOf({ conditions, budget }) {
+function severityOf({ conditions, budget, provisional_bound: provisional }) {
     const worst = conditions[0]?.severity;
     if (worst === "critical" || overdrawn(budget)) return "critical";
-    return worst === "warning" ? "warning" : "ok";
+    if (worst === "warning") return "warning";
+    return provisional === null ? "ok" : "info";
 }
 
 /** @param {StreamStatus["budget"]} budget */
@@ -87,7 +88,11 @@ function nextOf(status, outcomes) {
     if (rollout && asksApproval(status)) return { text: candidate(status, rollout, outcomes), action: "review" };
     if (has("Paused")) return { text, action: "resume", kind: "pause" };
     const changes = recommended !== null && recommended.bound_ms !== null && recommended.bound_ms !== inUse;
-    return { text, action: mode === "Off" && changes ? "steer" : "try" };
+    if (mode === "Off" && changes) return { text, action: "steer" };
+    const [worst] = conditions;
+    if (worst?.severity !== "warning") return { text, action: "try" };
+    // What makes it amber is what there is to say.
+    return { text: sentence(`${worst.title}: ${worst.detail}`), action: "try" };
 }
 
 /**

@@ -1,6 +1,6 @@
 // The page's words for the controller's names.
 
-import { count, duration, target } from "./format.js";
+import { count, duration, localTimes, target } from "./format.js";
 
 /** @import { StreamStatus } from "api" */
 /** @import { Kind } from "./dom.js" */
@@ -52,6 +52,8 @@ const GATES = {
 export function gate(name) {
     return GATES[name] ?? `held: ${spaced(name).toLowerCase()}`;
 }
+
+const WEEK = 7;
 
 /** @type {Record<string, string>} */
 const CHOICES = {
@@ -137,7 +139,18 @@ export function changeValue(field, value) {
         return field.endsWith("_ppm") ? target(value) : count(value);
     }
     if (field === "state" && typeof value === "string") return rolloutState(value).name;
+    if (Array.isArray(value)) {
+        return value.map((one) => (field === "freeze_windows" ? freezeText(one) : one)).join("; ") || "none";
+    }
     return typeof value === "string" ? choice(value) : JSON.stringify(value);
+}
+
+/** @param {{days: string[], from_minute: number, to_minute: number}} freeze */
+function freezeText({ days, from_minute: from, to_minute: to }) {
+    const [begin, end] = [from, to].map(
+        (minute) => `${Math.floor(minute / 60)}:${String(minute % 60).padStart(2, "0")}`,
+    );
+    return `${days.length === WEEK ? "every day" : days.join(", ")} ${begin} to ${end} UTC`;
 }
 
 /**
@@ -156,7 +169,8 @@ export function latencyUnknown(reason) {
  * @param {string} text
  */
 export function sentence(text) {
-    const begun = text.charAt(0).toUpperCase() + text.slice(1);
+    const said = localTimes(text);
+    const begun = said.charAt(0).toUpperCase() + said.slice(1);
     return /[.?!)]$/.test(begun) ? begun : `${begun}.`;
 }
 

@@ -5,8 +5,21 @@ import { test } from "node:test";
 
 import * as format from "../../../../controller/server/page/static/format.js";
 
-const { about, ago, budget, bytes, coarse, count, duration, exactDuration, latency, parseDuration, share, shares } =
-    format;
+const {
+    about,
+    ago,
+    between,
+    budget,
+    bytes,
+    coarse,
+    count,
+    duration,
+    exactDuration,
+    latency,
+    parseDuration,
+    share,
+    shares,
+} = format;
 const NOON_US = new Date(2025, 2, 4, 12, 0, 0).getTime() * 1_000;
 
 for (const name of [
@@ -26,6 +39,36 @@ for (const name of [
         assert.equal(format[name](undefined), "–");
     });
 }
+
+test("moments in a text of the controller are written as all others on the page", () => {
+    const [date, time] = [new Date(NOON_US / 1_000).toISOString().slice(0, 10), "12:00:00"];
+    const noon = new Date(`${date}T${time}Z`).getTime() * 1_000;
+    const text = `the cooldown of 1 h ends ${date} ${time} UTC, every day 8:00 to 17:00 UTC`;
+    const expected = `the cooldown of 1 h ends ${format.moment(noon, NOON_US)}, every day 8:00 to 17:00 UTC`;
+    assert.equal(format.localTimes(text, NOON_US), expected);
+});
+
+test("what rounds to two minutes is written so, from below and from above", () => {
+    const texts = [119_940, 119_960, 120_000, 120_400].map((ms) => format.duration(ms));
+    assert.deepEqual(texts, ["119.9 s", "2 min", "2 min", "2 min"]);
+});
+
+test("hours have three digits, and a separator where there are more", () => {
+    const texts = [0, 180_000, 36e5 * 26.44, -36e5 * 240, 36e5 * 1620.4].map((ms) => format.hours(ms));
+    assert.deepEqual(texts, ["0 h", "0.05 h", "26.4 h", "-240 h", "1,620 h"]);
+});
+
+test("of a number that is known between limits the page claims no more than these", () => {
+    const all = [
+        [3, 3],
+        [3, 5],
+        [3, null],
+        [null, 5],
+        [null, null],
+    ];
+    const texts = all.map(([min, max]) => between({ min, max }, String));
+    assert.deepEqual(texts, ["3", "3 to 5", "at least 3", "at most 5", "–"]);
+});
 
 test("a share is rounded down, and only all is 100 %", () => {
     assert.equal(share(1_000_000), "100\u00a0%");

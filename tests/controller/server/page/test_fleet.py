@@ -36,7 +36,7 @@ def test_a_row_shows_the_mode_bounds_completeness_and_budget(browser: Browser, s
     fleet = shown.controller.http.get("/v1/fleet").json()["streams"][0]
     with watched_page(browser, shown.url) as watched:
         watched.open()
-        row = watched.page.get_by_role("row", name="job / stream")
+        row = watched.page.locator("table.fleet").get_by_role("row", name="job / stream")
 
         expect(row).to_contain_text("OnRestart")
         expect(row.locator("[data-label='Complete over the window']")).to_contain_text("of 98 %")
@@ -46,6 +46,45 @@ def test_a_row_shows_the_mode_bounds_completeness_and_budget(browser: Browser, s
         assert fleet["recommended_bound_ms"] is not None
         expect(row.locator("[data-label=Bound]")).to_contain_text(" s")
         expect(row.locator("[data-label='Complete now']")).to_contain_text("provisional")
+        watched.assert_no_errors()
+
+
+def test_a_phone_shows_mode_completeness_and_the_last_rollout_and_no_line_that_says_nothing(
+    browser: Browser, shown: Shown
+) -> None:
+    with watched_page(browser, shown.url, width=NARROW) as watched:
+        watched.open()
+        row = watched.page.locator("table.fleet tbody tr")
+        for name in ("Mode", "Budget left", "Complete over the window", "Bound"):
+            expect(row.locator(f"[data-label='{name}']")).to_be_visible()
+        for name in ("Last rollout", "Worst condition"):
+            cell = row.locator(f"[data-label='{name}']")
+            expect(cell).to_be_visible(visible=cell.text_content() != "none")
+
+
+def test_the_savings_are_those_of_the_api_and_a_stream_that_loses_rows_unknown_to_anyone_comes_first(
+    browser: Browser, controller: Controller
+) -> None:
+    steady = RolledJob(controller, job="steady", bound_ms=60_000)
+    steady.put("slo", {"target_ppm": 990_000})
+    losing = RolledJob(controller, job="losing", bound_ms=1_000)
+    for _ in range(150):
+        steady.run(1, 20.0, tick=False)
+        losing.run(1, 40.0, tick=False)
+    controller.tick()
+    controller.snapshot()
+    answer = controller.http.get("/v1/savings").json()
+    assert [row["job"] for row in answer["streams"]] == ["losing", "steady"]
+    hours = answer["totals"]["waiting_ms"]["saved"]["min"] / 3_600_000
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        watched.open()
+        card = watched.page.get_by_role("region", name="Savings")
+        expect(card.locator("summary")).to_contain_text(f"waiting {hours:.3g} h less")
+        expect(card.locator("summary")).to_contain_text("1 stream loses rows")
+        rows = card.locator("tbody tr")
+        expect(rows.first).to_contain_text("losing / stream loses rows")
+        expect(rows.first).to_contain_text("Nothing is recommended: no SLO is set.")
+        expect(rows.nth(1)).to_contain_text(" → ")
         watched.assert_no_errors()
 
 
@@ -202,7 +241,7 @@ def test_five_hundred_streams_are_there_at_once(
         expect(page.locator("table.fleet tbody tr")).to_have_count(500)
         page.get_by_role("searchbox").fill("499")
         expect(page.locator("table.fleet tbody tr:visible")).to_have_count(1)
-        assert [path for path in asked if path.startswith("/v1/")] == ["/v1/fleet"]
+        assert [path for path in asked if path.startswith("/v1/")] == ["/v1/fleet", "/v1/savings"]
         watched.assert_no_errors()
 
 

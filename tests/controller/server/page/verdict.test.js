@@ -19,6 +19,7 @@ const WELL = {
     pin: null,
     rollout: null,
     conditions: [],
+    provisional_bound: null,
 };
 const ROLLOUT = {
     state: "AwaitingApproval",
@@ -64,6 +65,14 @@ test("an overdrawn budget is critical whatever comes next", () => {
     const { kind, text } = verdict({ budget: { ...WELL.budget, remaining_ppm: -1 } });
     assert.equal(kind, "critical");
     assert.match(text, /more was lost than the budget allows\./);
+});
+
+test("an amber verdict says what makes it amber, and an estimate alone is no cause for alarm", () => {
+    const conditions = [{ severity: "warning", title: "Skewed partition", detail: "partition '7' costs 36.3 s" }];
+    const skewed = verdict({ conditions });
+    assert.equal(skewed.kind, "warning");
+    assert.match(skewed.text, /target 99.%\. Skewed partition: partition '7' costs 36\.3 s\.$/);
+    assert.equal(verdict({ provisional_bound: { bound_ms: 9_000 } }).kind, "info");
 });
 
 test("a published bound waits calmly for the next start of the job", () => {

@@ -47,5 +47,13 @@ test("a change is written with the name and the unit of its field", () => {
     assert.equal(words.changeValue("target_ppm", 995_000), "99.5\u00a0%");
     assert.equal(words.changeValue("evidence_windows", 100), "100");
     assert.equal(words.changeValue("state", "AwaitingApproval"), "awaits approval");
+    assert.equal(words.changeValue("gates", []), "none");
+    const days = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+    const freezes = [
+        { days, from_minute: 0, to_minute: 1_440 },
+        { days: ["Sat", "Sun"], from_minute: 485, to_minute: 1_020 },
+    ];
+    const said = "every day 0:00 to 24:00 UTC; Sat, Sun 8:05 to 17:00 UTC";
+    assert.equal(words.changeValue("freeze_windows", freezes), said);
     assert.equal(words.spaced("SloSet"), "SLO set");
 });

@@ -63,6 +63,21 @@ def test_no_reason_that_somebody_gave_can_write_to_the_terminal(
 
 
 @pytest.mark.slow
+def test_the_status_of_the_first_minute_gives_a_bound_and_the_command_that_knows_more(
+    controller: Controller,
+) -> None:
+    job = RolledJob(controller, job="shop", stream="clicks")
+    job.put("slo", {"target_ppm": 990_000})
+    job.run(6, 40.0)
+    text = job.status()["provisional_bound"]["text"]
+    with served(controller.app) as url:
+        done = CliRunner().invoke(app, ["status", "shop", "clicks", "--url", url], env={"COLUMNS": "200"})
+    words = " ".join(done.output.split())
+    assert f"provisional {text}" in words
+    assert "tidemark trace --from kafka" in words
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("operator", "counted"), [(tumbling("10s"), "rows"), (sliding("10s", "5s"), "(row, window) pairs")]
 )

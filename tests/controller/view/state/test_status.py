@@ -11,6 +11,7 @@ from tidemark.models.protocol.granule_counts import GranuleCounts
 
 from support.controller_app import STREAM, Controller
 from support.reports import START_US, exponential_batches, query_reports
+from support.rolled_job import RolledJob
 
 REPORTS = query_reports(exponential_batches(24, 50, slow=3))
 TARGET = {"target_ppm": 900_000}
@@ -41,6 +42,34 @@ def test_too_little_evidence_is_said_and_not_guessed(controller: Controller) -> 
         "confidence at every look; counted over the horizon of 1 d, of which 3 s has been reported: more rows are to "
         "come"
     )
+
+
+def test_the_first_minutes_give_a_number_that_nothing_acts_on_until_there_is_evidence_of_an_hour(
+    controller: Controller,
+) -> None:
+    job = RolledJob(controller)
+    job.put("slo", {"target_ppm": 990_000})
+    job.put("policy", {"mode": "OnRestart", "approval": "none", "max_narrowing_ppm": None})
+    job.run(6, 40)
+    few = job.status()
+    assert few["recommended"]["bound_ms"] is None
+    assert few["provisional_bound"]["max_bound_ms"] is None
+    assert few["provisional_bound"]["max_known_in_ms"] > 0
+    assert few["summary"] == few["provisional_bound"]["text"]
+
+    job.run(90, 40, tick=False)
+    controller.tick()
+    more = job.status()
+    found, recommended = more["provisional_bound"], more["recommended"]["bound_ms"]
+    assert 0 < found["min_bound_ms"] <= found["bound_ms"] <= found["max_bound_ms"] == recommended
+    assert found["seen_ms"] < found["narrows_from_ms"] == 3_600_000
+    assert (more["rollout"]["held_by"], more["published"]["bound_ms"]) == ("Evidence", None)
+    assert more["summary"] == found["text"]
+
+    job.interval_us *= 20
+    job.run(40, 40, tick=False)
+    controller.tick()
+    assert job.status()["provisional_bound"] is None
 
 
 def test_a_gap_in_batch_ids_is_unknown_and_never_complete(controller: Controller) -> None:
@@ -128,7 +157,7 @@ def test_a_cap_that_completeness_breaks_is_a_conflict_and_the_bound_in_use_is_he
 
 @pytest.mark.slow
 def test_a_margin_that_crosses_the_cap_is_a_conflict_that_says_so(controller: Controller) -> None:
-    """The rows' own bound is within the cap; with the margin on top it is above, and the SLO sets no on_conflict."""
+    """The rows' own bound is within the cap; with the margin on top it is above, and the SLO resolves no conflict."""
     controller.report_all(query_reports(exponential_batches(300, 8, slow=3)))
     controller.put("/slo", {"target_ppm": 900_000})
     controller.tick()
@@ -143,7 +172,7 @@ def test_a_margin_that_crosses_the_cap_is_a_conflict_that_says_so(controller: Co
     assert status["recommended"]["bound_ms"] is None
     assert "NotEnoughEvidence" not in conditions(controller)
     (body,) = [one["detail"] for one in status["conditions"] if one["type"] == "ConstraintsConflict"]
-    assert "the SLO sets no on_conflict" in body
+    assert "the SLO does not say which gives way" in body
 
 
 def test_the_effective_bound_is_what_the_monotone_watermark_allows(controller: Controller) -> None:
