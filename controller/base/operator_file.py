@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from tidemark.controller.base.alert_table import ALERTS, AlertSeverity
+from tidemark.controller.base.sentences import sentence
 from tidemark.models.base.text import format_number
 
 T = TypeVar("T")
@@ -84,7 +85,7 @@ def _read(what: str, name: str, table: object, read: Callable[[Mapping[str, Any]
     except ValidationError as error:
         found = error.errors()[0]
         where = "".join(f".{part}" for part in found["loc"][:1])
-        raise ValueError(f"{what} {name!r}{where}: {found['msg'].removeprefix('Value error, ')}") from None
+        raise ValueError(f"{what} {name!r}{where}: {sentence(found, repeat=False)}") from None
     except ValueError as error:
         raise ValueError(f"{what} {name!r}: {error}") from None
 

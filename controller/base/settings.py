@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError
 
 from tidemark.controller.base.operator_file import DEFAULT, read_destinations, read_gates
 from tidemark.controller.base.principal import GroupGrant, Network, parse_group_grants, parse_networks
+from tidemark.controller.base.sentences import sentence
 from tidemark.controller.base.store_url import shown_url, url_of
 from tidemark.models.evidence.skew import SKEW_AMOUNT_MS, SKEW_SHARE_PPM
 from tidemark.models.evidence.slots import Retention
@@ -336,7 +337,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _problem(error: ValidationError, sources: Mapping[str, Source], path: Path | None) -> str:
     found = error.errors()[0]
-    detail = found["msg"].removeprefix("Value error, ")
+    # The value is shown below, unless it is a secret.
+    detail = sentence(found, repeat=False)
     if not found["loc"]:
         return detail
     name = str(found["loc"][0])

@@ -8,14 +8,16 @@ from collections.abc import Iterable
 from typing import Any, Self
 from urllib.parse import unquote
 
-import httpx
 from starlette.types import ASGIApp, Message
 
 with warnings.catch_warnings():
     # It would rather have another HTTP library than the one this project uses.
     warnings.simplefilter("ignore")
     from fastapi.testclient import TestClient
+    from starlette import testclient
 
+_httpx: Any = testclient.__dict__["httpx"]
+"""The HTTP library of Starlette's client: httpx2 where it is installed, else httpx."""
 __all__ = ["InProcessClient", "TestClient"]
 
 CLIENT = ("testclient", 50_000)
@@ -32,17 +34,26 @@ class InProcessClient(TestClient):
         return self
 
 
-class _Transport(httpx.BaseTransport):
+class _Transport:
     """Runs each request as one task of the application's event loop."""
 
     def __init__(self, app: ASGIApp, loop: asyncio.AbstractEventLoop) -> None:
         self._app = app
         self._loop = loop
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """End; it holds nothing."""
+
+    def close(self) -> None:
+        """Close; it holds nothing."""
+
+    def handle_request(self, request: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(self._answer(request), self._loop).result()
 
-    async def _answer(self, request: httpx.Request) -> httpx.Response:
+    async def _answer(self, request: Any) -> Any:
         url = request.url
         scope = {
             "type": "http",
@@ -80,10 +91,10 @@ class _Transport(httpx.BaseTransport):
         await self._app(scope, receive, send)
         headers: Iterable[tuple[bytes, bytes]] = start["headers"]
         body = b"" if request.method == "HEAD" else b"".join(parts)
-        return httpx.Response(
+        return _httpx.Response(
             start["status"],
             headers=list(headers),
-            stream=httpx.ByteStream(body),
+            stream=_httpx.ByteStream(body),
             request=request,
             extensions={"operation": getattr(scope.get("route"), "operation_id", None)},
         )

@@ -128,7 +128,7 @@ def _checked_encoding(request: Request) -> str:
     if header.get_content_type() != "application/json" or charset not in {"utf-8", "us-ascii"}:
         found = request.headers.get("content-type")
         raise UnsupportedMediaTypeError(
-            f"the body must have Content-Type: application/json in UTF-8, not {found!r}"
+            f"the body must have the header Content-Type: application/json in UTF-8, not {found!r}"
         )
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in {"identity", "gzip"}:

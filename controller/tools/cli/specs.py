@@ -32,8 +32,9 @@ from tidemark.controller.tools.cli.show import (
     show_facts,
     table,
 )
-from tidemark.controller.tools.cli.spec_options import changes_of, format_freeze, options_of
+from tidemark.controller.tools.cli.spec_options import changes_of, options_of
 from tidemark.models.base.text import plural
+from tidemark.models.specs.freeze import format_freeze
 from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 if TYPE_CHECKING:

@@ -169,7 +169,8 @@ class Transport:
         if "detail" not in found:
             raise UnreachableError(f"what is at {self.url} answers {status}, but not as a controller does")
         rejected = ChangedError if status in _CHANGED else RequestRejectedError
-        raise rejected(status, str(found.get("type", "")), str(found["detail"]))
+        errors = tuple((str(one["pointer"]), str(one["detail"])) for one in found.get("errors") or ())
+        raise rejected(status, str(found.get("type", "")), str(found["detail"]), errors)
 
     def _authorization(self) -> dict[str, str]:
         token = self._read_token().strip()

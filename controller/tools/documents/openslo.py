@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from tidemark.models.base.target import PPM
@@ -168,9 +168,18 @@ class _Window(_Part):
     is_rolling: Literal[True]
 
 
+def _of_percent(value: Any) -> Any:
+    """Return the share that a text in percent says; any other value as it is."""
+    percent = value.strip() if isinstance(value, str) else ""
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)? ?%", percent):
+        return value
+    return Decimal(percent.removesuffix("%").rstrip()) / 100
+
+
 class _Objective(_Part):
     display_name: str | None = None
-    target: Decimal | None = None
+    # As everywhere, 99.5% is taken too.
+    target: Annotated[Decimal, BeforeValidator(_of_percent)] | None = None
     target_percent: Decimal | None = None
     time_slice_target: Decimal | None = None
     time_slice_window: str | None = None
@@ -271,9 +280,12 @@ def _shares(objective: _Objective, method: str) -> dict[str, Any]:
 
 
 def _ppm(name: str, share: Decimal) -> int:
-    found = share * PPM
+    where, found = f"/spec/objectives/0/{name}", share * PPM
     if not found.is_finite() or found != found.to_integral_value():
-        raise ValueError(f"/spec/objectives/0/{name}: {share} is finer than one part per million")
+        raise ValueError(f"{where}: {share} is finer than one part per million")
+    if not 0 < found < PPM:
+        in_percent = f"; in percent write targetPercent: {share}" if PPM < found < 100 * PPM else ""
+        raise ValueError(f"{where}: {share} must lie between 0 and 1, both excluded{in_percent}")
     return int(found)
 
 
