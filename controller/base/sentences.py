@@ -84,7 +84,7 @@ def did_you_mean(name: str, known: Collection[str], *, few: int = 6) -> str:
         return ""
     shown = sorted(known)[:few]
     more = f" and {len(known) - few} more" if len(known) > few else ""
-    return f"; there {'is' if len(known) == 1 else 'are'} {', '.join(shown)}{more}"
+    return f"; there {'is only' if len(known) == 1 else 'are'} {', '.join(shown)}{more}"
 
 
 def _must(kind: str, limits: dict[str, Any]) -> str | None:

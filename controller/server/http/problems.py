@@ -129,15 +129,17 @@ def _nearest_path(request: Request) -> str | None:
     """Return the path of a route, with the names of the request, that is most like the path of the request."""
     app: FastAPI = request.app
     found = set()
-    for path in (request.url.path, f"/v1{request.url.path}"):
+    given = request.url.path
+    # The version is left out, or given twice.
+    for path in (given, f"/v1{given}", given.removeprefix("/v1")):
         parts = path.split("/")
         for route in iter_route_contexts(app.routes):
             wanted = (route.path_format or "").split("/")
-            if len(wanted) == len(parts):
+            if len(wanted) == len(parts) and wanted[1] == "v1":
                 pairs = zip(wanted, parts, strict=True)
                 found.add("/".join(_PARAMETER.sub(lambda _, p=part: p, one) for one, part in pairs))
-    found.discard(request.url.path)
-    return next(iter(get_close_matches(request.url.path, found, 1, _NEAR)), None)
+    found.discard(given)
+    return next(iter(get_close_matches(given, found, 1, _NEAR)), None)
 
 
 def _methods_at(request: Request) -> list[str]:

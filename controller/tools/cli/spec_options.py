@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tidemark.controller.tools.cli.options import milliseconds_of, read_option
+from tidemark.controller.tools.client.errors import RequestRejectedError
 from tidemark.models.specs.fields import SpecField, spec_fields
 from tidemark.models.specs.freeze import parse_freeze
 from tidemark.models.specs.words import NONE, SHOW, reader_of
@@ -152,3 +154,16 @@ _LISTS: dict[str, Callable[[SpecField], SpecOption]] = {
     "labels": lambda field: _texts(field, "--label", _labels),
 }
 """Fields that no unit describes, each with how it is written."""
+
+
+def in_options(kind: type[Any], error: RequestRejectedError) -> str:
+    """Return why the controller rejects a specification, with the options in the place of its fields."""
+    flags = {option.field: option.flag for option in options_of(kind)}
+    found = []
+    for pointer, detail in error.errors:
+        flag, text = flags.get(pointer.strip("/").partition("/")[0]), detail
+        # A name of one word may be a word of the sentence.
+        for field, named in ((field, named) for field, named in flags.items() if "_" in field):
+            text = re.sub(rf"\b{field}\b", named, text)
+        found.append(text if flag is None or text.startswith(flag) else f"{flag}: {text}")
+    return "; ".join(found) or str(error)

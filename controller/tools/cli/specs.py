@@ -17,10 +17,10 @@ from tidemark.controller.tools.cli.remote import (
     ReasonOption,
     StreamArgument,
     calls_controller,
+    check_job,
     streams_by_name,
 )
 from tidemark.controller.tools.cli.show import (
-    as_json,
     bound,
     duration,
     fail_request,
@@ -32,7 +32,8 @@ from tidemark.controller.tools.cli.show import (
     show_facts,
     table,
 )
-from tidemark.controller.tools.cli.spec_options import changes_of, options_of
+from tidemark.controller.tools.cli.spec_options import changes_of, in_options, options_of
+from tidemark.controller.tools.client.errors import RequestRejectedError
 from tidemark.models.base.text import plural
 from tidemark.models.specs.freeze import format_freeze
 from tidemark.models.specs.slo import JoinSlo, Policy, Slo
@@ -40,6 +41,14 @@ from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 if TYPE_CHECKING:
     from tidemark.controller.server.schemas.joins import JoinAnswer, JoinSideAnswer, JoinStateAnswer
     from tidemark.controller.server.schemas.specs import PolicyAnswer, PolicySet, SloAnswer, SloSet
+
+_CREATE = Parameter(
+    "create",
+    Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[bool, typer.Option("--create", help="Also for a stream that has not reported yet.")],
+)
+_TO_CREATE = " (--create sets it before the first report)"
 
 _JoinArgument = Annotated[str, typer.Argument(metavar="JOIN", help="Name of the join, which you choose.")]
 
@@ -90,30 +99,43 @@ def _add_commands(group: typer.Typer, spec: _Spec) -> None:
         **given: Any,
     ) -> None:
         with call.open() as tidemark:
+            # What a join is called is new with the join.
+            known = {} if spec is _JOIN else {"create": given.pop("create")}
             changes = changes_of(spec.kind, given, spec.example)
             change = getattr(tidemark, f"change_{spec.name}")
-            found = change(job, name, changes, reason=reason, dry_run=dry_run)
-        if call.json:
-            return as_json(found)
+            try:
+                found = change(job, name, changes, reason=reason, dry_run=dry_run, **known)
+            except RequestRejectedError as error:
+                if known and error.of_kind("stream-not-found"):
+                    check_job(tidemark, job, _TO_CREATE)
+                    fail_request(f"{error}{_TO_CREATE}")
+                fail_request(in_options(spec.kind, error))
+        if call.structured:
+            return call.write(found)
         return spec.said("would set" if dry_run else "set", job, name, found)
 
     def get(job: str, name: str, *, call: Call) -> None:
         with call.open() as tidemark:
             found = getattr(tidemark, spec.name)(job, name)
+            if found is None and spec is not _JOIN:
+                # A name that there is not is answered with the nearest one.
+                tidemark.status(job, name)
         if found is None:
             fail_request(spec.absent(job, name))
-        return as_json(found) if call.json else spec.shown(job, name, found)
+        return call.write(found) if call.structured else spec.shown(job, name, found)
 
     def delete(
         job: str, name: str, *, reason: ReasonOption = None, dry_run: DryRunOption = False, call: Call
     ) -> None:
         with call.open() as tidemark:
             found = getattr(tidemark, f"delete_{spec.name}")(job, name, reason=reason, dry_run=dry_run)
-        if call.json:
-            return as_json(found)
+        if call.structured:
+            return call.write(found)
         return spec.said("would delete" if dry_run else "deleted", job, name, found)
 
     options = [option.parameter for option in options_of(spec.kind)]
+    if spec is not _JOIN:
+        options.append(_CREATE)
     _add(group, spec, "set", set_, help_=spec.set_help, options=options)
     _add(group, spec, "get", get, help_=spec.get_help)
     _add(group, spec, "delete", delete, help_=spec.delete_help)
@@ -203,7 +225,7 @@ _SLO = _Spec(
 
 def _add_slo_lists(group: typer.Typer) -> None:
     @group.command("list")
-    @calls_controller
+    @calls_controller(lists=True)
     def list_slos(
         job: Annotated[
             str | None, typer.Argument(metavar="JOB", help="Name of the job. Default: all jobs.")
@@ -214,8 +236,12 @@ def _add_slo_lists(group: typer.Typer) -> None:
         """List the streams with their targets and bounds."""
         with call.open() as tidemark:
             found = streams_by_name(tidemark, job)
-        if call.json:
-            return as_json(found, "streams")
+            if not found:
+                call.check_job(tidemark)
+        if call.structured:
+            return call.write(found, "streams")
+        if call.names(f"{row.job}/{row.stream}" for row in found):
+            return None
         rows = [
             (
                 f"{row.job}/{row.stream}",
@@ -277,7 +303,6 @@ _POLICY = _Spec(
     example="--mode OnRestart",
     said=_say_policy,
     shown=_show_policy,
-    absent=lambda job, stream: f"the stream {job}/{stream} is unknown; `tidemark status` lists the jobs",
 )
 
 
@@ -319,8 +344,8 @@ def _list_joins(job: JobArgument, *, call: Call) -> None:
     """List the joins of a job, with what each has lost and what is left of its budget."""
     with call.open() as tidemark:
         found = list(tidemark.joins(job))
-    if call.json:
-        return as_json(found, "joins")
+    if call.structured:
+        return call.write(found, "joins")
     rows = (
         (
             row.join,

@@ -21,8 +21,8 @@ import typer
 from tidemark.controller.base.principal import Role
 from tidemark.controller.base.token_format import SECRET_BYTES, make_token
 from tidemark.controller.tools.cli.options import duration_of
+from tidemark.controller.tools.cli.output import JsonOption
 from tidemark.controller.tools.cli.remote import (
-    JsonOption,
     TokenFileOption,
     UrlOption,
     client_errors_in_one_line,

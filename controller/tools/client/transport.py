@@ -152,7 +152,11 @@ class Transport:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._unreachable(error) from None
 
-    def _unreachable(self, error: Exception | None) -> UnreachableError:
+    def _unreachable(self, error: Exception | None) -> ControllerUnusableError:
+        if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL):
+            return ControllerUnusableError(
+                f"{self.url!r} is not an address that can be called; write it like {DEFAULT_URL}"
+            )
         found = str(error) or type(error).__name__
         return UnreachableError(f"the controller at {self.url} cannot be reached: {found}")
 

@@ -138,7 +138,8 @@ def _read(document: object, where: str) -> WantedSpec | None:
         raise ValueError(f"/apiVersion: {version} is neither openslo/v1 nor {OWN_VERSION}")
     if kind not in ("Policy", "Join"):
         raise ValueError(
-            f"/kind: {kind!r} is neither 'Policy' nor 'Join'; an SLO is a document of openslo/v1, as `tidemark export` prints it"
+            f"/kind: {kind!r} is neither 'Policy' nor 'Join'; an SLO is a document of openslo/v1, "
+            "as `tidemark export` prints it"
         )
     extra = sorted(document.keys() - {"apiVersion", "kind", "metadata", "spec"})
     if extra:

@@ -124,7 +124,7 @@ def test_an_slo_is_set_changed_field_by_field_and_shown(controller: Controller, 
     (listed,) = document(tidemark("slo", "list", "--json"))["streams"]
     assert listed["target_ppm"] == 900_000
     assert "job/stream" in said(tidemark("slo", "list", "job"))[1]
-    assert said(tidemark("slo", "list", "other")) == ["there are no streams yet"]
+    assert line(tidemark("slo", "list", "other"), 1) == "tidemark: there is no job 'other'; there is only job"
 
 
 @pytest.mark.slow
@@ -154,30 +154,32 @@ def test_a_dry_run_says_what_would_follow_and_sets_nothing(
         ),
         (("--target", "0.9", "--confidence", "x"), 2, "--confidence: 'x' is not a share"),
         (("--target", "0.9", "--state-cap", "-1"), 2, "--state-cap: '-1' is not a whole number"),
-        (("--confidence", "0.9"), 1, "/target_ppm"),
+        (("--confidence", "0.9"), 1, "--target: it is missing"),
     ],
     ids=str,
 )
 def test_what_cannot_be_set_is_one_line_that_names_it(
     tidemark: Tidemark, options: tuple[str, ...], code: int, sentence: str
 ) -> None:
-    assert sentence in line(tidemark("slo", "set", "job", "stream", *options), code)
+    assert sentence in line(tidemark("slo", "set", "job", "stream", "--create", *options), code)
 
 
 def test_what_is_not_there_is_one_line_with_the_way_out(tidemark: Tidemark) -> None:
+    nothing = "tidemark: there is no job 'job'; no job has reported, and no SLO or policy is set"
+    for command in ("slo get job stream", "policy get job stream", "status job", "status job stream"):
+        assert line(tidemark(*command.split()), 1) == nothing
+    assert said(tidemark("status")) == ["there are no jobs yet: none has reported"]
+    assert tidemark("policy", "set", "a job", "stream", "--create", "--mode", "Off").exit_code == 0
     body = line(tidemark("slo", "get", "a job", "stream"), 1)
     assert body.endswith("`tidemark slo set 'a job' stream --target 0.99` sets one")
-    assert "the stream job/stream is unknown" in line(tidemark("policy", "get", "job", "stream"), 1)
-    assert "nothing is known of job 'job'" in line(tidemark("status", "job"), 1)
-    assert "nothing is known of stream" in line(tidemark("status", "job", "stream"), 1)
-    assert said(tidemark("status")) == ["there are no jobs yet: none has reported"]
+    assert tidemark("policy", "delete", "a job", "stream").exit_code == 0
     unreachable = line(tidemark("status", "--url", "http://127.0.0.1:1"), 1)
     assert unreachable.endswith("is `tidemark serve` running there? --url names another address")
     assert tidemark("slo", "set", "job").exit_code == 2
 
 
 def test_a_name_that_is_not_there_is_answered_with_the_nearest_one(tidemark: Tidemark) -> None:
-    assert tidemark("slo", "set", "shop", "clicks", "--target", "99.5%").exit_code == 0
+    assert tidemark("slo", "set", "shop", "clicks", "--create", "--target", "99.5%").exit_code == 0
     assert line(tidemark("status", "shop", "click"), 1).endswith("; did you mean 'clicks'?")
     assert "did you mean" not in line(tidemark("status", "shop", "views"), 1)
     assert "did you mean" not in line(tidemark("status", "store", "clicks"), 1)
@@ -187,7 +189,9 @@ def test_a_name_that_is_not_there_is_answered_with_the_nearest_one(tidemark: Tid
 
 
 def test_a_policy_is_changed_field_by_field_and_shown(controller: Controller, tidemark: Tidemark) -> None:
-    lines = said(tidemark("policy", "set", "job", "stream", "--mode", "OnRestart", "--max-bound", "1 hour"))
+    lines = said(
+        tidemark("policy", "set", "job", "stream", "--create", "--mode", "OnRestart", "--max-bound", "1 hour")
+    )
     assert lines[0] == "set the policy of job/stream: mode OnRestart, bounds of 0 s to 1 h"
     said(
         tidemark(
@@ -237,9 +241,11 @@ def test_a_policy_is_changed_field_by_field_and_shown(controller: Controller, ti
 
 
 def test_outside_gates_are_named_as_the_operators_named_them(tidemark: Tidemark) -> None:
-    body = line(tidemark("policy", "set", "job", "stream", "--gate", "calendar", "--gate", "errors"), 1)
-    assert "/gates/0: this controller has no outside gate 'calendar'; it has none; its operators add" in body
-    assert "/gates/1" in body
+    body = line(
+        tidemark("policy", "set", "job", "stream", "--create", "--gate", "calendar", "--gate", "errors"), 1
+    )
+    assert "--gate: this controller has no outside gate 'calendar'; it has none; its operators add" in body
+    assert "; --gate: this controller has no outside gate 'errors'" in body
     said(tidemark("policy", "set", "job", "stream", "--gate", "none"))
     assert "outside gates         -" in said(tidemark("policy", "get", "job", "stream"))
 
@@ -248,7 +254,7 @@ def test_labels_are_given_by_name_and_replaced_as_a_whole(tidemark: Tidemark) ->
     for wrong, problem in (("team", "write it like team=payments"), ("tier=2", "tier is given twice")):
         body = line(tidemark("policy", "set", "job", "stream", "--label", "tier=1", "--label", wrong), 2)
         assert body.endswith(problem)
-    said(tidemark("policy", "set", "job", "stream", "--label", "team=web", "--label", "url=a=b"))
+    said(tidemark("policy", "set", "job", "stream", "--create", "--label", "team=web", "--label", "url=a=b"))
     said(tidemark("policy", "set", "job", "stream", "--mode", "OnRestart"))
     assert "labels                team=web, url=a=b" in said(tidemark("policy", "get", "job", "stream"))
     said(tidemark("policy", "set", "job", "stream", "--label", "none"))
