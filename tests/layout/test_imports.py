@@ -47,7 +47,7 @@ class Rule:
 RULES = {
     "models": Rule(ours=frozenset({"models"}), extras=(), impure=IMPURE),
     "controller": Rule(
-        ours=frozenset({"models", "controller"}), extras=("controller", "kafka", "trace", "plot")
+        ours=frozenset({"models", "controller"}), extras=("controller", "kafka", "mcp", "trace", "plot")
     ),
     "spark_jobs": Rule(
         ours=frozenset({"models", "spark_jobs"}), extras=("spark", "kafka", "trace", "postgres")

@@ -121,6 +121,11 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
         "serve": Entry(
             "serve", "Run the controller: the REST API, the decision loop and the metrics, in one process."
         ),
+        "mcp": Entry(
+            "mcp_server",
+            "Serve a controller to agents over standard input and output (MCP); they can read, and change nothing.",
+            "mcp",
+        ),
         "token": Entry("token", "Create, list, rotate and revoke bearer tokens."),
         "settings": Entry(
             "store", "Show the settings in force and where each comes from; passwords are masked."
