@@ -48,6 +48,8 @@ def problem_of(
 ) -> MalformedBodyError | InvalidBodyError:
     """Return the problem with ``body`` in which pydantic ``found`` these errors, one at least."""
     if found[0]["type"] == "json_invalid":
+        if not body.strip():
+            return MalformedBodyError("the body is empty; send JSON")
         return MalformedBodyError(f"the body is not JSON: {found[0]['msg'].removeprefix('Invalid JSON: ')}")
     # What is missing is often what stands there under another name.
     found = sorted(found, key=lambda one: one["type"] not in UNKNOWN_FIELD)

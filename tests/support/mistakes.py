@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,10 +80,7 @@ def answer_to(mistake: Command | Files | Request, url: str) -> Outcome:
     if isinstance(mistake, Files):
         text = mistake.text
     else:
-        arguments, token = _split(mistake.line.replace("URL", url)), mistake.token
+        arguments, token = shlex.split(mistake.line.replace("URL", url)), mistake.token
     environment = {"TIDEMARK_URL": url, "TIDEMARK_TOKEN": token, "COLUMNS": "200"}
     result = CliRunner().invoke(app, arguments, env=environment, input=text, prog_name="tidemark")
     return result.exit_code, (result.stderr or result.stdout).replace(url, "URL").rstrip()
-
-
-_split: Callable[[str], list[str]] = __import__("shlex").split

@@ -36,7 +36,7 @@ _CLIENT_LEFT = 499
 _PARAMETER = re.compile(r"\{[^}]*\}")
 """A parameter in a route's template."""
 
-_NEAR = 0.7
+_NEAR = 0.9
 """How much of a path a nearest one shares at least."""
 
 _RETRY_AFTER_SECONDS = "5"
@@ -131,15 +131,16 @@ def _nearest_path(request: Request) -> str | None:
     found = set()
     given = request.url.path
     # The version is left out, or given twice.
-    for path in (given, f"/v1{given}", given.removeprefix("/v1")):
-        parts = path.split("/")
-        for route in iter_route_contexts(app.routes):
-            wanted = (route.path_format or "").split("/")
-            if len(wanted) == len(parts) and wanted[1] == "v1":
-                pairs = zip(wanted, parts, strict=True)
-                found.add("/".join(_PARAMETER.sub(lambda _, p=part: p, one) for one, part in pairs))
-    found.discard(given)
-    return next(iter(get_close_matches(given, found, 1, _NEAR)), None)
+    path = given.removeprefix("/v1") if given.startswith("/v1/v1/") else given
+    parts = (path if path.startswith("/v1/") else f"/v1{path}").split("/")
+    for route in iter_route_contexts(app.routes):
+        wanted = (route.path_format or "").split("/")
+        if len(wanted) == len(parts) and wanted[1] == "v1":
+            pairs = zip(wanted, parts, strict=True)
+            found.add("/".join(_PARAMETER.sub(lambda _, p=part: p, one) for one, part in pairs))
+    # What only goes on is no slip of the pen.
+    found = {path for path in found if not path.startswith(given)}
+    return next(iter(get_close_matches("/".join(parts), found, 1, _NEAR)), None)
 
 
 def _methods_at(request: Request) -> list[str]:

@@ -1,5 +1,7 @@
 """The documents that ``tidemark apply`` reads: what they mean, and how each mistake is named."""
 
+# ruff: noqa: E501 - what is said is easier to read in one line
+
 from __future__ import annotations
 
 from dataclasses import asdict
