@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from tidemark.models.base.duration import format_duration, parse_duration
-from tidemark.models.base.target import PPM, format_target, parse_target
+from tidemark.models.base.target import PPM, format_share, parse_target
 from tidemark.models.specs.fields import SpecField, Unit, spec_fields
 from tidemark.models.specs.freeze import parse_freeze
 
@@ -76,7 +76,8 @@ READ: dict[Unit, Callable[[str], int | None]] = {
 
 SHOW: dict[Unit, Callable[[int], str]] = {
     "duration": lambda value_ms: format_duration(value_ms * 1_000),
-    "share": format_target,
+    # Without a space it is one word for a shell.
+    "share": lambda value_ppm: format_share(value_ppm).replace(" ", ""),
     "number": str,
 }
 """By unit, what shows a value with it."""
@@ -146,6 +147,4 @@ def _is_number(value: object) -> bool:
 
 def example_of(one: SpecField) -> str:
     """Return a value of a field in words."""
-    if one.name == "target_ppm":
-        return "99.5%"
     return SHOW[one.unit](int(one.shown.example or one.default or 1))

@@ -13,7 +13,7 @@ import typer
 
 from tidemark.controller.base.clock import utc_text
 from tidemark.models.base.duration import format_about, format_duration
-from tidemark.models.base.target import format_share, format_target
+from tidemark.models.base.target import format_share
 from tidemark.models.recommend.steps import StepKind
 from tidemark.models.rollout.states import rollout_text
 
@@ -105,11 +105,6 @@ def moment(time_us: int | None) -> str:
 def percent(share_ppm: int | None) -> str:
     """Return a share as a percentage, to the last part per million."""
     return _UNKNOWN if share_ppm is None else format_share(share_ppm)
-
-
-def share(share_ppm: int | None) -> str:
-    """Return a share as a decimal, as options take it."""
-    return _UNKNOWN if share_ppm is None else format_target(share_ppm)
 
 
 def decision(recommended: RecommendationAnswer) -> str:

@@ -27,7 +27,6 @@ from tidemark.controller.tools.cli.show import (
     moment,
     percent,
     say,
-    share,
     show_consequences,
     show_facts,
     table,
@@ -171,15 +170,15 @@ def _say_slo(verb: str, job: str, stream: str, found: SloSet) -> None:
 
 def slo_text(slo: SloAnswer) -> str:
     """Return an SLO in one line."""
-    parts = [f"{share(slo.target_ppm)} of the rows"]
+    parts = [f"{percent(slo.target_ppm)} of the rows"]
     if slo.objective == "timeslices":
-        parts = [f"{share(slo.target_ppm)} of the rows in {share(slo.good_windows_ppm)} of the windows"]
+        parts = [f"{percent(slo.target_ppm)} of the rows in {percent(slo.good_windows_ppm)} of the windows"]
     if slo.latency_cap_ms is not None:
         parts.append(f"a mean latency of at most {duration(slo.latency_cap_ms)}")
     if slo.state_cap_rows is not None:
         parts.append(f"at most {plural(slo.state_cap_rows, 'row')} of state")
     if slo.worst_window_ppm is not None:
-        parts.append(f"{share(slo.worst_window_ppm)} of the rows in every window")
+        parts.append(f"{percent(slo.worst_window_ppm)} of the rows in every window")
     return ", ".join(parts) + (
         "" if slo.on_conflict is None else f"; on conflict: {_dashed(slo.on_conflict)}"
     )
@@ -192,15 +191,15 @@ def _dashed(on_conflict: str | None) -> str:
 def _show_slo(_job: str, _stream: str, slo: SloAnswer) -> None:
     show_facts(
         {
-            "target": f"{share(slo.target_ppm)} ({percent(slo.target_ppm)} of the rows)",
+            "target": f"{percent(slo.target_ppm)} of the rows",
             "objective": slo.objective,
-            "good windows": f"{share(slo.good_windows_ppm)} of the windows, where the objective is timeslices",
+            "good windows": f"{percent(slo.good_windows_ppm)} of the windows, where the objective is timeslices",
             "window": duration(slo.window_ms),
             "latency cap": duration(slo.latency_cap_ms),
             "state cap": "-" if slo.state_cap_rows is None else plural(slo.state_cap_rows, "row"),
-            "worst window": share(slo.worst_window_ppm),
+            "worst window": percent(slo.worst_window_ppm),
             "on conflict": _dashed(slo.on_conflict),
-            "confidence": share(slo.confidence_ppm),
+            "confidence": percent(slo.confidence_ppm),
             "horizon": "left open" if slo.horizon_ms is None else duration(slo.horizon_ms),
             "generation": f"{slo.generation}, since {moment(slo.updated_us)}",
         }
@@ -245,7 +244,7 @@ def _add_slo_lists(group: typer.Typer) -> None:
         rows = [
             (
                 f"{row.job}/{row.stream}",
-                share(row.target_ppm),
+                percent(row.target_ppm),
                 row.mode,
                 bound(row.recommended_bound_ms),
                 bound(row.applied_bound_ms),
@@ -276,10 +275,10 @@ def _show_policy(_job: str, _stream: str, policy: PolicyAnswer) -> None:
             "mode": policy.mode,
             "bounds": _range(policy),
             "directions": ", ".join(policy.directions),
-            "margin": share(policy.margin_ppm),
+            "margin": percent(policy.margin_ppm),
             "cooldown": duration(policy.cooldown_ms),
             "max narrowings a day": str(policy.max_narrowings_a_day or "-"),
-            "max narrowing": share(policy.max_narrowing_ppm),
+            "max narrowing": percent(policy.max_narrowing_ppm),
             "evidence": f"{duration(policy.evidence_ms)}, {policy.evidence_windows:,} windows",
             "freeze": "; ".join(format_freeze(asdict(window)) for window in policy.freeze_windows) or "-",
             "paused": "yes" if policy.paused else "no",
@@ -312,8 +311,8 @@ _POLICY = _Spec(
 def _say_join(verb: str, job: str, name: str, found: JoinAnswer) -> None:
     state = found.state
     say(
-        f"{verb} join {name} of {job}: {share(found.target_ppm)} of the pairs at a confidence of "
-        f"{share(found.confidence_ppm)}, over {duration(found.window_ms)}".lstrip()
+        f"{verb} join {name} of {job}: {percent(found.target_ppm)} of the pairs at a confidence of "
+        f"{percent(found.confidence_ppm)}, over {duration(found.window_ms)}".lstrip()
     )
     if state.batches:
         missing = f", {state.missing_batches:,} missing between them" if state.missing_batches else ""
@@ -350,7 +349,7 @@ def _list_joins(job: JobArgument, *, call: Call) -> None:
         (
             row.join,
             ", ".join(row.streams),
-            share(row.target_ppm),
+            percent(row.target_ppm),
             _lost(row.state),
             percent(row.state.remaining_ppm),
         )

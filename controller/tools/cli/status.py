@@ -21,7 +21,6 @@ from tidemark.controller.tools.cli.show import (
     percent,
     rollout_line,
     say,
-    share,
     show_facts,
     table,
 )
@@ -81,7 +80,7 @@ def _show_streams(job: JobStatus | None, streams: Iterable[FleetStream], *, wide
         (
             row.stream if job is not None else f"{row.job}/{row.stream}",
             row.mode,
-            share(row.target_ppm),
+            percent(row.target_ppm),
             bound(row.recommended_bound_ms),
             bound(row.applied_bound_ms),
             *(_more(row) if wide else ()),

@@ -138,7 +138,7 @@ def test_what_is_watched_is_shown_when_it_changes_and_survives_a_controller_that
     assert result.exit_code == 0
     times = [line for line in result.stdout.splitlines() if re.fullmatch(r"\d{4}-.* UTC", line)]
     assert (len(times), sleeps) == (2, [3, 3, 3, 3]), "twice, as it was shown before and after the change"
-    assert "0.9" in result.stdout.rpartition(times[-1])[2]
+    assert "90 %" in result.stdout.rpartition(times[-1])[2]
 
 
 def test_an_interval_that_is_none_and_a_first_look_that_fails_end_the_command(url: str) -> None:

@@ -86,7 +86,7 @@ def test_a_dry_run_says_when_windows_behind_a_join_close_beside_the_reason(
 def test_an_slo_is_set_changed_field_by_field_and_shown(controller: Controller, tidemark: Tidemark) -> None:
     controller.report_all(REPORTS)
     lines = said(tidemark("slo", "set", "job", "stream", "--target", "0.9", "--latency-cap", "15 minutes"))
-    assert lines[0] == "set the SLO of job/stream: 0.9 of the rows, a mean latency of at most 15 min"
+    assert lines[0] == "set the SLO of job/stream: 90 % of the rows, a mean latency of at most 15 min"
     assert lines[1].startswith("  recommended: ")
     assert lines[2].startswith("  expected effect: ")
     assert lines[-2].startswith("  published: the job keeps its own bound")
@@ -119,7 +119,7 @@ def test_an_slo_is_set_changed_field_by_field_and_shown(controller: Controller, 
     slo = document(tidemark("slo", "get", "job", "stream", "--json"))
     assert (slo["latency_cap_ms"], slo["on_conflict"]) == (None, None)
     lines = said(tidemark("slo", "get", "job", "stream"))
-    assert lines[0] == "target        0.9 (90 % of the rows)"
+    assert lines[0] == "target        90 % of the rows"
     assert "horizon       12 h" in lines
     (listed,) = document(tidemark("slo", "list", "--json"))["streams"]
     assert listed["target_ppm"] == 900_000
@@ -246,7 +246,7 @@ def test_outside_gates_are_named_as_the_operators_named_them(tidemark: Tidemark)
     )
     assert "--gate: this controller has no outside gate 'calendar'; it has none; its operators add" in body
     assert "; --gate: this controller has no outside gate 'errors'" in body
-    said(tidemark("policy", "set", "job", "stream", "--gate", "none"))
+    said(tidemark("policy", "set", "job", "stream", "--create", "--gate", "none"))
     assert "outside gates         -" in said(tidemark("policy", "get", "job", "stream"))
 
 
@@ -324,7 +324,7 @@ def test_the_status_shows_the_fleet_a_job_or_a_stream(controller: Controller, ti
     assert lines[2].startswith("stream: WaitsForStart: ")
     assert document(tidemark("status", "job", "stream", "--json")) == controller.status()
     text = "\n".join(said(tidemark("status", "job", "stream")))
-    assert "SLO              0.9 of the rows" in text
+    assert "SLO              90 % of the rows" in text
     assert "WaitsForStart: " in text
 
 
