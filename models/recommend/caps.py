@@ -89,11 +89,11 @@ def _resolved(cap: Cap, inputs: Inputs, bound_ms: int, found: str) -> DecisionSt
     on_conflict = inputs.slo.on_conflict
     left_ms: int | None = bound_ms
     if on_conflict == _EXCEED[cap]:
-        reason = f"{found}; the SLO allows that (on_conflict {on_conflict})"
+        reason = f"{found}; the SLO allows that, by what it says of a conflict"
     elif on_conflict == "miss_target":
         widest_ms = _widest(bound_ms, lambda shorter_ms: _is_within(cap, inputs, shorter_ms))
         left_ms = widest_ms or 0
-        reason = f"{found}; the target is missed (on_conflict {on_conflict}): "
+        reason = f"{found}; the target is missed, by what the SLO says of a conflict: "
         if widest_ms is None:
             reason += "even a bound of 0 is above the cap"
         else:
@@ -101,9 +101,9 @@ def _resolved(cap: Cap, inputs: Inputs, bound_ms: int, found: str) -> DecisionSt
             reason += f"{format_duration(widest_ms * 1_000)} admits {admitted}"
     else:
         left_ms = None
-        unresolved = "the SLO sets no on_conflict"
+        unresolved = "the SLO does not say what gives way"
         if on_conflict is not None:
-            unresolved = f"on_conflict {on_conflict} does not settle it"
+            unresolved = "what gives way by the SLO does not settle it"
         reason = f"{found}, and {unresolved}: {inputs.bound_name} is held"
     return DecisionStep(_KIND[cap], left_ms, reason, Conflict(cap, bound_ms))
 

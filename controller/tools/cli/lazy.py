@@ -126,7 +126,7 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
             "Serve a controller to agents over standard input and output (MCP); they can read, and change nothing.",
             "mcp",
         ),
-        "token": Entry("token", "Create, list, rotate and revoke bearer tokens."),
+        "token": Entry("token", "Create, list, rotate and revoke tokens."),
         "settings": Entry(
             "store", "Show the settings in force and where each comes from; passwords are masked."
         ),

@@ -59,7 +59,7 @@ TokenFileOption = Annotated[
     Path | None,
     typer.Option(
         "--token-file",
-        help=f"File that holds the bearer token. Default: the token in {TOKEN_VARIABLE}, if set.",
+        help=f"File that holds the token. Default: the token in {TOKEN_VARIABLE}, if set.",
     ),
 ]
 ReasonOption = Annotated[
@@ -124,7 +124,7 @@ class Call:
     url: str
     """Address of the controller."""
     token_file: Path | None
-    """File that holds the bearer token."""
+    """File that holds the token."""
     job: str | None = None
     """The job that the command names; None for none."""
 

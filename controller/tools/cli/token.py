@@ -75,7 +75,7 @@ class RemoteTokens:
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     tokens = typer.Typer(
-        help="Create, list, rotate and revoke bearer tokens.", no_args_is_help=True, rich_markup_mode=None
+        help="Create, list, rotate and revoke tokens.", no_args_is_help=True, rich_markup_mode=None
     )
     for name, command in (
         ("create", _create),

@@ -164,9 +164,12 @@ class Transport:
         found = _object_in(answer)
         status = answer.status_code
         if status in _UNAUTHORISED:
-            sent = "it rejects the token" if self.has_token else "no token was sent, and it requires one"
+            detail = found.get("detail")
+            if not self.has_token and (detail is None or status == httpx.codes.UNAUTHORIZED):
+                # What it says to a program that sends none is about headers.
+                detail = "no token was sent, and it requires one"
             raise TokenRejectedError(
-                f"the controller at {self.url} answers {status}: {found.get('detail') or sent}"
+                f"the controller at {self.url} answers {status}: {detail or 'it rejects the token'}"
             )
         if status == httpx.codes.NOT_MODIFIED or (answer.is_success and found):
             return answer

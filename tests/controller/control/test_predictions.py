@@ -418,9 +418,9 @@ def test_what_was_asked_for_within_five_minutes_holds_a_narrowing_and_another_sl
 @pytest.mark.parametrize(
     ("on_conflict", "body"),
     [
-        (None, "the SLO sets no on_conflict: the bound in use is held"),
+        (None, "the SLO does not say what gives way: the bound in use is held"),
         ("exceed_latency_cap", "the SLO allows that"),
-        ("miss_target", "the target is missed (on_conflict miss_target)"),
+        ("miss_target", "the target is missed, by what the SLO says of a conflict"),
     ],
 )
 def test_where_no_bound_fits_the_chain_and_the_condition_say_how_it_is_resolved(

@@ -34,7 +34,7 @@ def test_a_conflict_that_the_slo_does_not_resolve_holds_the_bound_in_use() -> No
     assert found.steps[-1].kind.label == "latency cap"
     assert found.steps[-1].reason == (
         "998 ms has a mean latency of 1.998 s, above the cap of 1.5 s, "
-        "and the SLO sets no on_conflict: the bound in use is held"
+        "and the SLO does not say what gives way: the bound in use is held"
     )
 
 
@@ -43,7 +43,7 @@ def test_where_the_target_may_be_missed_the_widest_bound_within_the_cap_is_taken
     found = recommend(inputs(THOUSAND, slo=capped("miss_target")))
     assert found.bound_ms == 500
     assert step(found, "latency cap").reason.endswith(
-        "the target is missed (on_conflict miss_target): 500 ms admits 50.00 %"
+        "the target is missed, by what the SLO says of a conflict: 500 ms admits 50.00 %"
     )
 
 
@@ -59,7 +59,7 @@ def test_where_the_latency_cap_may_be_exceeded_the_target_is_kept() -> None:
     found = recommend(inputs(THOUSAND, slo=capped("exceed_latency_cap")))
     assert found.bound_ms == 998
     assert step(found, "latency cap").reason.endswith(
-        "above the cap of 1.5 s; the SLO allows that (on_conflict exceed_latency_cap)"
+        "above the cap of 1.5 s; the SLO allows that, by what it says of a conflict"
     )
 
 

@@ -143,7 +143,7 @@ def test_a_margin_that_crosses_the_cap_is_a_conflict_that_says_so(controller: Co
     assert status["recommended"]["bound_ms"] is None
     assert "NotEnoughEvidence" not in conditions(controller)
     (body,) = [one["detail"] for one in status["conditions"] if one["type"] == "ConstraintsConflict"]
-    assert "the SLO sets no on_conflict" in body
+    assert "the SLO does not say what gives way" in body
 
 
 def test_the_effective_bound_is_what_the_monotone_watermark_allows(controller: Controller) -> None:
