@@ -57,5 +57,5 @@ def _show_steps(found: StreamStatus) -> None:
     if found.transition is not None:
         say(f"expected effect: {found.transition.text}")
     if found.rollout is not None:
-        say(rollout_line(found.rollout))
+        say(f"rollout {rollout_line(found.rollout)}")
     return None
