@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter
 from pydantic_core import from_json
@@ -57,7 +57,7 @@ def read_spec(kind: type[T], given: Mapping[str, Any], body: bytes | None = None
         # What JSON has no type for becomes a text, which no number takes.
         body = json.dumps(written.fields, default=str).encode()
     try:
-        return parse_body(_adapter(kind), body, _known(kind))
+        return parse_body(_adapter(kind), body, _known(cast("Any", kind)))
     except InvalidBodyError as error:
         raise invalid_body(tuple(_as_written(kind, one, written) for one in error.errors)) from None
 
@@ -77,12 +77,16 @@ def _as_written(kind: type[Any], item: ErrorItem, written: Written) -> ErrorItem
 
 
 @cache
-def _adapter(kind: type[T]) -> TypeAdapter[T]:
+def _cached_adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
+def _adapter(kind: type[T]) -> TypeAdapter[T]:
+    return _cached_adapter(cast("Any", kind))
+
+
 @cache
-def _known(kind: type[Any]) -> Collection[str]:
+def _known(kind: Any) -> Collection[str]:
     return {one.name for one in fields(kind)} | {
         name_in_words(one) for one in spec_fields(kind) if one.unit in READ
     }

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import warnings
 from collections.abc import Iterable
+from importlib import import_module
 from typing import Any, Self
 from urllib.parse import unquote
 
+import httpx
+import pytest
 from starlette.types import ASGIApp, Message
 
-with warnings.catch_warnings():
-    # It would rather have another HTTP library than the one this project uses.
+with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patched:
+    # It would rather have another HTTP library than the one this project uses, and takes it where something brings it.
     warnings.simplefilter("ignore")
-    from fastapi.testclient import TestClient
-    from starlette import testclient
+    patched.setitem(sys.modules, "httpx2", None)
+    TestClient: Any = import_module("fastapi.testclient").TestClient
 
-_httpx: Any = testclient.__dict__["httpx"]
-"""The HTTP library of Starlette's client: httpx2 where it is installed, else httpx."""
 __all__ = ["InProcessClient", "TestClient"]
 
 CLIENT = ("testclient", 50_000)
 """Who asks, as Starlette's own client has it."""
 
 
-class InProcessClient(TestClient):
+class InProcessClient(TestClient):  # type: ignore[misc]  # its types are those of the other library
     """Starlette's client, which starts and stops the application, with a cheaper way for its requests."""
 
     def __enter__(self) -> Self:
@@ -34,26 +36,17 @@ class InProcessClient(TestClient):
         return self
 
 
-class _Transport:
+class _Transport(httpx.BaseTransport):
     """Runs each request as one task of the application's event loop."""
 
     def __init__(self, app: ASGIApp, loop: asyncio.AbstractEventLoop) -> None:
         self._app = app
         self._loop = loop
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """End; it holds nothing."""
-
-    def close(self) -> None:
-        """Close; it holds nothing."""
-
-    def handle_request(self, request: Any) -> Any:
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
         return asyncio.run_coroutine_threadsafe(self._answer(request), self._loop).result()
 
-    async def _answer(self, request: Any) -> Any:
+    async def _answer(self, request: httpx.Request) -> httpx.Response:
         url = request.url
         scope = {
             "type": "http",
@@ -91,10 +84,10 @@ class _Transport:
         await self._app(scope, receive, send)
         headers: Iterable[tuple[bytes, bytes]] = start["headers"]
         body = b"" if request.method == "HEAD" else b"".join(parts)
-        return _httpx.Response(
+        return httpx.Response(
             start["status"],
             headers=list(headers),
-            stream=_httpx.ByteStream(body),
+            stream=httpx.ByteStream(body),
             request=request,
             extensions={"operation": getattr(scope.get("route"), "operation_id", None)},
         )

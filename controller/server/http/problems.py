@@ -136,11 +136,15 @@ def _nearest_path(request: Request) -> str | None:
     for route in iter_route_contexts(app.routes):
         wanted = (route.path_format or "").split("/")
         if len(wanted) == len(parts) and wanted[1] == "v1":
-            pairs = zip(wanted, parts, strict=True)
-            found.add("/".join(_PARAMETER.sub(lambda _, p=part: p, one) for one, part in pairs))
+            found.add("/".join(map(_filled, wanted, parts)))
     # What only goes on is no slip of the pen.
     found = {path for path in found if not path.startswith(given)}
     return next(iter(get_close_matches("/".join(parts), found, 1, _NEAR)), None)
+
+
+def _filled(template: str, part: str) -> str:
+    """Return a part of a path by its template: what was given for a parameter, else what the template says."""
+    return _PARAMETER.sub(lambda _: part, template)
 
 
 def _methods_at(request: Request) -> list[str]:

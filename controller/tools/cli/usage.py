@@ -27,8 +27,9 @@ def _problem(error: UsageError) -> str:
             return f"{_name(error.param)} is missing: {getattr(error.param, 'help', '') or ''}".rstrip(". :")
         case BadParameter():
             return f"{_name(error.param)}: {_bad(error)}"
-    # Of a command that there is not, it is the nearest one.
-    return _lower_first(error.format_message().rstrip(".").replace(". Did", "; did"))
+        case _:
+            # Of a command that there is not, it is the nearest one.
+            return _lower_first(error.format_message().rstrip(".").replace(". Did", "; did"))
 
 
 def _bad(error: BadParameter) -> str:
