@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tidemark.controller.tools.cli.show import plain, say
+from tidemark.controller.tools.cli.show import say
 
 Format = Literal["json", "yaml", "wide", "name"]
 """How to print; for people where nothing is said."""
@@ -50,4 +50,4 @@ def write(answer: object, name: str = "", *, output: Format | None = "json") -> 
 def names(found: Iterable[Any]) -> None:
     """Print the name of each of some streams, jobs, rollouts or joins: a line that other commands take as arguments."""
     for name in found:
-        say(plain(str(name)))
+        say(str(name))
