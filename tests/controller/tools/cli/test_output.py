@@ -168,3 +168,11 @@ def test_a_missing_reason_is_asked_for_where_somebody_can_answer(
     assert lines[-1] == "paused shop/clicks: no new rollout starts: a deployment"
     newest = controller.http.get("/v1/jobs/shop/streams/clicks/events").json()["events"][0]
     assert newest["reason"] == "a deployment"
+
+
+def test_a_freeze_window_that_holds_is_shown_with_its_end(tidemark: Tidemark) -> None:
+    said(tidemark("policy set shop clicks --mode OnRestart --freeze daily"))
+    (line,) = [line for line in said(tidemark("status shop clicks")) if line.startswith("frozen")]
+    assert re.search(
+        r"nothing is narrowed until \d{4}-\d\d-\d\d [\d:]+ UTC, by a freeze window of its policy", line
+    )
