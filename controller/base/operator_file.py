@@ -8,7 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar, get_args
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 import httpx
 from pydantic import (
@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from tidemark.controller.base.alert_table import ALERTS, AlertSeverity
+from tidemark.controller.base.sentences import sentence
 from tidemark.models.base.text import format_number
 
 T = TypeVar("T")
@@ -84,7 +85,7 @@ def _read(what: str, name: str, table: object, read: Callable[[Mapping[str, Any]
     except ValidationError as error:
         found = error.errors()[0]
         where = "".join(f".{part}" for part in found["loc"][:1])
-        raise ValueError(f"{what} {name!r}{where}: {found['msg'].removeprefix('Value error, ')}") from None
+        raise ValueError(f"{what} {name!r}{where}: {sentence(found, repeat=False)}") from None
     except ValueError as error:
         raise ValueError(f"{what} {name!r}: {error}") from None
 
@@ -174,11 +175,17 @@ _KNOWN: Mapping[str, frozenset[str]] = {
 """Labels whose values are known beforehand."""
 
 
+Form = Literal["alertmanager", "slack", "grafana"]
+"""What is posted: Alertmanager's message, one of Slack's incoming webhook, or an annotation of Grafana."""
+
+
 class Destination(Called):
     """A webhook that is notified of some alerts."""
 
     webhook: Address
-    """Where messages are posted to, in Alertmanager's format."""
+    """Where messages are posted to."""
+    form: Form = "alertmanager"
+    """In which form."""
     match: dict[_LabelName, _Values] = Field(default_factory=dict)
     """Labels that an alert must have, each with the value or one of the values given. Without any, the destination
     takes the alerts that no other one takes."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TypeVar
+from collections.abc import Collection
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, from_json
 
 from tidemark.controller.base.errors import MAX_ERRORS, ErrorItem, InvalidBodyError, MalformedBodyError
+from tidemark.controller.base.sentences import UNKNOWN_FIELD, sentence
 
 T = TypeVar("T")
 
@@ -20,8 +22,13 @@ _SAYS_FIELD = re.compile(r"[a-z_]+\b")
 """The first word of a message of the wire types; often the field that it is about."""
 
 
-def parse_body(adapter: TypeAdapter[T], body: bytes) -> T:
+def parse_body(adapter: TypeAdapter[T], body: bytes, known: Collection[str] | None = None) -> T:
     """Parse and validate a JSON body.
+
+    Args:
+        adapter: what it must be.
+        body: the JSON.
+        known: names of the fields that it may have, for the one that has another; None for those of the schema.
 
     Raises:
         MalformedBodyError: when it is not JSON.
@@ -30,26 +37,48 @@ def parse_body(adapter: TypeAdapter[T], body: bytes) -> T:
     try:
         return adapter.validate_json(body)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False)
-    raise problem_of(found, body)
+        found = error.errors(include_url=False)
+    if known is None and any(one["type"] in UNKNOWN_FIELD for one in found):
+        known = _fields(adapter)
+    raise problem_of(found, body, known or ())
 
 
-def problem_of(found: list[ErrorDetails], body: bytes) -> MalformedBodyError | InvalidBodyError:
+def problem_of(
+    found: list[ErrorDetails], body: bytes, known: Collection[str] = ()
+) -> MalformedBodyError | InvalidBodyError:
     """Return the problem with ``body`` in which pydantic ``found`` these errors, one at least."""
     if found[0]["type"] == "json_invalid":
-        return MalformedBodyError(found[0]["msg"])
-    errors = error_items(found[:MAX_ERRORS], from_json(body))
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return InvalidBodyError(f"{errors[0].pointer or 'the body'}: {errors[0].detail}{more}", errors=errors)
+        if not body.strip():
+            return MalformedBodyError("the body is empty; send JSON")
+        return MalformedBodyError(f"the body is not JSON: {found[0]['msg'].removeprefix('Invalid JSON: ')}")
+    # What is missing is often what stands there under another name.
+    found = sorted(found, key=lambda one: one["type"] not in UNKNOWN_FIELD)
+    return invalid_body(error_items(found[:MAX_ERRORS], from_json(body), known), more=len(found) - 1)
 
 
-def error_items(answer: list[ErrorDetails], document: object) -> tuple[ErrorItem, ...]:
+def invalid_body(errors: tuple[ErrorItem, ...], *, more: int | None = None) -> InvalidBodyError:
+    """Return the error of a body in which these errors were found, and ``more`` than the first one."""
+    more = len(errors) - 1 if more is None else more
+    text = f"{errors[0].pointer or 'the body'}: {errors[0].detail}" + (f" (and {more} more)" if more else "")
+    return InvalidBodyError(text, errors=errors)
+
+
+def error_items(
+    answer: list[ErrorDetails], document: object, known: Collection[str] = ()
+) -> tuple[ErrorItem, ...]:
     """Return the errors that pydantic found in ``document``, with JSON pointers into it."""
-    return tuple(_item(error, document) for error in answer)
+    return tuple(_item(error, document, known) for error in answer)
 
 
-def _item(error: ErrorDetails, document: object) -> ErrorItem:
-    detail = error["msg"].removeprefix("Value error, ")
+def _fields(adapter: TypeAdapter[Any]) -> Collection[str]:
+    schema = adapter.json_schema()
+    schema = schema.get("$defs", {}).get(schema.get("$ref", "").rpartition("/")[2], schema)
+    return frozenset(schema.get("properties", ()))
+
+
+def _item(error: ErrorDetails, document: object, known: Collection[str]) -> ErrorItem:
+    # The names of the outermost fields alone are known.
+    detail = sentence(error, known if len(error["loc"]) == 1 else ())
     path: list[str] = []
     here = document
     for position, part in enumerate(error["loc"]):

@@ -15,8 +15,9 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy.exc import ArgumentError
 
-from tidemark.controller.base.operator_file import DEFAULT, read_destinations, read_gates
+from tidemark.controller.base.operator_file import DEFAULT, Form, read_destinations, read_gates
 from tidemark.controller.base.principal import GroupGrant, Network, parse_group_grants, parse_networks
+from tidemark.controller.base.sentences import sentence
 from tidemark.controller.base.store_url import shown_url, url_of
 from tidemark.models.evidence.skew import SKEW_AMOUNT_MS, SKEW_SHARE_PPM
 from tidemark.models.evidence.slots import Retention
@@ -125,7 +126,10 @@ class Settings(BaseSettings):
     proxy_roles: Annotated[str, AfterValidator(_checked(parse_group_grants))] = ""
     """Roles of the proxy's users, separated by commas: group=role or group=role:pattern; group * is everybody."""
     notify_url: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None
-    """Webhook to notify of alerts, in Alertmanager's format; unset: none. Not needed beside Prometheus."""
+    """Webhook to notify of alerts; unset: none. Not needed beside Prometheus."""
+    notify_form: Form = "alertmanager"
+    """What is posted to the webhook: a message of Alertmanager, one for Slack's incoming webhooks, or an annotation for
+    Grafana, at /api/annotations there."""
     notify_token_file: Path | None = None
     """File with a bearer token for the webhook, read for each message."""
     notify_file: Annotated[Path | None, AfterValidator(_readable(read_destinations))] = None
@@ -336,7 +340,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _problem(error: ValidationError, sources: Mapping[str, Source], path: Path | None) -> str:
     found = error.errors()[0]
-    detail = found["msg"].removeprefix("Value error, ")
+    # The value is shown below, unless it is a secret.
+    detail = sentence(found, repeat=False)
     if not found["loc"]:
         return detail
     name = str(found["loc"][0])

@@ -108,7 +108,7 @@ def parse_report(body: bytes) -> Report:
 
 
 def _errors(error: ValidationError) -> list[ErrorDetails]:
-    return error.errors(include_url=False, include_context=False)
+    return error.errors(include_url=False)
 
 
 def _other_version(found: list[ErrorDetails]) -> int | None:

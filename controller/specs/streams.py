@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from sqlalchemy import Select, String, and_, bindparam, select
@@ -16,6 +15,7 @@ from tidemark.controller.base.db.limits import check_room_for_stream
 from tidemark.controller.base.db.statements import given, given_rows, insert_into
 from tidemark.controller.base.db.tables import KNOWN, EventRow, StreamRow
 from tidemark.controller.base.errors import JobNotFoundError, StreamNotFoundError
+from tidemark.controller.base.sentences import did_you_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +52,9 @@ def get_stream(session: Session, job: str, stream: str) -> StreamRow:
 
 
 def _meant(session: Session, job: str, stream: str) -> str:
-    """Return the question whether a known stream of the job with a similar name is meant; empty without any."""
-    names = session.scalars(select(StreamRow.stream).where(StreamRow.job == job, KNOWN)).all()
-    similar = get_close_matches(stream, names, n=1)
-    return f"; did you mean {similar[0]!r}?" if similar else ""
+    """Return the question whether a known stream of the job is meant, or which there are; empty without any."""
+    wanted = select(StreamRow.stream).where(StreamRow.job == job, KNOWN).order_by(StreamRow.stream)
+    return did_you_mean(stream, session.scalars(wanted).all())
 
 
 def list_jobs(session: Session, after: str | None, limit: int) -> Sequence[str]:

@@ -40,9 +40,11 @@ def parse_target(value: str | int) -> int:
         except InvalidOperation:
             raise ValueError(f"target {value!r} is not a number such as '99.5%' or '0.995'") from None
     if not ppm.is_finite() or not 0 < ppm < PPM:
-        raise ValueError(
-            f"target {value!r} must lie between 0 and 1, both excluded, such as '0.995', '99.5%' or 995000 (ppm)"
-        )
+        # Comparing what is not a number is an error, so that it is asked first whether it is one.
+        of_text = isinstance(value, str) and not value.strip().endswith("%") and ppm.is_finite()
+        in_percent = of_text and PPM <= ppm < 100 * PPM
+        way_out = f"in percent write '{value}%'" if in_percent else "such as '0.995', '99.5%' or 995000 (ppm)"
+        raise ValueError(f"target {value!r} must lie between 0 and 1, both excluded; {way_out}")
     if ppm != ppm.to_integral_value():
         raise ValueError(f"target {value!r} is finer than one part per million")
     return int(ppm)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
 from tidemark.models.base.confidence import min_events
+from tidemark.models.base.duration import format_duration
 from tidemark.models.base.ranges import STRICT, Count, DurationMs
 from tidemark.models.base.target import PPM
 from tidemark.models.protocol.late_policy import LatePolicy
@@ -277,7 +278,8 @@ class Policy:
     def __post_init__(self) -> None:
         """Reject contradictions."""
         if self.max_bound_ms is not None and self.max_bound_ms < self.min_bound_ms:
-            raise ValueError(f"max_bound_ms {self.max_bound_ms} is below min_bound_ms {self.min_bound_ms}")
+            most, least = (format_duration(each * 1_000) for each in (self.max_bound_ms, self.min_bound_ms))
+            raise ValueError(f"max_bound_ms, {most}, is below min_bound_ms, {least}")
         if len(set(self.directions)) != len(self.directions):
             raise ValueError(f"directions {', '.join(self.directions)}: each is named once")
         if len(set(self.gates)) != len(self.gates):

@@ -47,7 +47,8 @@ class Rule:
 RULES = {
     "models": Rule(ours=frozenset({"models"}), extras=(), impure=IMPURE),
     "controller": Rule(
-        ours=frozenset({"models", "controller"}), extras=("controller", "kafka", "otel", "trace", "plot")
+        ours=frozenset({"models", "controller"}),
+        extras=("controller", "kafka", "mcp", "otel", "trace", "plot"),
     ),
     "spark_jobs": Rule(
         ours=frozenset({"models", "spark_jobs"}), extras=("spark", "kafka", "otel", "trace", "postgres")

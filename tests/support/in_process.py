@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import warnings
 from collections.abc import Iterable
+from importlib import import_module
 from typing import Any, Self
 from urllib.parse import unquote
 
 import httpx
+import pytest
 from starlette.types import ASGIApp, Message
 
-with warnings.catch_warnings():
-    # It would rather have another HTTP library than the one this project uses.
+with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patched:
+    # It would rather have another HTTP library than the one this project uses, and takes it where something brings it.
     warnings.simplefilter("ignore")
-    from fastapi.testclient import TestClient
+    patched.setitem(sys.modules, "httpx2", None)
+    TestClient: Any = import_module("fastapi.testclient").TestClient
 
 __all__ = ["InProcessClient", "TestClient"]
 
@@ -22,7 +26,7 @@ CLIENT = ("testclient", 50_000)
 """Who asks, as Starlette's own client has it."""
 
 
-class InProcessClient(TestClient):
+class InProcessClient(TestClient):  # type: ignore[misc]  # its types are those of the other library
     """Starlette's client, which starts and stops the application, with a cheaper way for its requests."""
 
     def __enter__(self) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from difflib import get_close_matches
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request, Response
@@ -20,6 +21,7 @@ from tidemark.controller.base.errors import (
     TidemarkError,
     UnknownSchemaVersionError,
 )
+from tidemark.controller.base.sentences import sentence
 from tidemark.controller.server.http.request_log import REQUEST_ID_HEADER
 from tidemark.controller.server.schemas.service import Problem, ProblemItem
 
@@ -33,6 +35,9 @@ _CLIENT_LEFT = 499
 
 _PARAMETER = re.compile(r"\{[^}]*\}")
 """A parameter in a route's template."""
+
+_NEAR = 0.9
+"""How much of a path a nearest one shares at least."""
 
 _RETRY_AFTER_SECONDS = "5"
 """How long a caller should wait when the store does not answer."""
@@ -86,7 +91,7 @@ def _invalid_parameter(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     # The first part of a location is the path or the query; the name alone is enough to find it.
     items = [
-        ProblemItem(pointer="/".join(map(str, found["loc"][1:])), detail=found["msg"])
+        ProblemItem(pointer="/".join(map(str, found["loc"][1:])), detail=sentence(found))
         for found in error.errors()
     ]
     detail = f"{items[0].pointer}: {items[0].detail}"
@@ -107,14 +112,39 @@ def _http_error(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.NOT_FOUND:
         detail = f"there is nothing at {request.url.path}"
+        near = _nearest_path(request)
         if b"%2f" in request.scope.get("raw_path", b"").lower():
             detail += "; a name cannot contain a slash, even encoded"
+        else:
+            detail += f"; did you mean {near}?" if near else "; /openapi.json lists all paths"
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = ", ".join(_methods_at(request)) or headers.get("Allow", "GET")
         headers["Allow"] = allowed
         detail = f"{request.url.path} does not take {request.method}, only {allowed}"
     problem = Problem(type="about:blank", title=title, status=error.status_code, detail=detail)
     return _answer(request, problem, headers)
+
+
+def _nearest_path(request: Request) -> str | None:
+    """Return the path of a route, with the names of the request, that is most like the path of the request."""
+    app: FastAPI = request.app
+    found = set()
+    given = request.url.path
+    # The version is left out, or given twice.
+    path = given.removeprefix("/v1") if given.startswith("/v1/v1/") else given
+    parts = (path if path.startswith("/v1/") else f"/v1{path}").split("/")
+    for route in iter_route_contexts(app.routes):
+        wanted = (route.path_format or "").split("/")
+        if len(wanted) == len(parts) and wanted[1] == "v1":
+            found.add("/".join(map(_filled, wanted, parts)))
+    # What only goes on is no slip of the pen.
+    found = {path for path in found if not path.startswith(given)}
+    return next(iter(get_close_matches("/".join(parts), found, 1, _NEAR)), None)
+
+
+def _filled(template: str, part: str) -> str:
+    """Return a part of a path by its template: what was given for a parameter, else what the template says."""
+    return _PARAMETER.sub(lambda _: part, template)
 
 
 def _methods_at(request: Request) -> list[str]:

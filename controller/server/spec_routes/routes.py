@@ -8,10 +8,9 @@ from inspect import signature
 from typing import Any, Generic, TypeVar
 
 from fastapi import APIRouter, Response
-from pydantic import TypeAdapter
 
-from tidemark.controller.base.parse_body import parse_body
 from tidemark.controller.base.principal import Principal
+from tidemark.controller.base.read_spec import parse_spec
 from tidemark.controller.server.http.authorize import ThePrincipal
 from tidemark.controller.server.http.etags import IfMatch, IfNoneMatch, answered, etag, precondition
 from tidemark.controller.server.http.openapi import answers, takes
@@ -78,7 +77,6 @@ class SpecRoutes(Generic[P, T, S]):
 def routes_of(spec: SpecRoutes[P, T, S]) -> APIRouter:
     """Return the routes of a kind."""
     router = APIRouter()
-    adapter: TypeAdapter[T] = TypeAdapter(spec.body)
 
     def read(
         which: P, service: TheService, principal: ThePrincipal, if_none_match: IfNoneMatch = None
@@ -99,7 +97,7 @@ def routes_of(spec: SpecRoutes[P, T, S]) -> APIRouter:
         reason: Reason = "",
         if_match: IfMatch = None,
     ) -> object:
-        value, check, now_us = parse_body(adapter, body), precondition(if_match), service.clock()
+        value, check, now_us = parse_spec(spec.body, body), precondition(if_match), service.clock()
         with service.database.write(keep=not dry_run) as session:
             request = SpecRequest(session, now_us, check, reason, service, principal, dry_run)
             done = _Done(spec, request, spec.write(request, which, value))

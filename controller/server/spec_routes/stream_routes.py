@@ -181,7 +181,8 @@ _add(
     Operation(
         "Set the SLO",
         "Set the stream's SLO, whole; before its first report too. The recommendation follows at once.\n\n"
-        "The answer says which bound is published from now on, and what that will do.",
+        "The answer says which bound is published from now on, and what that will do. A field without the unit in its "
+        'name has the unit in its value: "target": "99.5%", "latency_cap": "15 min".',
     ),
     Operation(
         "Delete the SLO",

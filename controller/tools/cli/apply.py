@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tidemark.controller.base.sentences import did_you_mean
 from tidemark.controller.server.schemas.specs import Consequences
 from tidemark.controller.tools.cli.remote import (
     Call,
@@ -21,17 +22,11 @@ from tidemark.controller.tools.cli.remote import (
     TokenFileOption,
     UrlOption,
     calls_controller,
+    check_job,
     open_client,
     streams_by_name,
 )
-from tidemark.controller.tools.cli.show import (
-    as_json,
-    fail_request,
-    fail_usage,
-    plain,
-    say,
-    show_consequences,
-)
+from tidemark.controller.tools.cli.show import fail_request, fail_usage, plain, say, show_consequences
 from tidemark.controller.tools.client.address import DEFAULT_URL
 from tidemark.controller.tools.client.applying import Action, SpecChange, carry_out, check, in_force, plan
 from tidemark.controller.tools.client.base import checked
@@ -105,11 +100,13 @@ def register(app: typer.Typer) -> None:
             return say(f"{plural(len(wanted), 'document')} can be applied")
         with call.open() as tidemark:
             changes = plan(tidemark, wanted, prune=prune)
+            for note in _not_reported(tidemark, changes):
+                typer.echo(plain(f"note: {note}"), err=True)
             # Every change is tried before the first is made.
             tried = list(check(tidemark, changes))
             done = iter(tried) if dry_run else _made(tidemark, changes, reason)
-            if call.json:
-                as_json([_row(change) for change, _ in done], "changes")
+            if call.structured:
+                call.write([_row(change) for change, _ in done], "changes")
             else:
                 _show(done, dry_run=dry_run)
         if dry_run and exit_code and any(change.action != "keep" for change in changes):
@@ -143,6 +140,8 @@ def register(app: typer.Typer) -> None:
             fail_usage("give --openslo or --odcs, not both")
         with open_client(url, token_file) as tidemark:
             jobs = sorted({row.job for row in streams_by_name(tidemark, job)})
+            if not jobs:
+                check_job(tidemark, job)
             found = [
                 document
                 for each in jobs
@@ -216,6 +215,21 @@ def _texts(name: str) -> Iterator[tuple[str, str]]:
             fail_usage(f"{path}: {error.strerror}")
         except UnicodeDecodeError:
             fail_usage(f"{path}: it is not UTF-8")
+
+
+def _not_reported(tidemark: Client, changes: Iterable[SpecChange]) -> Iterator[str]:
+    """Yield what to know of streams that something is set for and that have not reported.
+
+    Files may be applied before the first report; a name that is misspelt there would wait for it for ever.
+    """
+    jobs: dict[str, set[str]] = {}
+    wanted = {(one.job, one.name): one for one in changes if one.kind != "Join" and one.action == "create"}
+    for (job, stream), change in wanted.items():
+        if job not in jobs:
+            jobs[job] = {row.stream for row in tidemark.fleet(job) if row.registered_us is not None}
+        if stream not in jobs[job]:
+            meant = did_you_mean(stream, jobs[job])
+            yield f"{job}/{stream} has not reported; what is set waits for its first report{meant} ({change.where})"
 
 
 def _made(

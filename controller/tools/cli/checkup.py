@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tidemark.controller.tools.client.address import TOKEN_VARIABLE, stream_path
 from tidemark.models.base.duration import format_duration
-from tidemark.models.base.target import PPM
-from tidemark.models.base.text import format_number, plural
+from tidemark.models.base.target import PPM, format_share
+from tidemark.models.base.text import plural
 from tidemark.models.specs.run_end import last_windows
 
 if TYPE_CHECKING:
@@ -146,10 +146,8 @@ class _Checkup:
         if slo is None:
             yield self._lack(missing.pop("NoSlo", "no SLO is set"), "NoSlo")
             return
-        target, confidence = slo["target_ppm"] / PPM, slo["confidence_ppm"] / PPM
-        yield Check(
-            f"the SLO requires {format_number(target)} of the rows at a confidence of {format_number(confidence)}"
-        )
+        target, confidence = format_share(slo["target_ppm"]), format_share(slo["confidence_ppm"])
+        yield Check(f"the SLO requires {target} of the rows at a confidence of {confidence}")
         rows, needed = evidence["rows"], evidence.get("rows_needed")
         found = missing.pop("NotEnoughEvidence", None)
         if found is None and needed is not None and rows < needed:

@@ -11,9 +11,9 @@ import typer
 
 from tidemark.controller.tools.cli.curve_chart import Marks, chart
 from tidemark.controller.tools.cli.options import bounds_of
+from tidemark.controller.tools.cli.output import write
 from tidemark.controller.tools.cli.remote import TokenFileOption, UrlOption, open_client
 from tidemark.controller.tools.cli.show import (
-    as_json,
     bound,
     fail_usage,
     measured,
@@ -137,7 +137,7 @@ def show_stream_curve(
         found = tidemark.curve(job, stream, bounds_ms)
         evidence = tidemark.status(job, stream).evidence
     if json:
-        return as_json(found)
+        return write(found)
     rows = [
         (
             bound(point.bound_ms),

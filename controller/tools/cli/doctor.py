@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import groupby
-from json import dumps
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -63,12 +62,12 @@ def register(app: typer.Typer) -> None:
         when there are only warnings.
         """
         found = _of_conf(conf) if conf is not None else _of_controller(call, job, stream)
-        if call.json:
+        if call.structured:
             fields = ("job", "stream", "fine", "level", "text", "next")
             rows = [
                 (where.job, where.stream, one.fine, one.level, one.text, one.step) for where, one in found
             ]
-            typer.echo(dumps({"findings": [dict(zip(fields, row, strict=True)) for row in rows]}, indent=2))
+            call.write([dict(zip(fields, row, strict=True)) for row in rows], "findings")
         else:
             _show(found)
         failing = {"missing", "warning"} if strict else {"missing"}

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-# Typer has no public name for what a completion is.
+# Typer has no public names for these.
+from typer._click.exceptions import NoArgsIsHelpError, UsageError
 from typer._click.shell_completion import CompletionItem
 from typer.core import TyperGroup
 from typer.main import get_group
 
 from tidemark.controller.tools.cli.show import fail_usage
+from tidemark.controller.tools.cli.usage import usage_line
 
 if TYPE_CHECKING:
     # Typer has no public name for what a group holds.
@@ -33,7 +35,14 @@ class Entry(NamedTuple):
 
 PANELS: Mapping[str, Mapping[str, Entry]] = {
     "Watch": {
-        "status": Entry("status", "Show how all jobs, one job or one of its streams are doing."),
+        "status": Entry(
+            "status",
+            "Show how all jobs, one job or one of its streams are doing; -o wide lists each stream of the fleet.",
+        ),
+        "why": Entry(
+            "why",
+            "Say why a stream has the bound that it has: the step that decides, or with --all each step.",
+        ),
         "savings": Entry(
             "savings", "Show what the fleet would save, streams that lose rows first, then by waiting saved."
         ),
@@ -47,7 +56,7 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
             "streams",
             "Show which values of a dimension, such as the region, lose rows, and who loses far more.",
         ),
-        "events": Entry("streams", "Show what changed, why and by whom, the newest first."),
+        "events": Entry("events", "Show what changed, from what to what, why and by whom, the newest first."),
     },
     "Set": {
         "slo": Entry("specs", "Set, show, delete and list SLOs."),
@@ -112,7 +121,12 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
         "serve": Entry(
             "serve", "Run the controller: the REST API, the decision loop and the metrics, in one process."
         ),
-        "token": Entry("token", "Create, list, rotate and revoke bearer tokens."),
+        "mcp": Entry(
+            "mcp_server",
+            "Serve a controller to agents over standard input and output (MCP); they can read, and change nothing.",
+            "mcp",
+        ),
+        "token": Entry("token", "Create, list, rotate and revoke tokens."),
         "settings": Entry(
             "store", "Show the settings in force and where each comes from; passwords are masked."
         ),
@@ -163,6 +177,11 @@ class LazyGroup(TyperGroup):
         except ModuleNotFoundError as error:
             _name_extra(ctx.invoked_subcommand or "", error)
             raise
+        except NoArgsIsHelpError:
+            # It is no mistake, and prints the help.
+            raise
+        except UsageError as error:
+            fail_usage(usage_line(error))
 
 
 def _name_extra(name: str, error: ModuleNotFoundError) -> None:

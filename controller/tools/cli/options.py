@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal, InvalidOperation
+from collections.abc import Callable
+from typing import TypeVar
 
 from tidemark.models.base.duration import format_duration, parse_duration
 from tidemark.models.base.operators import Operator, row_level, session, sliding, tumbling
-from tidemark.models.base.target import PPM
+from tidemark.models.specs.words import read_duration
 
-NONE = "none"
-"""The text that removes an optional value."""
+T = TypeVar("T")
 
 
 def duration_of(text: str) -> int:
@@ -19,50 +19,24 @@ def duration_of(text: str) -> int:
 
 
 def milliseconds_of(text: str, option: str) -> int | None:
-    """Return the whole milliseconds of a duration; None for "none".
+    """Return the whole milliseconds of a duration; None for "none"; a bare number is in seconds.
 
     Raises:
         ValueError: when it is not a duration, or finer than a millisecond.
     """
-    if text == NONE:
-        return None
+    return read_option(read_duration, _with_unit(text), option)
+
+
+def read_option(read: Callable[[str], T], text: str, option: str) -> T:
+    """Return what ``read`` makes of the text of an option.
+
+    Raises:
+        ValueError: when it cannot be read; the message names the option.
+    """
     try:
-        duration_us = duration_of(text)
+        return read(text)
     except ValueError as error:
         raise ValueError(f"{option}: {error}") from None
-    if duration_us % 1_000:
-        raise ValueError(f"{option} {text!r} is finer than a millisecond")
-    return duration_us // 1_000
-
-
-def share_of(text: str, option: str) -> int | None:
-    """Return the parts per million of a share such as 0.95 or 1; None for "none".
-
-    Raises:
-        ValueError: when it is not a decimal, or finer than a millionth.
-    """
-    if text == NONE:
-        return None
-    try:
-        share = Decimal(text) * PPM
-    except InvalidOperation:
-        raise ValueError(f"{option} {text!r} is not a decimal share such as 0.95") from None
-    if not share.is_finite() or share != share.to_integral_value():
-        raise ValueError(f"{option} {text!r} is finer than one part per million, or not a number")
-    return int(share)
-
-
-def number_of(text: str, option: str) -> int | None:
-    """Return a whole number; None for "none".
-
-    Raises:
-        ValueError: when it is not a whole number.
-    """
-    if text == NONE:
-        return None
-    if not re.fullmatch(r"[0-9][0-9_,]*", text):
-        raise ValueError(f"{option} {text!r} is not a whole number such as 100000")
-    return int(re.sub("[_,]", "", text))
 
 
 def bounds_of(text: str, tick_us: int) -> list[int]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from tidemark.controller.tools.cli.ask import NeededReasonOption, confirm
 from tidemark.controller.tools.cli.remote import (
     Call,
     DryRunOption,
@@ -15,7 +15,7 @@ from tidemark.controller.tools.cli.remote import (
     complete_job,
     complete_stream,
 )
-from tidemark.controller.tools.cli.show import as_json, moment, say
+from tidemark.controller.tools.cli.show import moment, say
 from tidemark.models.base.text import plural
 from tidemark.models.protocol.messages import Pin
 
@@ -57,7 +57,7 @@ def register(app: typer.Typer) -> None:
                 help="ceiling: live control stops, and the ceiling is the bound; off: the job uses its own bound."
             ),
         ],
-        reason: Annotated[str, typer.Option(help="Why, for whoever finds the pin.")],
+        reason: NeededReasonOption = "",
         fleet: _FleetOption = False,
         yes: _YesOption = False,
         dry_run: DryRunOption = False,
@@ -68,10 +68,10 @@ def register(app: typer.Typer) -> None:
             _check_scope(job, fleet=fleet)
             if fleet and not (dry_run or yes):
                 tried = tidemark.pin(_PIN_NAMES[to], reason, fleet=True, dry_run=True)
-                _confirm(f"pin {_all_of(tried)} to {tried.to}")
+                confirm(f"pin {_all_of(tried)} to {tried.to}", "--fleet")
             result = tidemark.pin(_PIN_NAMES[to], reason, job, stream, fleet=fleet, dry_run=dry_run)
-        if call.json:
-            return as_json(result)
+        if call.structured:
+            return call.write(result)
         verb = "would pin" if dry_run else "pinned"
         say(f"{verb} {_scope_text(result)} to {result.to}: {result.reason}")
         return _show_streams(result)
@@ -93,10 +93,10 @@ def register(app: typer.Typer) -> None:
             _check_scope(job, fleet=fleet)
             if fleet and not (dry_run or yes):
                 tried = tidemark.unpin(fleet=True, dry_run=True)
-                _confirm(f"unpin {_all_of(tried)} from {tried.to}")
+                confirm(f"unpin {_all_of(tried)} from {tried.to}", "--fleet")
             result = tidemark.unpin(job, stream, fleet=fleet, reason=reason, dry_run=dry_run)
-        if call.json:
-            return as_json(result)
+        if call.structured:
+            return call.write(result)
         verb = "would unpin" if dry_run else "unpinned"
         say(f"{verb} {_scope_text(result)}, which was pinned to {result.to}: {result.reason}")
         return _show_streams(result)
@@ -107,8 +107,8 @@ def register(app: typer.Typer) -> None:
         """List the pins."""
         with call.open() as tidemark:
             found = list(tidemark.pins())
-        if call.json:
-            return as_json(found, "pins")
+        if call.structured:
+            return call.write(found, "pins")
         for result in found:
             say(f"{_scope_text(result)}: {result.to} since {moment(result.since_us)}: {result.reason}")
         if not found:
@@ -129,21 +129,6 @@ def _check_scope(job: str | None, *, fleet: bool) -> None:
 def _all_of(tried: PinAnswer) -> str:
     known = len(tried.streams) + tried.more_streams
     return f"the whole fleet, {plural(known, 'stream')} now and all that come later,"
-
-
-def _confirm(what: str) -> None:
-    """Ask whether to go on, where somebody can answer.
-
-    Raises:
-        ValueError: when nobody can.
-    """
-    if not _somebody_answers():
-        raise ValueError("--fleet asks first, and nobody can answer here: add --yes")
-    typer.confirm(f"{what}?", abort=True, err=True)
-
-
-def _somebody_answers() -> bool:
-    return sys.stdin.isatty()
 
 
 def _scope_text(pin_summary: PinSummary) -> str:

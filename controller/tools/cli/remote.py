@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, signature
 from itertools import islice
 from pathlib import Path
@@ -13,9 +13,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidemark.controller.base.sentences import did_you_mean
+from tidemark.controller.tools.cli.output import (
+    Format,
+    JsonOption,
+    ListOutputOption,
+    OutputOption,
+    names,
+    write,
+)
 from tidemark.controller.tools.cli.show import fail_request, fail_usage
+from tidemark.controller.tools.cli.watch import (
+    DEFAULT_INTERVAL,
+    IntervalOption,
+    WatchOption,
+    again,
+    seconds_of,
+)
 from tidemark.controller.tools.client.address import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE
-from tidemark.controller.tools.client.errors import ClientError, TokenRejectedError, UnreachableError
+from tidemark.controller.tools.client.errors import (
+    ClientError,
+    RequestRejectedError,
+    TokenRejectedError,
+    UnreachableError,
+)
 
 if TYPE_CHECKING:
     from tidemark.controller.server.schemas.fleet import FleetStream
@@ -38,10 +59,9 @@ TokenFileOption = Annotated[
     Path | None,
     typer.Option(
         "--token-file",
-        help=f"File that holds the bearer token. Default: the token in {TOKEN_VARIABLE}, if set.",
+        help=f"File that holds the token. Default: the token in {TOKEN_VARIABLE}, if set.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, with the field names of the API.")]
 ReasonOption = Annotated[
     str | None, typer.Option("--reason", help="Why; the event of the change records it.")
 ]
@@ -99,37 +119,117 @@ SomeStreamArgument = Annotated[
 class Call:
     """What the options say that every command takes which calls a controller: which one, and how to print."""
 
-    json: bool
-    """Whether to print JSON."""
+    output: Format | None
+    """How to print; None: for people."""
     url: str
     """Address of the controller."""
     token_file: Path | None
-    """File that holds the bearer token."""
+    """File that holds the token."""
+    job: str | None = None
+    """The job that the command names; None for none."""
 
-    def open(self) -> AbstractContextManager[Client]:
+    @property
+    def structured(self) -> bool:
+        """Whether to print JSON or YAML."""
+        return self.output in {"json", "yaml"}
+
+    @property
+    def wide(self) -> bool:
+        """Whether to print a table with more columns."""
+        return self.output == "wide"
+
+    def write(self, answer: object, name: str = "") -> None:
+        """Print an answer as JSON or YAML, or a list under its ``name`` in the API."""
+        write(answer, name, output=self.output)
+
+    def names(self, found: Iterable[Any]) -> bool:
+        """Print names, where the options ask for names alone, and return whether they do."""
+        if self.output == "name":
+            names(found)
+        return self.output == "name"
+
+    @contextmanager
+    def open(self) -> Iterator[Client]:
         """Open the client of the controller; a failure ends the command with one line."""
-        return open_client(self.url, self.token_file)
+        with open_client(self.url, self.token_file) as tidemark:
+            try:
+                yield tidemark
+            except RequestRejectedError as error:
+                if error.of_kind("job-not-found", "stream-not-found"):
+                    self.check_job(tidemark)
+                raise
+
+    def check_job(self, tidemark: Client) -> None:
+        """End the command as ``check_job`` does, by the job that the command names."""
+        check_job(tidemark, self.job)
 
 
-_COMMON = [
-    Parameter("json", Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption),
-    Parameter("url", Parameter.KEYWORD_ONLY, default=DEFAULT_URL, annotation=UrlOption),
-    Parameter("token_file", Parameter.KEYWORD_ONLY, default=None, annotation=TokenFileOption),
-]
-"""The options that make a ``Call``."""
+def check_job(tidemark: Client, job: str | None, way_out: str = "") -> None:
+    """End the command when there is no such job, with the nearest one, or those that there are, and the way out."""
+    if job is None:
+        return
+    jobs = [one.job for one in tidemark.jobs()]
+    if job in jobs:
+        return
+    of_stream = next((row.job for row in tidemark.fleet() if row.stream == job), None)
+    if of_stream is not None:
+        fail_request(f"there is no job {job!r}; {job!r} is a stream of job {of_stream!r}: name both{way_out}")
+    known = did_you_mean(job, jobs) if jobs else "; no job has reported, and no SLO or policy is set"
+    fail_request(f"there is no job {job!r}{known}{way_out}")
 
 
-def calls_controller(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a ``Call`` after its own; it takes them as its parameter ``call``."""
+def calls_controller(
+    command: Callable[..., None] | None = None, *, lists: bool = False, watch: bool = False
+) -> Callable[..., Any]:
+    """Give a command the options of a ``Call`` after its own; it takes them as its parameter ``call``.
 
-    @wraps(command)
-    def run(*, json: bool, url: str, token_file: Path | None, **own: Any) -> None:
-        command(**own, call=Call(json, url, token_file))
+    Args:
+        command: the command; None where the decorator has arguments.
+        lists: whether it can print a wider table, and names alone.
+        watch: whether it can be watched.
+    """
+    if command is None:
+        return partial(calls_controller, lists=lists, watch=watch)
+    chosen = command
+
+    @wraps(chosen)
+    def run(
+        *,
+        output: Format | None,
+        json: bool,
+        url: str,
+        token_file: Path | None,
+        watch: bool = False,
+        interval: str = DEFAULT_INTERVAL,
+        **own: Any,
+    ) -> None:
+        call = Call("json" if json else output, url, token_file, own.get("job"))
+        show = partial(chosen, **own, call=call)
+        if not watch:
+            return show()
+        with client_errors_in_one_line():
+            seconds = seconds_of(interval)
+        return again(show, seconds)
 
     taken = signature(command, eval_str=True)
     own = [parameter for name, parameter in taken.parameters.items() if name != "call"]
-    run.__signature__ = taken.replace(parameters=[*own, *_COMMON])  # type: ignore[attr-defined]
+    common = [
+        _option("output", ListOutputOption if lists else OutputOption, None),
+        _option("json", JsonOption, default=False),
+        _option("url", UrlOption, DEFAULT_URL),
+        _option("token_file", TokenFileOption, None),
+    ]
+    watching = [
+        _option("watch", WatchOption, default=False),
+        _option("interval", IntervalOption, DEFAULT_INTERVAL),
+    ]
+    found = taken.replace(parameters=[*own, *(watching if watch else []), *common])
+    run.__signature__ = found  # type: ignore[attr-defined]
     return run
+
+
+def _option(name: str, annotation: Any, default: object) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def connect(url: str, token_file: Path | None) -> Client:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
+from tidemark.controller.tools.cli.ask import NeededReasonOption
 from tidemark.controller.tools.cli.remote import (
     Call,
     DryRunOption,
@@ -19,13 +20,13 @@ from tidemark.controller.tools.cli.remote import (
 )
 from tidemark.controller.tools.cli.show import (
     approval_command,
-    as_json,
     bound,
     fail_request,
     moment,
     say,
     table,
 )
+from tidemark.controller.tools.cli.why import why_text
 from tidemark.controller.tools.client.errors import RequestRejectedError
 from tidemark.models.base.text import plural
 from tidemark.models.rollout.states import CANDIDATE, OPEN, State
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 _IdArgument = Annotated[
     int, typer.Argument(metavar="ROLLOUT", min=1, help="Number of the rollout; `tidemark rollouts` shows it.")
 ]
-_RequiredReasonOption = Annotated[str, typer.Option("--reason", help="Why; the event records it.")]
 
 _PUBLISHED: tuple[State, ...] = ("Published", "Acknowledged", "Effective", "Verified")
 """States in which the bound of a rollout is published, so that it can be rolled back."""
@@ -63,7 +63,7 @@ def register(app: typer.Typer) -> None:
 
 def _register_list(app: typer.Typer) -> None:
     @app.command("rollouts")
-    @calls_controller
+    @calls_controller(lists=True, watch=True)
     def rollouts(
         job: SomeJobArgument = None,
         stream: SomeStreamArgument = None,
@@ -83,15 +83,19 @@ def _register_list(app: typer.Typer) -> None:
         """List rollouts, the newest first; for a stream also what is recommended, and why.
 
         A rollout begins with its recommendation. Those that are open are listed, those in some states, or all. For one
-        stream it shows each step of the decision, and its expected effect.
+        stream it shows what decides, and the expected effect.
         """
         with call.open() as tidemark:
             states = _states(state) if state else () if every or vetoed else tuple(sorted(OPEN))
             found = list(islice(tidemark.rollouts(job, stream, states=states, vetoed=vetoed), limit))
+            if not found:
+                call.check_job(tidemark)
             status = None if job is None or stream is None else tidemark.status(job, stream)
-        if call.json:
+        if call.structured:
             recommended = {} if status is None else {"recommended": status.recommended}
-            return as_json({**recommended, "rollouts": found})
+            return call.write({**recommended, "rollouts": found})
+        if call.names(row.id for row in found):
+            return None
         if status is not None:
             _show_recommended(status)
         rows = [
@@ -104,13 +108,31 @@ def _register_list(app: typer.Typer) -> None:
                 f"{row.reason}; {approval_command(row.id)}"
                 if row.state == "AwaitingApproval"
                 else row.reason,
+                *(_more(row) if call.wide else ()),
             )
             for row in found
         ]
         columns = ("id", "stream", "state", "change", "since", "why")
         return table(
-            columns, rows, "there are no such rollouts" if state or every or vetoed else "no rollout is open"
+            (*columns, *(_MORE if call.wide else ())),
+            rows,
+            "there are no such rollouts" if state or every or vetoed else "no rollout is open",
         )
+
+
+_MORE = ("mode", "cause", "proposed", "published", "generation", "rows at risk")
+"""Further columns of the wide table."""
+
+
+def _more(row: RolloutAnswer) -> tuple[str, ...]:
+    return (
+        row.mode,
+        row.cause,
+        moment(row.created_us),
+        moment(row.published_us),
+        "-" if row.generation is None else str(row.generation),
+        f"{row.judged.at_risk_rows:,} of {row.judged.needed_rows:,}",
+    )
 
 
 def _show_recommended(status: StreamStatus) -> None:
@@ -119,9 +141,8 @@ def _show_recommended(status: StreamStatus) -> None:
         say(f"  next: tidemark slo set {quote(status.job)} {quote(status.stream)} --target 0.99")
     if status.recommended is None:
         return
-    say(f"  decided at {moment(status.recommended.decided_us)}:")
-    for step in status.recommended.steps:
-        say(f"  {step.name}: {bound(step.bound_ms)}; {step.reason}")
+    names = f"{quote(status.job)} {quote(status.stream)}"
+    say(f"  why: {why_text(status)}; `tidemark why {names} --all` has each step")
     if status.transition is not None:
         say(f"  expected effect: {status.transition.text}")
 
@@ -142,7 +163,7 @@ def _register_approve(app: typer.Typer) -> None:
             typer.Option("--all", help="All rollouts that await approval: a dry run unless --yes is given."),
         ] = False,
         yes: Annotated[bool, typer.Option("--yes", help="With --all: approve them.")] = False,
-        reason: _RequiredReasonOption,
+        reason: NeededReasonOption = "",
         dry_run: DryRunOption = False,
         call: Call,
     ) -> None:
@@ -155,13 +176,17 @@ def _register_approve(app: typer.Typer) -> None:
             if every == (rollout is not None):
                 raise ValueError("give the number of a ROLLOUT, or --all for those that await approval")
             if rollout is None:
-                return _approve_all(tidemark, reason, dry_run=dry_run or not yes, json=call.json)
+                return _approve_all(tidemark, reason, dry_run=dry_run or not yes, call=call)
             found = _find(tidemark, rollout)
             result = tidemark.approve(found.job, found.stream, rollout, reason, dry_run=dry_run)
-        return as_json(result) if call.json else _show("would approve" if dry_run else "approved", result)
+        return (
+            call.write(result)
+            if call.structured
+            else _show("would approve" if dry_run else "approved", result)
+        )
 
 
-def _approve_all(tidemark: Client, reason: str, *, dry_run: bool, json: bool) -> None:
+def _approve_all(tidemark: Client, reason: str, *, dry_run: bool, call: Call) -> None:
     """Approve all rollouts that await it, the oldest first; one that is refused does not keep the others."""
     waiting = sorted(tidemark.rollouts(states=("AwaitingApproval",)), key=lambda row: row.id)
     done, refused = [], []
@@ -170,8 +195,8 @@ def _approve_all(tidemark: Client, reason: str, *, dry_run: bool, json: bool) ->
             done.append(tidemark.approve(row.job, row.stream, row.id, reason, dry_run=dry_run))
         except RequestRejectedError as error:
             refused.append(f"rollout {row.id} of {row.job}/{row.stream}: {error}")
-    if json:
-        as_json(done, "rollouts")
+    if call.structured:
+        call.write(done, "rollouts")
     else:
         rows = [(str(row.id), f"{row.job}/{row.stream}", row.state, _change(row), row.reason) for row in done]
         columns = ("id", "stream", "then" if dry_run else "now", "change", "why")
@@ -187,14 +212,14 @@ def _register_act(app: typer.Typer, act: Literal["discard", "lift"], done: str, 
     @app.command(act, help=text)
     @calls_controller
     def act_on(
-        rollout: _IdArgument, *, reason: _RequiredReasonOption, dry_run: DryRunOption = False, call: Call
+        rollout: _IdArgument, *, reason: NeededReasonOption = "", dry_run: DryRunOption = False, call: Call
     ) -> None:
         with call.open() as tidemark:
             found = _find(tidemark, rollout)
             do = {"discard": tidemark.discard, "lift": tidemark.lift}[act]
             result = do(found.job, found.stream, rollout, reason, dry_run=dry_run)
         would = "would lift the veto on" if act == "lift" else f"would {act}"
-        as_json(result) if call.json else _show(would if dry_run else done, result)
+        call.write(result) if call.structured else _show(would if dry_run else done, result)
 
 
 def _register_rollback(app: typer.Typer) -> None:
@@ -204,7 +229,7 @@ def _register_rollback(app: typer.Typer) -> None:
         job: JobArgument,
         stream: StreamArgument,
         *,
-        reason: _RequiredReasonOption,
+        reason: NeededReasonOption = "",
         dry_run: DryRunOption = False,
         call: Call,
     ) -> None:
@@ -219,7 +244,9 @@ def _register_rollback(app: typer.Typer) -> None:
                     f"{job}/{stream} has no rollout to roll back; `tidemark rollouts --all` lists them"
                 )
             found = tidemark.roll_back(job, stream, newest.id, reason, dry_run=dry_run)
-        as_json(found) if call.json else _show("would roll back" if dry_run else "rolled back", found)
+        call.write(found) if call.structured else _show(
+            "would roll back" if dry_run else "rolled back", found
+        )
 
 
 def _register_pause(app: typer.Typer) -> None:
@@ -229,7 +256,7 @@ def _register_pause(app: typer.Typer) -> None:
         job: JobArgument,
         stream: StreamArgument,
         *,
-        reason: _RequiredReasonOption,
+        reason: NeededReasonOption = "",
         dry_run: DryRunOption = False,
         call: Call,
     ) -> None:
@@ -237,7 +264,9 @@ def _register_pause(app: typer.Typer) -> None:
         with call.open() as tidemark:
             found = tidemark.pause(job, stream, reason, dry_run=dry_run)
         verb = "would pause" if dry_run else "paused"
-        as_json(found) if call.json else say(f"{verb} {job}/{stream}: no new rollout starts: {reason}")
+        call.write(found) if call.structured else say(
+            f"{verb} {job}/{stream}: no new rollout starts: {reason}"
+        )
 
     @app.command("resume")
     @calls_controller
@@ -245,7 +274,7 @@ def _register_pause(app: typer.Typer) -> None:
         job: JobArgument,
         stream: StreamArgument,
         *,
-        reason: _RequiredReasonOption,
+        reason: NeededReasonOption = "",
         dry_run: DryRunOption = False,
         call: Call,
     ) -> None:
@@ -253,7 +282,7 @@ def _register_pause(app: typer.Typer) -> None:
         with call.open() as tidemark:
             found = tidemark.resume(job, stream, reason, dry_run=dry_run)
         verb = "would resume" if dry_run else "resumed"
-        as_json(found) if call.json else say(f"{verb} {job}/{stream}: {reason}")
+        call.write(found) if call.structured else say(f"{verb} {job}/{stream}: {reason}")
 
 
 def _states(names: Sequence[str]) -> tuple[State, ...]:

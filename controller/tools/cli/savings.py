@@ -9,7 +9,6 @@ import typer
 from tidemark.controller.tools.cli.remote import Call, SomeJobArgument, calls_controller
 from tidemark.controller.tools.cli.show import (
     approval_command,
-    as_json,
     bound,
     measured,
     percent,
@@ -40,7 +39,7 @@ def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
 
     @app.command("savings")
-    @calls_controller
+    @calls_controller(watch=True)
     def savings(job: SomeJobArgument = None, *, call: Call) -> None:
         """Show what the fleet would save, streams that lose rows first, then by waiting saved.
 
@@ -50,9 +49,11 @@ def register(app: typer.Typer) -> None:
         """
         with call.open() as tidemark:
             pages = list(tidemark.savings(job))
+            if not pages[0].streams:
+                call.check_job(tidemark)
         streams, totals = [row for page in pages for row in page.streams], pages[0].totals
-        if call.json:
-            return as_json({"streams": streams, "totals": totals})
+        if call.structured:
+            return call.write({"streams": streams, "totals": totals})
         columns = ("stream", "bound", "latency", "waiting saved a day", "rows late a day", "state", "note")
         table(columns, map(_row, streams), "there are no streams yet: none has reported")
         if streams:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from decimal import Decimal
 from shlex import quote
 from textwrap import shorten
 from typing import TYPE_CHECKING, NoReturn
@@ -15,10 +13,12 @@ import typer
 
 from tidemark.controller.base.clock import utc_text
 from tidemark.models.base.duration import format_about, format_duration
-from tidemark.models.base.target import PPM
+from tidemark.models.base.target import format_share
+from tidemark.models.recommend.steps import StepKind
 from tidemark.models.rollout.states import rollout_text
 
 if TYPE_CHECKING:
+    from tidemark.controller.server.schemas.bounds import RecommendationAnswer
     from tidemark.controller.server.schemas.rollouts import RolloutAnswer
     from tidemark.controller.server.schemas.specs import Consequences
 
@@ -43,17 +43,6 @@ def plain(text: str) -> str:
 def say(text: str) -> None:
     """Print a line."""
     typer.echo(plain(text))
-
-
-def as_json(answer: object, name: str = "") -> None:
-    """Print an answer as JSON, or a list under its ``name`` in the API."""
-    from pydantic_core import to_jsonable_python  # noqa: PLC0415 - the other commands start fast without it
-
-    document = to_jsonable_python({name: answer} if name else answer)
-    text = json.dumps(document, indent=2, ensure_ascii=False)
-    # JSON writes only some of what a terminal would obey as an escape.
-    shown = (each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
-    typer.echo("".join(shown))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> None:
@@ -115,12 +104,13 @@ def moment(time_us: int | None) -> str:
 
 def percent(share_ppm: int | None) -> str:
     """Return a share as a percentage, to the last part per million."""
-    return _UNKNOWN if share_ppm is None else f"{(Decimal(share_ppm) / 10_000).normalize():f} %"
+    return _UNKNOWN if share_ppm is None else format_share(share_ppm)
 
 
-def share(share_ppm: int | None) -> str:
-    """Return a share as a decimal, as options take it."""
-    return _UNKNOWN if share_ppm is None else f"{(Decimal(share_ppm) / PPM).normalize():f}"
+def decision(recommended: RecommendationAnswer) -> str:
+    """Return the reason of the step that decides, and what it means behind the stream's operator."""
+    deciding = {recommended.decided_by, StepKind.DOWNSTREAM}
+    return "; ".join(step.reason for step in recommended.steps if step.kind in deciding)
 
 
 def rollout_line(row: RolloutAnswer) -> str:
@@ -145,7 +135,7 @@ def show_consequences(answer: Consequences, of: tuple[str, str] | None = None) -
     """
     published, recommended = answer.published, answer.recommended
     if recommended is not None and recommended.bound_ms is not None:
-        say(f"  recommended: {bound(recommended.bound_ms)}; {recommended.because}")
+        say(f"  recommended: {bound(recommended.bound_ms)}; {decision(recommended)}")
     if answer.transition is not None:
         say(f"  expected effect: {answer.transition.text}")
     what, why = bound(published.bound_ms), ""

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter
 from shlex import quote
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import typer
 
-from tidemark.controller.tools.cli.options import NONE, milliseconds_of, number_of, share_of
-from tidemark.controller.tools.cli.show import duration, share
-from tidemark.models.base.target import parse_target
+from tidemark.controller.tools.cli.options import milliseconds_of, read_option
+from tidemark.controller.tools.client.errors import RequestRejectedError
 from tidemark.models.specs.fields import SpecField, spec_fields
-from tidemark.models.specs.slo import MINUTES_OF_DAY, Day
+from tidemark.models.specs.freeze import parse_freeze
+from tidemark.models.specs.words import NONE, SHOW, reader_of
 
 _REPEATED = f"; may be repeated; replaces all that were set; {NONE} for none"
 
@@ -75,19 +75,17 @@ def _option(field: SpecField) -> SpecOption:
     if field.unit == "list":
         return _LISTS[field.name](field)
     example = (
-        "" if field.shown.example is None else f". Example: {quote(_SHOW[field.unit](field.shown.example))}"
+        ""
+        if field.shown.example is None
+        else f". Example: {quote(SHOW[field.unit](int(field.shown.example)))}"
     )
     removable = f'. "{NONE}" removes it' if field.nullable else ""
-    read = parse_target if field.name == "target_ppm" else partial(_READ[field.unit], option=flag)
+    read = (
+        partial(milliseconds_of, option=flag)
+        if field.unit == "duration"
+        else partial(read_option, reader_of(field), option=flag)
+    )
     return SpecOption(field.name, flag, str, f"{field.shown.help}{example}{removable}", read)
-
-
-_READ: dict[str, Callable[..., Any]] = {"duration": milliseconds_of, "share": share_of, "number": number_of}
-_SHOW: dict[str, Callable[[Any], str]] = {
-    "duration": duration,
-    "share": share,
-    "number": str,
-}
 
 
 _NO_CHOICE = {"late": "call"}
@@ -130,6 +128,10 @@ def _labels(texts: list[str]) -> dict[str, str]:
     return found
 
 
+def _freezes(texts: list[str]) -> list[dict[str, Any]]:
+    return [read_option(parse_freeze, text, "--freeze") for text in texts]
+
+
 def _directions(field: SpecField) -> SpecOption:
     values = {"both": ["Widen", "Narrow"], "widen": ["Widen"], "narrow": ["Narrow"]}
     return SpecOption(
@@ -147,71 +149,21 @@ def _streams(field: SpecField) -> SpecOption:
 _LISTS: dict[str, Callable[[SpecField], SpecOption]] = {
     "directions": _directions,
     "streams": _streams,
-    "freeze_windows": lambda field: _texts(field, "--freeze", lambda texts: [*map(parse_freeze, texts)]),
+    "freeze_windows": lambda field: _texts(field, "--freeze", _freezes),
     "gates": lambda field: _texts(field, "--gate", list),
     "labels": lambda field: _texts(field, "--label", _labels),
 }
 """Fields that no unit describes, each with how it is written."""
 
 
-# -- freeze windows as people write them: "Mon-Fri 08:00-18:00", in UTC -----------------------------------------------
-
-DAYS: tuple[Day, ...] = get_args(Day)
-
-_WINDOW = re.compile(r"([A-Za-z,-]+|daily)(?:\s+(\d\d):(\d\d)-(\d\d):(\d\d))?")
-
-
-def parse_freeze(text: str) -> dict[str, Any]:
-    """Return a freeze window as in the API.
-
-    The text has days ("Sat", "Mon,Wed", "Mon-Fri", "daily") and, after a space, a time of day ("08:00-18:00"); without
-    one it is the whole day. Times are in UTC, and 24:00 is the end of the day.
-
-    Raises:
-        ValueError: when it is not a freeze window.
-    """
-    found = _WINDOW.fullmatch(text.strip())
-    if found is None:
-        raise ValueError(
-            f"--freeze {text!r}: expected something like 'Mon-Fri 08:00-18:00', 'Sat' or 'daily'"
-        )
-    days, *times = found.groups()
-    window: dict[str, Any] = {"days": _days(days, text)}
-    if times[0] is not None:
-        hours = [int(number) for number in times]
-        window["from_minute"], window["to_minute"] = hours[0] * 60 + hours[1], hours[2] * 60 + hours[3]
-        if max(hours[1], hours[3]) > 59 or window["to_minute"] > MINUTES_OF_DAY:
-            raise ValueError(f"--freeze {text!r}: times are between 00:00 and 24:00")
-        if window["from_minute"] >= window["to_minute"]:
-            raise ValueError(f"--freeze {text!r}: write a window across midnight as two")
-    return window
-
-
-def format_freeze(window: Mapping[str, Any]) -> str:
-    """Return a freeze window as ``parse_freeze`` reads it."""
-    days = "daily" if len(window["days"]) == len(DAYS) else ",".join(window["days"])
-    first, last = window["from_minute"], window["to_minute"]
-    if (first, last) == (0, MINUTES_OF_DAY):
-        return days
-    return f"{days} {first // 60:02}:{first % 60:02}-{last // 60:02}:{last % 60:02}"
-
-
-def _days(text: str, whole: str) -> list[Day]:
-    if text.lower() == "daily":
-        return [*DAYS]
-    found: list[Day] = []
-    for part in text.split(","):
-        first, dash, last = part.partition("-")
-        begin, end = _day(first, whole), _day(last if dash else first, whole)
-        # Fri-Mon spans the weekend.
-        found += [DAYS[(begin + step) % 7] for step in range((end - begin) % 7 + 1)]
-    if len(set(found)) != len(found):
-        raise ValueError(f"--freeze {whole!r}: name each day once")
-    return found
-
-
-def _day(name: str, whole: str) -> int:
-    for index, day in enumerate(DAYS):
-        if day.lower() == name.lower():
-            return index
-    raise ValueError(f"--freeze {whole!r}: {name!r} is not a day; use {', '.join(DAYS)}")
+def in_options(kind: type[Any], error: RequestRejectedError) -> str:
+    """Return why the controller rejects a specification, with the options in the place of its fields."""
+    flags = {option.field: option.flag for option in options_of(kind)}
+    found = []
+    for pointer, detail in error.errors:
+        flag, text = flags.get(pointer.strip("/").partition("/")[0]), detail
+        # A name of one word may be a word of the sentence.
+        for field, named in ((field, named) for field, named in flags.items() if "_" in field):
+            text = re.sub(rf"\b{field}\b", named, text)
+        found.append(text if flag is None or text.startswith(flag) else f"{flag}: {text}")
+    return "; ".join(found) or str(error)

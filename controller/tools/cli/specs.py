@@ -17,28 +17,37 @@ from tidemark.controller.tools.cli.remote import (
     ReasonOption,
     StreamArgument,
     calls_controller,
+    check_job,
     streams_by_name,
 )
 from tidemark.controller.tools.cli.show import (
-    as_json,
     bound,
     duration,
     fail_request,
     moment,
     percent,
     say,
-    share,
     show_consequences,
     show_facts,
     table,
 )
-from tidemark.controller.tools.cli.spec_options import changes_of, format_freeze, options_of
+from tidemark.controller.tools.cli.spec_options import changes_of, in_options, options_of
+from tidemark.controller.tools.client.errors import RequestRejectedError
 from tidemark.models.base.text import plural
+from tidemark.models.specs.freeze import format_freeze
 from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 
 if TYPE_CHECKING:
     from tidemark.controller.server.schemas.joins import JoinAnswer, JoinSideAnswer, JoinStateAnswer
     from tidemark.controller.server.schemas.specs import PolicyAnswer, PolicySet, SloAnswer, SloSet
+
+_CREATE = Parameter(
+    "create",
+    Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[bool, typer.Option("--create", help="Also for a stream that has not reported yet.")],
+)
+_TO_CREATE = " (--create sets it before the first report)"
 
 _JoinArgument = Annotated[str, typer.Argument(metavar="JOIN", help="Name of the join, which you choose.")]
 
@@ -89,30 +98,43 @@ def _add_commands(group: typer.Typer, spec: _Spec) -> None:
         **given: Any,
     ) -> None:
         with call.open() as tidemark:
+            # What a join is called is new with the join.
+            known = {} if spec is _JOIN else {"create": given.pop("create")}
             changes = changes_of(spec.kind, given, spec.example)
             change = getattr(tidemark, f"change_{spec.name}")
-            found = change(job, name, changes, reason=reason, dry_run=dry_run)
-        if call.json:
-            return as_json(found)
+            try:
+                found = change(job, name, changes, reason=reason, dry_run=dry_run, **known)
+            except RequestRejectedError as error:
+                if known and error.of_kind("stream-not-found"):
+                    check_job(tidemark, job, _TO_CREATE)
+                    fail_request(f"{error}{_TO_CREATE}")
+                fail_request(in_options(spec.kind, error))
+        if call.structured:
+            return call.write(found)
         return spec.said("would set" if dry_run else "set", job, name, found)
 
     def get(job: str, name: str, *, call: Call) -> None:
         with call.open() as tidemark:
             found = getattr(tidemark, spec.name)(job, name)
+            if found is None and spec is not _JOIN:
+                # A name that there is not is answered with the nearest one.
+                tidemark.status(job, name)
         if found is None:
             fail_request(spec.absent(job, name))
-        return as_json(found) if call.json else spec.shown(job, name, found)
+        return call.write(found) if call.structured else spec.shown(job, name, found)
 
     def delete(
         job: str, name: str, *, reason: ReasonOption = None, dry_run: DryRunOption = False, call: Call
     ) -> None:
         with call.open() as tidemark:
             found = getattr(tidemark, f"delete_{spec.name}")(job, name, reason=reason, dry_run=dry_run)
-        if call.json:
-            return as_json(found)
+        if call.structured:
+            return call.write(found)
         return spec.said("would delete" if dry_run else "deleted", job, name, found)
 
     options = [option.parameter for option in options_of(spec.kind)]
+    if spec is not _JOIN:
+        options.append(_CREATE)
     _add(group, spec, "set", set_, help_=spec.set_help, options=options)
     _add(group, spec, "get", get, help_=spec.get_help)
     _add(group, spec, "delete", delete, help_=spec.delete_help)
@@ -148,15 +170,15 @@ def _say_slo(verb: str, job: str, stream: str, found: SloSet) -> None:
 
 def slo_text(slo: SloAnswer) -> str:
     """Return an SLO in one line."""
-    parts = [f"{share(slo.target_ppm)} of the rows"]
+    parts = [f"{percent(slo.target_ppm)} of the rows"]
     if slo.objective == "timeslices":
-        parts = [f"{share(slo.target_ppm)} of the rows in {share(slo.good_windows_ppm)} of the windows"]
+        parts = [f"{percent(slo.target_ppm)} of the rows in {percent(slo.good_windows_ppm)} of the windows"]
     if slo.latency_cap_ms is not None:
         parts.append(f"a mean latency of at most {duration(slo.latency_cap_ms)}")
     if slo.state_cap_rows is not None:
         parts.append(f"at most {plural(slo.state_cap_rows, 'row')} of state")
     if slo.worst_window_ppm is not None:
-        parts.append(f"{share(slo.worst_window_ppm)} of the rows in every window")
+        parts.append(f"{percent(slo.worst_window_ppm)} of the rows in every window")
     return ", ".join(parts) + (
         "" if slo.on_conflict is None else f"; on conflict: {_dashed(slo.on_conflict)}"
     )
@@ -169,15 +191,15 @@ def _dashed(on_conflict: str | None) -> str:
 def _show_slo(_job: str, _stream: str, slo: SloAnswer) -> None:
     show_facts(
         {
-            "target": f"{share(slo.target_ppm)} ({percent(slo.target_ppm)} of the rows)",
+            "target": f"{percent(slo.target_ppm)} of the rows",
             "objective": slo.objective,
-            "good windows": f"{share(slo.good_windows_ppm)} of the windows, where the objective is timeslices",
+            "good windows": f"{percent(slo.good_windows_ppm)} of the windows, where the objective is timeslices",
             "window": duration(slo.window_ms),
             "latency cap": duration(slo.latency_cap_ms),
             "state cap": "-" if slo.state_cap_rows is None else plural(slo.state_cap_rows, "row"),
-            "worst window": share(slo.worst_window_ppm),
+            "worst window": percent(slo.worst_window_ppm),
             "on conflict": _dashed(slo.on_conflict),
-            "confidence": share(slo.confidence_ppm),
+            "confidence": percent(slo.confidence_ppm),
             "horizon": "left open" if slo.horizon_ms is None else duration(slo.horizon_ms),
             "generation": f"{slo.generation}, since {moment(slo.updated_us)}",
         }
@@ -202,7 +224,7 @@ _SLO = _Spec(
 
 def _add_slo_lists(group: typer.Typer) -> None:
     @group.command("list")
-    @calls_controller
+    @calls_controller(lists=True)
     def list_slos(
         job: Annotated[
             str | None, typer.Argument(metavar="JOB", help="Name of the job. Default: all jobs.")
@@ -213,12 +235,16 @@ def _add_slo_lists(group: typer.Typer) -> None:
         """List the streams with their targets and bounds."""
         with call.open() as tidemark:
             found = streams_by_name(tidemark, job)
-        if call.json:
-            return as_json(found, "streams")
+            if not found:
+                call.check_job(tidemark)
+        if call.structured:
+            return call.write(found, "streams")
+        if call.names(f"{row.job}/{row.stream}" for row in found):
+            return None
         rows = [
             (
                 f"{row.job}/{row.stream}",
-                share(row.target_ppm),
+                percent(row.target_ppm),
                 row.mode,
                 bound(row.recommended_bound_ms),
                 bound(row.applied_bound_ms),
@@ -249,10 +275,10 @@ def _show_policy(_job: str, _stream: str, policy: PolicyAnswer) -> None:
             "mode": policy.mode,
             "bounds": _range(policy),
             "directions": ", ".join(policy.directions),
-            "margin": share(policy.margin_ppm),
+            "margin": percent(policy.margin_ppm),
             "cooldown": duration(policy.cooldown_ms),
             "max narrowings a day": str(policy.max_narrowings_a_day or "-"),
-            "max narrowing": share(policy.max_narrowing_ppm),
+            "max narrowing": percent(policy.max_narrowing_ppm),
             "evidence": f"{duration(policy.evidence_ms)}, {policy.evidence_windows:,} windows",
             "freeze": "; ".join(format_freeze(asdict(window)) for window in policy.freeze_windows) or "-",
             "paused": "yes" if policy.paused else "no",
@@ -276,7 +302,6 @@ _POLICY = _Spec(
     example="--mode OnRestart",
     said=_say_policy,
     shown=_show_policy,
-    absent=lambda job, stream: f"the stream {job}/{stream} is unknown; `tidemark status` lists the jobs",
 )
 
 
@@ -286,8 +311,8 @@ _POLICY = _Spec(
 def _say_join(verb: str, job: str, name: str, found: JoinAnswer) -> None:
     state = found.state
     say(
-        f"{verb} join {name} of {job}: {share(found.target_ppm)} of the pairs at a confidence of "
-        f"{share(found.confidence_ppm)}, over {duration(found.window_ms)}".lstrip()
+        f"{verb} join {name} of {job}: {percent(found.target_ppm)} of the pairs at a confidence of "
+        f"{percent(found.confidence_ppm)}, over {duration(found.window_ms)}".lstrip()
     )
     if state.batches:
         missing = f", {state.missing_batches:,} missing between them" if state.missing_batches else ""
@@ -318,13 +343,13 @@ def _list_joins(job: JobArgument, *, call: Call) -> None:
     """List the joins of a job, with what each has lost and what is left of its budget."""
     with call.open() as tidemark:
         found = list(tidemark.joins(job))
-    if call.json:
-        return as_json(found, "joins")
+    if call.structured:
+        return call.write(found, "joins")
     rows = (
         (
             row.join,
             ", ".join(row.streams),
-            share(row.target_ppm),
+            percent(row.target_ppm),
             _lost(row.state),
             percent(row.state.remaining_ppm),
         )

@@ -14,14 +14,13 @@ from tidemark.controller.tools.cli.remote import (
     streams_by_name,
 )
 from tidemark.controller.tools.cli.show import (
-    as_json,
     bound,
+    decision,
     duration,
     moment,
     percent,
     rollout_line,
     say,
-    share,
     show_facts,
     table,
 )
@@ -29,7 +28,7 @@ from tidemark.controller.tools.cli.specs import slo_text
 from tidemark.models.base.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from tidemark.controller.server.schemas.fleet import FleetStream, JobStatus, JobSummary
     from tidemark.controller.server.schemas.streams import Completeness, Evidence, Live, StreamStatus
@@ -47,18 +46,27 @@ def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
 
     @app.command("status")
-    @calls_controller
+    @calls_controller(lists=True, watch=True)
     def status(job: SomeJobArgument = None, stream: SomeStreamArgument = None, *, call: Call) -> None:
-        """Show how all jobs, one job or one of its streams are doing."""
+        """Show how all jobs, one job or one of its streams are doing; -o wide lists each stream of the fleet."""
         with call.open() as tidemark:
-            if job is None:
+            if stream is not None and job is not None:
+                one = tidemark.status(job, stream)
+                return _print(call, one, [f"{job}/{stream}"], lambda: _show_stream(one))
+            if job is None and not call.wide:
                 jobs = list(tidemark.jobs())
-                return as_json(jobs, "jobs") if call.json else _show_jobs(jobs)
-            if stream is None:
-                found = tidemark.job(job)
-                return as_json(found) if call.json else _show_job(found, streams_by_name(tidemark, job))
-            one = tidemark.status(job, stream)
-            return as_json(one) if call.json else _show_stream(one)
+                return _print(call, {"jobs": jobs}, [one.job for one in jobs], lambda: _show_jobs(jobs))
+            found = None if job is None else tidemark.job(job)
+            streams = [] if call.structured else streams_by_name(tidemark, job)
+            names = [f"{row.job}/{row.stream}" for row in streams]
+            return _print(call, found, names, lambda: _show_streams(found, streams, wide=call.wide))
+
+
+def _print(call: Call, answer: object, names: list[str], show: Callable[[], None]) -> None:
+    if call.structured:
+        call.write(answer)
+    elif not call.names(names):
+        show()
 
 
 def _show_jobs(jobs: list[JobSummary]) -> None:
@@ -74,24 +82,44 @@ def _show_jobs(jobs: list[JobSummary]) -> None:
     table(("job", "streams", "modes", "worst"), rows, "there are no jobs yet: none has reported")
 
 
-def _show_job(job: JobStatus, streams: Iterable[FleetStream]) -> None:
+def _show_streams(job: JobStatus | None, streams: Iterable[FleetStream], *, wide: bool) -> None:
     rows = [
         (
-            row.stream,
+            row.stream if job is not None else f"{row.job}/{row.stream}",
             row.mode,
-            share(row.target_ppm),
+            percent(row.target_ppm),
             bound(row.recommended_bound_ms),
             bound(row.applied_bound_ms),
+            *(_more(row) if wide else ()),
         )
         for row in streams
     ]
-    table(("stream", "mode", "target", "recommended", "applied"), rows, "it has no streams")
+    columns = ("stream", "mode", "target", "recommended", "applied", *(_MORE if wide else ()))
+    table(columns, rows, "there are no streams")
+    if job is None:
+        return
     if job.pin is not None:
         say(f"pinned to {job.pin.to} by the pin on the {job.pin.scope}: {job.pin.reason}")
     for condition in job.conditions:
         say(f"{condition.stream}: {condition.type}: {condition.detail}")
     if job.more_conditions:
         say(f"and {plural(job.more_conditions, 'more condition')}")
+
+
+_MORE = ("in use", "completeness", "budget left", "rollout", "newest batch", "worst")
+"""Further columns of the wide table."""
+
+
+def _more(row: FleetStream) -> tuple[str, ...]:
+    least, most = row.completeness_min_ppm, row.completeness_max_ppm
+    return (
+        bound(row.in_use_bound_ms),
+        percent(least) if least == most else f"{percent(least)} to {percent(most)}",
+        percent(row.budget_remaining_ppm),
+        "-" if row.rollout is None else f"{row.rollout.id} {row.rollout.state}",
+        moment(row.last_batch_us),
+        "fine" if row.worst is None else row.worst.type,
+    )
 
 
 def _show_stream(found: StreamStatus) -> None:
@@ -113,6 +141,10 @@ def _show_stream(found: StreamStatus) -> None:
     if found.provisional_bound is not None:
         facts["provisional"] = found.provisional_bound.text
         facts["an hour at once"] = f"of a Kafka topic: {_HISTORY}"
+    if found.frozen_until_us is not None:
+        facts["frozen"] = (
+            f"nothing is narrowed until {moment(found.frozen_until_us)}, by a freeze window of its policy"
+        )
     if found.late.policy is not None or found.late.choices:
         facts["late rows"] = found.late.text
     if found.live is not None:
@@ -179,7 +211,7 @@ def _recommended(found: StreamStatus) -> str:
         return "nothing yet"
     recommended = found.recommended
     what = "keep the bound in use" if recommended.bound_ms is None else bound(recommended.bound_ms)
-    return f"{what}, decided at {moment(recommended.decided_us)}; {recommended.because}"
+    return f"{what}, decided at {moment(recommended.decided_us)}; {decision(recommended)}"
 
 
 def _published(found: StreamStatus) -> str:
@@ -187,8 +219,7 @@ def _published(found: StreamStatus) -> str:
     what = "the job keeps its own bound" if published.bound_ms is None else bound(published.bound_ms)
     if published.published_us is None:
         return f"{what}; {published.reason}"
-    at = moment(published.published_us)
-    return f"{what}, {_generation(published.generation)}, at {at}; {published.reason}"
+    return f"{what}, {_generation(published.generation)}, at {moment(published.published_us)}"
 
 
 def _generation(generation: int | None) -> str:

@@ -17,7 +17,7 @@ from tidemark.controller.tools.cli.make_trace import stream_trace
 from tidemark.controller.tools.cli.options import milliseconds_of
 from tidemark.controller.tools.cli.progress import slots_bar
 from tidemark.controller.tools.cli.remote import open_client
-from tidemark.controller.tools.cli.show import duration, say, share, table
+from tidemark.controller.tools.cli.show import duration, percent, say, table
 from tidemark.controller.tools.traces.format import PlausibleRows
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.recommended import RecommendedPolicy
@@ -161,7 +161,7 @@ def _show(
         rows.append(
             (
                 which,
-                share(slo.target_ppm),
+                percent(slo.target_ppm),
                 duration(slo.latency_cap_ms),
                 _verdict(slo, result),
                 f"{floor_percent(score.pairs - score.late, score.pairs, slo.target_ppm)} %",

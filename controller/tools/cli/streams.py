@@ -1,23 +1,21 @@
-"""What changed, the partitions of a stream, who loses rows, and the deletion of a stream."""
+"""The partitions of a stream, who loses rows, and the deletion of a stream."""
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidemark.controller.tools.cli.ask import NeededReasonOption
 from tidemark.controller.tools.cli.options import milliseconds_of
 from tidemark.controller.tools.cli.remote import (
     Call,
     DryRunOption,
     JobArgument,
-    SomeJobArgument,
-    SomeStreamArgument,
     StreamArgument,
     calls_controller,
 )
-from tidemark.controller.tools.cli.show import as_json, brief, duration, measured, moment, percent, say, table
+from tidemark.controller.tools.cli.show import duration, measured, moment, percent, say, table
 from tidemark.controller.tools.client.address import stream_path
 from tidemark.models.base.target import PPM
 from tidemark.models.base.text import plural
@@ -28,37 +26,8 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    for command in (events, partitions, lost, forget):
+    for command in (partitions, lost, forget):
         app.command()(command)
-
-
-@calls_controller
-def events(
-    job: SomeJobArgument = None,
-    stream: SomeStreamArgument = None,
-    *,
-    kind: Annotated[
-        str | None, typer.Option(help="Only events of this kind, such as RolloutRolledBack.")
-    ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of events.")] = 50,
-    call: Call,
-) -> None:
-    """Show what changed, why and by whom, the newest first."""
-    with call.open() as tidemark:
-        found = list(islice(tidemark.events(job, stream, kind=kind), limit))
-    if call.json:
-        return as_json(found, "events")
-    rows = [
-        (
-            moment(row.last_us),
-            f"{row.job}/{row.stream}",
-            row.kind if row.count == 1 else f"{row.kind} ({row.count:,} times)",
-            row.by or "-",
-            brief(row.reason),
-        )
-        for row in found
-    ]
-    return table(("last", "stream", "what", "by", "why"), rows, "nothing has happened yet")
 
 
 @calls_controller
@@ -66,8 +35,8 @@ def partitions(job: JobArgument, stream: StreamArgument, *, call: Call) -> None:
     """Show the partitions of a stream, those that cost most latency first."""
     with call.open() as tidemark:
         found = sorted(tidemark.partitions(job, stream), key=_most_costly)
-    if call.json:
-        return as_json(found, "partitions")
+    if call.structured:
+        return call.write(found, "partitions")
     rows = [
         (
             row.partition,
@@ -130,8 +99,8 @@ def lost(
         }
         params = {name: value for name, value in asked.items() if value is not None}
         found = tidemark.request("GET", stream_path(job, stream, "/lost"), params=params)
-    if call.json:
-        return as_json(found)
+    if call.structured:
+        return call.write(found)
     if found["dimension"] is None:
         return say(
             f"nothing is counted by a dimension of {job}/{stream}: "
@@ -198,7 +167,7 @@ def forget(
     job: JobArgument,
     stream: StreamArgument,
     *,
-    reason: Annotated[str, typer.Option(help="Why; the event, which stays, records it.")],
+    reason: NeededReasonOption = "",
     while_reporting: Annotated[
         bool,
         typer.Option(
@@ -212,8 +181,8 @@ def forget(
     """Delete a stream with all of its data; it cannot be undone."""
     with call.open() as tidemark:
         found = tidemark.delete_stream(job, stream, reason, while_reporting=while_reporting, dry_run=dry_run)
-    if call.json:
-        return as_json(found)
+    if call.structured:
+        return call.write(found)
     say(f"{'would delete' if dry_run else 'deleted'} {job}/{stream}:")
     for name, count in found:
         if name not in _NAMES and count:

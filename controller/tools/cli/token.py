@@ -21,8 +21,8 @@ import typer
 from tidemark.controller.base.principal import Role
 from tidemark.controller.base.token_format import SECRET_BYTES, make_token
 from tidemark.controller.tools.cli.options import duration_of
+from tidemark.controller.tools.cli.output import JsonOption
 from tidemark.controller.tools.cli.remote import (
-    JsonOption,
     TokenFileOption,
     UrlOption,
     client_errors_in_one_line,
@@ -75,7 +75,7 @@ class RemoteTokens:
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     tokens = typer.Typer(
-        help="Create, list, rotate and revoke bearer tokens.", no_args_is_help=True, rich_markup_mode=None
+        help="Create, list, rotate and revoke tokens.", no_args_is_help=True, rich_markup_mode=None
     )
     for name, command in (
         ("create", _create),

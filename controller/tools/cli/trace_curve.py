@@ -17,7 +17,7 @@ from rich.table import Table
 
 from tidemark.controller.base.clock import system_clock
 from tidemark.controller.tools.cli.curve_chart import Marks, chart
-from tidemark.controller.tools.cli.options import bounds_of, duration_of, operator_of, share_of
+from tidemark.controller.tools.cli.options import bounds_of, duration_of, operator_of, read_option
 from tidemark.controller.tools.cli.progress import progress_bar
 from tidemark.controller.tools.cli.show import input_errors_in_one_line
 from tidemark.models.base.duration import format_about, format_duration
@@ -36,6 +36,7 @@ from tidemark.models.evidence.curve import (
     replay_spark,
 )
 from tidemark.models.recommend.choice import BoundChoice, Latency, choose_bound, needed_rank, percent
+from tidemark.models.specs.words import read_share
 
 if TYPE_CHECKING:
     from tidemark.controller.tools.traces.format import Trace
@@ -132,7 +133,7 @@ def _confidence(text: str) -> int | None:
     Raises:
         ValueError: when it is no share between 0 and 1.
     """
-    found = share_of(text, "--confidence")
+    found = read_option(read_share, text, "--confidence")
     if found is not None and not 0 < found < PPM:
         raise ValueError(f"--confidence {text!r} must lie between 0 and 1, both excluded")
     return found

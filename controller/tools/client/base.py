@@ -91,19 +91,26 @@ class BaseClient(Transport):
         )
         return checked(kind, answer.content)
 
-    def _read_or_none(self, path: str) -> httpx.Response | None:
+    def _read_or_none(self, path: str, *, create: bool = True) -> httpx.Response | None:
         try:
             return self._send("GET", path)
         except RequestRejectedError as error:
-            if error.status == httpx.codes.NOT_FOUND:
+            if error.status == httpx.codes.NOT_FOUND and (create or not error.of_kind("stream-not-found")):
                 return None
             raise
 
     def _change(
-        self, path: str, changes: Mapping[str, Any], kind: type[T], *, reason: str | None, dry_run: bool
+        self,
+        path: str,
+        changes: Mapping[str, Any],
+        kind: type[T],
+        *,
+        reason: str | None,
+        dry_run: bool,
+        create: bool = True,
     ) -> T:
         """Change fields of a specification, or set one; the other fields stay as they are read."""
-        fields, version = self.read_specification(path) or ({}, None)
+        fields, version = self.read_specification(path, create=create) or ({}, None)
         try:
             found = self.write_specification(
                 path, {**fields, **changes}, version, reason=reason, dry_run=dry_run
@@ -121,9 +128,13 @@ class BaseClient(Transport):
         version = self._send("GET", path).headers.get("etag", "*")
         return checked(kind, self.write_specification(path, None, version, reason=reason, dry_run=dry_run))
 
-    def read_specification(self, path: str) -> tuple[dict[str, Any], str] | None:
-        """Return the fields of a specification that can be written, and its ETag; None when there is none."""
-        answer = self._read_or_none(path)
+    def read_specification(self, path: str, *, create: bool = True) -> tuple[dict[str, Any], str] | None:
+        """Return the fields of a specification that can be written, and its ETag; None when there is none.
+
+        Raises:
+            RequestRejectedError: without ``create``, when its stream is not known (``stream-not-found``).
+        """
+        answer = self._read_or_none(path, create=create)
         if answer is None:
             return None
         return _writable(answer.json()), answer.headers.get("etag", "*")

@@ -26,16 +26,24 @@ class RequestRejectedError(ClientError):
         status: HTTP status.
         kind: problem type, such as ``urn:tidemark:problem:stream-not-found``.
         detail: what was wrong, as a sentence.
+        errors: what was wrong in which part of the request: JSON pointer, or parameter, and sentence.
     """
 
-    def __init__(self, status: int, kind: str, detail: str) -> None:
+    def __init__(self, status: int, kind: str, detail: str, errors: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(detail)
         self.status = status
         self.kind = kind
+        self.errors = errors
 
-    def __reduce__(self) -> tuple[type[RequestRejectedError], tuple[int, str, str]]:
+    def __reduce__(
+        self,
+    ) -> tuple[type[RequestRejectedError], tuple[int, str, str, tuple[tuple[str, str], ...]]]:
         """Allow pickling, which pools of processes need."""
-        return type(self), (self.status, self.kind, str(self))
+        return type(self), (self.status, self.kind, str(self), self.errors)
+
+    def of_kind(self, *kinds: str) -> bool:
+        """Return whether the problem type ends with one of some names, such as ``stream-not-found``."""
+        return self.kind.rpartition(":")[2] in kinds
 
 
 class ChangedError(RequestRejectedError):

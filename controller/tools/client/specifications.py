@@ -2,7 +2,8 @@
 
 A change takes fields as the API names them, with shares in parts per million; the other fields stay. With ``dry_run``
 nothing changes, and the answer says what would. The reason is recorded in the event. When somebody else changed the
-specification at the same time, ``ChangedError`` is raised, and nothing is written.
+specification at the same time, ``ChangedError`` is raised, and nothing is written. Without ``create`` a stream that is
+not known is an error (``stream-not-found``), so that a slip in its name sets nothing.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ class SpecificationsClient(BaseClient):
         *,
         reason: str | None = None,
         dry_run: bool = False,
+        create: bool = True,
     ) -> SloSet:
         """Change fields of the SLO of a stream, or set one; the answer has the consequences.
 
         >>> tidemark.change_slo("shop", "clicks", {"target_ppm": 999_000, "latency_cap_ms": 900_000}, dry_run=True)
         """
         where = stream_path(job, stream, "/slo")
-        return self._change(where, changes, SloSet, reason=reason, dry_run=dry_run)
+        return self._change(where, changes, SloSet, reason=reason, dry_run=dry_run, create=create)
 
     def delete_slo(
         self, job: str, stream: str, *, reason: str | None = None, dry_run: bool = False
@@ -60,13 +62,14 @@ class SpecificationsClient(BaseClient):
         *,
         reason: str | None = None,
         dry_run: bool = False,
+        create: bool = True,
     ) -> PolicySet:
         """Change fields of the policy of a stream; the answer has the consequences.
 
         >>> tidemark.change_policy("shop", "clicks", {"mode": "OnRestart"}, reason="it has watched for a week")
         """
         where = stream_path(job, stream, "/policy")
-        return self._change(where, changes, PolicySet, reason=reason, dry_run=dry_run)
+        return self._change(where, changes, PolicySet, reason=reason, dry_run=dry_run, create=create)
 
     def delete_policy(
         self, job: str, stream: str, *, reason: str | None = None, dry_run: bool = False

@@ -152,7 +152,11 @@ class Transport:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._unreachable(error) from None
 
-    def _unreachable(self, error: Exception | None) -> UnreachableError:
+    def _unreachable(self, error: Exception | None) -> ControllerUnusableError:
+        if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL):
+            return ControllerUnusableError(
+                f"{self.url!r} is not an address that can be called; write it like {DEFAULT_URL}"
+            )
         found = str(error) or type(error).__name__
         return UnreachableError(f"the controller at {self.url} cannot be reached: {found}")
 
@@ -160,16 +164,20 @@ class Transport:
         found = _object_in(answer)
         status = answer.status_code
         if status in _UNAUTHORISED:
-            sent = "it rejects the token" if self.has_token else "no token was sent, and it requires one"
+            detail = found.get("detail")
+            if not self.has_token and (detail is None or status == httpx.codes.UNAUTHORIZED):
+                # What it says to a program that sends none is about headers.
+                detail = "no token was sent, and it requires one"
             raise TokenRejectedError(
-                f"the controller at {self.url} answers {status}: {found.get('detail') or sent}"
+                f"the controller at {self.url} answers {status}: {detail or 'it rejects the token'}"
             )
         if status == httpx.codes.NOT_MODIFIED or (answer.is_success and found):
             return answer
         if "detail" not in found:
             raise UnreachableError(f"what is at {self.url} answers {status}, but not as a controller does")
         rejected = ChangedError if status in _CHANGED else RequestRejectedError
-        raise rejected(status, str(found.get("type", "")), str(found["detail"]))
+        errors = tuple((str(one["pointer"]), str(one["detail"])) for one in found.get("errors") or ())
+        raise rejected(status, str(found.get("type", "")), str(found["detail"]), errors)
 
     def _authorization(self) -> dict[str, str]:
         token = self._read_token().strip()

@@ -15,10 +15,13 @@ from decimal import Decimal
 from typing import Any, Literal
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from tidemark.controller.tools.documents.openslo import API_VERSION
+from tidemark.controller.base.errors import ErrorItem, InvalidBodyError
+from tidemark.controller.base.read_spec import read_spec
+from tidemark.controller.base.sentences import sentence
+from tidemark.controller.tools.documents.openslo import ANNOTATED, API_VERSION, PREFIX
 from tidemark.controller.tools.documents.openslo_reading import read_slo
 from tidemark.models.base.names import name_problem
 from tidemark.models.specs.fields import defaults_of
@@ -96,6 +99,9 @@ def read_documents(files: Iterable[tuple[str, str]]) -> list[WantedSpec]:
             except ValidationError as error:
                 problems += [f"{where}: {_line(one)}" for one in error.errors(include_url=False)]
                 continue
+            except InvalidBodyError as error:
+                problems += [f"{where}: {one.pointer}: {one.detail}" for one in error.errors]
+                continue
             except ValueError as error:
                 problems.append(f"{where}: {error}")
                 continue
@@ -148,7 +154,10 @@ def _read(document: object, where: str) -> WantedSpec | None:
             "`tidemark export` prints them"
         )
     if kind not in ("Policy", "Join"):
-        raise ValueError(f"/kind: {kind} is neither Policy nor Join; an SLO is a document of openslo/v1")
+        raise ValueError(
+            f"/kind: {kind!r} is neither 'Policy' nor 'Join'; an SLO is a document of openslo/v1, "
+            "as `tidemark export` prints it"
+        )
     extra = sorted(document.keys() - {"apiVersion", "kind", "metadata", "spec"})
     if extra:
         raise ValueError(f"/{extra[0]}: there is no such field; those of a {kind} stand under spec")
@@ -174,8 +183,13 @@ def _wanted(
         problem = name_problem(one)
         if problem is not None:
             raise ValueError(f"{one!r}: {problem}")
-    # By way of JSON, as the controller reads it; what JSON has no type for becomes a text, which no number takes.
-    value = TypeAdapter(_TYPES[kind]).validate_json(json.dumps(given, default=str))
+    try:
+        value = read_spec(_TYPES[kind], given)
+    except InvalidBodyError as error:
+        raise InvalidBodyError(
+            error.detail,
+            errors=tuple(ErrorItem(_place(kind, one.pointer), one.detail) for one in error.errors),
+        ) from None
     whole = asdict(value)
     if kind == "Policy" and not paused:
         del whole["paused"]
@@ -183,9 +197,17 @@ def _wanted(
     return WantedSpec(kind, job, name, plain, where)
 
 
+def _place(kind: Kind, pointer: str) -> str:
+    """Return where in a document the field stands to which a pointer into the specification leads."""
+    name = pointer.removeprefix("/")
+    if kind == "SLO" and name in ANNOTATED:
+        return f"/metadata/annotations/{PREFIX.replace('/', '~1')}{name}"
+    return f"/spec{pointer}"
+
+
 def _line(error: ErrorDetails) -> str:
     place = "".join(f"/{part}" for part in error["loc"])
-    return f"{place or 'the document'}: {error['msg'].removeprefix('Value error, ')}"
+    return f"{place or 'the document'}: {sentence(error)}"
 
 
 def without_defaults(kind: Kind, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,11 +247,21 @@ def yaml_documents(text: str) -> list[Any]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
-        raise ValueError(f"{where}{error.problem or 'this is not YAML'}") from None
+        problem = error.problem or "this is not YAML"
+        raise ValueError(f"{where}{_YAML_PROBLEMS.get(problem, problem)}") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except yaml.YAMLError as error:
         raise ValueError(f"this is not YAML: {' '.join(str(error).split())}") from None
+
+
+_YAML_PROBLEMS = {
+    "mapping values are not allowed here": "this key is indented otherwise than those beside it, or the value of the "
+    "line before it goes on here",
+    "found character '\\t' that cannot start any token": "a tab; YAML is indented by spaces",
+    "expected <block end>, but found '<block mapping start>'": "this key is indented otherwise than those beside it",
+}
+"""What the parser's sentences mean."""
 
 
 class _Loader(yaml.SafeLoader):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from tidemark.controller.tools.documents.openslo import ANNOTATED, API_VERSION, PREFIX, SLICE_LENGTH
@@ -39,11 +39,20 @@ class _Window(_Part):
         return self.is_rolling is False or self.calendar is not None
 
 
+def _of_percent(value: Any) -> Any:
+    """Return the share that a text in percent says; any other value as it is."""
+    percent = value.strip() if isinstance(value, str) else ""
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)? ?%", percent):
+        return value
+    return Decimal(percent.removesuffix("%").rstrip()) / 100
+
+
 class _Objective(_Part):
     display_name: str | None = None
     op: str | None = None
     value: Any = None
-    target: Decimal | None = None
+    # As everywhere, 99.5% is taken too.
+    target: Annotated[Decimal, BeforeValidator(_of_percent)] | None = None
     target_percent: Decimal | None = None
     time_slice_target: Decimal | None = None
     time_slice_window: str | int | None = None
@@ -191,10 +200,7 @@ def _objective_problems(objectives: list[_Objective], method: str) -> Iterator[s
         yield f"{place}/op: {objective.op}: completeness is to be at least the target; leave op out"
     if (objective.target is None) == (objective.target_percent is None):
         yield f"{place}: give target, such as 0.995, or targetPercent"
-    for name in ("target", "target_percent", "time_slice_target"):
-        share = getattr(objective, name)
-        if share is not None and _ppm(share / 100 if name == "target_percent" else share) is None:
-            yield f"{place}/{to_camel(name)}: {share} is finer than one part per million"
+    yield from _share_problems(objective, place)
     if method == "RatioTimeslices":
         yield (
             "/spec/budgetingMethod: the mean over time slices is not judged; write Occurrences for the share of all "
@@ -209,6 +215,22 @@ def _objective_problems(objectives: list[_Objective], method: str) -> Iterator[s
             f"{place}/timeSliceWindow: {objective.time_slice_window}: a slice is a window of the job, as long as its "
             f"query makes it; write {SLICE_LENGTH}, which stands for it"
         )
+
+
+def _share_problems(objective: _Objective, place: str) -> Iterator[str]:
+    for name in ("target", "target_percent", "time_slice_target"):
+        given = getattr(objective, name)
+        if given is None:
+            continue
+        ppm = _ppm(given / 100 if name == "target_percent" else given)
+        if ppm is None:
+            yield f"{place}/{to_camel(name)}: {given} is finer than one part per million"
+        elif not 0 < ppm < PPM:
+            most = 100 if name == "target_percent" else 1
+            in_percent = (
+                f"; in percent write targetPercent: {given}" if PPM < ppm < 100 * PPM and most == 1 else ""
+            )
+            yield f"{place}/{to_camel(name)}: {given} must lie between 0 and {most}, both excluded{in_percent}"
 
 
 def _shares(objective: _Objective, method: str) -> dict[str, Any]:

@@ -23,8 +23,10 @@ from tidemark.controller.base.db.database import STORE_ERRORS, Database
 from tidemark.controller.base.db.leases import Lease, confirm
 from tidemark.controller.base.db.tables import EventRow
 from tidemark.controller.base.errors import LeaseLostError
+from tidemark.controller.base.operator_file import Form
 from tidemark.controller.specs.streams import add_event, lock_by_id
-from tidemark.controller.view.alerts.message import NotDelivered, Receiver, messages
+from tidemark.controller.view.alerts.forms import in_form
+from tidemark.controller.view.alerts.message import NotDelivered, Receiver
 from tidemark.controller.view.alerts.rules import ActiveAlert, Alarm, Key, Notification, advance, delivered
 
 _log = logging.getLogger(__name__)
@@ -68,6 +70,7 @@ class Delivery:
     Args:
         name: name of the destination.
         receiver: takes the messages.
+        form: in which form it takes them.
         takes: says by its labels whether an alert is for the destination.
         database: the store.
         links: addresses in messages.
@@ -81,6 +84,7 @@ class Delivery:
         self,
         name: str,
         receiver: Receiver,
+        form: Form,
         takes: Callable[[Mapping[str, str]], bool],
         database: Database,
         *,
@@ -92,6 +96,7 @@ class Delivery:
     ) -> None:
         self._name = name
         self._receiver = receiver
+        self._form = form
         self._takes = takes
         self._database = database
         self._links = links
@@ -123,9 +128,13 @@ class Delivery:
         of_stream = {one.key: stream_id for stream_id, some in due.items() for one in some}
         sent = 0
         every = [one for some in due.values() for one in some]
-        for message, notifications in messages(every, self._links.runbooks, self._links.address):
+        links = self._links
+        for message, notifications in in_form(self._form, every, links.runbooks, links.address):
             if self._stop.is_set():
                 break
+            if message is None:
+                self._remember(notifications, of_stream, now_us)
+                continue
             try:
                 self._receiver.send(message)
             except NotDelivered as error:

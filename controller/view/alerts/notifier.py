@@ -77,6 +77,7 @@ class Notifier:
             return Delivery(
                 name,
                 Receiver(destination.webhook, destination.token_file, stop),
+                destination.form,
                 lambda labels: name in takers(destinations, labels),
                 database,
                 links=links,
@@ -162,7 +163,9 @@ def destinations_in(settings: Settings) -> dict[str, Destination]:
     """Return the destinations of notifications by name: the webhook that is set by itself, and those of the file."""
     alone = {}
     if settings.notify_url is not None:
-        alone[DEFAULT] = Destination(webhook=settings.notify_url, token_file=settings.notify_token_file)
+        alone[DEFAULT] = Destination(
+            webhook=settings.notify_url, token_file=settings.notify_token_file, form=settings.notify_form
+        )
     return alone | read_destinations(settings.notify_file)
 
 

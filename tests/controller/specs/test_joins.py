@@ -302,7 +302,7 @@ def test_what_cannot_be_joined_is_refused_with_the_way_out(job: JoinedJob) -> No
         (["views", "bare"], 409, "'bare' has no SLO; set one first"),
         (["views", "unheard"], 404, "nothing is known of stream 'unheard'"),
         (["views", "a/b"], 422, "/streams/1: a name cannot contain a slash"),
-        (["views"], 422, "at least 2 items"),
+        (["views"], 422, "at least 2 entries, not 1"),
         (["views", "views"], 422, "each is named once"),
     ):
         refused = job.try_put(other, {"streams": streams, "target_ppm": 990_000})

@@ -24,19 +24,30 @@ def test_an_slo_reads_back_as_it_was_set_with_its_defaults(controller: Controlle
 @pytest.mark.parametrize(
     ("body", "pointer", "sentence"),
     [
-        ({"target_ppm": 0.995}, "/target_ppm", "valid integer"),
-        ({"target_ppm": "0.995"}, "/target_ppm", "valid integer"),
-        ({"target_ppm": True}, "/target_ppm", "valid integer"),
-        ({"target_ppm": 1_000_000}, "/target_ppm", "less than 1000000"),
+        ({"target_ppm": 0.995}, "/target_ppm", 'a whole number, not 0.995; or write target, such as "99.5%"'),
+        ({"target_ppm": "0.995"}, "/target_ppm", "a whole number, not '0.995'"),
+        ({"target_ppm": True}, "/target_ppm", "a whole number, not True"),
+        ({"target_ppm": 1_000_000}, "/target_ppm", "less than 1,000,000, not 1000000"),
         ({"target_ppm": 0}, "/target_ppm", "greater than 0"),
-        ({"target_ppm": None}, "/target_ppm", "valid integer"),
-        ({}, "/target_ppm", "required"),
-        ({"target_ppm": 900_000, "target": "0.9"}, "/target", "nexpected"),
-        ({"target_ppm": 900_000, "latency_cap_ms": 2**53 + 1}, "/latency_cap_ms", "less than or equal to"),
-        ({"target_ppm": 900_000, "latency_cap_ms": -1}, "/latency_cap_ms", "greater than or equal to 0"),
-        ({"target_ppm": 900_000, "latency_cap_ms": 1.5}, "/latency_cap_ms", "integer"),
+        ({"target_ppm": None}, "/target_ppm", "a whole number, not null"),
+        ({}, "/target_ppm", "it is missing"),
+        ({"target_ppm": 900_000, "target": "0.9"}, "/target", "target_ppm says the same"),
+        ({"target": "99.5"}, "/target", "in percent write '99.5%'"),
+        ({"target_ppm": 900_000, "targets": "99.5%"}, "/targets", "did you mean 'target'?"),
+        ({"target_ppm": 900_000, "reason": "so"}, "/reason", "say it in the query, reason=..."),
+        (
+            {"target_ppm": 900_000, "latency_cap_ms": 2**53 + 1},
+            "/latency_cap_ms",
+            "at most 9,007,199,254,740,992",
+        ),
+        ({"target_ppm": 900_000, "latency_cap_ms": -1}, "/latency_cap_ms", "at least 0, not -1"),
+        ({"target_ppm": 900_000, "latency_cap_ms": 1.5}, "/latency_cap_ms", "a whole number"),
         ({"target_ppm": 900_000, "on_conflict": "both"}, "/on_conflict", "'miss_target'"),
-        ({"target_ppm": 900_000, "horizon": 1}, "/horizon", "nexpected"),
+        (
+            {"target_ppm": 900_000, "horizon": 1},
+            "/horizon",
+            "1 has no unit; write it like '12 h', or as horizon_ms",
+        ),
     ],
     ids=str,
 )
@@ -79,7 +90,7 @@ def test_a_mode_that_there_is_not_is_refused_and_says_which_there_are(controller
     answer = controller.put("/policy", at_once("Auto"))
     assert answer.status_code == 422
     assert answer.json()["errors"] == [
-        {"pointer": "/mode", "detail": "Input should be 'Off', 'OnRestart', 'Restart' or 'Live'"}
+        {"pointer": "/mode", "detail": "it must be 'Off', 'OnRestart', 'Restart' or 'Live', not 'Auto'"}
     ]
 
 
@@ -118,8 +129,8 @@ def test_an_empty_range_of_bounds_is_refused_and_the_default_policy_only_watches
         ({"a-b": "x"}, "'a-b' cannot be the name of a label"),
         ({"__name__": "x"}, "'__name__' cannot be the name of a label"),
         ({"team": ""}, "at least 1 character"),
-        ({"team": 1}, "valid string"),
-        ({f"l{number}": "x" for number in range(11)}, "at most 10 items"),
+        ({"team": 1}, "a text, not 1"),
+        ({f"l{number}": "x" for number in range(11)}, "at most 10 entries"),
     ],
 )
 def test_a_label_that_cannot_be_one_is_refused_with_the_reason(

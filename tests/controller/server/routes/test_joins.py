@@ -149,7 +149,7 @@ def test_joins_are_listed_by_name_with_what_each_answers_alone(
     assert second["next_cursor"] is None
     assert json.loads(listed.stdout) == {"joins": alone}
     _, silent, reported = (line.split() for line in table.stdout.splitlines())
-    assert silent == ["expected", "first,", "second", "0.95", "-", "-"]
+    assert silent == ["expected", "first,", "second", "95", "%", "-", "-"]
     state = alone[1]["state"]
     lost = [
         percent(state["lost_min_ppm"]),
@@ -157,7 +157,7 @@ def test_joins_are_listed_by_name_with_what_each_answers_alone(
         percent(state["lost_max_ppm"]),
         percent(state["remaining_ppm"]),
     ]
-    assert reported == ["pairs", "left,", "right", "0.95", *" ".join(lost).split()]
+    assert reported == ["pairs", "left,", "right", "95", "%", *" ".join(lost).split()]
 
 
 def test_a_job_without_joins_lists_none_and_an_unknown_job_is_an_error(controller: Controller) -> None:
@@ -192,7 +192,7 @@ def test_the_commands_set_show_change_and_delete_a_join(controller: Controller) 
 
     assert json.loads(tried.stdout)["state"] == json.loads(got.stdout)["state"]
     assert made.stdout.startswith(
-        "set join pairs of job: 0.95 of the pairs at a confidence of 0.9, over 30 d\n"
+        "set join pairs of job: 95 % of the pairs at a confidence of 90 %, over 30 d\n"
         "  evidence: 59 batches, 2026-01-01 00:00:00 UTC to 2026-01-01 00:00:58 UTC\n"
         "  lost: "
     )
@@ -201,9 +201,9 @@ def test_the_commands_set_show_change_and_delete_a_join(controller: Controller) 
     (needed,) = (line for line in status.stdout.splitlines() if line.startswith("recommended"))
     assert "the joined output of pairs needs" in needed
     assert changed.stdout.startswith(
-        "set join pairs of job: 0.9 of the pairs at a confidence of 0.9, over 7 d\n"
+        "set join pairs of job: 90 % of the pairs at a confidence of 90 %, over 7 d\n"
     )
     assert shown.stdout == changed.stdout.removeprefix("set ")
     assert (nothing.exit_code, "at least one option" in nothing.output) == (2, True)
-    assert deleted.stdout.startswith("deleted join pairs of job: 0.9 of the pairs")
+    assert deleted.stdout.startswith("deleted join pairs of job: 90 % of the pairs")
     assert (gone.exit_code, "has no join 'pairs'" in gone.output) == (1, True)

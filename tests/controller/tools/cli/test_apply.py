@@ -137,7 +137,7 @@ def test_what_is_exported_is_applied_without_a_change(controller: Controller, ti
     assert kinds(text) == ["Service", "SLI", "SLO", "SLI", "SLO", "Policy"]
     assert said(tidemark("apply", "-f", "-", "--prune", text=text)) == ["3 unchanged"]
     assert kinds(tidemark("export", "job", "one").stdout) == ["Service", "SLI", "SLO"]
-    assert "no such stream has an SLO or a policy" in tidemark("export", "other").stderr
+    assert "there is no job 'other'; there is only job" in tidemark("export", "other").stderr
 
 
 def test_a_dry_run_shows_the_difference_and_writes_nothing(

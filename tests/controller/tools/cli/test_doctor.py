@@ -138,7 +138,7 @@ def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
     result = doctor("job", "--strict")
     assert (missing(result), warned(result)) == ({}, {})
     assert fine(result)[0] == "the controller at URL answers"
-    assert "the SLO requires 0.99 of the rows at a confidence of 0.95" in fine(result)
+    assert "the SLO requires 99 % of the rows at a confidence of 95 %" in fine(result)
     assert "there is enough evidence: 3,800 rows, and 3,116 are needed" in fine(result)
 
 

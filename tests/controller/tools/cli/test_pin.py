@@ -138,7 +138,7 @@ def test_the_whole_fleet_is_pinned_when_asked_for_and_a_dry_run_of_it_changes_no
 def test_the_whole_fleet_is_pinned_only_when_the_answer_is_yes(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemark.controller.tools.cli.pin._somebody_answers", lambda: True)
+    monkeypatch.setattr("tidemark.controller.tools.cli.ask.somebody_answers", lambda: True)
     controller.report_all(REPORTS[:1])
     pinned = []
     with served(controller.app) as url:
@@ -167,7 +167,7 @@ def test_no_controller_is_one_line() -> None:
 
 @pytest.mark.parametrize("url", ["nonsense", "http://", "ftp://host"])
 def test_an_address_that_is_none_is_one_line(url: str) -> None:
-    assert "cannot be reached" in failed(CliRunner().invoke(app, ["pins", "--url", url]))
+    assert "is not an address that can be called" in failed(CliRunner().invoke(app, ["pins", "--url", url]))
 
 
 def stand_in(status: int, body: Any, seen: list[httpx.Headers]) -> FastAPI:

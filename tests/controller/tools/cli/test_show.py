@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from tidemark.controller.tools.cli import app
-from tidemark.controller.tools.cli.show import as_json, plain, table
+from tidemark.controller.tools.cli.output import write
+from tidemark.controller.tools.cli.show import plain, table
 from tidemark.models.base.operators import Operator, sliding, tumbling
 
 from support.controller_app import Controller
@@ -23,8 +25,16 @@ def test_characters_that_a_terminal_would_obey_are_written_out() -> None:
     assert plain("Bestellungen ä 流") == "Bestellungen ä 流"
 
 
-def test_json_says_the_same_and_holds_none_of_them_either(capsys: pytest.CaptureFixture[str]) -> None:
-    as_json({"job": EVIL, "stream": "流"})
+def test_json_and_yaml_say_the_same_and_hold_none_of_them_either(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write({"job": EVIL, "stream": "流"}, output="yaml")
+    text = capsys.readouterr().out
+    assert yaml.safe_load(text) == {"job": EVIL, "stream": "流"}
+    assert text.replace("\n", "").isprintable()
+    write({"stream": "流"}, output="yaml")
+    assert capsys.readouterr().out == "stream: 流\n"
+    write({"job": EVIL, "stream": "流"}, output="json")
     text = capsys.readouterr().out
     assert json.loads(text) == {"job": EVIL, "stream": "流"}
     assert "流" in text

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import get_args
 
 import pytest
 
-from tidemark.controller.tools.cli.show import duration, share
 from tidemark.controller.tools.cli.spec_options import SpecOption, changes_of, options_of
 from tidemark.models.specs.fields import SpecField, spec_fields
 from tidemark.models.specs.slo import JoinSlo, Policy, Slo
+from tidemark.models.specs.words import SHOW, in_words, name_in_words
 
 KINDS = [Slo, JoinSlo, Policy]
 FIELDS = [
@@ -26,8 +25,7 @@ def test_what_people_may_write_is_read_as_the_interface_has_it(field: SpecField,
     if field.unit == "choice":
         assert {option.read(text) for text in get_args(option.type)} - {None} == set(field.choices)
     elif field.unit in {"duration", "share", "number"} and isinstance(field.shown.example, int):
-        shown: dict[str, Callable[[int], str]] = {"duration": duration, "share": share, "number": str}
-        written = shown[field.unit](field.shown.example)
+        written = SHOW[field.unit](field.shown.example)
         assert option.read(written) == field.shown.example
         assert written in option.help
     if field.nullable and field.unit != "choice":
@@ -56,3 +54,17 @@ def test_only_what_is_given_changes_and_something_must_be() -> None:
     }
     with pytest.raises(ValueError, match="give at least one option, such as --mode Live"):
         changes_of(Policy, dict.fromkeys(given, None), "--mode Live")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_documents_and_bodies_take_the_words_of_the_options(kind: type[object]) -> None:
+    named = [
+        field
+        for field in spec_fields(kind)
+        if field.unit in SHOW and field.shown.example and name_in_words(field) != field.name
+    ]
+    written = in_words(
+        kind, {name_in_words(one): SHOW[one.unit](int(one.shown.example or 0)) for one in named}
+    )
+    assert (written.fields, written.problems) == ({one.name: one.shown.example for one in named}, {})
+    assert written.names == {one.name: name_in_words(one) for one in named}

@@ -127,7 +127,7 @@ def test_a_module_of_our_own_that_is_missing_is_a_fault(monkeypatch: pytest.Monk
 def test_an_unknown_command_is_named_with_the_nearest() -> None:
     done = CliRunner().invoke(app, ["statsu"])
     assert (done.exit_code, isinstance(app, typer.Typer)) == (2, True)
-    assert "Did you mean 'status'?" in done.stderr
+    assert "did you mean 'status'?" in done.stderr
 
 
 def completed(line: str, **environment: str) -> list[str]:
@@ -158,7 +158,9 @@ def test_a_shell_completes_the_names_of_jobs_and_streams(controller: Controller)
 def test_values_are_taken_in_any_case(controller: Controller) -> None:
     with served(controller.app) as url:
         for mode in ("onrestart", "RESTART", "Live"):
-            done = CliRunner().invoke(app, ["policy", "set", "job", "stream", "--mode", mode, "--url", url])
+            done = CliRunner().invoke(
+                app, ["policy", "set", "job", "stream", "--create", "--mode", mode, "--url", url]
+            )
             assert done.exit_code == 0, done.output
             assert controller.get("/policy").json()["mode"].casefold() == mode.casefold()
 

@@ -307,7 +307,7 @@ def test_the_two_are_shown_side_by_side_and_a_cap_that_is_not_kept_is_named(
     first, heading, in_force, tried, state, cap = result.stdout.splitlines()
     assert first == "job/stream: 9,600 rows of 242 batches that were reported, replayed as in mode Restart"
     assert heading.split()[:3] == ["SLO", "target", "latency"]
-    assert in_force.split()[:5] == ["in", "force", "0.99", "-", "met"]
+    assert in_force.split()[:6] == ["in", "force", "99", "%", "-", "met"]
     assert tried.split("  ")[0] == "tried"
     assert "1 s" in tried
     assert ", above the cap" in tried

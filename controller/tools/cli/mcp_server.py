@@ -1,0 +1,114 @@
+"""``tidemark mcp``: a controller for agents, by the Model Context Protocol; they can read and change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tidemark.controller.base.sentences import did_you_mean
+from tidemark.controller.tools.cli.options import milliseconds_of
+from tidemark.controller.tools.cli.remote import TokenFileOption, UrlOption, connect
+from tidemark.controller.tools.cli.why import why_text
+from tidemark.controller.tools.client.address import DEFAULT_URL, stream_path
+from tidemark.controller.tools.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
+
+    from tidemark.controller.tools.client.client import Client
+
+_INSTRUCTIONS = (
+    "Tidemark measures how late the rows of Spark Structured Streaming jobs are and steers the delay of their "
+    "watermarks (the bound) to a completeness SLO. Begin with `fleet`. Figures that are null are unknown, not 0. "
+    "Fields that end with _ms are milliseconds, with _us microseconds, with _ppm parts per million. Nothing can be "
+    "changed here: `tidemark` on a command line does that."
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+
+    @app.command("mcp")
+    def mcp(url: UrlOption = DEFAULT_URL, token_file: TokenFileOption = None) -> None:
+        """Serve a controller to agents over standard input and output (MCP); they can read, and change nothing.
+
+        Give it the token of a viewer.
+        """
+        with connect(url, token_file) as tidemark:
+            server_of(tidemark).run("stdio")
+
+
+def server_of(tidemark: Client) -> MCPServer:
+    """Return the server of a controller's tools, each of which only reads."""
+    from mcp.server import MCPServer  # noqa: PLC0415 - only this command needs it
+    from mcp.types import ToolAnnotations  # noqa: PLC0415
+
+    server, tools = MCPServer("tidemark", instructions=_INSTRUCTIONS, log_level="WARNING"), _Tools(tidemark)
+    reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    for tool in (tools.fleet, tools.status, tools.why, tools.what_if, tools.savings):
+        server.add_tool(_answering(tool), annotations=reads)
+    return server
+
+
+class _Tools:
+    """What agents can ask; their names, arguments and docstrings are what an agent reads."""
+
+    def __init__(self, tidemark: Client) -> None:
+        self._tidemark = tidemark
+
+    def fleet(self, job: str | None = None) -> dict[str, Any]:
+        """List the streams of the fleet, or of one job: mode, target, bounds, completeness, budget, worst condition."""
+        return {"streams": [*self._tidemark.fleet(self._known(job))]}
+
+    def status(self, job: str, stream: str) -> dict[str, Any]:
+        """Return all that is known of one stream: SLO, completeness, bounds, rollout, budget and conditions."""
+        return {"status": self._tidemark.status(job, stream)}
+
+    def why(self, job: str, stream: str) -> dict[str, Any]:
+        """Say why a stream has the bound that it has: in one sentence, and each step of the decision."""
+        found = self._tidemark.status(job, stream)
+        return {"why": why_text(found), "now": found.summary, "recommended": found.recommended}
+
+    def what_if(self, job: str, stream: str, bounds: list[str]) -> dict[str, Any]:
+        """Say what would happen if each of some bounds, such as "30 s", were in force: rows lost, latency, state."""
+        asked = [milliseconds_of(bound, "bounds") for bound in bounds]
+        path = stream_path(job, stream, "/preview")
+        return {
+            "previews": [self._tidemark.request("GET", path, params={"bound_ms": bound}) for bound in asked]
+        }
+
+    def savings(self, job: str | None = None) -> dict[str, Any]:
+        """Return what the recommended bounds would save, of each stream and in sum; those that lose rows come first."""
+        pages = [*self._tidemark.savings(self._known(job))]
+        return {"totals": pages[0].totals, "streams": [row for page in pages for row in page.streams]}
+
+    def _known(self, job: str | None) -> str | None:
+        """Return the name of a job.
+
+        Raises:
+            ValueError: when there is none of this name.
+        """
+        if job is not None:
+            jobs = [one.job for one in self._tidemark.jobs()]
+            if job not in jobs:
+                raise ValueError(f"there is no job {job!r}{did_you_mean(job, jobs)}")
+        return job
+
+
+def _answering(tool: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """Return a tool whose answer is JSON, and whose failure says to the agent what is wrong."""
+    from mcp.server.mcpserver.exceptions import ToolError  # noqa: PLC0415 - only this command needs it
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415
+
+    @wraps(tool)
+    def answer(**given: Any) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = to_jsonable_python(tool(**given))
+        except (ClientError, ValueError) as error:
+            raise ToolError(str(error)) from None
+        return found
+
+    return answer

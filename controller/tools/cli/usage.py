@@ -1,0 +1,50 @@
+"""What is wrong with a command line, in one line, as all else is."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import Any
+
+# Typer has no public names for these.
+from typer._click.exceptions import BadParameter, MissingParameter, NoSuchOption, UsageError
+
+
+def usage_line(error: UsageError) -> str:
+    """Return what is wrong with a command line, and the command that shows how it is right."""
+    text = _problem(error)
+    # Options and arguments of the path have no place in the name of a command.
+    command = "" if error.ctx is None else re.sub(r" [\[{].*?[\]}]", "", error.ctx.command_path)
+    return f"{text} (`{command} --help` shows how)" if command else text
+
+
+def _problem(error: UsageError) -> str:
+    match error:
+        case NoSuchOption():
+            near = get_close_matches(error.option_name, error.possibilities or (), 1, 0)
+            return f"there is no option {error.option_name}" + (f"; did you mean {near[0]}?" if near else "")
+        case MissingParameter():
+            return f"{_name(error.param)} is missing: {getattr(error.param, 'help', '') or ''}".rstrip(". :")
+        case BadParameter():
+            return f"{_name(error.param)}: {_bad(error)}"
+        case _:
+            # Of a command that there is not, it is the nearest one.
+            return _lower_first(error.format_message().rstrip(".").replace(". Did", "; did"))
+
+
+def _bad(error: BadParameter) -> str:
+    choices = getattr(getattr(error.param, "type_descriptor", None), "choices", None)
+    text = str(error.message).removeprefix("Value error, ").rstrip(".")
+    if choices and " is not one of " in text:
+        # The parser's own list has lower-case letters.
+        return f"{text.partition(' is not one of ')[0]} is not one of {', '.join(map(str, choices))}"
+    return text
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _name(param: Any) -> Any:
+    """Return the name of an option or an argument, as a command line has it."""
+    return max(param.opts, key=len) if param.param_type_name == "option" else param.metavar or param.name
