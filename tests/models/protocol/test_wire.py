@@ -212,7 +212,7 @@ def test_uncounted_rows_are_those_with_a_time_that_no_granule_holds() -> None:
 
 def test_a_policy_with_an_empty_range_is_rejected() -> None:
     """No bound could be recommended, in silence."""
-    with pytest.raises(ValueError, match="max_bound_ms 4 is below min_bound_ms 5"):
+    with pytest.raises(ValueError, match="max_bound_ms, 4 ms, is below min_bound_ms, 5 ms"):
         Policy(min_bound_ms=5, max_bound_ms=4)
 
 
