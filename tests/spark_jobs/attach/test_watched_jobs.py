@@ -225,6 +225,30 @@ def test_a_side_that_hangs_holds_nothing_up(watched: Watched, plain: Plain) -> N
         os.kill(hung, signal.SIGKILL)
 
 
+@pytest.mark.soak
+def test_two_executors_count_the_rows_of_a_job_that_was_never_edited(jar: Path, tmp_path: Path) -> None:
+    program = ["--jars", str(jar), *java_job(tmp_path)]
+    with (
+        ReportServer() as controller,
+        submitted(tmp_path, confs_of(controller), *program, master="local-cluster[2,1,1024]") as job,
+    ):
+        watched = Watched(job, controller, write_rows(tmp_path / "rows"), tmp_path)
+        job.do("conf", "spark.tidemark.enabled", "false")
+        plain = watched.run("plain")
+        job.do("conf", "spark.tidemark.enabled", "true")
+        assert watched.run("watched") == plain
+        assert watched.late("watched.clicks.ts") == clicks() - plain > 0
+
+        job.do("conf", "spark.tidemark.mode", "Live")
+        controller.publish("live.clicks.ts", "Live", 2_000)
+        late = clicks() - watched.run("live")
+        assert watched.late("live.clicks.ts") == late > 0
+        assert watched.late("live.clicks.ts") == clicks() - watched.run("live")
+        assert all(report.live is not None for report in watched.reports("live.clicks.ts"))
+        assert not job.lines("running without")
+        job.end()
+
+
 @pytest.mark.parametrize("kind", ["missing", "bare", "slow"])
 def test_without_a_python_of_its_own_a_query_runs_as_it_is(watched: Watched, plain: Plain, kind: str) -> None:
     python = watched.folder / kind / "bin" / "python"
