@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from tidemark.models.protocol.messages import Report
@@ -169,6 +170,19 @@ def test_a_conf_renames_a_stream_and_steers_it_live(watched: Watched) -> None:
 
     assert watched.late("clicks") == late > 0
     assert all(report.live is not None for report in watched.reports("clicks"))
+
+
+def test_a_conf_keeps_the_rows_that_were_late(watched: Watched, plain: Plain) -> None:
+    folder = watched.folder / "late"
+    watched.job.do("conf", "spark.tidemark.stream.kept.clicks.ts.late.folder", folder)
+    late = clicks() - watched.run("kept")
+    assert late == clicks() - plain.run
+
+    def kept() -> int:
+        files = (folder / "kept.clicks.ts").glob("from_batch=*/*.parquet")
+        return sum(pq.read_metadata(file).num_rows for file in files)
+
+    until(lambda: kept() == late, "the late rows", seen=watched.job.text)
 
 
 def test_two_sessions_are_watched_at_once(watched: Watched, plain: Plain) -> None:
