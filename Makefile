@@ -119,8 +119,9 @@ test-spark: $(STAMP) ## compare ledger and sink on another version of Spark (SPA
 smoke: $(STAMP) ## the same in brief on three versions of Spark, as CI does
 	@PYTHONPATH=tests $(BIN)/python -m support.spark_versions --brief
 
-matrix: $(STAMP) ## the same on every version that is supported; writes the table of docs/reference/spark.md
+matrix: $(STAMP) ## the same on every version that is supported, then every front end; writes docs/reference/spark.md
 	@PYTHONPATH=tests $(BIN)/python -m support.spark_versions
+	@PYTHONPATH=tests $(BIN)/python -m support.front_ends
 	@$(MAKE) --silent docs
 
 lint: lint-python lint-types lint-page site ## all that CI checks of the code itself; `.pre-commit-config.yaml` runs the same

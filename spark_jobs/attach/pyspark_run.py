@@ -140,7 +140,7 @@ def _with_taps(writer: Any, given: dict[str, Any]) -> Any:
         _say(f"{_URL} is not set, so nothing is watched")
         return None
     calls = writer.__dict__.get(_CALLS, [])
-    query, taken = _query_of(calls, given, spark.conf.get), _Names()
+    query, taken = _query_of(df, calls, given), _Names()
 
     def replacement(node: Any) -> Any:
         try:
@@ -170,6 +170,7 @@ class _Query:
 
     query: str | None
     checkpoint: str | None
+    plan: Any
 
     def name(self) -> str | None:
         return self.query
@@ -180,11 +181,14 @@ class _Query:
     def deleteCheckpointOnStop(self) -> bool:  # noqa: N802 - Spark's name
         return self.checkpoint is None
 
+    def child(self) -> Any:
+        return self.plan
+
 
 def _query_of(
+    df: Any,
     calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]],
     given: dict[str, Any],
-    conf: Callable[[str, str | None], str | None],
 ) -> _Query:
     """Return a query by what was said of it, as ``DataStreamWriter`` reads that."""
     name, options = None, {}
@@ -198,10 +202,12 @@ def _query_of(
             options |= {key.lower(): value for key, value in kwargs.items()}
     options |= {key.lower(): value for key, value in given.items()}
     name = given.get("queryName") or name
-    checkpoint, folder = options.get(_CHECKPOINT), conf("spark.sql.streaming.checkpointLocation", None)
+    checkpoint = options.get(_CHECKPOINT)
+    folder = df.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None)
     if checkpoint is None and folder and name:
         checkpoint = f"{folder}/{name}"
-    return _Query(name, None if checkpoint is None else str(checkpoint))
+    plan = df._jdf.queryExecution().analyzed()  # noqa: SLF001 - the one way to the plan
+    return _Query(name, None if checkpoint is None else str(checkpoint), plan)
 
 
 def _first_line(error: Exception) -> str:

@@ -58,7 +58,7 @@ class _Rewriting:
         if node.nodeName() == _WATERMARK and not _is_tapped(node.child()):
             found = self._replacement(node)
             if found is not None:
-                made = _with_ids(node, found)
+                made = with_ids(node, found)
                 self.replaced += 1
         elif self._carried:
             made = node.transformExpressions(_Function(self._brought_up_to_date))
@@ -115,7 +115,7 @@ def _is_tapped(plan: _Node) -> bool:
     return tap_at(plan, kind) is not None or any(map(_is_tapped, items(plan.children())))
 
 
-def _with_ids(old: _Node, made: _Node) -> _Node:
+def with_ids(old: _Node, made: _Node) -> _Node:
     """Return a plan whose columns have the expression ids that the nodes above know."""
     before, now = items(old.output()), items(made.output())
     if [_kind(each) for each in before] != [_kind(each) for each in now]:

@@ -26,6 +26,8 @@ _CEILING = "spark.tidemark.ceiling"
 _IDLE_TIMEOUT = "spark.tidemark.idle.timeout"
 _PARTITION = "spark.tidemark.partition"
 _GRANULE = "spark.tidemark.granule"
+_LATE_FOLDER = "spark.tidemark.late.folder"
+_LATE_DIMENSION = "spark.tidemark.late.dimension"
 _FUTURE_ROWS = "spark.tidemark.future.rows"
 _FUTURE_ALLOWANCE = "spark.tidemark.future.allowance"
 
@@ -58,6 +60,13 @@ ATTACH_SETTINGS = (
     ),
     Setting(_PARTITION, "partition", "Column that names the partition of a row, where the watermark stands."),
     Setting(_GRANULE, None, "Width of the event-time grid on which rows are counted."),
+    Setting(
+        _LATE_FOLDER,
+        None,
+        "Where the rows that Spark drops as late are kept, those of each stream in a folder of its name in this one; "
+        "unless set they are counted and dropped.",
+    ),
+    Setting(_LATE_DIMENSION, None, "Column by whose values all rows and those that are lost are counted."),
     Setting(_FUTURE_ROWS, "clamp", "In Live, what becomes of future-dated rows: `clamp` or `aside`."),
     Setting(_FUTURE_ALLOWANCE, "1 minute", "How far ahead a row may be dated and still be taken as it is."),
 )
@@ -110,6 +119,8 @@ class StreamCall:
 
     settings: JobSettings
     own_bound: str
+    late_folder: str | None
+    late_dimension: str | None
     call: dict[str, Any]
     """The other arguments of ``adaptive_watermark``."""
 
@@ -136,6 +147,8 @@ def read_conf(conf: StreamConf, found: str, place: str, own_bound: str) -> Strea
     return StreamCall(
         replace(settings, may_reject=False),
         bound,
+        conf.of_call(_LATE_FOLDER),
+        conf.of_call(_LATE_DIMENSION),
         {
             "mode": cast("Mode", mode),
             "ceiling": conf.of_call(_CEILING),

@@ -1,11 +1,14 @@
 """Whether the ledger of a job equals its sink, by front end, mode and kind of query. All but the first are unedited.
 
 PYTHONPATH=tests .venv/bin/python -m support.front_ends [--front NAME ...] [--mode NAME ...] [--kind NAME ...]
+
+What comes of it is kept in `front_ends.json` beside this file, from which `make docs` makes its table.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from tidemark.models.evidence.ledger import Tally, judge
+from tidemark.spark_jobs.attach import pyspark_run
 from tidemark.spark_jobs.spark.jar_build import build_jar
 
 from support.connect_server import running_connect_server
@@ -37,7 +41,10 @@ from support.plain_jobs import (
 )
 from support.report_server import ReportServer
 
-__all__ = ["FRONT_ENDS", "verdicts"]
+__all__ = ["FOUND", "MODES", "verdicts"]
+
+FOUND = Path(__file__).with_name("front_ends.json")
+"""By front end, mode and kind of query the late rows by the ledger and by the sink, or what is wrong."""
 
 MODES = ("Off", "OnRestart", "Live")
 _BOUND_MS = {"OnRestart": 15_000, "Live": 2_000}
@@ -144,6 +151,9 @@ FRONT_ENDS: dict[str, Front] = {
         _by_submit, jars=False, program=lambda _: python_job("--with-the-line")
     ),
     "PySpark": partial(_by_submit, jars=True, program=lambda _: python_job()),
+    "`tidemark run`": partial(
+        _by_submit, jars=False, program=lambda _: [str(pyspark_run.__file__), *python_job()]
+    ),
     "Java": partial(_by_submit, jars=True, program=java_job),
     "Scala in spark-shell": _in_shell,
     "Connect client": _over_connect,
@@ -216,7 +226,7 @@ def _pipeline(folder: Path, rows: Path, cell: Cell, jar: Path) -> str:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table, and keep it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--front", nargs="*", default=[*FRONT_ENDS, PIPELINE])
     parser.add_argument("--mode", nargs="*", default=list(MODES))
@@ -224,20 +234,17 @@ def main() -> None:
     given = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="tidemark-front-ends-"))
     jar = build_jar(place)
-    print("| front end | mode | " + " | ".join(given.kind) + " | s |", flush=True)
-    for front in given.front:
-        folder = place / front.replace(" ", "-").replace(",", "")
+    found = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.exists() else {}
+    for number, front in enumerate(given.front):
+        folder = place / str(number)
         folder.mkdir()
         began = time.monotonic()
         every = [(mode, kind) for mode in given.mode for kind in given.kind]
-        found = {(mode, kind): said for mode, kind, said in verdicts(front, folder, jar, every)}
-        for mode in given.mode:
-            print(
-                f"| {front} | {mode} | "
-                + " | ".join(found[mode, kind] for kind in given.kind)
-                + f" | {time.monotonic() - began:.0f} |",
-                flush=True,
-            )
+        for mode, kind, said in verdicts(front, folder, jar, every):
+            print(f"{front}, {mode}, {kind}: {said}", flush=True)
+            found.setdefault(front, {}).setdefault(mode, {})[kind] = said
+        print(f"{front}: {time.monotonic() - began:.0f} s", flush=True)
+        FOUND.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

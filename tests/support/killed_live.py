@@ -18,12 +18,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
-
 from support.live_operators import BEYOND, JOINED, JOINS, KINDS, JoinKind, Kind, with_copies
 from support.live_streams import SECOND_US, Batches, Input, LiveJob, closing_batch, trailing_batches
 from support.patience import PATIENCE_S, until
-from support.spark_streams import RecordingSink
+from support.spark_streams import RecordingSink, driver_of_its_own
 from support.tree import ROOT
 
 __all__ = ["FILES", "PLAIN_FILES", "Stream", "go_on_and_be_killed", "plain_then_live", "stream_of_kind"]
@@ -169,15 +167,7 @@ def go_on_and_be_killed(folder: Path, name: str, kills: int, kill: int, first_li
 
 
 def _main(folder: Path, name: str, kills: int, kill: int, first_live: int) -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config(map=LOCAL_DISK)
-        .getOrCreate()
-    )
+    spark = driver_of_its_own().getOrCreate()
     stream = stream_of_kind(name, kills)
     job = replace(_job(spark, folder, stream), first_live=first_live, dies=True)
     first, later = random.Random(f"{name} {kill}").randrange(2, 4), FILES

@@ -13,17 +13,16 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.models.base.operators import tumbling
 from tidemark.spark_jobs import adaptive_watermark, flush, side
 from tidemark.spark_jobs.core.bound import write_whole
 from tidemark.spark_jobs.demo.kafka_jars import with_kafka
-from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
 
 from support.patience import PATIENCE_S
-from support.spark_streams import started
+from support.spark_streams import driver_of_its_own, started
 
 
 def parse(raw: DataFrame) -> DataFrame:
@@ -37,10 +36,7 @@ def main() -> None:
     """Run until all is read, or until the batch to die in."""
     given = json.loads(sys.argv[1])
     folder, die_in, batches = Path(given["folder"]), given["die_in"], count(1)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.sql.shuffle.partitions", "1").config("spark.sql.session.timeZone", "UTC")
-    spark = with_kafka(builder.config(map=LOCAL_DISK)).getOrCreate()
+    spark = with_kafka(driver_of_its_own()).getOrCreate()
     raw = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", given["servers"])

@@ -28,13 +28,12 @@ from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.core.watch import Orders
 from tidemark.spark_jobs.live.queries import LiveQueries
 from tidemark.spark_jobs.live.streams import LiveStream
-from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
 from tidemark.spark_jobs.spark.trace_source import register_trace_source
 
 from support import patience
 from support.live_streams import work_off_all
 from support.patience import PATIENCE_S
-from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, aggregate, started
+from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, aggregate, driver_of_its_own, started
 from support.streams import Row as Event
 from support.streams import report_of
 
@@ -278,15 +277,7 @@ def job_to_be_killed(spark: SparkSession, folder: Path) -> LiveJob:
 
 def _main(folder: Path, kill_in: int) -> None:
     """Run the job and kill the whole process group once batch ``kill_in`` has been written and not committed."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config(map=LOCAL_DISK)
-        .getOrCreate()
-    )
+    spark = driver_of_its_own().getOrCreate()
     job, write = job_to_be_killed(spark, folder), write_once(folder / "out")
 
     def write_and_die(batch: int, emitted: Emitted) -> None:

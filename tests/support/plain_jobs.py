@@ -138,7 +138,7 @@ class Job:
 
 @contextmanager
 def submitted(
-    folder: Path, confs: Mapping[str, str], *program: str, variables: Mapping[str, str] | None = None
+    folder: Path, confs: Mapping[str, str], *program: str, master: str = "local[2]"
 ) -> Iterator[Job]:
     """Run a program by ``spark-submit`` as long as the context lasts."""
     ensure_java()
@@ -151,10 +151,10 @@ def submitted(
         **{key: str(value) for key, value in LOCAL_DISK.items()},
         **confs,
     }
-    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", "local[2]"]
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master]
     for key, value in every.items():
         command += ["--conf", f"{key}={value}"]
-    with running(folder, [*command, *program], variables or {}) as job:
+    with running(folder, [*command, *program], {"SPARK_LOCAL_IP": "127.0.0.1"}) as job:
         yield job
 
 

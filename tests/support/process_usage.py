@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["busy_seconds", "driver_busy_seconds", "status_of"]
+__all__ = ["busy_seconds", "driver_busy_seconds", "memory_mb", "status_of"]
 
 
 def status_of(process: int, field: str) -> int:
@@ -19,6 +19,13 @@ def status_of(process: int, field: str) -> int:
         if line.startswith(field + ":"):
             return int(line.split()[1])
     raise KeyError(field)
+
+
+def memory_mb(process: int) -> tuple[float, float]:
+    """Return a process' resident memory, and its proportional share where others have the same pages."""
+    lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines[1:]}
+    return kilobytes["Rss"] / 1_000, kilobytes["Pss"] / 1_000
 
 
 def busy_seconds(process: int) -> float:

@@ -24,11 +24,10 @@ from tidemark.models.base.operators import TimeWindow, tumbling
 from tidemark.spark_jobs import adaptive_watermark, flush, revise
 from tidemark.spark_jobs.core.binding import ReportSink
 from tidemark.spark_jobs.core.bound import write_whole
-from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
 
 from support.bound_server import BoundServer
 from support.patience import PATIENCE_S, until
-from support.spark_streams import SCHEMA, RecordingSink
+from support.spark_streams import SCHEMA, RecordingSink, driver_of_its_own
 from support.versions import WindowVersion
 
 __all__ = [
@@ -130,13 +129,9 @@ def main() -> None:
     """Run over what there is, or until the place to die at."""
     given = json.loads(sys.argv[1])
     folder, run, place, batches = Path(given["folder"]), given["run"], given["die"], count()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.sql.shuffle.partitions", "1").config("spark.sql.session.timeZone", "UTC")
-    builder = builder.config("spark.tidemark.watch.seconds", "1").config(
-        "spark.tidemark.cache.dir", str(folder / "cache")
-    )
-    spark = builder.config("spark.tidemark.job", "revised").config(map=LOCAL_DISK).getOrCreate()
+    confs = {"job": "revised", "watch.seconds": "1", "cache.dir": str(folder / "cache")}
+    builder = driver_of_its_own().config(map={f"spark.tidemark.{key}": value for key, value in confs.items()})
+    spark = builder.getOrCreate()
     here = [False]
 
     def die_at(reached: Place) -> None:

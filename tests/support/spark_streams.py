@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from tidemark.models.base.operators import Operator, SessionWindow, TimeWindow
 from tidemark.models.protocol.messages import Acknowledgement, Report
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.late.side import Side
+from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
 
 from support.patience import PATIENCE_S, until
 
@@ -51,6 +53,18 @@ class RecordingSink:
     def acknowledge(self, job: str, stream: str, acknowledgement: Acknowledgement) -> None:  # noqa: ARG002
         """Record the acknowledgement."""
         self.acknowledgements.append(acknowledgement)
+
+
+def driver_of_its_own() -> SparkSession.Builder:
+    """Return what makes the session of a program that a test starts, and that may be killed with its JVM."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    return (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config(map=LOCAL_DISK)
+    )
 
 
 def iso(event_time_us: int) -> str:

@@ -19,6 +19,7 @@ from tidemark.spark_jobs.attach.pyspark_run import run
 from support.bound_server import BoundServer
 from support.command_line import exit_code
 from support.controller_app import Controller
+from support.report_server import ReportServer
 from support.served import served
 from support.spark_streams import SCHEMA, Row, random_batches, write_batch
 
@@ -87,7 +88,7 @@ def site(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sys, "path", ["", *sys.path])
     spark.conf.set("spark.tidemark.job", "shop")
     yield Site(tmp_path)
-    for key in ("job", "controller.url", "mode", "close.at.end"):
+    for key in ("job", "controller.url", "mode", "close.at.end", "late.folder"):
         spark.conf.unset(f"spark.tidemark.{key}")
 
 
@@ -199,6 +200,55 @@ def test_a_closing_step_by_conf_closes_the_runs_of_a_plain_checkpoint(
         site.run(WINDOWS)
     assert len(site.out()) > before
     assert controller.acknowledgements[-1]["run_end"] == "Closed"
+
+
+FILTERED = """
+kept = rows().filter("id % 7 > 0").selectExpr("id", "ts + interval 1 second AS ts")
+write(kept.withWatermark("ts", "3 seconds").groupBy(F.window("ts", "5 seconds")).count(), "clicks")
+"""
+JOIN = """
+one, other = (rows().selectExpr("id AS " + key, "ts AS " + time).withWatermark(time, "3 seconds")
+              for key, time in (("l", "lt"), ("r", "rt")))
+write(one.join(other, F.expr("l = r AND lt = rt")).select("l"), "clicks")
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "streams"), [(FILTERED, ["clicks.views.ts"]), (JOIN, ["clicks.views.lt", "clicks.views.rt"])]
+)
+def test_the_conf_keeps_the_late_rows_of_a_program_that_was_never_edited(
+    spark: SparkSession, site: Site, text: str, streams: list[str]
+) -> None:
+    folder = site.folder / "late"
+    spark.conf.set("spark.tidemark.late.folder", str(folder))
+    site.write(BATCHES)
+    with ReportServer() as controller:
+        conf_url(spark, controller.url)
+        site.run(text)
+    for stream in streams:
+        late, tally = spark.read.parquet(str(folder / stream)), controller.ledger(stream)
+        assert 0 < tally.late_min <= late.count() <= tally.late_max
+        assert late.filter("late.reason != 'late'").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("below", "said"),
+    [
+        ('.withColumn("x", F.rand())', "not deterministic"),
+        ('.dropDuplicates(["id", "ts"])', "Deduplicate below the watermark"),
+    ],
+)
+def test_late_rows_that_would_be_others_when_read_again_are_counted_all_the_same(
+    spark: SparkSession, site: Site, caplog: pytest.LogCaptureFixture, below: str, said: str
+) -> None:
+    spark.conf.set("spark.tidemark.late.folder", str(site.folder / "late"))
+    site.write(BATCHES)
+    with ReportServer() as controller:
+        conf_url(spark, controller.url)
+        site.run(WINDOWS.replace("rows()", f"rows(){below}"))
+    (line,) = (each for each in caplog.messages if "counted and not kept" in each)
+    assert said in line
+    assert controller.ledger("clicks.views.ts").late_min > 0
 
 
 def test_the_program_has_its_own_arguments_exit_code_and_error(tmp_path: Path) -> None:

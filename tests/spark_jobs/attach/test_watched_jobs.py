@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from tidemark.models.protocol.messages import Report
@@ -171,6 +172,19 @@ def test_a_conf_renames_a_stream_and_steers_it_live(watched: Watched) -> None:
     assert all(report.live is not None for report in watched.reports("clicks"))
 
 
+def test_a_conf_keeps_the_rows_that_were_late(watched: Watched, plain: Plain) -> None:
+    folder = watched.folder / "late"
+    watched.job.do("conf", "spark.tidemark.stream.kept.clicks.ts.late.folder", folder)
+    late = clicks() - watched.run("kept")
+    assert late == clicks() - plain.run
+
+    def kept() -> int:
+        files = (folder / "kept.clicks.ts").glob("from_batch=*/*.parquet")
+        return sum(pq.read_metadata(file).num_rows for file in files)
+
+    until(lambda: kept() == late, "the late rows", seen=watched.job.text)
+
+
 def test_two_sessions_are_watched_at_once(watched: Watched, plain: Plain) -> None:
     watched.job.do("session")
     assert watched.run("other") == plain.run
@@ -223,6 +237,30 @@ def test_a_side_that_hangs_holds_nothing_up(watched: Watched, plain: Plain) -> N
     assert watched.run_amid("hung", lambda: os.kill(hung, signal.SIGSTOP)) == plain.run_amid
     with contextlib.suppress(ProcessLookupError):  # usually it is ended by then
         os.kill(hung, signal.SIGKILL)
+
+
+@pytest.mark.soak
+def test_two_executors_count_the_rows_of_a_job_that_was_never_edited(jar: Path, tmp_path: Path) -> None:
+    program = ["--jars", str(jar), *java_job(tmp_path)]
+    with (
+        ReportServer() as controller,
+        submitted(tmp_path, confs_of(controller), *program, master="local-cluster[2,1,1024]") as job,
+    ):
+        watched = Watched(job, controller, write_rows(tmp_path / "rows"), tmp_path)
+        job.do("conf", "spark.tidemark.enabled", "false")
+        plain = watched.run("plain")
+        job.do("conf", "spark.tidemark.enabled", "true")
+        assert watched.run("watched") == plain
+        assert watched.late("watched.clicks.ts") == clicks() - plain > 0
+
+        job.do("conf", "spark.tidemark.mode", "Live")
+        controller.publish("live.clicks.ts", "Live", 2_000)
+        late = clicks() - watched.run("live")
+        assert watched.late("live.clicks.ts") == late > 0
+        assert watched.late("live.clicks.ts") == clicks() - watched.run("live")
+        assert all(report.live is not None for report in watched.reports("live.clicks.ts"))
+        assert not job.lines("running without")
+        job.end()
 
 
 @pytest.mark.parametrize("kind", ["missing", "bare", "slow"])
