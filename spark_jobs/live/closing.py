@@ -12,11 +12,10 @@ How far the watermark moves:
 * it does not pass the newest window that has rows.
 
 The sources' ends are fixed when the run begins, so once Spark runs a batch without new rows nothing is left to read.
-That batch is when the watermark moves: Spark then plans another one, which puts the windows out. Spark plans the first
-one only when the watermark has moved, so each batch with rows lets it move by a millisecond at least.
+Then the watermark moves (``ClosingMoment.java``), and Spark plans another batch, which puts the windows out.
 
 What moved is in the offset log before the batch runs, so a replay moves it alike. Rows that come behind it later are
-late, and the ledger counts them as all others. Where the moment is missed, the windows come out in the next run, as
+late, and the ledger counts them as all others. Where nothing can be moved, the windows come out in the next run, as
 without a closing step.
 """
 
@@ -35,12 +34,8 @@ from tidemark.models.base.operators import Operator
 from tidemark.models.live.policy import NO_BASE_US
 from tidemark.models.protocol.messages import Report
 from tidemark.spark_jobs.spark.jvm import Py4JError
-from tidemark.spark_jobs.spark.running_query import RunningQuery
 
 _log = logging.getLogger("tidemark.spark")
-
-_POLL_SECONDS = 0.005
-"""How often the query is looked at: its batch without rows may be short, and such runs do not take long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,70 +91,41 @@ class ClosingTarget:
 
 
 class ClosingRun:
-    """The closing step of one run, in a thread of its own: Spark waits for nothing of it.
+    """The closing step of one run, in a thread of its own.
 
     Args:
         run_id: Spark's id of the run.
-        query: the query.
-        watermark: what moves its watermark, in the JVM.
+        query_id: the query's persistent id.
+        moment: what finds the moment, and moves the watermark in it, in the JVM.
         target: how far.
         catch_up: reports the batches of which Spark has not notified the listener yet.
     """
 
     def __init__(
-        self,
-        run_id: str,
-        query: RunningQuery,
-        watermark: Any,
-        target: ClosingTarget,
-        catch_up: Callable[[str], None],
+        self, run_id: str, query_id: str, moment: Any, target: ClosingTarget, catch_up: Callable[[str], None]
     ) -> None:
         self.target = target
         """How far it moves the watermark."""
-        self._run_id, self._query, self._watermark, self._catch_up = run_id, query, watermark, catch_up
-        self._ended = threading.Event()
-        self._moved_in: int | None = None
-        """The batch before the one that has last moved the watermark by a millisecond; None before any has."""
+        self._run_id, self._query_id, self._moment, self._catch_up = run_id, query_id, moment, catch_up
+        self._ended = False
+        moment.start()
         threading.Thread(target=self._watch, name="tidemark-closing", daemon=True).start()
 
     def finish(self) -> None:
         """End: the run has."""
-        self._ended.set()
+        self._ended = True
+        self._moment.end()
 
     def _watch(self) -> None:
-        while not self._ended.wait(_POLL_SECONDS):
-            try:
-                if self._step():
-                    return
-            except Py4JError as error:
-                if not self._ended.is_set():
-                    _log.warning("a run cannot be closed: %s", str(error).splitlines()[0])
-                return
-
-    def _step(self) -> bool:
-        """Do what the moment allows; return whether the run is closed."""
-        lowest = self._query.watermark_policy() == "min"
-        if self._query.reads_rows():
-            self._move_a_little(lowest=lowest)
-            return False
-        if not self._query.has_read_all():
-            return False
-        self._catch_up(self._run_id)
-        target_ms = self.target.watermark_ms
-        if target_ms is None:
-            return True
-        reached_ms = self._watermark.raiseTo(target_ms, lowest)
-        if reached_ms >= 0:
-            _log.info(
-                "query %s: all is read, and its watermark is at %d ms", self._query.query_id, reached_ms
-            )
-        return bool(reached_ms >= 0)
-
-    def _move_a_little(self, *, lowest: bool) -> None:
-        """Move the watermark by a millisecond, once in each batch, so that a batch without rows follows."""
-        before = self._query.last_batch()
-        if before == self._moved_in:
-            return
-        watermark_ms = self._watermark.raiseTo(0, lowest)
-        if watermark_ms >= 0 and self._watermark.raiseTo(watermark_ms + 1, lowest) >= 0:
-            self._moved_in = before
+        try:
+            while self._moment.comes():
+                self._catch_up(self._run_id)
+                target_ms = self.target.watermark_ms
+                reached_ms = self._moment.close(-1 if target_ms is None else target_ms)
+                if reached_ms >= 0:
+                    _log.info(
+                        "query %s: all is read, and its watermark is at %d ms", self._query_id, reached_ms
+                    )
+        except Py4JError as error:
+            if not self._ended:
+                _log.warning("a run cannot be closed: %s", str(error).splitlines()[0])

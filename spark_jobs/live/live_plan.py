@@ -127,10 +127,11 @@ class LiveExtension(Extension):
             )
         others = [node for node, tap in run.plan.watermarks.items() if tap not in inputs]
         watermark = self._watermark_of(run, others)
-        if watermark is not None:
+        if watermark is not None and self.classes is not None:
             target = ClosingTarget(inputs, self._listener.clock_us())
+            moment = run.query.closing_moment(self.classes, watermark)
             self._closing[run.run_id] = ClosingRun(
-                run.run_id, run.query, watermark, target, self._listener.catch_up
+                run.run_id, run.query.query_id, moment, target, self._listener.catch_up
             )
 
     def acknowledged(

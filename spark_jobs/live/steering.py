@@ -100,7 +100,7 @@ class Steering:
     def _move(self) -> None:
         if self._asked_ms is None:
             return
-        reached_ms = self._watermark.raiseTo(self._asked_ms, self._query.watermark_policy() == "min")
+        reached_ms = self._watermark.raiseTo(self._asked_ms)
         self._busy = reached_ms < 0
         if reached_ms >= self._asked_ms:
             self._queries.moved(self._run_id, self._asked_ms)

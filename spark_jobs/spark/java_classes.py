@@ -28,7 +28,7 @@ from tidemark.spark_jobs.spark.jvm import COMPILER, PLACEMENT, Py4JJavaError, Sp
 _PACKAGE = "tidemark"
 _numbers = count(1)
 
-_SOURCES = ("RowCounter", "BatchCounts", "SetBack", "PlaceCounters", "WatermarkSteering")
+_SOURCES = ("RowCounter", "BatchCounts", "SetBack", "PlaceCounters", "WatermarkSteering", "ClosingMoment")
 """Files in ``java_sources``, in the order in which they need each other."""
 
 _OPTIONAL = "PlaceCounters"

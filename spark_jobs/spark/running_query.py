@@ -38,9 +38,6 @@ _POLICY_KEY = "spark.sql.streaming.multipleWatermarkPolicy"
 _METRICS_KEY = "spark.sql.streaming.metricsEnabled"
 _OUTPUT_MODES: dict[str, OutputMode] = {"Append": "append", "Update": "update", "Complete": "complete"}
 
-_WITH_ROWS, _WITHOUT_ROWS = "Processing new data", "No new data but cleaning up state"
-"""What Spark says of its status in a batch with new rows, and in one without (``MicroBatchExecution``)."""
-
 
 class RunningQuery:
     """A handle on one run of a query; it stays valid after the run has ended.
@@ -266,6 +263,15 @@ class RunningQuery:
             return None
         return classes.make("WatermarkSteering", self._execution, java_array("java.lang.String", others))
 
+    def closing_moment(self, classes: JavaClasses, watermark: Any) -> Any:
+        """Return what finds the moment in which all is read, in the JVM.
+
+        Args:
+            classes: the Java classes of the session's context.
+            watermark: what moves the query's watermark, as ``steering`` returns it.
+        """
+        return classes.make("ClosingMoment", self._execution, watermark)
+
     def finds_nothing(self) -> bool:
         """Return whether the query has looked for rows, found none, and runs no batch.
 
@@ -273,31 +279,6 @@ class RunningQuery:
             Py4JError: when that cannot be known.
         """
         return bool(self._execution.noNewData()) and not self._execution.status().isTriggerActive()
-
-    def reads_rows(self) -> bool:
-        """Return whether the query runs a batch with new rows.
-
-        Raises:
-            Py4JError: when that cannot be known.
-        """
-        return str(self._execution.status().message()) == _WITH_ROWS
-
-    def has_read_all(self) -> bool:
-        """Return whether the query runs a batch without new rows, which only moves windows out of its state.
-
-        Raises:
-            Py4JError: when that cannot be known.
-        """
-        return str(self._execution.status().message()) == _WITHOUT_ROWS
-
-    def last_batch(self) -> int:
-        """Return the number of the last batch that has ended in this run; -1 before the first.
-
-        Raises:
-            Py4JError: when that cannot be known.
-        """
-        progress = self._execution.lastProgress()
-        return -1 if progress is None else int(progress.batchId())
 
     def newer_progress(self, than_batch: int) -> list[StreamingQueryProgress]:
         """Return the progress of the batches after ``than_batch``, in their order, as far back as Spark remembers.

@@ -1,6 +1,7 @@
 package tidemark;
 
 import java.lang.reflect.AccessibleObject;
+import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.util.Arrays;
 import java.util.HashSet;
@@ -39,12 +40,13 @@ public final class WatermarkSteering {
     /**
      * Lets the watermark be at least {@code required} in the batch that is planned next.
      *
+     * <p>Where the lowest watermark of several counts, then no farther than the others have come.
+     *
      * @param required in milliseconds since the epoch
-     * @param lowest whether the lowest watermark counts: then no farther than the others have come
      * @return where it is then; -1 where it cannot be moved at the moment
      * @throws Exception when this Spark has no such tracker
      */
-    public long raiseTo(long required, boolean lowest) throws Exception {
+    public long raiseTo(long required) throws Exception {
         Lock lock = (Lock) call(this.execution, "awaitProgressLock");
         if (!lock.tryLock(PATIENCE_MS, TimeUnit.MILLISECONDS)) {
             return -1L;
@@ -54,12 +56,12 @@ public final class WatermarkSteering {
             if (tracker == null) {
                 return -1L;
             }
-            long watermark = lowest ? Math.min(required, this.lowestOfOthers(tracker)) : required;
+            long watermark = lowestCounts(tracker) ? Math.min(required, this.lowestOfOthers(tracker)) : required;
             long current = ((Long) call(tracker, "currentWatermark")).longValue();
             if (current >= watermark) {
                 return current;
             }
-            if (!this.isPlanned()) {
+            if (this.plannedBatch() < 0L) {
                 if (!((Boolean) call(this.execution, "noNewData")).booleanValue()) {
                     return -1L;
                 }
@@ -71,6 +73,13 @@ public final class WatermarkSteering {
         } finally {
             lock.unlock();
         }
+    }
+
+    /** Returns whether Spark takes the lowest of several watermarks ({@code multipleWatermarkPolicy}), as by default. */
+    private static boolean lowestCounts(Object tracker) throws Exception {
+        Field policy = tracker.getClass().getDeclaredField("policy");
+        AccessibleObject.setAccessible(new AccessibleObject[] {policy}, true);
+        return !policy.get(tracker).getClass().getSimpleName().startsWith("Max");
     }
 
     private long lowestOfOthers(Object tracker) throws Exception {
@@ -88,17 +97,32 @@ public final class WatermarkSteering {
         return lowest;
     }
 
-    /** Returns whether the newest batch was planned, and the next one has not been looked at. */
-    private boolean isPlanned() throws Exception {
+    /**
+     * Returns the number of the newest batch from its planning on, until the next one is looked at; else -1.
+     *
+     * @throws Exception when this Spark does not say it
+     */
+    public long plannedBatch() throws Exception {
         Object holder = this.execution;
+        String number = "currentBatchId";
         Method context = find(holder.getClass(), "getLatestExecutionContext", new Class[0]);
         if (context != null) { // since Spark 4.0
             holder = context.invoke(holder, new Object[0]);
+            number = "batchId";
         }
-        return holder != null && ((Boolean) call(holder, "isCurrentBatchConstructed")).booleanValue();
+        boolean planned = holder != null && ((Boolean) call(holder, "isCurrentBatchConstructed")).booleanValue();
+        return planned ? ((Long) call(holder, number)).longValue() : -1L;
     }
 
-    private static Object call(Object object, String name) throws Exception {
+    /**
+     * Calls a method without arguments, also a private one.
+     *
+     * @param object Spark's
+     * @param name of the method
+     * @return what it returns
+     * @throws Exception when there is none, or it fails
+     */
+    public static Object call(Object object, String name) throws Exception {
         return method(object, name, null).invoke(object, new Object[0]);
     }
 

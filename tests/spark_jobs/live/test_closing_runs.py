@@ -67,48 +67,37 @@ def test_the_clock_lets_windows_come_out_up_to_the_newest_one_with_rows() -> Non
     assert behind_s({"a": [3_000]}, delay_s=60) == 2_990
 
 
-class Watched:
-    """A run as a closing step looks at it: a long batch with rows, another one, then one without."""
+class Moments:
+    """What finds the moment: in a batch that was replayed, and when all is read."""
 
-    query_id = "query"
+    def __init__(self, moments: int) -> None:
+        self.left, self.asked = moments, list[int]()
 
-    def __init__(self, looks_a_batch: int) -> None:
-        self.looks_a_batch, self.looks, self.watermark_ms = looks_a_batch, 0, 0
-        self.moved: list[int] = []
+    def start(self) -> None: ...
 
-    def watermark_policy(self) -> str:
-        self.looks += 1
-        return "min"
+    def end(self) -> None: ...
 
-    def last_batch(self) -> int:
-        return self.looks // self.looks_a_batch - 1
+    def comes(self) -> bool:
+        self.left -= 1
+        return self.left >= 0
 
-    def reads_rows(self) -> bool:
-        return self.last_batch() < 1
-
-    def has_read_all(self) -> bool:
-        return not self.reads_rows()
-
-    def raiseTo(self, required: int, lowest: bool) -> int:  # noqa: N802 - as in Java
-        assert lowest
-        if required > self.watermark_ms:
-            self.watermark_ms = required
-            self.moved.append(required)
-        return self.watermark_ms
+    def close(self, target: int) -> int:
+        self.asked.append(target)
+        return target
 
 
-def test_a_batch_with_rows_moves_the_watermark_by_a_millisecond_however_long_it_takes() -> None:
-    given_ = ClosingInput(operator=WINDOW, bound_us=BOUND_S * SECOND)
-    target = ClosingTarget({"a": given_}, NOW_US)
-    rows = [("0", NOW_US - 60 * SECOND)]
-    target.observe("a", report_of(rows, WINDOW, late_watermark_ms=0, started_us=NOW_US))
-    watched = Watched(20)
-    caught_up: list[str] = []
-    run = ClosingRun("run", watched, watched, target, caught_up.append)  # type: ignore[arg-type]
+def test_where_nothing_was_read_yet_nothing_moves_and_the_next_moment_is_waited_for() -> None:
+    target = ClosingTarget({"a": ClosingInput(operator=WINDOW, bound_us=BOUND_S * SECOND)}, NOW_US)
+    reports = [report_of([("0", NOW_US - 60 * SECOND)], WINDOW, late_watermark_ms=0, started_us=NOW_US)]
+    moments = Moments(2)
+
+    def catch_up(_run: str) -> None:
+        if moments.asked:
+            target.observe("a", reports.pop())
+
+    ClosingRun("run", "query", moments, target, catch_up)
     closed_ms = (NOW_US - 65 * SECOND) // 1_000
-    until(lambda: watched.watermark_ms == closed_ms, "the target", seen=lambda: watched.moved)
-    run.finish()
-    assert (watched.moved, caught_up) == ([1, 2, closed_ms], ["run"])
+    until(lambda: moments.asked == [-1, closed_ms], "the target", seen=lambda: moments.asked)
 
 
 @given(
