@@ -1,7 +1,7 @@
 """The most careful policy with the same knowledge: it waits as long as the longest delay that was ever seen.
 
-What it loses came later than anything before it, so nothing that was seen foretold it. Nobody would want it, since one
-row makes it wait for good; it tells the targets that a policy misses from those that nothing seen lets anyone meet.
+What it loses came later than anything before it, so no delay that was seen foretold it. Nobody would want it, since one
+row makes it wait for good; it tells the targets that a policy misses from those that no delay seen before would save.
 """
 
 from __future__ import annotations
