@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 from bench.nexmark.bids import COUNTED_S, PARTITIONS, RATE, WINDOW_S
-from bench.nexmark.figures import BENCHMARK, benchmark_tables
+from bench.nexmark.figures import BENCHMARK, benchmark_tables, table
 from support.faults import FAULTS
 from support.tree import ROOT
 
@@ -43,7 +42,7 @@ source: a network, phones that are offline for up to 40 s, a region that is slow
 *Bids counted* are those in the results, of all that were sent. *Latency* is from a window's end to each of its results
 in Kafka, by the broker's clock. *State* is how many counts, one an auction and window, a system held at most.
 
-Made on {date}, on {machine}, in {minutes:g} minutes, with {versions}. {kept_up}
+Made on {date}, on {machine}, with {versions}, in {minutes:g} minutes. {kept_up}
 
 How the comparison is kept fair:
 
@@ -106,20 +105,17 @@ def proof_document() -> str:
 def _kept_up(benchmark: dict[str, Any]) -> str:
     behind_s = max(benchmark[name] for name in ("spark_behind_s", "flink_behind_s") if name in benchmark)
     return (
-        f"Bids were sent at most {behind_s:.1f} s after their time. Spark's longest batch took "
-        f"{benchmark['spark_slowest_batch_s']:.1f} s of the trigger's {benchmark['trigger_s']:g} s."
+        f"The load average was {benchmark['load']:g} over the\nlast quarter of an hour. Bids were sent at most "
+        f"{behind_s:.1f} s after their time, and Spark's longest batch took\n"
+        f"{benchmark['spark_slowest_batch_s']:.1f} s, where the trigger has {benchmark['trigger_s']:g} s."
     )
 
 
 def fault_table(faults: dict[str, dict[str, int]]) -> str:
     """Return a line for each fault."""
-    heads = ("fault", "times", "rows", "rows lost", "verdicts", "wrong")
-    lines: list[Iterable[str]] = [heads, ["---"] * len(heads)]
-    for fault, found in sorted(faults.items()):
-        lines.append(
-            [fault, *(f"{found[name]:,}" for name in ("times", "rows", "lost", "verdicts", "wrong"))]
-        )
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    numbers = ("times", "rows", "lost", "verdicts", "wrong")
+    rows = [[fault, *(f"{found[name]:,}" for name in numbers)] for fault, found in sorted(faults.items())]
+    return table(("fault", "times", "rows", "rows lost", "verdicts", "wrong"), rows)
 
 
 def _main() -> None:

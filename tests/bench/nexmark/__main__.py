@@ -47,17 +47,18 @@ def main(arguments: Sequence[str]) -> int:
         sys.exit(f"{' '.join(arguments)}: the only option is --record")
     began, bids = time.monotonic(), make_bids()
     with tempfile.TemporaryDirectory(prefix="tidemark-benchmark-") as folder, KafkaBroker() as kafka:
-        print("Spark with three watermarks: six minutes", file=sys.stderr)
+        print("Spark with three watermarks: five minutes", file=sys.stderr)
         found = _in_spark(Path(folder), kafka, bids)
         if (python := flink_python()) is None:
             print("build/flink has no Flink, so that its lines are missing", file=sys.stderr)
         else:
-            print("Flink with two watermarks: six minutes", file=sys.stderr)
+            print("Flink with two watermarks: five minutes", file=sys.stderr)
             flink = _in_flink(Path(folder), kafka, bids, python)
             found = {**found, **flink, "systems": found["systems"] + flink["systems"]}
     record = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{len(os.sched_getaffinity(0))} cores, {platform.system()} {platform.machine()}",
+        "load": round(os.getloadavg()[2], 1),
         "versions": {"Spark": pyspark.__version__, "Flink": flink_version(), "Kafka": KAFKA_VERSION},
         "target_ppm": TARGET_PPM,
         "trigger_s": SPARK_TRIGGER_S,

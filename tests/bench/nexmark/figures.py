@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from bench.nexmark.bids import COUNTED_S, WINDOW_S, Bids
 
-__all__ = ["BENCHMARK", "Result", "benchmark_tables", "figures_of"]
+__all__ = ["BENCHMARK", "Result", "benchmark_tables", "figures_of", "table"]
 
 BENCHMARK = Path(__file__).with_name("benchmark.json")
 """What `make benchmark ARGS=--record` found."""
@@ -35,7 +36,8 @@ def figures_of(bids: Bids, begin_us: int, results: Sequence[Result]) -> dict[str
 
     ``counted`` and ``sent`` are bids; latencies are seconds from a window's end to each of its results; ``state`` is
     how many counts, one an auction and window, it held at most: each from the arrival of its first bid until its
-    result was out. ``minutes`` has bids and mean latency by the minute in which windows end.
+    result was out. ``minutes`` has bids and mean latency by the minute in which windows end. Without results a latency
+    is None.
 
     Raises:
         ValueError: when a result is not what the bids of its auction and window allow.
@@ -69,19 +71,19 @@ def figures_of(bids: Bids, begin_us: int, results: Sequence[Result]) -> dict[str
             {
                 "sent": sum(len(truth[group]) for group in groups),
                 "counted": sum(found[group].bids for group in groups if group in found),
-                "latency_mean_s": float(np.mean([latency_s(group) for group in groups if group in found])),
+                "latency_mean_s": _mean([latency_s(group) for group in groups if group in found]),
             }
         )
-    latencies = np.array([latency_s(group) for group in found])
+    latencies = [latency_s(group) for group in found]
     opened = [float(bids.arrival_s[truth[group][0]]) for group in found]
     closed = [latency_s(group) + group[0] for group in found]
     changes = sorted([(time, 1) for time in opened] + [(time, -1) for time in closed])
     return {
         "sent": int(bids.counted.sum()),
         "counted": sum(result.bids for result in found.values()),
-        "latency_mean_s": float(latencies.mean()),
-        "latency_p95_s": float(np.quantile(latencies, 0.95)),
-        "state": int(np.max(np.cumsum([change for _, change in changes]))),
+        "latency_mean_s": _mean(latencies),
+        "latency_p95_s": float(np.quantile(latencies, 0.95)) if latencies else None,
+        "state": max(accumulate(change for _, change in changes), default=0),
         "minutes": minutes,
     }
 
@@ -94,8 +96,8 @@ def benchmark_tables(record: dict[str, Any]) -> str:
             each["system"],
             each["watermark"],
             _share(each),
-            f"{each['latency_mean_s']:.1f} s",
-            f"{each['latency_p95_s']:.1f} s",
+            _seconds(each["latency_mean_s"]),
+            _seconds(each["latency_p95_s"]),
             f"{each['state']:,}",
         ]
         for each in systems
@@ -105,12 +107,20 @@ def benchmark_tables(record: dict[str, Any]) -> str:
     by_minute = [
         [
             f"{each['system']}, {each['watermark']}",
-            *(f"{_share(one)}, {one['latency_mean_s']:.1f} s" for one in each["minutes"]),
+            *(f"{_share(one)}, {_seconds(one['latency_mean_s'])}" for one in each["minutes"]),
         ]
         for each in systems
     ]
     by_minute_heads = ("bids counted, mean latency", *(f"minute {minute + 1}" for minute in minutes))
-    return _table(heads, rows) + "\n" + _table(by_minute_heads, by_minute)
+    return table(heads, rows) + "\n" + table(by_minute_heads, by_minute)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def _seconds(value: float | None) -> str:
+    return "none" if value is None else f"{value:.1f} s"
 
 
 def _share(counts: dict[str, Any]) -> str:
@@ -118,6 +128,7 @@ def _share(counts: dict[str, Any]) -> str:
     return f"{np.floor(counts['counted'] / counts['sent'] * 1e4) / 100:.2f} %"
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of Markdown."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
