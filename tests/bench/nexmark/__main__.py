@@ -49,17 +49,19 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="tidemark-benchmark-") as folder, KafkaBroker() as kafka:
         print("Spark with three watermarks: five minutes", file=sys.stderr)
         found = _in_spark(Path(folder), kafka, bids)
+        versions = {"Spark": pyspark.__version__, "Kafka": KAFKA_VERSION}
         if (python := flink_python()) is None:
-            print("build/flink has no Flink, so that its lines are missing", file=sys.stderr)
+            print("Flink is not in build/flink, so that its lines are missing", file=sys.stderr)
         else:
             print("Flink with two watermarks: five minutes", file=sys.stderr)
             flink = _in_flink(Path(folder), kafka, bids, python)
+            versions["Flink"] = flink_version()
             found = {**found, **flink, "systems": found["systems"] + flink["systems"]}
     record = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{len(os.sched_getaffinity(0))} cores, {platform.system()} {platform.machine()}",
         "load": round(os.getloadavg()[2], 1),
-        "versions": {"Spark": pyspark.__version__, "Flink": flink_version(), "Kafka": KAFKA_VERSION},
+        "versions": versions,
         "target_ppm": TARGET_PPM,
         "trigger_s": SPARK_TRIGGER_S,
         "flink_tick_ms": FLINK_TICK_MS,

@@ -28,7 +28,7 @@ _CONNECTOR = Artifact("org.apache.flink", "flink-sql-connector-kafka", "5.0.0-2.
 def flink_python() -> Path | None:
     """Return the interpreter with PyFlink that `make benchmark` installs, None where it could not."""
     folder = ROOT / "build" / "flink"
-    return folder / "bin" / "python" if any(folder.glob("lib/python*/site-packages/pyflink/lib")) else None
+    return folder / "bin" / "python" if (folder / ".ready").exists() else None
 
 
 def flink_version() -> str:
