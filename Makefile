@@ -74,7 +74,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast soak test-spark smoke matrix lint lint-python lint-types lint-page site format mutants bench bench-policy migration lock archive jar wheel release manifests docs picture tools jars services clean
+.PHONY: help venv demo test test-fast soak test-spark smoke matrix lint lint-python lint-types lint-page site format mutants bench bench-policy benchmark migration lock archive jar wheel release manifests docs picture tools jars services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -109,8 +109,10 @@ test: $(CLASSES) ## run every test but the soak tests, in four processes
 test-fast: $(STAMP) ## run the tests that are not marked slow, in three processes
 	@$(PYTEST) --numprocesses 3 -m "not slow" $(ARGS)
 
-soak: $(CLASSES) ## run the long tests: chaos, Kafka end to end, repeats
-	@$(PYTEST) --numprocesses 4 -m soak $(ARGS)
+soak: $(CLASSES) ## run the long tests: chaos, Kafka end to end, repeats; writes the faults of docs/explanation/proof.md
+	@$(PYTEST) --numprocesses 4 -m "soak or fault" --junitxml=build/soak.xml $(ARGS); status=$$?; \
+	[ -n "$(ARGS)" ] || { PYTHONPATH=tests $(BIN)/python -m support.faults; PYTHONPATH=tests $(BIN)/python -m support.proof; }; \
+	exit $$status
 
 # Each version has an environment of its own under build/; see tests/support/spark_versions.py.
 test-spark: $(STAMP) ## compare ledger and sink on another version of Spark (SPARK=3.5.9)
@@ -182,6 +184,15 @@ bench: $(STAMP) ## run the benches (tests/bench/bench_*.py) and print their figu
 bench-policy: $(STAMP) ## the live policy beside its yardsticks, over hours; goes on where it stopped (ARGS=--quick: minutes)
 	@PYTHONPATH=tests $(BIN)/python -m support.policy_bench $(ARGS)
 
+# Flink has an environment of its own; where it cannot be had, the tables are without it.
+benchmark: $(STAMP) ## Spark, Spark with Tidemark and Flink on one stream of Kafka's; a quarter of an hour (ARGS=--record)
+	@[ build/flink/.ready -nt tests/bench/nexmark/requirements.txt ] || { \
+		echo "installing Flink into build/flink (a minute or two)"; \
+		$(BIN)/python -m venv --clear build/flink && build/flink/bin/python -m pip --disable-pip-version-check --quiet \
+			install -r tests/bench/nexmark/requirements.txt && touch build/flink/.ready; \
+	} || true
+	@PYTHONPATH=tests $(BIN)/python -m bench.nexmark $(ARGS)
+
 migration: $(STAMP) ## write the first migration from the tables; until 0.1 is released
 	@PYTHONPATH=tests $(BIN)/python -m support.first_migration
 
@@ -224,9 +235,10 @@ release: $(STAMP) ## wheel, sdist, jars, chart, archive, SBOM and checksums in d
 manifests: $(STAMP) ## render deploy/kubernetes from the Helm chart, and its schema of the settings (after `make tools`)
 	@PYTHONPATH=tests $(BIN)/python -m support.chart
 
-docs: $(STAMP) ## write the OpenAPI document, docs/reference, the layers, and what the tutorial prints, from the code
+docs: $(STAMP) ## write the OpenAPI document, docs/reference, the proof, the layers, and what the tutorial prints
 	@PYTHONPATH=tests $(BIN)/python -m support.api_examples
 	@PYTHONPATH=tests $(BIN)/python -m support.reference
+	@PYTHONPATH=tests $(BIN)/python -m support.proof
 	@PYTHONPATH=tests $(BIN)/python -m support.architecture
 	@PYTHONPATH=tests $(BIN)/python -m support.tutorial
 

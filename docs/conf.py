@@ -21,7 +21,7 @@ PAGES = {
         how-to/inspect how-to/rest how-to/deployment how-to/access how-to/capacity how-to/operations how-to/alerts
         how-to/backtest""",
     "Explanation": """explanation/decisions explanation/rollouts explanation/late-rows explanation/live
-        explanation/live-policy explanation/limits""",
+        explanation/live-policy explanation/proof explanation/limits""",
     "Reference": "reference/settings reference/metrics reference/spark reference/alerts reference/api reference/cli",
     "Operate": "troubleshooting upgrading ../CHANGELOG",
     "Develop": "../CONTRIBUTING architecture how-to/develop how-to/release ../SECURITY",

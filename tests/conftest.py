@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from support import class_archive
 from support.early_failures import EarlyFailures
 from support.examples import USUAL
 from support.fast_run import is_fast, is_slow_throughout, starts_another_program
+from support.faults import Survived, recorder
 from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -144,12 +145,12 @@ _FIRST = pytest.StashKey[str]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark as slow what starts another program, put long lanes first, and let JVMs start fast.
+    """Mark what starts another program and what records a fault, put long lanes first, and let JVMs start fast.
 
     A long file that begins last would leave the other processes idle, so files with a slow test come first, and among
     them those with more text.
     """
-    if not any(mark in config.option.markexpr for mark in ("soak", "versions")):
+    if not any(mark in config.option.markexpr for mark in ("soak", "versions", "fault")):
         soak = [item for item in items if item.get_closest_marker("soak")]
         config.hook.pytest_deselected(items=soak)
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
@@ -157,6 +158,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if starts_another_program(item):
             item.add_marker(pytest.mark.slow)
+        if "survived" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.fault)
         if item.get_closest_marker("slow"):
             long.add(item.path)
     sizes = {item.path: item.path.stat().st_size for item in items}
@@ -172,6 +175,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     )
     if not any(item.get_closest_marker("bench") for item in items):
         os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED + class_archive.options())
+
+
+@pytest.fixture
+def survived(record_property: Callable[[str, object], None]) -> Survived:
+    """Return what records a fault for docs/explanation/proof.md."""
+    return recorder(record_property)
 
 
 @pytest.fixture(scope="session")

@@ -47,7 +47,7 @@ _log = logging.getLogger("tidemark.kafka")
 
 
 @dataclass(frozen=True, slots=True)
-class _Artifact:
+class Artifact:
     """One artifact by its coordinates, and which of its dependencies to leave out."""
 
     organisation: str
@@ -86,12 +86,12 @@ def connector_jars() -> list[Path]:
         return []
     tokens = f"{_TOKENS}_{scala}"
     required = [
-        _Artifact("org.apache.spark", f"{_CONNECTOR}_{scala}", version, without=tokens),
+        Artifact("org.apache.spark", f"{_CONNECTOR}_{scala}", version, without=tokens),
         # Only jobs that use delegation tokens need this module, but the connector loads it, and not every
         # mirror has it of every version: the newest that is no newer than Spark.
-        _Artifact("org.apache.spark", tokens, f"[{version.split('.')[0]}.0.0,{version}]"),
+        Artifact("org.apache.spark", tokens, f"[{version.split('.')[0]}.0.0,{version}]"),
     ]
-    jars = _resolved("spark-kafka", required, without=_module_names(there))
+    jars = resolve_jars("spark-kafka", required, without=_module_names(there))
     if not any(jar.name.endswith(f"{tokens}-{version}.jar") for jar in jars):
         _log.info("%s %s cannot be had; an older one is taken, without delegation tokens", tokens, version)
     return jars
@@ -104,10 +104,10 @@ def broker_jars() -> list[Path]:
         JarsNotFound: when the jars are neither here nor to be had.
     """
     required = [
-        _Artifact("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
-        _Artifact("org.slf4j", "slf4j-simple", _SLF4J_VERSION),
+        Artifact("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
+        Artifact("org.slf4j", "slf4j-simple", _SLF4J_VERSION),
     ]
-    return _resolved("kafka-broker", required, without=[])
+    return resolve_jars("kafka-broker", required, without=[])
 
 
 def jars_folder() -> Path:
@@ -130,7 +130,17 @@ def _module_names(jars: list[Path]) -> list[str]:
 # -- resolution ----------------------------------------------------------------------------------------------
 
 
-def _resolved(name: str, required: list[_Artifact], without: list[str]) -> list[Path]:
+def resolve_jars(name: str, required: list[Artifact], without: list[str]) -> list[Path]:
+    """Return the jars of artifacts and of all that they need.
+
+    Args:
+        name: what the folder's name begins with.
+        required: the artifacts.
+        without: modules to leave out, wherever they are needed.
+
+    Raises:
+        JarsNotFound: when the jars are neither here nor to be had.
+    """
     module = _module_xml(required, without)
     # The folder appears whole, by a rename, and is named after what it was made from: if it is there, it is right.
     folder = jars_folder() / f"{name}-{hashlib.sha256(module.encode()).hexdigest()[:16]}"
@@ -153,7 +163,7 @@ def _alone(lock: Path) -> Iterator[None]:
         yield
 
 
-def _download(module: str, required: list[_Artifact], folder: Path) -> None:
+def _download(module: str, required: list[Artifact], folder: Path) -> None:
     names = ", ".join(f"{one.organisation}:{one.module}:{one.revision}" for one in required)
     _log.info("getting %s from Maven into %s", names, folder)
     fetched = folder.parent / "fetched"  # stays after a failure, so that the next attempt goes on from there
@@ -218,7 +228,7 @@ def _complaint(message: str) -> str:
     return (message.strip().splitlines() or ["Ivy failed and said nothing"])[-1].strip()
 
 
-def _module_xml(required: list[_Artifact], without: list[str]) -> str:
+def _module_xml(required: list[Artifact], without: list[str]) -> str:
     lines = [
         '<ivy-module version="2.0">',
         '<info organisation="tidemark" module="jars"/>',

@@ -37,13 +37,14 @@ def built_jar(folder: Path) -> Path:
     pytest.skip(missing)
 
 
-def submit(folder: Path, master: str, *options: str) -> dict[str, Any]:
-    """Run ``jar_job.py`` by ``spark-submit``; return what it prints, with its ``log``.
+def submit(folder: Path, master: str, *options: str, job: str = "jar_job.py") -> dict[str, Any]:
+    """Run a job of this folder by ``spark-submit``; return what it prints, with its ``log``.
 
     Args:
         folder: for its files; it must be empty.
         master: where it runs.
         options: more options of ``spark-submit``.
+        job: the program; what it prints is one object of JSON that begins with ``sink``.
     """
     ensure_java()
     home = Path(pyspark.__file__).parent
@@ -63,8 +64,8 @@ def submit(folder: Path, master: str, *options: str) -> dict[str, Any]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
     }
-    job = [str(ROOT / "tests" / "support" / "jar_job.py"), str(folder)]
-    done = subprocess.run([*command, *job], env=environment, capture_output=True, text=True, check=False)
+    program = [str(ROOT / "tests" / "support" / job), str(folder)]
+    done = subprocess.run([*command, *program], env=environment, capture_output=True, text=True, check=False)
     log = done.stdout + done.stderr
     assert done.returncode == 0, log[-20_000:]
     printed = [line for line in done.stdout.splitlines() if line.startswith('{"sink"')]

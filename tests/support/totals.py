@@ -17,7 +17,7 @@ from support.empty_store import open_empty
 from support.taking import take_report
 from support.waiting import roll_up_all
 
-__all__ = ["totals", "totals_of"]
+__all__ = ["compared_totals", "totals", "totals_of"]
 
 
 def totals(database: Database) -> dict[str, Any]:
@@ -54,3 +54,12 @@ def totals_of(reports: Iterable[Report], folder: Path) -> dict[str, Any]:
     found = totals(alone)
     alone.close()
     return found
+
+
+def compared_totals(found: dict[str, Any], wanted: dict[str, Any]) -> dict[str, int]:
+    """Return how many rows there should be and are lost, and how many windows of the ledger and differ."""
+    windows = {(stream, window) for stream in wanted for window in wanted[stream]["ledger"]}
+    there = {(stream, window) for stream in found for window in found[stream]["ledger"]}
+    _, rows, *_ = map(sum, zip(*(each["totals"] for each in wanted.values()), strict=True))
+    _, stored, *_ = map(sum, zip(*(each["totals"] for each in found.values()), strict=True))
+    return {"rows": rows, "lost": rows - stored, "verdicts": len(windows), "wrong": len(windows ^ there)}

@@ -18,10 +18,12 @@ from tidemark.controller.base.db.database import Database
 from tidemark.controller.base.errors import StoreUnavailableError, StoreUnusableError
 
 from support.controller_app import Controller
+from support.faults import Survived
 from support.next_migration import use_next_migration
 from support.patience import until
 from support.postgres import find_postgres, lock_waits, restartable_postgres
 from support.reports import exponential_batches, query_reports
+from support.totals import compared_totals, totals, totals_of
 
 pytestmark = pytest.mark.slow
 
@@ -140,7 +142,9 @@ def test_a_controller_on_a_standby_is_not_ready_and_counts_once_that_is_promoted
             works(controller)
 
 
-def test_a_full_disk_costs_no_report_that_was_acknowledged(database_url: str) -> None:
+def test_a_full_disk_costs_no_report_that_was_acknowledged(
+    database_url: str, tmp_path: Path, survived: Survived
+) -> None:
     with Controller(database_url) as controller:
         with full_disk(controller):
             stored = next(
@@ -156,6 +160,10 @@ def test_a_full_disk_costs_no_report_that_was_acknowledged(database_url: str) ->
             assert controller.status()["evidence"]["batches"] == stored
         controller.report_all(REPORTS[stored:-1])
         works(controller)
+        found = totals(controller.service.database)
+    wanted = totals_of(REPORTS, tmp_path)
+    survived("the disk of the controller's store is full", times=1, **compared_totals(found, wanted))
+    assert found == wanted
 
 
 def test_a_controller_whose_disk_is_full_is_not_ready_until_there_is_room_for_a_report(

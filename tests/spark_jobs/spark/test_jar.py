@@ -29,6 +29,7 @@ from tidemark.spark_jobs.spark.jar import (
 from tidemark.spark_jobs.spark.java_classes import classes_of_jar
 
 from support.command_line import exit_code
+from support.faults import Survived
 from support.jars import ROWS_OF_JOB, built_jar, submit
 from support.tree import ROOT
 
@@ -307,3 +308,26 @@ def test_spark_resolves_the_jar_from_a_local_repository(jar: Path, tmp_path: Pat
 
     _assert_exact(result)
     assert result["classes"] == "tidemark"
+
+
+@pytest.mark.soak
+@pytest.mark.slow
+def test_rows_of_a_batch_in_which_an_executor_was_killed_are_in_the_sink_or_late(
+    jar: Path, tmp_path: Path, survived: Survived
+) -> None:
+    """Spark runs its tasks again elsewhere, with the state of the batch before."""
+    found = submit(tmp_path, "local-cluster[2,1,1024]", "--jars", str(jar), job="killed_executors.py")
+    survived(
+        "an executor is killed while it has tasks",
+        times=found["kills"],
+        rows=found["rows"],
+        lost=found["rows"] - found["sink"] - found["late"],
+        verdicts=found["judged"],
+        wrong=abs(found["judged"] - found["rows"] - found["closing"]),
+    )
+
+    assert found["kills"] == 2
+    assert found["late"] > 0
+    assert found["unknown"] == 0
+    assert found["sink"] + found["late"] == found["rows"]
+    assert found["judged"] == found["rows"] + found["closing"]

@@ -24,13 +24,14 @@ from tidemark.controller.base.db.leases import SHARDS, shard_of
 from tidemark.controller.base.db.tables import PublishedRow, StreamRow
 from tidemark.models.protocol.messages import Report, to_json_object
 
+from support.faults import Survived
 from support.patience import PATIENCE_S, until
 from support.policies import at_once
 from support.postgres import Postgres, find_postgres, restartable_postgres
 from support.replicas import Replica
 from support.reports import exponential_batches, query_reports
 from support.threads import in_threads
-from support.totals import totals, totals_of
+from support.totals import compared_totals, totals, totals_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
@@ -241,7 +242,7 @@ def replicas(server: Postgres, tmp_path: Path) -> Iterator[list[Replica]]:
 
 
 def test_nothing_is_lost_or_doubled_when_replicas_and_their_store_are_killed_and_stopped(
-    server: Postgres, replicas: list[Replica], tmp_path: Path
+    server: Postgres, replicas: list[Replica], tmp_path: Path, survived: Survived
 ) -> None:
     reports = all_reports()
     for stream in reports:
@@ -289,6 +290,13 @@ def test_nothing_is_lost_or_doubled_when_replicas_and_their_store_are_killed_and
         f"numbers read; longest wait for an acknowledgement {waits[-1]:.1f} s, median {waits[len(waits) // 2]:.3f} s; "
         f"{time.monotonic() - began:.0f} s"
     )
+
+    for fault, times in (
+        ("a controller is killed", sum(replica.kills for replica in replicas)),
+        ("a controller is stopped for longer than its lease", trouble.stops),
+        ("the controllers' PostgreSQL is restarted at once", trouble.restarts),
+    ):
+        survived(fault, times=times, **compared_totals(found, wanted))
 
     # Acknowledged is stored, once each, and what follows from it is what follows from the same reports sent once.
     assert set(acknowledged) == {(stream, n) for stream in reports for n in range(BATCHES)}

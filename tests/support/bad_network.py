@@ -1,0 +1,79 @@
+"""A network between a driver and its controller that fails as asked: a proxy on loopback."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from typing import Literal
+
+__all__ = ["BadNetwork", "bad_network"]
+
+State = Literal["good", "slow", "cut", "without answers"]
+_BYTES, _SLOW_S = 512, 0.02
+"""What a slow network carries at a time, and how long that takes."""
+
+
+class BadNetwork:
+    """Its state, which a test sets, and what it did."""
+
+    def __init__(self) -> None:
+        self.state: State = "good"
+        self.broken = 0
+        """Connections that were cut, with or without their request delivered."""
+        self._expected = 0
+
+    def expect(self, breaks: int) -> None:
+        """Let ``has_broken`` be true once so many more connections were cut."""
+        self._expected = self.broken + breaks
+
+    def has_broken(self) -> bool:
+        """Whether as many were cut as were expected."""
+        return self.broken >= self._expected
+
+    def carry(self, source: socket.socket, target: socket.socket, *, answers: bool) -> None:
+        """Carry what comes in one direction, until a side ends or the network is cut."""
+        with suppress(OSError):
+            while content := source.recv(65_536 if self.state != "slow" else _BYTES):
+                if self.state == "slow":
+                    time.sleep(_SLOW_S)
+                if self.state == "cut" or (answers and self.state == "without answers"):
+                    self.broken += 1
+                    break
+                target.sendall(content)
+        for side in (source, target):
+            with suppress(OSError):
+                side.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def bad_network(port: int) -> Iterator[tuple[str, BadNetwork]]:
+    """Serve an address that leads to ``port`` of loopback; it stops with the context."""
+    network = BadNetwork()
+
+    class Handler(BaseRequestHandler):
+        def handle(self) -> None:
+            if network.state == "cut":
+                network.broken += 1
+                return
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port)) as server:
+                back = threading.Thread(
+                    target=network.carry, args=(server, self.request), kwargs={"answers": True}, daemon=True
+                )
+                back.start()
+                network.carry(self.request, server, answers=False)
+                back.join()
+
+    class Server(ThreadingTCPServer):
+        daemon_threads = True
+        block_on_close = False
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", network
+        server.shutdown()
+        thread.join()
