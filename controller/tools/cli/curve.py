@@ -134,7 +134,9 @@ def show_stream_curve(
         if any(option is not None for option in trace_options):
             raise ValueError("--window, --slide, --session-gap, --latency-cap and --grace need a trace")
         bounds_ms = (
-            [] if bounds is None else [each_us // 1_000 for each_us in bounds_of(bounds, SPARK_TICK_US)]
+            []
+            if bounds is None
+            else [each_us // 1_000 for each_us in bounds_of(bounds, "--bounds", SPARK_TICK_US)]
         )
         found = tidemark.curve(job, stream, bounds_ms)
         evidence = tidemark.status(job, stream).evidence

@@ -115,7 +115,7 @@ def _create(
     body: dict[str, Any] = {"name": name or role, "role": role, "jobs": job or ["*"]}
     with _open_tokens(url, token_file, database_url) as tokens:
         if expires is not None:
-            body["lifetime_ms"] = duration_of(expires) // 1_000
+            body["lifetime_ms"] = duration_of(expires, "--expires") // 1_000
         _show_made(tokens.create(body), as_json=as_json)
 
 
