@@ -116,7 +116,10 @@ def _create(
     with _open_tokens(url, token_file, database_url) as tokens:
         if expires is not None:
             body["lifetime_ms"] = duration_of(expires, "--expires") // 1_000
+        is_first = not tokens.find(None)
         _show_made(tokens.create(body), as_json=as_json)
+    if is_first:
+        typer.echo("from now on every request needs a token, those of running jobs too", err=True)
 
 
 def _mint(*, role: Annotated[Role, typer.Option(help="What the holder may do.")]) -> None:
