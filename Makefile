@@ -224,7 +224,7 @@ jar: $(STAMP) ## spark_jobs/spark/jars/tidemark-spark_2.13-*.jar (SPARK=3.5.9: _
 wheel: $(STAMP) ## dist/tidemark-*.whl and the sdist, with the jars for both versions of Scala
 	@SPARK_HOME= $(MAKE) --silent jar SPARK=
 	@$(MAKE) --silent jar SPARK=3.5.9
-	@$(BIN)/python -m build --no-isolation --outdir $(DIST) .
+	@$(BIN)/python -m build --quiet --no-isolation --outdir $(DIST) .
 
 # What is published, from nothing, and tried apart from this tree; see tests/support/release.py.
 release: $(STAMP) ## wheel, sdist, jars, chart, archive, SBOM and checksums in dist, and a trial of them; needs a JDK

@@ -157,7 +157,7 @@ def _with_rows(progress: StreamingQueryProgress) -> StreamingQueryProgress:
     metrics = progress.observedMetrics
     for name, row in metrics.items():
         if set(row.__fields__) == {"values", "schema"}:
-            columns = [field["name"] for field in row["schema"]["fields"]]
+            columns = [column["name"] for column in row["schema"]["fields"]]
             metrics[name] = Row(*columns)(*row["values"])
     return progress
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs.core.arguments import checked
 from tidemark.spark_jobs.core.bound import BoundCache, ChosenBound, choose_bound_at_start
 from tidemark.spark_jobs.core.client import ControllerClient
+from tidemark.spark_jobs.core.driver_log import print_or_log
 from tidemark.spark_jobs.core.driver_metrics import StreamCounts
 from tidemark.spark_jobs.core.listener import TidemarkListener
 from tidemark.spark_jobs.core.sender import Sender
@@ -172,26 +172,18 @@ def start_of(
 def announce(settings: JobSettings, start: Start, ceiling_ms: int | None) -> None:
     """Say with which bound a stream runs and, with a controller, which command shows what the job still needs."""
     ceiling = None if ceiling_ms is None else format_duration(ceiling_ms * 1_000)
-    _print_or_log(
-        f"tidemark: job={settings.job} stream={settings.stream} bound={format_duration(start.chosen.bound_ms * 1_000)} "
+    print_or_log(
+        f"job={settings.job} stream={settings.stream} bound={format_duration(start.chosen.bound_ms * 1_000)} "
         f"source={start.chosen.source} generation={start.chosen.generation} mode={start.mode} ceiling={ceiling} "
         f"controller={settings.controller_url} ({shorten(start.chosen.reason, _REASON_LENGTH, placeholder=' ...')})"
     )
     if settings.controller_url is not None:
         place = "/".join(quote_url(name, safe="") for name in (settings.job, settings.stream))
-        _print_or_log(f"tidemark: page: {settings.controller_url.rstrip('/')}/#/streams/{place}")
+        print_or_log(f"page: {settings.controller_url.rstrip('/')}/#/streams/{place}")
         _say_next(settings.job, settings.controller_url)
 
 
 @cache
 def _say_next(job: str, url: str) -> None:
     """Say it once in a process: a job has several streams, and may start its query again."""
-    _print_or_log(f"tidemark: next: tidemark doctor {quote(job)} --url {quote(url)}")
-
-
-def _print_or_log(line: str) -> None:
-    """Log one line so that it is in the driver's log even if nobody configured Python's logging."""
-    if _log.isEnabledFor(logging.INFO) and _log.hasHandlers():
-        _log.info(line)
-    else:
-        print(line, file=sys.stderr, flush=True)  # noqa: T201
+    print_or_log(f"next: tidemark doctor {quote(job)} --url {quote(url)}")

@@ -225,14 +225,14 @@ def comparison(columns: Mapping[str, Outcome]) -> Table:
     table.add_column("")
     for label in columns:
         table.add_column(label, justify="right")
-    runs = list(columns.values())
+    outcomes = list(columns.values())
     rows = {
-        "how": ["replayed" if run.state_rows is None else "on Spark" for run in runs],
-        "bound": ["moves" if run.bound_ms is None else _ms(run.bound_ms) for run in runs],
-        "completeness": ["unknown" if run.completeness is None else _percent(run) for run in runs],
-        "rows lost": [f"{run.lost:,} of {run.rows:,}" for run in runs],
+        "how": ["replayed" if each.state_rows is None else "on Spark" for each in outcomes],
+        "bound": ["moves" if each.bound_ms is None else _ms(each.bound_ms) for each in outcomes],
+        "completeness": ["unknown" if each.completeness is None else _percent(each) for each in outcomes],
+        "rows lost": [f"{each.lost:,} of {each.rows:,}" for each in outcomes],
         "mean latency": [
-            "unknown" if run.latency_us is None else format_about(run.latency_us) for run in runs
+            "unknown" if each.latency_us is None else format_about(each.latency_us) for each in outcomes
         ],
     }
     for name, cells in rows.items():

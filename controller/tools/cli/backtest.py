@@ -152,7 +152,7 @@ def backtest(
                 target=target,
                 latency_cap=latency_cap,
                 horizon=horizon,
-                restart_cost_us=duration_of(restart_cost),
+                restart_cost_us=duration_of(restart_cost, "--restart-cost"),
                 since=since,
             )
             job, stream = map(str, traces)
@@ -166,15 +166,15 @@ def backtest(
             )
         setup = Setup(
             operator=operator_of(window, slide),
-            trigger_us=duration_of(trigger),
+            trigger_us=duration_of(trigger, "--trigger"),
             target_ppm=parse_target(target or "0.99"),
             objective=objective,
             engine=engine,
             scope=scope,
             mode=mode,
-            restart_cost_us=duration_of(restart_cost),
+            restart_cost_us=duration_of(restart_cost, "--restart-cost"),
             horizon_ms=None if horizon is None else milliseconds_of(horizon, "--horizon"),
-            latency_cap_us=None if latency_cap is None else duration_of(latency_cap),
+            latency_cap_us=None if latency_cap is None else duration_of(latency_cap, "--latency-cap"),
         )
         policies = choose_policies(policy or ["tidemark"], setup)
         _check_outputs(traces, policies, json_to, timeline, plot)

@@ -133,7 +133,11 @@ def show_stream_curve(
     with open_client(url, token_file) as tidemark:
         if any(option is not None for option in trace_options):
             raise ValueError("--window, --slide, --session-gap, --latency-cap and --grace need a trace")
-        bounds_ms = [] if bounds is None else [bound // 1_000 for bound in bounds_of(bounds, SPARK_TICK_US)]
+        bounds_ms = (
+            []
+            if bounds is None
+            else [each_us // 1_000 for each_us in bounds_of(bounds, "--bounds", SPARK_TICK_US)]
+        )
         found = tidemark.curve(job, stream, bounds_ms)
         evidence = tidemark.status(job, stream).evidence
     if json:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from tidemark.controller.base.sentences import did_you_mean
 from tidemark.controller.tools.cli.checkup import Check, Place, checkup
 from tidemark.controller.tools.cli.remote import (
     Call,
@@ -156,9 +157,9 @@ def _examine(tidemark: Client, job: str, stream: str | None) -> _Findings:
     names = [row.stream for row in streams_by_name(tidemark, job)] if stream is None else [stream]
     if not names:
         start = Place.of(tidemark, job, "").first_start()
-        return [
-            (_Where(job), Check(f"nothing is known of job {job}: no report has come", start, needed=True))
-        ]
+        known = did_you_mean(job, [one.job for one in tidemark.jobs()])
+        text = f"nothing is known of job {job}: no report has come{known}"
+        return [(_Where(job), Check(text, start, needed=True))]
     return [
         (_Where(job, name), check)
         for name in names

@@ -54,7 +54,7 @@ def events(
 ) -> None:
     """Show what changed, from what to what, why and by whom, the newest first."""
     with call.open() as tidemark:
-        since_us = 0 if since is None else time_ns() // 1_000 - duration_of(since)
+        since_us = 0 if since is None else time_ns() // 1_000 - duration_of(since, "--since")
         newest = tidemark.events(job, stream, kind=kind)
         found = list(islice(takewhile(lambda row: row.last_us >= since_us, newest), limit))
         if not found and not follow:

@@ -60,7 +60,7 @@ def stream_trace(tidemark: Client, job: str, stream: str, since: str) -> StreamT
     Raises:
         ValueError: when there is nothing to make a trace from.
     """
-    span_us = duration_of(since)
+    span_us = duration_of(since, "--since")
     if span_us <= 0:
         raise ValueError(f"--since must be above 0, not {since!r}")
     reports: list[Report] = []
@@ -157,12 +157,14 @@ def make_kafka_trace(
             raise
         raise ValueError("--from kafka needs confluent-kafka: pip install 'tidemark[kafka]'") from None
 
-    if since is not None and duration_of(since) <= 0:
+    if since is not None and duration_of(since, "--since") <= 0:
         raise ValueError(f"--since must be above 0, not {since!r}")
     source = kafka.Topic(
         bootstrap_servers=bootstrap_servers,
         name=topic,
-        since_ms=None if since is None else time.time_ns() // 1_000_000 - duration_of(since) // 1_000,
+        since_ms=None
+        if since is None
+        else time.time_ns() // 1_000_000 - duration_of(since, "--since") // 1_000,
         client_settings={} if client_settings is None else kafka.read_client_settings(client_settings),
     )
     rows = TopicTraceBuilder(times)

@@ -13,9 +13,13 @@ from tidemark.models.specs.words import read_duration
 T = TypeVar("T")
 
 
-def duration_of(text: str) -> int:
-    """Return the microseconds of a duration; a bare number is in seconds."""
-    return parse_duration(_with_unit(text))
+def duration_of(text: str, option: str) -> int:
+    """Return the microseconds of a duration; a bare number is in seconds.
+
+    Raises:
+        ValueError: when it is not a duration.
+    """
+    return read_option(parse_duration, _with_unit(text), option)
 
 
 def milliseconds_of(text: str, option: str) -> int | None:
@@ -39,17 +43,17 @@ def read_option(read: Callable[[str], T], text: str, option: str) -> T:
         raise ValueError(f"{option}: {error}") from None
 
 
-def bounds_of(text: str, tick_us: int) -> list[int]:
+def bounds_of(text: str, option: str, tick_us: int) -> list[int]:
     """Return bounds in microseconds, ascending, from a text such as "0,2s,5s".
 
     Raises:
         ValueError: when one is not a duration, negative, or not a multiple of ``tick_us``.
     """
-    found = sorted({duration_of(part) for part in text.split(",")})
+    found = sorted({duration_of(part, option) for part in text.split(",")})
     for bound in found:
         if bound < 0 or bound % tick_us:
             raise ValueError(
-                f"bound {format_duration(bound)}: a bound is at least 0 and, for Spark, of whole milliseconds"
+                f"{option}: {format_duration(bound)}: a bound is at least 0 and, for Spark, of whole milliseconds"
             )
     return found
 
@@ -61,13 +65,15 @@ def operator_of(window: str, slide: str | None, session_gap: str | None = None) 
         ValueError: when a duration is not valid, or the options exclude each other.
     """
     if session_gap is not None:
-        return session(_with_unit(session_gap))
+        return read_option(session, _with_unit(session_gap), "--session-gap")
     size = _with_unit(window)
-    if not parse_duration(size):
+    if not duration_of(window, "--window"):
         if slide is not None:
             raise ValueError("--slide needs a --window above 0")
         return row_level()
-    return tumbling(size) if slide is None else sliding(size, _with_unit(slide))
+    if slide is None:
+        return read_option(tumbling, size, "--window")
+    return read_option(lambda text: sliding(size, text), _with_unit(slide), "--slide")
 
 
 def _with_unit(text: str) -> str:

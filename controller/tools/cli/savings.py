@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     )
 
 _HOUR_MS = 3_600_000
-_GIB = 2**30
 _DIGITS = 3
 _UNKNOWN = "-"
 
@@ -89,7 +88,7 @@ def _change(
 def _state(row: SavingsOfStream) -> str:
     if row.now is None or row.now.state_bytes.min is None:
         return _change(row, lambda figures: figures.state_rows, lambda rows: plural(rows, "row"))
-    return _change(row, lambda figures: figures.state_bytes, _gib)
+    return _change(row, lambda figures: figures.state_bytes, _size)
 
 
 def _note(row: SavingsOfStream) -> str:
@@ -112,7 +111,7 @@ def _show_totals(totals: SavingsTotals) -> None:
             "waiting a day": _sum(totals.waiting_ms, _hours, totals.streams),
             "rows late a day": _sum(totals.late_rows, _count, totals.streams),
             "rows of state": _sum(totals.state_rows, _count, totals.streams),
-            "state": _sum(totals.state_bytes, _gib, totals.streams),
+            "state": _sum(totals.state_bytes, _size, totals.streams),
         }
     )
 
@@ -141,5 +140,9 @@ def _count(number: int) -> str:
     return f"{number:,}"
 
 
-def _gib(number: int) -> str:
-    return f"{format_number(number / _GIB, _DIGITS)} GiB"
+def _size(number: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if abs(number) < 1_024:
+            return f"{format_number(number, _DIGITS)} {unit}"
+        number /= 1_024
+    return f"{format_number(number, _DIGITS)} GiB"

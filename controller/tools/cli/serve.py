@@ -155,4 +155,4 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         # The error's own text may repeat the address; the text of its number does not.
         found = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror
-        fail_usage(f"cannot listen on {host} port {port}: {found}")
+        fail_usage(f"cannot listen on {host} port {port}: {found}; --port takes another one")

@@ -139,7 +139,8 @@ def _show_stream(found: StreamStatus) -> None:
         "evidence": _evidence(found.evidence, counted),
     }
     if found.provisional_bound is not None:
-        facts["provisional"] = found.provisional_bound.text
+        if found.provisional_bound.text not in found.summary:
+            facts["provisional"] = found.provisional_bound.text
         facts["an hour at once"] = f"of a Kafka topic: {_HISTORY}"
     if found.frozen_until_us is not None:
         facts["frozen"] = (

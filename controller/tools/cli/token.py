@@ -115,8 +115,11 @@ def _create(
     body: dict[str, Any] = {"name": name or role, "role": role, "jobs": job or ["*"]}
     with _open_tokens(url, token_file, database_url) as tokens:
         if expires is not None:
-            body["lifetime_ms"] = duration_of(expires) // 1_000
+            body["lifetime_ms"] = duration_of(expires, "--expires") // 1_000
+        is_first = not tokens.find(None)
         _show_made(tokens.create(body), as_json=as_json)
+    if is_first:
+        typer.echo("from now on every request needs a token, those of running jobs too", err=True)
 
 
 def _mint(*, role: Annotated[Role, typer.Option(help="What the holder may do.")]) -> None:

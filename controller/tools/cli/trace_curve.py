@@ -94,13 +94,13 @@ def show_trace_curve(path: Path, question: Question, *, json: bool, plot: bool) 
         if session_gap is not None and (window is not None or slide is not None):
             raise ValueError("--session-gap goes without --window and --slide")
         operator = operator_of(window or "10s", slide, session_gap)
-        trigger_us = duration_of(trigger)
+        trigger_us = duration_of(trigger, "--trigger")
         target_ppm, confidence_ppm = parse_target(target), _confidence(confidence)
-        cap_us = None if latency_cap is None else duration_of(latency_cap)
+        cap_us = None if latency_cap is None else duration_of(latency_cap, "--latency-cap")
         tick_us = SPARK_TICK_US if engine == "spark" else 1
-        given = None if bounds is None else bounds_of(bounds, tick_us)
+        given = None if bounds is None else bounds_of(bounds, "--bounds", tick_us)
         recorded, notes = _read(path)
-        graces = [] if grace is None else bounds_of(grace, tick_us)
+        graces = [] if grace is None else bounds_of(grace, "--grace", tick_us)
         replay = _replay(recorded, operator, engine, trigger_us)
         replayed = Curve.of_replay(replay, operator)
         points = [

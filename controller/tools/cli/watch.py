@@ -29,7 +29,7 @@ def seconds_of(interval: str) -> float:
     Raises:
         ValueError: when it is no duration, or too short.
     """
-    seconds = duration_of(interval) / 1e6
+    seconds = duration_of(interval, "--interval") / 1e6
     if seconds < _LEAST_SECONDS:
         raise ValueError(f"--interval {interval!r} is shorter than {_LEAST_SECONDS} s")
     return seconds

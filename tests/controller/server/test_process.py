@@ -92,7 +92,8 @@ def test_a_port_in_use_is_one_clear_line(database_url: str) -> None:
         port = taken.getsockname()[1]
         done = run("serve", "--port", str(port), TIDEMARK_DATABASE_URL=database_url)
     assert done.exit_code == 2
-    assert done.stderr == f"tidemark: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
+    said = f"cannot listen on 127.0.0.1 port {port}: Address already in use; --port takes another one"
+    assert done.stderr == f"tidemark: {said}\n"
 
 
 @pytest.mark.parametrize(

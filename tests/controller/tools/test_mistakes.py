@@ -103,6 +103,11 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             "--max-bound: duration '10 sek': unknown unit 'sek'; use one of us, ms, s, m, h, d, w",
         ),
         (
+            "events --since yesterday",
+            2,
+            "--since: duration 'yesterday': expected something like '10 minutes', '5s' or '250ms'",
+        ),
+        (
             "policy set shop clicks --max-bound 10sec --min-bound 600",
             1,
             "--max-bound, 10 s, is below --min-bound, 10 min",

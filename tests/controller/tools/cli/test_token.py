@@ -55,7 +55,10 @@ def test_the_first_token_is_made_in_the_store_and_opens_the_controller(tmp_path:
     made = run("token", "create", "--role", "admin", "--database-url", store)
     (token,) = said(made)
     assert is_token(token)
-    assert made.stderr == "token 1: admin, admin of *, valid without end; it is shown only once\n"
+    assert made.stderr.splitlines() == [
+        "token 1: admin, admin of *, valid without end; it is shown only once",
+        "from now on every request needs a token, those of running jobs too",
+    ]
     with Controller(store) as controller, served(controller.app) as url:
         assert run("token", "list", "--url", url).exit_code != 0
         (line,) = said(run("token", "list", "--url", url, TIDEMARK_TOKEN=token))
