@@ -139,7 +139,7 @@ def test_an_sre_sets_the_slo_reads_the_curve_approves_and_rolls_back_on_a_live_j
         ):
             page = watched.page
             watched.open()
-            page.get_by_role("link", name=f"{JOB} / {STREAM}").click()
+            page.get_by_role("table").get_by_role("link", name=f"{JOB} / {STREAM}").click()
             _set_slo(page, "95")
             assert controller.get("slo")["target_ppm"] == 950_000
             controller.put("policy", at_once("Restart", approval="all"))
