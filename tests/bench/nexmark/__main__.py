@@ -47,13 +47,13 @@ def main(arguments: Sequence[str]) -> int:
         sys.exit(f"{' '.join(arguments)}: the only option is --record")
     began, bids = time.monotonic(), make_bids()
     with tempfile.TemporaryDirectory(prefix="tidemark-benchmark-") as folder, KafkaBroker() as kafka:
-        print("Spark with three watermarks: ten minutes", file=sys.stderr)
+        print("Spark with three watermarks: five minutes", file=sys.stderr)
         found = _in_spark(Path(folder), kafka, bids)
         versions = {"Spark": pyspark.__version__, "Kafka": KAFKA_VERSION}
         if (python := flink_python()) is None:
             print("Flink is not in build/flink, so that its lines are missing", file=sys.stderr)
         else:
-            print("Flink with two watermarks: ten minutes", file=sys.stderr)
+            print("Flink with two watermarks: five minutes", file=sys.stderr)
             flink = _in_flink(Path(folder), kafka, bids, python)
             versions["Flink"] = flink_version()
             found = {**found, **flink, "systems": found["systems"] + flink["systems"]}

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from support.synthetic import fifo
 
-__all__ = ["COUNTED_S", "PARTITIONS", "RATE", "WINDOW_S", "Bids", "Float64s", "make_bids"]
+__all__ = ["COUNTED_S", "PARTITIONS", "RATE", "WINDOW_S", "Bids", "make_bids"]
 
 Float64s = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 
-COUNTED_S, TAIL_S = 480, 60
+COUNTED_S, TAIL_S = 180, 60
 """Seconds of the bids that count, and after them."""
 WINDOW_S = 10
 RATE = 200

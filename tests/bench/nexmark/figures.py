@@ -16,8 +16,7 @@ __all__ = ["BENCHMARK", "Result", "benchmark_tables", "figures_of", "table"]
 BENCHMARK = Path(__file__).with_name("benchmark.json")
 """What `make benchmark ARGS=--record` found."""
 
-PART_S = 120
-"""Seconds of the parts of the stream that have figures of their own."""
+MINUTE_S = 60
 _US = 1_000_000
 
 
@@ -37,8 +36,8 @@ def figures_of(bids: Bids, begin_us: int, results: Sequence[Result]) -> dict[str
 
     ``counted`` and ``sent`` are bids; latencies are seconds from a window's end to each of its results; ``state`` is
     how many counts, one an auction and window, it held at most: each from the arrival of its first bid until its
-    result was out. ``parts`` has bids and mean latency by the two minutes in which windows end. Without results a
-    latency is None.
+    result was out. ``minutes`` has bids and mean latency by the minute in which windows end. Without results a latency
+    is None.
 
     Raises:
         ValueError: when a result is not what the bids of its auction and window allow.
@@ -65,10 +64,10 @@ def figures_of(bids: Bids, begin_us: int, results: Sequence[Result]) -> dict[str
     def latency_s(group: tuple[int, int]) -> float:
         return (found[group].written_us - begin_us) / _US - group[0]
 
-    parts = []
-    for first in range(0, COUNTED_S, PART_S):
-        groups = [group for group in truth if first < group[0] <= first + PART_S]
-        parts.append(
+    minutes = []
+    for first in range(0, COUNTED_S, MINUTE_S):
+        groups = [group for group in truth if first < group[0] <= first + MINUTE_S]
+        minutes.append(
             {
                 "sent": sum(len(truth[group]) for group in groups),
                 "counted": sum(found[group].bids for group in groups if group in found),
@@ -85,12 +84,12 @@ def figures_of(bids: Bids, begin_us: int, results: Sequence[Result]) -> dict[str
         "latency_mean_s": _mean(latencies),
         "latency_p95_s": float(np.quantile(latencies, 0.95)) if latencies else None,
         "state": max(accumulate(change for _, change in changes), default=0),
-        "parts": parts,
+        "minutes": minutes,
     }
 
 
 def benchmark_tables(record: dict[str, Any]) -> str:
-    """Return the table of all systems, and that of parts of the stream."""
+    """Return the table of all systems, and that of the minutes."""
     systems = record["systems"]
     rows = [
         [
@@ -104,17 +103,16 @@ def benchmark_tables(record: dict[str, Any]) -> str:
         for each in systems
     ]
     heads = ("system", "watermark", "bids counted", "latency, mean", "95 %", "state")
-    spans = range(len(systems[0]["parts"]))
-    by_part = [
+    minutes = range(len(systems[0]["minutes"]))
+    by_minute = [
         [
             f"{each['system']}, {each['watermark']}",
-            *(f"{_share(one)}, {_seconds(one['latency_mean_s'])}" for one in each["parts"]),
+            *(f"{_share(one)}, {_seconds(one['latency_mean_s'])}" for one in each["minutes"]),
         ]
         for each in systems
     ]
-    minutes = PART_S // 60
-    named = (f"minutes {minutes * part + 1} to {minutes * (part + 1)}" for part in spans)
-    return table(heads, rows) + "\n" + table(("bids counted, mean latency", *named), by_part)
+    by_minute_heads = ("bids counted, mean latency", *(f"minute {minute + 1}" for minute in minutes))
+    return table(heads, rows) + "\n" + table(by_minute_heads, by_minute)
 
 
 def _mean(values: Sequence[float]) -> float | None:

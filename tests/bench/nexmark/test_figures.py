@@ -34,7 +34,7 @@ def test_completeness_latency_and_state_are_those_of_the_sink() -> None:
     assert (found["sent"], found["counted"]) == (4, 3)
     assert found["latency_mean_s"] == pytest.approx(5)
     assert found["state"] == 2, "from 13 s to 14 s"
-    assert found["parts"][0] == {"sent": 4, "counted": 3, "latency_mean_s": pytest.approx(5)}
+    assert found["minutes"][0] == {"sent": 4, "counted": 3, "latency_mean_s": pytest.approx(5)}
 
 
 def test_bids_before_and_after_do_not_count() -> None:
@@ -61,11 +61,9 @@ def test_a_window_that_comes_twice_is_an_error() -> None:
         figures_of(BIDS, BEGIN_US, [result(10, 1, 2, 9, 14)] * 2)
 
 
-def test_a_part_without_results_has_no_latency() -> None:
-    found = figures_of(
-        bids_of((1, 5, 0.5, 1), (1, 5, 130, 131), (1, 5, 250, 251), (1, 5, 370, 371)), BEGIN_US, []
-    )
-    assert found["parts"][1] == {"sent": 1, "counted": 0, "latency_mean_s": None}
+def test_a_minute_without_results_has_no_latency() -> None:
+    found = figures_of(bids_of((1, 5, 0.5, 1), (1, 5, 70, 71), (1, 5, 130, 131)), BEGIN_US, [])
+    assert found["minutes"][1] == {"sent": 1, "counted": 0, "latency_mean_s": None}
     assert ", none |" in benchmark_tables({"systems": [{"system": "s", "watermark": "w", **found}]})
 
 
@@ -78,7 +76,7 @@ def test_the_table_does_not_round_a_missed_target_up_to_it() -> None:
         "latency_mean_s": 12.34,
         "latency_p95_s": 20.0,
         "state": 1_234,
-        "parts": [{"sent": 100_000, "counted": 99_499, "latency_mean_s": 12.34}],
+        "minutes": [{"sent": 100_000, "counted": 99_499, "latency_mean_s": 12.34}],
     }
     first, second = benchmark_tables({"systems": [system]}).split("\n\n")
     assert first.splitlines()[2] == "| Spark | 10 s | 99.49 % | 12.3 s | 20.0 s | 1,234 |"
