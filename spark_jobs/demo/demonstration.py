@@ -198,7 +198,7 @@ def _next_steps(console: Console, *, kept: bool) -> None:
         else f"the page with a job that goes on: {program} demo --keep",
     )
     for number, step in enumerate(steps, 1):
-        console.print(f"  {number}. {step}", highlight=False)
+        console.print(f"  {number}. {step}", highlight=False, soft_wrap=True)
 
 
 def _program() -> str:
