@@ -74,7 +74,7 @@ the sink nor counted as late. *Verdicts* are counts of the ledger, each compared
 watermarks in the checkpoint and the sink say.
 
 {faults}
-From the run of {fault_date}, in which {tests}.
+Recorded on {fault_date}: {tests}.
 
 What these tests also hold: a batch that is run again keeps its watermark, a decider that was stopped past its lease is
 refused, a report that was acknowledged is stored once, and what a job could not send is shown as missing instead of
