@@ -51,8 +51,9 @@ How the comparison is kept fair:
   allows on this very stream, found by a replay of it. Nobody has it beforehand: it is a yardstick, not a rival. For
   Flink the idle timeout is chosen with it. Batches and ticks of the real run are not those of the replay to the
   millisecond, so that it may miss the target by a hair.
-- Tidemark is told the target and starts cold, with the guess: it has seen nothing of the stream but the seconds of
-  quiet bids that warm all systems. Its policy waits for no approval and no hour of evidence, since the stream is short.
+- Tidemark is told the target and starts cold, with the guess: it has seen nothing of the stream but a few bids, with
+  delays alike, that warm all systems. Its policy waits for no approval and no hour of evidence, since the stream is
+  short.
   Nothing was tuned on this stream. Three minutes from a cold start are hard for it: in two runs it counted 99.4 % and
   99.6 %, and in both it waited longer than the best constant.
 - All of Spark's queries have a trigger of {trigger:g} s, and so a result that waits for the next batch. Flink moves its

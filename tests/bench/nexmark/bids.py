@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from support.synthetic import fifo
 
-__all__ = ["COUNTED_S", "PARTITIONS", "RATE", "WINDOW_S", "Bids", "make_bids"]
+__all__ = ["COUNTED_S", "PARTITIONS", "RATE", "WINDOW_S", "Bids", "Float64s", "make_bids"]
 
 Float64s = NDArray[np.float64]
 Int64s = NDArray[np.int64]

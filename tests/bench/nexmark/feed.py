@@ -7,9 +7,10 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from bench.nexmark.bids import PARTITIONS, WINDOW_S, Bids
+from bench.nexmark.bids import PARTITIONS, WINDOW_S, Bids, Float64s
 from bench.nexmark.figures import Result
 from support.patience import PATIENCE_S
 
@@ -26,9 +27,10 @@ class Sent(NamedTuple):
 
 
 def send_bids(bids: Bids, topic: str, servers: str, systems: Sequence[str]) -> Sent:
-    """Send bids that arrive at once until each of the systems has answered, then the stream, at its pace."""
+    """Send bids with the stream's own delays until each of the systems has answered, then the stream, at its pace."""
     producer = Producer({"bootstrap.servers": servers})
-    begin_s = _warmed_up(producer, topic, servers, systems)
+    delays_s = (bids.arrival_s - bids.event_s)[bids.counted]
+    begin_s = _warmed_up(producer, topic, servers, systems, delays_s)
     behind_s = 0.0
     columns = (bids.arrival_s, bids.partition, bids.auction, bids.bidder, bids.price, bids.event_s)
     for arrival_s, *bid in zip(*(column.tolist() for column in columns), strict=True):
@@ -41,12 +43,16 @@ def send_bids(bids: Bids, topic: str, servers: str, systems: Sequence[str]) -> S
     return Sent(round(begin_s * 1e6), behind_s)
 
 
-def _warmed_up(producer: Producer, topic: str, servers: str, systems: Sequence[str]) -> float:
+def _warmed_up(
+    producer: Producer, topic: str, servers: str, systems: Sequence[str], delays_s: Float64s
+) -> float:
     """Return the end of a window that is to come, once all systems have answered."""
     reader, begin_s, deadline = _reader(servers), float("inf"), time.time() + PATIENCE_S
+    rng = np.random.default_rng(0)
     while (now_s := time.time()) < begin_s:
         for partition in range(PARTITIONS):
-            _send(producer, topic, now_s, partition, auction=0, bidder=partition, price=0, event_s=0)
+            late_s = float(rng.choice(delays_s))
+            _send(producer, topic, now_s, partition, auction=0, bidder=partition, price=0, event_s=-late_s)
         if begin_s == float("inf") and all(
             reader.get_watermark_offsets(TopicPartition(system, 0), PATIENCE_S)[1] for system in systems
         ):
