@@ -69,7 +69,8 @@ def faults_found(report: Path) -> dict[str, Any]:
 def main(arguments: Sequence[str]) -> int:
     """Keep what a report of pytest says."""
     report = Path(arguments[0]) if arguments else _REPORT
-    record = {"date": datetime.now(UTC).date().isoformat(), **faults_found(report)}
+    by = f"a report of pytest, {report.name}" if arguments else "make soak"
+    record = {"date": datetime.now(UTC).date().isoformat(), "by": by, **faults_found(report)}
     FAULTS.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return 0
 

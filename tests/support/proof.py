@@ -75,7 +75,7 @@ the sink nor counted as late. *Verdicts* are counts of the ledger, each compared
 watermarks in the checkpoint and the sink say.
 
 {faults}
-Recorded on {fault_date}: {tests}.
+Recorded on {fault_date} by {by}: {tests}.
 
 What these tests also hold: a batch that is run again keeps its watermark, a decider that was stopped past its lease is
 refused, a report that was acknowledged is stored once, and what a job could not send is shown as missing instead of
@@ -99,6 +99,7 @@ def proof_document() -> str:
         tick=benchmark["flink_tick_ms"],
         faults=fault_table(faults["faults"]),
         fault_date=faults["date"],
+        by=faults["by"],
         tests=f"{faults['passed']} tests passed and {faults['failed']} failed",
     )
 
