@@ -232,7 +232,9 @@ def test_a_side_that_hangs_holds_nothing_up(watched: Watched, plain: Plain) -> N
     assert watched.run("never") == plain.run
     assert watched.job.lines("has not answered within 3000 ms and is ended")
 
-    watched.anew({"spark.tidemark.start.timeout": "60s"})  # on a loaded machine one that is well may need 3 s, too
+    watched.anew(
+        {"spark.tidemark.start.timeout": "60s"}
+    )  # on a loaded machine one that is well may need 3 s, too
     hung = watched.side()
     assert watched.run_amid("hung", lambda: os.kill(hung, signal.SIGSTOP)) == plain.run_amid
     with contextlib.suppress(ProcessLookupError):  # ended by then, on a machine that is slow
@@ -272,7 +274,10 @@ def test_without_a_python_of_its_own_a_query_runs_as_it_is(watched: Watched, pla
         python.parent.mkdir(parents=True)
         python.write_text("#!/bin/sh\nexec sleep 600\n")
         python.chmod(0o755)
-    watched.anew({"spark.tidemark.python": str(python), "spark.tidemark.start.timeout": "2s"}, comes_up=False)
+    patience = "2s" if kind == "slow" else "60s"
+    watched.anew(
+        {"spark.tidemark.python": str(python), "spark.tidemark.start.timeout": patience}, comes_up=False
+    )
     assert watched.run(kind) == plain.run
     why = {"missing": "cannot start", "bare": "has ended with 1", "slow": "has not answered within 2000 ms"}
     (said,) = (line for line in watched.job.lines("runs as it is") if f"/{kind}/checkpoint" in line)
