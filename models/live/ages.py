@@ -25,17 +25,17 @@ _GROWING = 330
 _POSITIVE = np.concatenate(
     [np.arange(_EVEN + 1) * _WIDTH, _EVEN * _WIDTH * _GROWTH ** np.arange(1, _GROWING + 1)]
 )
-_UPPER: Float64s = np.concatenate([-_POSITIVE[:0:-1], _POSITIVE])
+UPPER: Float64s = np.concatenate([-_POSITIVE[:0:-1], _POSITIVE])
 
-BUCKETS = len(_UPPER) + 1
+BUCKETS = len(UPPER) + 1
 """Number of buckets; bucket i holds the ages above its lower edge, up to and including its upper one."""
 
-ZERO = int(np.searchsorted(_UPPER, 0.0, side="left"))
+ZERO = int(np.searchsorted(UPPER, 0.0, side="left"))
 """The bucket that ends at age 0."""
 
-_LOWER: Float64s = np.concatenate([[_UPPER[0] * _GROWTH], _UPPER])
+_LOWER: Float64s = np.concatenate([[UPPER[0] * _GROWTH], UPPER])
 
-CLOSE_AFTER: Float64s = np.maximum(_LOWER, np.append(_UPPER - 1, _LOWER[-1]))
+CLOSE_AFTER: Float64s = np.maximum(_LOWER, np.append(UPPER - 1, _LOWER[-1]))
 """A key that closes at the first trigger at which its age is above this admits the ages of the bucket.
 
 It is the bucket's lower edge, or, where a bucket is wider than a trigger, one trigger before its upper one.
@@ -50,7 +50,7 @@ WAIT: Float64s = np.maximum(CLOSE_AFTER, 0)
 
 def bucket_of(age: Float64s) -> NDArray[np.intp]:
     """Return the bucket of each age in triggers; ages beyond the grid fall into its first and last bucket."""
-    return np.searchsorted(_UPPER, age, side="left")
+    return np.searchsorted(UPPER, age, side="left")
 
 
 _MAX_STEPS = 64

@@ -2,11 +2,11 @@
 
 For each price: the family (memory and hold) with the lowest cost so far, which is latency plus losses at that price.
 Among the prices: the one with the lowest latency that the budget allows. Losses so far, the missing rows that the rule
-does not wait for as far as such rows came before (``at_stake``), and what it would lose if it goes on as before must
-fit into the budget of that time, less a margin. Windows that end at one point between two triggers close at few
-different ages, so the next dearer price may spend several times as much: then the two take turns, each for a span, in
-the proportion that spends the budget. The losses of all rules on all arrivals are known, so no feedback loop has to
-correct its own error.
+does not wait for as far as such rows came before (``at_stake``), the rows that usually come for keys that it has
+closed (``to_come``), and what it would lose if it goes on as before must fit into the budget of that time, less a
+margin. Windows that end at one point between two triggers close at few different ages, so the next dearer price may
+spend several times as much: then the two take turns, each for a span, in the proportion that spends the budget. The
+losses of all rules on all arrivals are known, so no feedback loop has to correct its own error.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class Account:
     """Of these, lost (missed) by each rule, shape (rules,)."""
     at_stake_by_rule: Float64s
     """What each rule will also have lost if the missing rows come, shape (rules,)."""
+    to_come_by_rule: Float64s
+    """What each rule will lose of keys that it has closed, as rows came for older ones, shape (rules,)."""
     mass_a_key: float
     """Mean number of pairs per key (1 for windows)."""
     spans_ahead: Float64s
@@ -219,7 +221,8 @@ class RuleChooser:
     def _foreseen(self, account: Account, rules: NDArray[np.intp], *, careful: bool) -> Float64s:
         """Return what would be lost by the time when the mass has grown by ``REPAY_SHARE``, shape (rules,)."""
         ahead = REPAY_SHARE * account.mass
-        foreseen = account.lost + account.at_stake_by_rule[rules] + self._pace(account, rules) * ahead
+        closed = account.lost + account.at_stake_by_rule[rules] + account.to_come_by_rule[rules]
+        foreseen = closed + self._pace(account, rules) * ahead
         if careful:
             clump = CLUMP_SHARE * self._clumps(rules)
             foreseen = np.maximum(foreseen, account.lost + clump + self._share * ahead)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.models.base.operators import Int64s
-from tidemark.models.live.ages import CLOSE_AFTER, WAIT, ZERO, Float64s, Stragglers
+from tidemark.models.live.ages import CLOSE_AFTER, UPPER, WAIT, ZERO, Float64s, Stragglers
 from tidemark.models.live.defaults import (
     ELAPSED_PER_AGE,
     ELAPSED_SPANS,
@@ -109,6 +109,8 @@ class RuleSet:
         """Pairs that each rule would have lost so far, shape (rules,)."""
         self.at_stake: Float64s = np.zeros(self.rules)
         """Rows now missing from keys that each rule has closed: lost if they come, shape (rules,)."""
+        self.to_come: Float64s = np.zeros(self.rules)
+        """Rows still to come for keys that each rule has closed, as far as older keys got such rows, shape (rules,)."""
         self.pairs = 0
         self._waited = np.zeros(self.rules)
         self._age = np.zeros(self.rules)
@@ -235,6 +237,7 @@ class RuleSet:
         best = cost.argmin(axis=2).ravel()
         self._age = np.where(best == 0, CLOSE_AFTER[ZERO], CLOSE_AFTER[best + ZERO])
         self._left = beyond[self._family, best]
+        self.to_come = self._to_come(best, elapsed)
         known = elapsed >= np.maximum(ELAPSED_PER_AGE * self._age, self._young)
         closing_us = (clock_us[self._clock] - self._age * self._trigger_us).astype(np.int64) - 1
         required = np.where(known, closing_us, NO_BASE_US)
@@ -283,6 +286,16 @@ class RuleSet:
             age=max(float(self._age[rule]), 0.0),
             late_rows_a_key=float(self._left[rule]),
         )
+
+    def _to_come(self, closes_with: NDArray[np.intp], elapsed: float) -> Float64s:
+        """Return the rows to come for keys of all ages from where each rule closes them up to ``elapsed``."""
+        beyond = self._stragglers.late()[-1]
+        ages = np.minimum(UPPER[ZERO : ZERO + beyond.shape[1]], elapsed)
+        of_ages = np.diff(ages, prepend=ages[0]) * (beyond + np.roll(beyond, 1, axis=1)) / 2
+        older = np.zeros((len(beyond), beyond.shape[1] + 1))
+        older[:, :-1] = np.cumsum(of_ages[:, ::-1], axis=1)[:, ::-1]
+        to_come: Float64s = self._keys_per_trigger * older[_KIND_OF_FAMILY[self._family], closes_with + 1]
+        return to_come
 
     def _waited_for_us(
         self, age_then: Float64s, missing: Float64s, worth: Float64s, longest: float

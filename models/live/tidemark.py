@@ -364,11 +364,13 @@ class Tidemark:
         ahead_us = np.maximum(rules.watermark_us - np.maximum(self._watermark_us, rules.done_us), 0)
         ahead = ahead_us / self._span_us
         if self._good_windows is None:
+            lost, by_rule = float(self._late), rules.late
             return Account(
-                float(rules.pairs), float(self._late), rules.late, rules.at_stake, pairs_a_key, ahead
+                float(rules.pairs), lost, by_rule, rules.at_stake, rules.to_come, pairs_a_key, ahead
             )
         missed = self._good_windows.missed()
         at_stake = rules.at_stake / pairs_a_key
-        return Account(
-            float(self._good_windows.windows), float(missed[-1]), missed[:-1], at_stake, 1.0, ahead
-        )
+        # Single rows that come late miss no window.
+        none = np.zeros(rules.rules)
+        windows = float(self._good_windows.windows)
+        return Account(windows, float(missed[-1]), missed[:-1], at_stake, none, 1.0, ahead)

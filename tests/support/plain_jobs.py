@@ -97,7 +97,6 @@ def confs_of(controller: ReportServer | None, job: str = "shop") -> dict[str, st
         **({} if controller is None else {"spark.tidemark.controller.url": controller.url}),
         "spark.tidemark.python": sys.executable,
         "spark.tidemark.job": job,
-        "spark.tidemark.start.timeout": "120s",  # a loaded machine may need more than the 20 s of the default
     }
 
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.live.ages import _UPPER as EDGES
 from tidemark.models.live.ages import BUCKETS, CLOSE_AFTER, WAIT, ZERO, bucket_of
+from tidemark.models.live.ages import UPPER as EDGES
 
 GREATEST = float(EDGES[-1])
 """Where the grid ends, in triggers."""

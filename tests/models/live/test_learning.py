@@ -24,7 +24,7 @@ SETUP = Setup(operator=tumbling("10 s"), trigger_us=SECOND, target_ppm=990_000)
 def allowed_after(keys: int, share: float, mass_a_key: float) -> int:
     """Return the place of the price that the budget allows after so many keys without a loss."""
     nothing = np.zeros(FAMILIES * len(PRICES))
-    account = Account(keys * mass_a_key, 0.0, nothing, nothing, mass_a_key, nothing)
+    account = Account(keys * mass_a_key, 0.0, nothing, nothing, nothing, mass_a_key, nothing)
     return RuleChooser(share, SECOND, 10.0).choose(SECOND, account, nothing).rule % len(PRICES)
 
 

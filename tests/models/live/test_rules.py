@@ -169,6 +169,23 @@ def test_what_is_at_stake_is_missing_from_keys_that_the_rule_has_closed(seed: in
     np.testing.assert_array_equal(rules.at_stake, naive)
 
 
+@pytest.mark.parametrize("lag", [20, 49])
+def test_rows_to_come_for_closed_keys_are_those_that_older_keys_got(lag: int) -> None:
+    """A key a second, of which a fifth of the rows comes with a lag: so many keys that are closed still owe theirs."""
+    driven = Driven(new_rules(keys_per_trigger=1.0))
+    for second in range(1, 6 * lag + 101):
+        rows = {second - 1: 80} | ({second - lag: 20} if second > lag else {})
+        driven.step(
+            second * SECOND, [key * SECOND for key in sorted(rows)], [rows[key] for key in sorted(rows)]
+        )
+    rules = driven.rules
+    waits = rules._age >= lag - 1
+    assert waits.any() and not waits.all()  # noqa: PT018
+    assert (rules.to_come[waits] == 0).all()
+    still = 20 * (lag - np.maximum(rules._age[~waits], 0))
+    np.testing.assert_allclose(rules.to_come[~waits], still, rtol=0.1)
+
+
 # -- watermarks ----------------------------------------------------------------------------------------------
 
 

@@ -274,10 +274,7 @@ def test_without_a_python_of_its_own_a_query_runs_as_it_is(watched: Watched, pla
         python.parent.mkdir(parents=True)
         python.write_text("#!/bin/sh\nexec sleep 600\n")
         python.chmod(0o755)
-    patience = "2s" if kind == "slow" else "60s"
-    watched.anew(
-        {"spark.tidemark.python": str(python), "spark.tidemark.start.timeout": patience}, comes_up=False
-    )
+    watched.anew({"spark.tidemark.python": str(python), "spark.tidemark.start.timeout": "2s"}, comes_up=False)
     assert watched.run(kind) == plain.run
     why = {"missing": "cannot start", "bare": "has ended with 1", "slow": "has not answered within 2000 ms"}
     (said,) = (line for line in watched.job.lines("runs as it is") if f"/{kind}/checkpoint" in line)
