@@ -17,7 +17,6 @@ from tidemark.controller.tools.cli.remote import (
     ReasonOption,
     StreamArgument,
     calls_controller,
-    check_job,
     streams_by_name,
 )
 from tidemark.controller.tools.cli.show import (
@@ -106,7 +105,6 @@ def _add_commands(group: typer.Typer, spec: _Spec) -> None:
                 found = change(job, name, changes, reason=reason, dry_run=dry_run, **known)
             except RequestRejectedError as error:
                 if known and error.of_kind("stream-not-found"):
-                    check_job(tidemark, job, _TO_CREATE)
                     fail_request(f"{error}{_TO_CREATE}")
                 fail_request(in_options(spec.kind, error))
         if call.structured:

@@ -299,6 +299,17 @@ def test_a_slip_in_a_file_is_named_with_its_place_in_the_file(
             "nothing is known of stream 'click' of job 'shop': no report came, no SLO or policy was set; did you mean 'clicks'?",
         ),
         (
+            Request("GET", "/v1/jobs/shpo/streams/clicks/curve"),
+            404,
+            "there is no job 'shpo'; did you mean 'shop'?",
+        ),
+        (Request("GET", "/v1/jobs/shpo"), 404, "there is no job 'shpo'; did you mean 'shop'?"),
+        (
+            Request("GET", "/v1/jobs/clicks"),
+            404,
+            "there is no job 'clicks'; 'clicks' is a stream of job 'shop': name both",
+        ),
+        (
             Request("PUT", ORDERS, '{"targetPpm": 995000}'),
             422,
             "/targetPpm: there is no such field; did you mean 'target_ppm'? (and 1 more)",

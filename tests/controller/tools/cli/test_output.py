@@ -19,9 +19,21 @@ from tidemark.controller.tools.cli.changes import change_text
 
 from support.controller_app import Controller
 from support.mistakes import report_shop
+from support.reference_cli import options_by_command
 from support.served import served
 
 Tidemark = Callable[..., Result]
+
+PRINTS_NO_DATA = {
+    "export": "documents that `tidemark apply` reads",
+    "jar": "a path alone",
+    "token mint": "a token alone",
+    "spark-conf": "a conf, in the form of what reads it",
+    "trace": "its -o names the file that it makes",
+    **dict.fromkeys(("serve", "mcp", "run", "demo"), "it runs something"),
+    **dict.fromkeys(("late catch-up", "reconcile", "restored"), "it writes, and says that it has"),
+}
+"""Commands that have no answer for programs, and what they print or do instead."""
 
 
 @pytest.fixture
@@ -45,7 +57,16 @@ def said(result: Result) -> list[str]:
     return result.stdout.splitlines()
 
 
-@pytest.mark.parametrize("command", ["status", "status shop", "status shop clicks", "rollouts", "events"])
+def test_every_command_that_prints_data_takes_o_and_json() -> None:
+    assert {
+        name for name, options in options_by_command().items() if not {"-o", "--json"} <= options
+    } == PRINTS_NO_DATA.keys()
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["settings", "status", "status shop", "status shop clicks", "rollouts", "events", "curve shop clicks"],
+)
 def test_json_and_yaml_are_the_same_document(tidemark: Tidemark, command: str) -> None:
     as_json, short, as_yaml = (tidemark(f"{command} {option}") for option in ("-o json", "--json", "-o yaml"))
     assert as_json.stdout == short.stdout

@@ -261,7 +261,7 @@ def test_both_targets_are_replayed_on_the_reports_as_the_controller_decides(
     policy = {"mode": mode, "margin_ppm": 100_000}
     put(controller, "policy", **policy)
     before = controller.http.get(STREAM_PATH).json()
-    result = backtest("--target", "0.99", "--json", "-")
+    result = backtest("--target", "0.99", "-o", "json")
     assert result.exit_code == 0, result.output
     assert controller.http.get(STREAM_PATH).json() == before
 
@@ -302,7 +302,7 @@ def test_the_two_are_shown_side_by_side_and_a_cap_that_is_not_kept_is_named(
     controller.report_all(REPORTED)
     put(controller, "slo", target_ppm=990_000, state_cap_rows=9)
     output = tmp_path / "figures.json"
-    result = backtest("--target", "0.9", "--latency-cap", "1s", "--json", str(output))
+    result = backtest("--target", "0.9", "--latency-cap", "1s", "--figures", str(output))
     assert result.exit_code == 0, result.output
     first, heading, in_force, tried, state, cap = result.stdout.splitlines()
     assert first == "job/stream: 9,600 rows of 242 batches that were reported, replayed as in mode Restart"
