@@ -24,6 +24,7 @@ from pydantic import (
 
 from tidemark.controller.base.alert_table import ALERTS, AlertSeverity
 from tidemark.controller.base.sentences import sentence
+from tidemark.controller.base.syntax import toml_problem
 from tidemark.models.base.text import format_number
 
 T = TypeVar("T")
@@ -74,7 +75,7 @@ def read_tables(file: Path | None, what: str, read: Callable[[Mapping[str, Any]]
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except ValueError as error:
-        raise ValueError(f"it is not TOML: {error}") from None
+        raise ValueError(f"it is not TOML: {toml_problem(error)}") from None
     return {name: _read(what, name, table, read) for name, table in tables.items()}
 
 

@@ -189,7 +189,7 @@ def test_a_token_that_is_none_is_one_line_that_says_where_to_name_another(tmp_pa
         (
             "apiVersion: tidemark/v1\nkind: Policy\nspec:\n  job: shop\n   stream: clicks\n",
             2,
-            "line 5, column 10: this key is indented otherwise than those beside it, or the value of the line before it goes on here",
+            "line 5, column 10: this key is indented otherwise than those beside it, the line before lacks its colon, or a text with a colon lacks its quotes",
         ),
         (
             "apiVersion: tidemark/v1\nkind: Policy\nspec:\njob: shop\nstream: clicks\n",
@@ -280,7 +280,7 @@ def test_a_slip_in_a_file_is_named_with_its_place_in_the_file(
         (
             Request("PUT", ORDERS, "{target_ppm: 995000}"),
             400,
-            "the body is not JSON: key must be a string at line 1 column 2",
+            'the body is not JSON: line 1, column 2: a name stands in double quotes, such as "target"',
         ),
         (
             Request("PUT", "/v1/jobs/shop/stream/orders/slo", '{"target_ppm": 995000}'),
