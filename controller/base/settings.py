@@ -159,7 +159,7 @@ class Settings(BaseSettings):
     """Days that acknowledgements, queries, published bounds, predictions, rollouts and failed bounds are kept; what the
     present state follows from is kept longer."""
     log_level: LogLevel = "info"
-    """Minimum severity that is logged."""
+    """Minimum severity that is logged; with debug the log has a line for every report and read, too."""
     log_format: LogFormat = "console"
     """Format of the log: console, for people, or json."""
 

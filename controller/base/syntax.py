@@ -42,7 +42,8 @@ _YAML: Mapping[str, str] = {
     "sequence entries are not allowed here": "the list begins on the line after its key",
     "expected <block end>, but found '<block mapping start>'": "this key is indented otherwise than those "
     "beside it",
-    "expected <block end>, but found '(-|<block sequence start>)'": "this entry is indented otherwise than those beside it",
+    "expected <block end>, but found '(-|<block sequence start>)'": "this entry is indented otherwise than those "
+    "beside it",
     "expected <block end>": "more follows the end of the value; put all of it in quotes",
     "expected ',' or '(.)'": _COMMA.format("{0}"),
     "expected the node content": "a value is missing here",

@@ -152,7 +152,7 @@ def _unknown_keys(conf: Mapping[str, str]) -> Iterator[Check]:
     for key in conf:
         if key.startswith(_PREFIX) and key not in known and not key.startswith(f"{_PREFIX}stream."):
             close = get_close_matches(key, known, 1)
-            what = f"write {close[0]}" if close else "see docs/reference/settings.md"
+            what = f"write {close[0]}" if close else "tidemark spark-conf prints the keys of a fleet"
             yield Check(f"{key} is no key of Tidemark, and has no effect", what)
 
 

@@ -234,7 +234,12 @@ def test_serve_starts_for_others_with_a_token_and_for_this_machine_without_and_s
         stderr=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
-        env={"PATH": "", "TIDEMARK_LOG_FORMAT": "json", "PYTHONUNBUFFERED": "1"},
+        env={
+            "PATH": "",
+            "TIDEMARK_LOG_FORMAT": "json",
+            "TIDEMARK_LOG_LEVEL": "debug",
+            "PYTHONUNBUFFERED": "1",
+        },
     )
     try:
         assert process.stdout is not None
