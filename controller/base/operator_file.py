@@ -176,6 +176,11 @@ _KNOWN: Mapping[str, frozenset[str]] = {
 """Labels whose values are known beforehand."""
 
 
+_OF_AN_ALERT = frozenset(
+    {*_KNOWN, *(name for alert in ALERTS for name in alert.labels)} - {"spark_job", "stream"}
+)
+"""Labels that only an alert has."""
+
 Form = Literal["alertmanager", "slack", "grafana"]
 """What is posted: Alertmanager's message, one of Slack's incoming webhook, or an annotation of Grafana."""
 
@@ -204,6 +209,12 @@ class Destination(Called):
     def takes(self, labels: Mapping[str, str]) -> bool:
         """Return whether an alert with these labels has all that is asked for."""
         return all(labels.get(name) in values for name, values in self.match.items())
+
+    def takes_stream(self, labels: Mapping[str, str]) -> bool:
+        """Return whether a stream with these labels has all that is asked for, but for what only an alert has."""
+        return all(
+            labels.get(name) in values for name, values in self.match.items() if name not in _OF_AN_ALERT
+        )
 
 
 def read_destinations(file: Path | None) -> dict[str, Destination]:

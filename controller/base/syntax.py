@@ -88,7 +88,7 @@ def toml_problem(error: ValueError) -> str:
         return "this is not UTF-8"
     found = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", str(error))
     said, line, column = found.groups() if found else (str(error), None, None)
-    where = "at its end" if line is None else _place(line, column)
+    where = "at its end" if line is None or column is None else _place(line, column)
     return f"{where}: {_meant(said, _TOML) or 'this is not TOML'}"
 
 
