@@ -19,7 +19,7 @@ from tidemark.controller.base.alert_table import REPORTS_ABSENT
 from tidemark.controller.base.counters import HELP, LABELS
 from tidemark.controller.base.db.tables import EventRow
 from tidemark.controller.view.alerts.forms import in_form
-from tidemark.controller.view.alerts.marks import Change
+from tidemark.controller.view.alerts.marks import MarkedChange
 from tidemark.controller.view.alerts.rules import ActiveAlert, Alarm, Notification
 
 from support.prometheus import names_in, program, recorded
@@ -210,7 +210,7 @@ def test_annotations_say_when_the_bound_changed_and_what_fired() -> None:
 def test_what_the_notifier_has_marked_is_found_by_the_tags_that_it_sets() -> None:
     event = EventRow(kind="PinSet", reason="by the pin on the whole fleet: INC-7", at_us=0)
     labels = {"spark_job": "shop", "stream": "clicks", "team": "payments"}
-    change = Change(event, None, labels).annotation("http://t")
+    change = MarkedChange(event, None, labels).annotation("http://t")
     alert_labels = tuple({**labels, "alertname": "TidemarkReportsAbsent", "severity": "page"}.items())
     alarm = Alarm(active=ActiveAlert(REPORTS_ABSENT, alert_labels, ""), since_us=0, starts_us=0)
     ((alert, _),) = in_form("grafana", [Notification(alert_labels, "firing", alarm)], "r", "http://t")

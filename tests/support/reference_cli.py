@@ -37,9 +37,9 @@ _HEAD = """# The command line
 
 Tables are for people. Every command that prints data takes `-o json` (or `--json`) and `-o yaml`, with the names of the
 API; a list also takes `-o wide` and `-o name`. `--dry-run` says what would follow and changes nothing; `--reason` goes
-into the event that a change leaves. `set` changes only the fields that are named.
-Values such as those of `--mode` are taken in any case. Where no terminal is, as in a pipe, each row of a table is one
-line. `tidemark --install-completion` lets the shell complete commands, options, and the names of jobs and streams.
+into the event that a change leaves. `set` changes only the fields that are named. Values such as those of `--mode` are
+taken in any case. Where no terminal is, as in a pipe, each row of a table is one line. `tidemark --install-completion`
+lets the shell complete commands, options, and the names of jobs and streams.
 
 | exit code | meaning |
 | --- | --- |

@@ -106,13 +106,15 @@ def register(app: typer.Typer) -> None:
         return _show_streams(result)
 
     @app.command("pins")
-    @calls_controller
+    @calls_controller(lists=True)
     def pins(*, call: Call) -> None:
         """List the pins."""
         with call.open() as tidemark:
             found = list(tidemark.pins())
         if call.structured:
             return call.write(found, "pins")
+        if call.names(_scope_words(result) for result in found):
+            return None
         for result in found:
             say(f"{_scope_text(result)}: {result.to} since {moment(result.since_us)}: {result.reason}")
         if not found:
@@ -133,6 +135,11 @@ def _check_scope(job: str | None, *, fleet: bool) -> None:
 def _all_of(tried: PinAnswer) -> str:
     known = len(tried.streams) + tried.more_streams
     return f"the whole fleet, {plural(known, 'stream')} now and all that come later,"
+
+
+def _scope_words(pin_summary: PinSummary) -> str:
+    """Return the scope of a pin as the arguments of ``unpin`` name it."""
+    return "/".join(filter(None, (pin_summary.job, pin_summary.stream))) or "--fleet"
 
 
 def _scope_text(pin_summary: PinSummary) -> str:

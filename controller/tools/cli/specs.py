@@ -83,7 +83,7 @@ def register(app: typer.Typer) -> None:
         if spec is _SLO:
             _add_slo_lists(group)
         if spec is _JOIN:
-            group.command("list")(calls_controller(_list_joins))
+            group.command("list")(calls_controller(_list_joins, lists=True))
 
 
 def _add_commands(group: typer.Typer, spec: _Spec) -> None:
@@ -343,6 +343,8 @@ def _list_joins(job: JobArgument, *, call: Call) -> None:
         found = list(tidemark.joins(job))
     if call.structured:
         return call.write(found, "joins")
+    if call.names(f"{job}/{row.join}" for row in found):
+        return None
     rows = (
         (
             row.join,

@@ -28,7 +28,7 @@ from tidemark.controller.base.errors import LeaseLostError
 from tidemark.controller.base.operator_file import Form
 from tidemark.controller.specs.streams import add_event, lock_by_id
 from tidemark.controller.view.alerts.forms import in_form
-from tidemark.controller.view.alerts.marks import Change, Marks
+from tidemark.controller.view.alerts.marks import GraphMarks, MarkedChange
 from tidemark.controller.view.alerts.message import NotDelivered, Receiver
 from tidemark.controller.view.alerts.rules import ActiveAlert, Alarm, Key, Notification, advance, delivered
 from tidemark.models.base.text import plural
@@ -99,7 +99,7 @@ class Delivery:
         takes: Callable[[Mapping[str, str]], bool],
         database: Database,
         *,
-        marks: Marks | None = None,
+        marks: GraphMarks | None = None,
         links: MessageLinks,
         counters: NotifyCounters,
         stop: Event,
@@ -171,7 +171,7 @@ class Delivery:
             yield body, f"the mark of {change.event.kind}", partial(self._mark, self._marks, change)
 
     @staticmethod
-    def _mark(marks: Marks, change: Change) -> None:
+    def _mark(marks: GraphMarks, change: MarkedChange) -> None:
         try:
             marks.remember(change)
         except LeaseLostError as error:

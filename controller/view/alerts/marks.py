@@ -34,7 +34,7 @@ _LOOK_BACK_US = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MarkedChange:
     """A change of a stream."""
 
     event: EventRow
@@ -62,7 +62,7 @@ class Change:
         }
 
 
-class Marks:
+class GraphMarks:
     """What one destination has marks of, and what it is still to be sent. Not safe to share between threads.
 
     Args:
@@ -89,7 +89,7 @@ class Marks:
 
     def due(
         self, leases: Mapping[int, Lease], labels: Mapping[int, Mapping[str, str]], now_us: int
-    ) -> list[Change]:
+    ) -> list[MarkedChange]:
         """Return the changes of streams that are still to be marked, the oldest first.
 
         Args:
@@ -110,7 +110,7 @@ class Marks:
                 .order_by(EventRow.id)
             ).all()
         changes = [
-            Change(event, since_us, labels[event.stream_id])
+            MarkedChange(event, since_us, labels[event.stream_id])
             for event, since_us in found
             if event.stream_id in leases and self._is_due(event) and self._takes(labels[event.stream_id])
         ]
@@ -136,7 +136,7 @@ class Marks:
         marked = self._marked.get(event.stream_id)
         return event.at_us >= self._since_us if marked is None else event.id > marked
 
-    def remember(self, change: Change) -> None:
+    def remember(self, change: MarkedChange) -> None:
         """Write down that a change was marked.
 
         Raises:

@@ -22,7 +22,7 @@ from tidemark.controller.base.db.leases import LeaseKeeper
 from tidemark.controller.base.operator_file import DEFAULT, Destination, read_destinations, takers
 from tidemark.controller.base.settings import Settings
 from tidemark.controller.view.alerts.delivery import Checked, Delivery, MessageLinks
-from tidemark.controller.view.alerts.marks import Marks
+from tidemark.controller.view.alerts.marks import GraphMarks
 from tidemark.controller.view.alerts.message import Receiver
 from tidemark.controller.view.alerts.rules import active_alerts
 from tidemark.controller.view.state.load import load_states
@@ -82,7 +82,7 @@ class Notifier:
                 destination.form,
                 lambda labels: name in takers(destinations, labels),
                 database,
-                marks=Marks(name, destination.takes_stream, database, clock()) if marked else None,
+                marks=GraphMarks(name, destination.takes_stream, database, clock()) if marked else None,
                 links=links,
                 counters=counters,
                 stop=stop,

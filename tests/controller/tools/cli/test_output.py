@@ -77,6 +77,14 @@ def test_names_alone_are_what_other_commands_take(tidemark: Tidemark) -> None:
     assert said(tidemark("status -o name")) == ["shop"]
     assert said(tidemark("status shop -o name")) == ["shop/clicks", "shop/clicks_eu", "shop/orders"]
     assert said(tidemark("slo list -o name")) == ["shop/clicks", "shop/clicks_eu", "shop/orders"]
+    assert said(tidemark("savings -o name")) == ["shop/clicks", "shop/clicks_eu", "shop/orders"]
+    assert said(tidemark("partitions shop clicks -o name")) == ["0", "1", "2", "3"]
+    for scope in ("shop clicks", "shop", "--fleet --yes"):
+        said(tidemark(f"pin {scope} --to off --reason x"))
+    assert said(tidemark("pins -o name")) == ["--fleet", "shop", "shop/clicks"]
+    said(tidemark("slo set shop orders --target 99%"))
+    said(tidemark("join set shop pairs --streams clicks,orders --target 99%"))
+    assert said(tidemark("join list shop -o name")) == ["shop/pairs"]
     assert said(tidemark("rollouts -o name")) == []
     assert said(tidemark("events shop clicks --kind SloSet -o name"))[0].isdecimal()
 
