@@ -219,7 +219,7 @@ def test_a_wrong_call_ends_in_one_line_that_says_what_to_do(tmp_path: Path) -> N
 def test_a_stream_that_is_not_known_is_said_to_be_so(controller: Controller, tmp_path: Path) -> None:
     with served(controller.app) as url:
         line = refused(tmp_path, "job", "stream", "--from", "controller", "--url", url)
-    assert line.startswith("tidemark: nothing is known of stream 'stream' of job 'job'")
+    assert line.startswith("tidemark: there is no job 'job'; no job has reported")
 
 
 # -- a target that is tried beside the SLO in force ----------------------------------------------------------
@@ -342,7 +342,7 @@ def test_another_horizon_is_tried_and_a_bound_that_never_changed_says_why(
 
 @pytest.mark.slow
 def test_what_cannot_be_tried_is_one_line_that_says_why(controller: Controller, backtest: Backtest) -> None:
-    assert "nothing is known of stream" in backtest("--target", "0.9").stderr
+    assert "there is no job 'job'" in backtest("--target", "0.9").stderr
     controller.report_all(REPORTED[:5])
     assert "job/stream has no SLO to try another one beside; `tidemark trace job stream" in line_of(
         backtest("--target", "0.9")
