@@ -29,7 +29,7 @@ from tidemark.spark_jobs.core.arguments import (
     one_of,
 )
 from tidemark.spark_jobs.core.binding import Binding, Closing, NoSink, ReportSink
-from tidemark.spark_jobs.core.connections import Start, announce, listener_of, start_of
+from tidemark.spark_jobs.core.connections import Start, announce, conf_of, listener_of, start_of
 from tidemark.spark_jobs.core.counting import classes_for, with_tap
 from tidemark.spark_jobs.core.key_counts import key_counter
 from tidemark.spark_jobs.core.listener import TidemarkListener
@@ -153,7 +153,7 @@ def adaptive_watermark(
         if event is None:  # Spark leaves a watermark out, too
             return df
         settings = job_settings or JobSettings.read(
-            spark.conf.get,
+            conf_of(spark),
             job=job,
             stream=stream,
             controller_url=controller_url,

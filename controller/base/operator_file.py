@@ -24,6 +24,7 @@ from pydantic import (
 
 from tidemark.controller.base.alert_table import ALERTS, AlertSeverity
 from tidemark.controller.base.sentences import sentence
+from tidemark.controller.base.syntax import toml_problem
 from tidemark.models.base.text import format_number
 
 T = TypeVar("T")
@@ -74,7 +75,7 @@ def read_tables(file: Path | None, what: str, read: Callable[[Mapping[str, Any]]
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except ValueError as error:
-        raise ValueError(f"it is not TOML: {error}") from None
+        raise ValueError(f"it is not TOML: {toml_problem(error)}") from None
     return {name: _read(what, name, table, read) for name, table in tables.items()}
 
 
@@ -175,6 +176,11 @@ _KNOWN: Mapping[str, frozenset[str]] = {
 """Labels whose values are known beforehand."""
 
 
+_OF_AN_ALERT = frozenset(
+    {*_KNOWN, *(name for alert in ALERTS for name in alert.labels)} - {"spark_job", "stream"}
+)
+"""Labels that only an alert has."""
+
 Form = Literal["alertmanager", "slack", "grafana"]
 """What is posted: Alertmanager's message, one of Slack's incoming webhook, or an annotation of Grafana."""
 
@@ -203,6 +209,12 @@ class Destination(Called):
     def takes(self, labels: Mapping[str, str]) -> bool:
         """Return whether an alert with these labels has all that is asked for."""
         return all(labels.get(name) in values for name, values in self.match.items())
+
+    def takes_stream(self, labels: Mapping[str, str]) -> bool:
+        """Return whether a stream with these labels has all that is asked for, but for what only an alert has."""
+        return all(
+            labels.get(name) in values for name, values in self.match.items() if name not in _OF_AN_ALERT
+        )
 
 
 def read_destinations(file: Path | None) -> dict[str, Destination]:

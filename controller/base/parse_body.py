@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails, from_json
 
 from tidemark.controller.base.errors import MAX_ERRORS, ErrorItem, InvalidBodyError, MalformedBodyError
 from tidemark.controller.base.sentences import UNKNOWN_FIELD, sentence
+from tidemark.controller.base.syntax import json_problem
 
 T = TypeVar("T")
 
@@ -50,7 +51,7 @@ def problem_of(
     if found[0]["type"] == "json_invalid":
         if not body.strip():
             return MalformedBodyError("the body is empty; send JSON")
-        return MalformedBodyError(f"the body is not JSON: {found[0]['msg'].removeprefix('Invalid JSON: ')}")
+        return MalformedBodyError(f"the body is not JSON: {json_problem(found[0]['msg'])}")
     # What is missing is often what stands there under another name.
     found = sorted(found, key=lambda one: one["type"] not in UNKNOWN_FIELD)
     return invalid_body(error_items(found[:MAX_ERRORS], from_json(body), known), more=len(found) - 1)

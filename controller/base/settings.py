@@ -19,6 +19,7 @@ from tidemark.controller.base.operator_file import DEFAULT, Form, read_destinati
 from tidemark.controller.base.principal import GroupGrant, Network, parse_group_grants, parse_networks
 from tidemark.controller.base.sentences import sentence
 from tidemark.controller.base.store_url import shown_url, url_of
+from tidemark.controller.base.syntax import toml_problem
 from tidemark.models.evidence.skew import SKEW_AMOUNT_MS, SKEW_SHARE_PPM
 from tidemark.models.evidence.slots import Retention
 from tidemark.models.rollout.restarts import FleetLimits
@@ -158,7 +159,7 @@ class Settings(BaseSettings):
     """Days that acknowledgements, queries, published bounds, predictions, rollouts and failed bounds are kept; what the
     present state follows from is kept longer."""
     log_level: LogLevel = "info"
-    """Minimum severity that is logged."""
+    """Minimum severity that is logged; with debug the log has a line for every report and read, too."""
     log_format: LogFormat = "console"
     """Format of the log: console, for people, or json."""
 
@@ -328,7 +329,7 @@ def _read(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise ConfigurationError(f"settings file {path} is nested too deeply") from None
     except ValueError as error:
-        raise ConfigurationError(f"settings file {path} is not TOML: {error}") from None
+        raise ConfigurationError(f"settings file {path} is not TOML: {toml_problem(error)}") from None
     for key in found:
         if key not in Settings.model_fields:
             near = difflib.get_close_matches(key, Settings.model_fields, 1, 0)

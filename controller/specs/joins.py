@@ -19,9 +19,10 @@ from tidemark.controller.base.db.epoch import stored_version
 from tidemark.controller.base.db.statements import insert_into
 from tidemark.controller.base.db.tables import JoinRow, SloRow, StreamRow
 from tidemark.controller.base.errors import JoinNotFoundError, JoinRefusedError
+from tidemark.controller.base.sentences import did_you_mean
 from tidemark.controller.specs.kinds import ChangeRequest, Write, loaded_specification, stored_specification
 from tidemark.controller.specs.store import get_policy
-from tidemark.controller.specs.streams import lock_known_stream
+from tidemark.controller.specs.streams import lock_known_stream, streams_of_job
 from tidemark.models.recommend.joint_bounds import JoinSide, JointChoice
 from tidemark.models.specs.slo import JoinSlo
 
@@ -56,11 +57,14 @@ def get_join(session: Session, job: str, name: str) -> StoredJoin:
     """Return a join.
 
     Raises:
-        JoinNotFoundError: when the job has none of this name.
+        JobNotFoundError: when the job is not known.
+        JoinNotFoundError: when it has none of this name.
     """
     row = session.scalars(_named(job, name)).one_or_none()
     if row is None:
-        raise JoinNotFoundError(f"job {job!r} has no join {name!r}; PUT one here")
+        streams_of_job(session, job)
+        joins = session.scalars(select(JoinRow.name).where(JoinRow.job == job)).all()
+        raise JoinNotFoundError(f"job {job!r} has no join {name!r}{did_you_mean(name, joins)}")
     return _stored(row)
 
 

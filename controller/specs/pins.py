@@ -98,7 +98,9 @@ def existing_pin(session: Session, scope: PinScope) -> StoredPin:
     """
     pin = get_pin(session, scope)
     if pin is None:
-        raise PinNotSetError(f"there is no pin on {scope}; GET /v1/pins lists those there are")
+        raise PinNotSetError(
+            f"there is no pin on {scope}; `tidemark pins` (GET /v1/pins) lists those there are"
+        )
     return pin
 
 

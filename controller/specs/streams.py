@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Select, String, and_, bindparam, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.base.actor import current_actor
+from tidemark.controller.base.actor import current_actor, may_see
 from tidemark.controller.base.db.database import NO_LIMITS, Limits
 from tidemark.controller.base.db.limits import check_room_for_stream
 from tidemark.controller.base.db.statements import given, given_rows, insert_into
@@ -44,17 +44,27 @@ def get_stream(session: Session, job: str, stream: str) -> StreamRow:
     """
     row = find_stream(session, job, stream)
     if row is None:
+        wanted = select(StreamRow.stream).where(StreamRow.job == job, KNOWN).order_by(StreamRow.stream)
+        known = session.scalars(wanted).all()
         raise StreamNotFoundError(
             f"nothing is known of stream {stream!r} of job {job!r}: no report came, no SLO or policy was set"
-            f"{_meant(session, job, stream)}"
+            f"{did_you_mean(stream, known)}"
+            if known
+            else _no_job(session, job)
         )
     return row
 
 
-def _meant(session: Session, job: str, stream: str) -> str:
-    """Return the question whether a known stream of the job is meant, or which there are; empty without any."""
-    wanted = select(StreamRow.stream).where(StreamRow.job == job, KNOWN).order_by(StreamRow.stream)
-    return did_you_mean(stream, session.scalars(wanted).all())
+def _no_job(session: Session, job: str) -> str:
+    """Return that there is no such job, with the nearest one, or those that there are, which the caller may see."""
+    every = session.scalars(select(StreamRow.job).where(KNOWN).distinct()).all()
+    jobs = [each for each in every if may_see(each)]
+    of_stream = session.scalars(select(StreamRow.job).where(StreamRow.stream == job, KNOWN)).all()
+    for other in filter(may_see, of_stream):
+        return f"there is no job {job!r}; {job!r} is a stream of job {other!r}: name both"
+    if not every:
+        return f"there is no job {job!r}; no job has reported, and no SLO or policy is set"
+    return f"there is no job {job!r}{did_you_mean(job, jobs)}"
 
 
 def list_jobs(session: Session, after: str | None, limit: int) -> Sequence[str]:
@@ -74,9 +84,7 @@ def streams_of_job(session: Session, job: str) -> Sequence[StreamRow]:
     wanted = select(StreamRow).where(StreamRow.job == job, KNOWN)
     rows = session.scalars(wanted.order_by(StreamRow.stream)).all()
     if not rows:
-        raise JobNotFoundError(
-            f"nothing is known of job {job!r}: no report came, no SLO or policy was set; GET /v1/jobs lists the jobs"
-        )
+        raise JobNotFoundError(_no_job(session, job))
     return rows
 
 

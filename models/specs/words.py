@@ -39,7 +39,7 @@ def read_share(text: str) -> int | None:
     """Return the parts per million of a share such as 0.95, 95% or 1; None for "none".
 
     Raises:
-        ValueError: when it is not a share, or finer than a millionth.
+        ValueError: when it is not a share, more than 1, or finer than a millionth.
     """
     if text == NONE:
         return None
@@ -51,6 +51,9 @@ def read_share(text: str) -> int | None:
         raise ValueError(f"{text!r} is not a share such as 0.95 or 95%") from None
     if not share.is_finite() or share != share.to_integral_value():
         raise ValueError(f"{text!r} is finer than one part per million, or not a number")
+    if share > PPM:
+        way_out = "" if number.endswith("%") else f"; in percent write '{number}%'"
+        raise ValueError(f"{text!r} is more than 1{way_out}")
     return int(share)
 
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from tidemark.models.protocol.messages import Mode
-from tidemark.spark_jobs.core.settings import SETTINGS, JobSettings, Setting, fitting, flag
+from tidemark.spark_jobs.core.settings import PREFIX, SETTINGS, JobSettings, Setting, fitting, flag
 from tidemark.spark_jobs.live.future_rows import Treatment
 
-PREFIX = "spark.tidemark."
 OF_STREAM = f"{PREFIX}stream."
 
 _ENABLED = "spark.tidemark.enabled"

@@ -25,7 +25,7 @@ from tidemark.spark_jobs.core.driver_log import print_or_log
 from tidemark.spark_jobs.core.driver_metrics import StreamCounts
 from tidemark.spark_jobs.core.listener import TidemarkListener
 from tidemark.spark_jobs.core.sender import Sender
-from tidemark.spark_jobs.core.settings import JobSettings
+from tidemark.spark_jobs.core.settings import JobSettings, keys_without_effect
 from tidemark.spark_jobs.core.watch import BoundWatch, Orders, mode_of
 
 _log = logging.getLogger("tidemark.spark")
@@ -181,6 +181,22 @@ def announce(settings: JobSettings, start: Start, ceiling_ms: int | None) -> Non
         place = "/".join(quote_url(name, safe="") for name in (settings.job, settings.stream))
         print_or_log(f"page: {settings.controller_url.rstrip('/')}/#/streams/{place}")
         _say_next(settings.job, settings.controller_url)
+
+
+def conf_of(spark: SparkSession) -> Callable[[str, str | None], str | None]:
+    """Return what reads the conf of a session whose job calls ``adaptive_watermark``.
+
+    Keys of Tidemark in the conf of the driver that mean nothing to such a job are logged.
+    """
+    if hasattr(spark, "_jsparkSession"):  # a client of Spark Connect sets the conf of its session alone
+        for line in keys_without_effect(key for key, _ in spark.sparkContext.getConf().getAll()):
+            _warn_once(line)
+    return spark.conf.get
+
+
+@cache
+def _warn_once(line: str) -> None:
+    print_or_log(line)
 
 
 @cache

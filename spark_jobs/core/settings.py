@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, cast, get_args
 
@@ -116,6 +117,32 @@ SETTINGS = (
     ),
 )
 """Every conf key that a job reads, for the table in docs/reference/settings.md."""
+
+PREFIX = "spark.tidemark."
+
+OF_THE_CALL = frozenset(
+    {
+        *("mode", "bound", "ceiling", "idle.timeout", "partition", "granule"),
+        *("future.rows", "future.allowance"),
+    }
+)
+"""Keys, without the prefix, of what a job that calls ``adaptive_watermark`` says by an argument of the same name."""
+
+OF_THE_JAR = frozenset({"enabled", "python", "start.timeout", "name", "late.folder", "late.dimension"})
+"""Keys of a whole fleet that such a job has no use for."""
+
+
+def keys_without_effect(given: Iterable[str]) -> Iterator[str]:
+    """Yield of each key that a job that calls ``adaptive_watermark`` does not read what to write instead."""
+    known = {setting.key.removeprefix(PREFIX) for setting in SETTINGS}
+    for key in sorted(given):
+        name = key.removeprefix(PREFIX)
+        if key.startswith(PREFIX) and name in OF_THE_CALL:
+            yield f"{key} has no effect on a job that calls adaptive_watermark: write {name.replace('.', '_')}= there"
+        elif key.startswith(PREFIX) and name not in known | OF_THE_JAR and not name.startswith("stream."):
+            near = get_close_matches(name, known, 1)
+            instead = f": write {PREFIX}{near[0]}" if near else ""
+            yield f"{key} is no key of Tidemark, and has no effect{instead}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -190,10 +190,12 @@ def _go_on(loop: Loop, feed: Feed, folder: Path, *, fleet: bool) -> None:
 def _next_steps(console: Console, *, kept: bool) -> None:
     console.print("\nnext:")
     program = _program()
+    conf = "--conf spark.tidemark.job=JOB --conf spark.tidemark.controller.url=http://localhost:8642"
     steps = (
         f"your own rows: {program} demo --trace my.parquet ({program} trace makes one)",
-        "your own job: one line in place of withWatermark, see docs/how-to/jobs.md",
-        "why this bound, and how sure it is: docs/tutorial.md"
+        f"your own job, as it is: {program} serve, then {program} run {conf} JOB.py",
+        'to let Tidemark set its bound: in the job, adaptive_watermark("ts", "10 minutes", stream="clicks") within '
+        f".transform(...) in place of .withWatermark(...); {program} doctor JOB says what is missing"
         if kept
         else f"the page with a job that goes on: {program} demo --keep",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
@@ -22,13 +22,13 @@ _WIDE = 100_000
 """Width of a table that nobody's terminal has to break."""
 
 
-def inspect(checkpoint: str, *, limit: int, json: bool, confs: Sequence[str]) -> int:
+def inspect(checkpoint: str, limit: int, write: Callable[[object], None] | None, confs: Sequence[str]) -> int:
     """Print what a checkpoint holds.
 
     Args:
         checkpoint: its path or URI.
         limit: maximum number of batches, and of windows of each operator.
-        json: whether to print JSON.
+        write: prints a document, for programs; None prints for people.
         confs: settings of Spark of the form KEY=VALUE.
 
     Returns:
@@ -39,8 +39,8 @@ def inspect(checkpoint: str, *, limit: int, json: bool, confs: Sequence[str]) ->
     """
     with spark_errors():
         contents = read_contents(session_of("tidemark-inspect", confs), checkpoint, limit)
-    if json:
-        print(json_text.dumps(asdict(contents), indent=2))  # noqa: T201
+    if write is not None:
+        write(asdict(contents))
     else:
         _show(contents)
     return 0 if contents.is_read else 1

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from json import dumps
 
 from rich.console import Console
 from rich.table import Table
@@ -33,14 +32,16 @@ class _Checked:
     operators: list[OperatorDelay] = field(default_factory=list)
 
 
-def check(job: str, arguments: Sequence[str], bound_ms: int | None, *, json: bool) -> int:
+def check(
+    job: str, arguments: Sequence[str], bound_ms: int | None, write: Callable[[object], None] | None
+) -> int:
     """Check a job and print what is found.
 
     Args:
         job: path of a Python file, or ``FILE:FUNCTION``.
         arguments: the file's own.
         bound_ms: a bound of all inputs to show the effect of, in milliseconds; None for those in the plan.
-        json: whether to print JSON.
+        write: prints a document, for programs; None prints for people.
 
     Returns:
         0 without errors, 1 with one, 2 when the job cannot be checked.
@@ -55,8 +56,8 @@ def check(job: str, arguments: Sequence[str], bound_ms: int | None, *, json: boo
     except Exception as error:  # noqa: BLE001 - whatever the job's own code raises
         print(f"lint: {job} fails before it is checked: {error}", file=sys.stderr)  # noqa: T201
         return 2
-    if json:
-        print(dumps({"queries": [_as_json(each) for each in checked]}, indent=2))  # noqa: T201
+    if write is not None:
+        write({"queries": [_as_json(each) for each in checked]})
     else:
         for number, each in enumerate(checked, 1):
             _show(console, number, each)

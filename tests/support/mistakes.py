@@ -80,7 +80,13 @@ def answer_to(mistake: Command | Files | Request, url: str) -> Outcome:
     if isinstance(mistake, Files):
         text = mistake.text
     else:
-        arguments, token = shlex.split(mistake.line.replace("URL", url)), mistake.token
+        line = mistake.line.replace("URL", url).replace("HTTPS", _https(url))
+        arguments, token = shlex.split(line), mistake.token
     environment = {"TIDEMARK_URL": url, "TIDEMARK_TOKEN": token, "COLUMNS": "200"}
     result = CliRunner().invoke(app, arguments, env=environment, input=text, prog_name="tidemark")
-    return result.exit_code, (result.stderr or result.stdout).replace(url, "URL").rstrip()
+    said = (result.stderr or result.stdout).replace(url, "URL").replace(_https(url), "HTTPS")
+    return result.exit_code, said.rstrip()
+
+
+def _https(url: str) -> str:
+    return url.replace("http://", "https://")

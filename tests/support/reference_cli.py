@@ -14,7 +14,7 @@ from typer.main import get_command
 from tidemark.controller.tools.cli import app
 from tidemark.controller.tools.cli.lazy import PANELS
 
-__all__ = ["cli_document", "command_paths"]
+__all__ = ["cli_document", "command_paths", "options_by_command"]
 
 FIRST = [
     "serve",
@@ -35,10 +35,11 @@ COMMON = 3
 
 _HEAD = """# The command line
 
-Tables are for people; with `--json` a command prints what the interface answers. `--dry-run` says what would follow and
-changes nothing; `--reason` goes into the event that a change leaves. `set` changes only the fields that are named.
-Values such as those of `--mode` are taken in any case. Where no terminal is, as in a pipe, each row of a table is one
-line. `tidemark --install-completion` lets the shell complete commands, options, and the names of jobs and streams.
+Tables are for people. Every command that prints data takes `-o json` (or `--json`) and `-o yaml`, with the names of the
+API; a list also takes `-o wide` and `-o name`. `--dry-run` says what would follow and changes nothing; `--reason` goes
+into the event that a change leaves. `set` changes only the fields that are named. Values such as those of `--mode` are
+taken in any case. Where no terminal is, as in a pipe, each row of a table is one line. `tidemark --install-completion`
+lets the shell complete commands, options, and the names of jobs and streams.
 
 | exit code | meaning |
 | --- | --- |
@@ -95,6 +96,15 @@ def cli_document(table: Callable[[Iterable[str], Iterable[Iterable[str]]], str])
 def command_paths() -> list[list[str]]:
     """Return the words of each command, groups before what is in them."""
     return [path for path, _ in _walk(get_command(app), [])]
+
+
+def options_by_command() -> dict[str, set[str]]:
+    """Return the options of each command that is no group."""
+    return {
+        " ".join(path): {name for each in command.params for name in each.opts}
+        for path, command in _walk(get_command(app), [])
+        if not _is_group(command)
+    }
 
 
 def _is_group(command: Any) -> bool:

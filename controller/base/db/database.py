@@ -264,6 +264,8 @@ class Database:
             StoreUnusableError: when the database cannot be opened, or was made by a newer release.
         """
         nothing = f"database {self.name}: there is no store; check the address of the database"
+        if self._file is not None and not self._file.parent.is_dir():
+            raise StoreUnusableError(f"database {self.name}: there is no folder {self._file.parent}")
         if only_known and self._file is not None and not self._file.exists():
             raise StoreUnusableError(nothing)
         try:

@@ -122,8 +122,8 @@ def check_quiet(session: Session, stream: StreamRow, now_us: int, cache: Evidenc
     if silent_us < QUIET_US or due:
         raise StreamReportsError(
             f"the job of stream {stream.stream!r} of job {stream.job!r} still reports: it was last seen "
-            f"{format_about(max(silent_us, 0))} ago. Stop it first, or send whileReporting=true: then the stream "
-            "begins anew with its next report"
+            f"{format_about(max(silent_us, 0))} ago. Stop it first, or say whileReporting=true (--while-reporting): "
+            "then the stream begins anew with its next report"
         )
 
 

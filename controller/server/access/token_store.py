@@ -148,7 +148,9 @@ def get_token(session: Session, token_id: int) -> StoredToken:
     """
     row = session.get(TokenRow, token_id)
     if row is None:
-        raise TokenNotFoundError(f"there is no token {token_id}; GET /v1/tokens lists those there are")
+        raise TokenNotFoundError(
+            f"there is no token {token_id}; `tidemark token list` (GET /v1/tokens) lists those there are"
+        )
     return _token(row)
 
 

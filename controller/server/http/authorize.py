@@ -135,7 +135,7 @@ async def authorize(request: Request) -> Principal | None:
     for job in jobs:
         if not principal.may(need, job):
             raise _forbidden(principal, need, job)
-    set_actor(principal.name)
+    set_actor(principal)
     return principal
 
 

@@ -36,6 +36,9 @@ _CLIENT_LEFT = 499
 _PARAMETER = re.compile(r"\{[^}]*\}")
 """A parameter in a route's template."""
 
+_VERSIONS = re.compile(r"^(/v\d+)*(?=/)")
+"""Versions at the beginning of a path."""
+
 _NEAR = 0.9
 """How much of a path a nearest one shares at least."""
 
@@ -130,9 +133,8 @@ def _nearest_path(request: Request) -> str | None:
     app: FastAPI = request.app
     found = set()
     given = request.url.path
-    # The version is left out, or given twice.
-    path = given.removeprefix("/v1") if given.startswith("/v1/v1/") else given
-    parts = (path if path.startswith("/v1/") else f"/v1{path}").split("/")
+    # The version is left out, given twice or another one, or a slash ends the path.
+    parts = f"/v1/{_VERSIONS.sub('', given).strip('/')}".split("/")
     for route in iter_route_contexts(app.routes):
         wanted = (route.path_format or "").split("/")
         if len(wanted) == len(parts) and wanted[1] == "v1":

@@ -22,10 +22,10 @@ REQUEST_ID_HEADER = "X-Request-Id"
 _SANE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 """Ids that are accepted from callers: they go into logs, so nothing else may pass."""
 
-_QUIET = frozenset({"/livez", "/readyz", "/metrics"})
-"""Requested by machines every few seconds: logged at debug level unless they fail."""
+_OF_JOBS = frozenset({"reports", "acks", "late-rows"})
+"""What jobs post after each batch: the last part of the path."""
 
-_FAILED = 500
+_REJECTED, _FAILED = 400, 500
 
 
 def request_id(headers: Headers) -> str:
@@ -74,10 +74,12 @@ def _log_request(scope: Scope, status: int, seconds: float) -> None:
     # The template, not the path: names have fields of their own, and unknown paths are not repeated in the log.
     route: Any = scope.get("route")
     template = getattr(route, "path", None)
+    # Jobs, probes and open pages ask all day long: at the default level the log has what changed, and what went wrong.
+    everyday = scope["method"] in {"GET", "HEAD"} or str(template).rpartition("/")[2] in _OF_JOBS
     level = logging.INFO
     if status >= _FAILED:
         level = logging.WARNING
-    elif template in _QUIET:
+    elif everyday and status < _REJECTED:
         level = logging.DEBUG
     _log.log(
         level,

@@ -55,7 +55,7 @@ def _read(kind: StreamKind[V], request: SpecRequest, which: StreamPath) -> tuple
     stream = get_stream(request.session, which.job, which.stream)
     found = kind.get(request.session, stream.id)
     if found is None:
-        raise SloNotSetError(f"stream {which.stream!r} of job {which.job!r} has no SLO; PUT one here")
+        raise SloNotSetError(f"stream {which.stream!r} of job {which.job!r} has no SLO; set one first")
     return _ANSWERS[kind.name][0].of(found), version_of(request.session, kind, stream, found)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,20 +69,15 @@ def figures_of(setup: Setup, outcome: PolicyResult) -> dict[str, Any]:
     }
 
 
-def as_json(records: Iterable[dict[str, Any]]) -> str:
-    """Return the records as a JSON list, one field per line."""
-    return json.dumps(list(records), indent=2, allow_nan=False)
-
-
-def write_json(path: Path, records: Iterable[dict[str, Any]]) -> None:
-    """Write the records to ``path``, whole or not at all.
+def write_figures(path: Path, records: list[dict[str, Any]]) -> None:
+    """Write the records to ``path`` as JSON, whole or not at all.
 
     Raises:
         ValueError: when the file cannot be written.
     """
     try:
         with whole_file(path) as unfinished:
-            unfinished.write_text(as_json(records) + "\n", encoding="utf-8")
+            unfinished.write_text(json.dumps(records, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     except OSError as error:
         raise ValueError(f"{path}: cannot be written: {error.strerror}") from None
 

@@ -142,6 +142,8 @@ def register(app: typer.Typer) -> None:
             jobs = sorted({row.job for row in streams_by_name(tidemark, job)})
             if not jobs:
                 check_job(tidemark, job)
+            if job is not None and stream is not None:
+                tidemark.status(job, stream)  # of one that there is not, the nearest is named
             found = [
                 document
                 for each in jobs

@@ -12,10 +12,11 @@ import typer
 from rich.console import Console
 
 from tidemark.controller.base.clock import system_clock
-from tidemark.controller.tools.backtest.record import as_json, record_of, write_json, write_timeline
+from tidemark.controller.tools.backtest.record import record_of, write_figures, write_timeline
 from tidemark.controller.tools.backtest.table import LEGEND, short_trace_warning, show, verdict
 from tidemark.controller.tools.backtest.trial import Trial, choose_policies, judge, read
 from tidemark.controller.tools.cli.options import duration_of, milliseconds_of, operator_of
+from tidemark.controller.tools.cli.output import Format, prints_data, write
 from tidemark.controller.tools.cli.progress import progress_bar, slots_bar
 from tidemark.controller.tools.cli.remote import TokenFileOption, UrlOption
 from tidemark.controller.tools.cli.show import input_errors_in_one_line
@@ -28,11 +29,11 @@ from tidemark.models.evidence.curve import Engine
 from tidemark.models.live.policy import BacktestMode, Scope, Setup
 from tidemark.models.specs.slo import Objective
 
-_STDOUT = Path("-")
-"""The file name that stands for standard output."""
-
 _OF_STREAM = frozenset(
-    {"traces", "target", "latency_cap", "horizon", "restart_cost", "json_to", "since", "url", "token_file"}
+    {
+        *("traces", "target", "latency_cap", "horizon", "restart_cost", "figures", "since", "output", "json"),
+        *("url", "token_file"),
+    }
 )
 """Parameters that the replay of a stream takes."""
 
@@ -42,6 +43,7 @@ def register(app: typer.Typer) -> None:
     app.command("backtest")(backtest)
 
 
+@prints_data
 def backtest(
     context: typer.Context,
     traces: Annotated[
@@ -115,13 +117,9 @@ def backtest(
             f"Policies: {', '.join(policy_forms())}.",
         ),
     ] = None,
-    json_to: Annotated[
+    figures: Annotated[
         Path | None,
-        typer.Option(
-            "--json",
-            metavar="FILE",
-            help="Write the figures as JSON to this file; - prints JSON instead of the table.",
-        ),
+        typer.Option(metavar="FILE.json", help="Write the figures that -o json prints to this file, too."),
     ] = None,
     timeline: Annotated[
         Path | None,
@@ -135,6 +133,7 @@ def backtest(
     since: Annotated[
         str, typer.Option(help="For a stream: how far back from its newest report to begin.")
     ] = DEFAULT_SINCE,
+    output: Format | None = None,
     url: UrlOption = DEFAULT_URL,
     token_file: TokenFileOption = None,
 ) -> None:
@@ -156,7 +155,9 @@ def backtest(
                 since=since,
             )
             job, stream = map(str, traces)
-            backtest_stream(job, stream, tried, json_to=json_to, url=url, token_file=token_file)
+            backtest_stream(
+                job, stream, tried, figures=figures, output=output, url=url, token_file=token_file
+            )
             return
         if mode == "restart" and engine == "per-row":
             raise ValueError("--mode restart needs --engine spark: it replays the restart of a Spark job")
@@ -177,7 +178,7 @@ def backtest(
             latency_cap_us=None if latency_cap is None else duration_of(latency_cap, "--latency-cap"),
         )
         policies = choose_policies(policy or ["tidemark"], setup)
-        _check_outputs(traces, policies, json_to, timeline, plot)
+        _check_outputs(traces, policies, figures, timeline, plot)
         console = Console(highlight=False, markup=False)
         records: list[dict[str, Any]] = []
         for opened in _open(traces):
@@ -190,18 +191,18 @@ def backtest(
                 _draw(plot, trial)
             warning = short_trace_warning(trial)
             for note in plausible.notes():
-                typer.echo(note, err=json_to == _STDOUT)
-            if json_to != _STDOUT:
+                typer.echo(note, err=output is not None)
+            if output is None:
                 _say_first(console, verdict(trial), warning)
                 show(trial, console)
             elif warning is not None:
                 typer.echo(warning, err=True)
-        if json_to == _STDOUT:
-            typer.echo(as_json(records))
-        else:
+        if output is None:
             console.print(LEGEND, soft_wrap=not console.is_terminal)
-            if json_to is not None:
-                write_json(json_to, records)
+        else:
+            write(records, output=output)
+        if figures is not None:
+            write_figures(figures, records)
 
 
 def _is_of_stream(context: typer.Context, traces: Sequence[Path]) -> bool:
@@ -225,6 +226,10 @@ def _is_of_stream(context: typer.Context, traces: Sequence[Path]) -> bool:
 
 def _open(traces: Sequence[Path]) -> list[OpenTrace]:
     """Open all traces, so that a wrong one is found before the first is replayed."""
+    if len(traces) == 1 and not traces[0].exists() and not traces[0].suffix:
+        raise ValueError(
+            f"there is no trace {traces[0]}; of a stream name both: tidemark backtest {traces[0]} STREAM"
+        )
     opened = [open_trace(path) for path in traces]
     for one in opened:
         if not one.rows:
@@ -257,7 +262,7 @@ def _draw(path: Path, trial: Trial) -> None:
 def _check_outputs(
     traces: Sequence[Path],
     policies: Sequence[str],
-    json_to: Path | None,
+    figures: Path | None,
     timeline: Path | None,
     plot: Path | None,
 ) -> None:
@@ -271,7 +276,7 @@ def _check_outputs(
         raise ValueError(f"--plot takes one trace, not {len(traces)}: run it once for each")
     if plot is not None and importlib.util.find_spec("matplotlib") is None:
         raise ValueError("--plot needs matplotlib: pip install 'tidemark[plot]'")
-    outputs = [path for path in (json_to, timeline, plot) if path is not None and path != _STDOUT]
+    outputs = [path for path in (figures, timeline, plot) if path is not None]
     for path, times in Counter(path.resolve() for path in outputs).items():
         if times > 1:
             raise ValueError(f"{path}: two outputs cannot go to one file")

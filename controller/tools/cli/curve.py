@@ -11,7 +11,7 @@ import typer
 
 from tidemark.controller.tools.cli.curve_chart import Marks, chart
 from tidemark.controller.tools.cli.options import bounds_of
-from tidemark.controller.tools.cli.output import write
+from tidemark.controller.tools.cli.output import Format, prints_data, write
 from tidemark.controller.tools.cli.remote import TokenFileOption, UrlOption, open_client
 from tidemark.controller.tools.cli.show import (
     bound,
@@ -34,6 +34,7 @@ def register(app: typer.Typer) -> None:
     app.command("curve")(curve)
 
 
+@prints_data
 def curve(
     trace: Annotated[
         Path,
@@ -90,7 +91,7 @@ def curve(
     plot: Annotated[
         bool, typer.Option("--plot", help="Draw the late rows by bound under the table, in the terminal.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    output: Format | None = None,
     url: UrlOption = DEFAULT_URL,
     token_file: TokenFileOption = None,
 ) -> None:
@@ -99,20 +100,22 @@ def curve(
     For a trace it also chooses the smallest bound that its rows certify for the target. With JOB STREAM it asks a
     running controller.
     """
-    if plot and as_json:
-        fail_usage("--plot goes without --json: it draws for people")
+    if plot and output is not None:
+        fail_usage(f"--plot goes without -o {output}: it draws for people")
     if stream is not None:
         options = (window, slide, session_gap, latency_cap, grace)
         show_stream_curve(
-            str(trace), stream, bounds, options, json=as_json, plot=plot, url=url, token_file=token_file
+            str(trace), stream, bounds, options, output=output, plot=plot, url=url, token_file=token_file
         )
         return
     from tidemark.controller.tools.cli.trace_curve import Question, show_trace_curve  # noqa: PLC0415 - a stream needs no scipy
 
+    if not trace.exists() and not trace.suffix:
+        fail_usage(f"there is no trace {trace}; of a stream name both: tidemark curve {trace} STREAM")
     question = Question(
         window, slide, session_gap, engine, trigger, bounds, grace, target, confidence, latency_cap, latency
     )
-    show_trace_curve(trace, question, json=as_json, plot=plot)
+    show_trace_curve(trace, question, output=output, plot=plot)
 
 
 def show_stream_curve(
@@ -121,7 +124,7 @@ def show_stream_curve(
     bounds: str | None,
     trace_options: Sequence[str | None],
     *,
-    json: bool,
+    output: Format | None,
     plot: bool,
     url: str,
     token_file: Path | None,
@@ -140,8 +143,8 @@ def show_stream_curve(
         )
         found = tidemark.curve(job, stream, bounds_ms)
         evidence = tidemark.status(job, stream).evidence
-    if json:
-        return write(found)
+    if output is not None:
+        return write(found, output=output)
     rows = [
         (
             bound(point.bound_ms),

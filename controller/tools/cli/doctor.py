@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from tidemark.controller.base.sentences import did_you_mean
 from tidemark.controller.tools.cli.checkup import Check, Place, checkup
 from tidemark.controller.tools.cli.remote import (
     Call,
     SomeJobArgument,
     SomeStreamArgument,
     calls_controller,
+    check_job,
     connect,
     streams_by_name,
 )
@@ -157,9 +157,10 @@ def _examine(tidemark: Client, job: str, stream: str | None) -> _Findings:
     names = [row.stream for row in streams_by_name(tidemark, job)] if stream is None else [stream]
     if not names:
         start = Place.of(tidemark, job, "").first_start()
-        known = did_you_mean(job, [one.job for one in tidemark.jobs()])
-        text = f"nothing is known of job {job}: no report has come{known}"
-        return [(_Where(job), Check(text, start, needed=True))]
+        try:
+            check_job(tidemark, job)
+        except RequestRejectedError as error:
+            return [(_Where(job), Check(str(error), start, needed=True))]
     return [
         (_Where(job, name), check)
         for name in names

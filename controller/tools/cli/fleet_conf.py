@@ -148,11 +148,12 @@ def _unknown_keys(conf: Mapping[str, str]) -> Iterator[Check]:
         found = spark_side("attach.settings")
     except ImportError:  # PySpark is elsewhere
         return
-    known = {setting.key for setting in (*found.SETTINGS, *found.ATTACH_SETTINGS)}
+    known = {setting.key.removeprefix(_PREFIX) for setting in (*found.SETTINGS, *found.ATTACH_SETTINGS)}
     for key in conf:
-        if key.startswith(_PREFIX) and key not in known and not key.startswith(f"{_PREFIX}stream."):
-            close = get_close_matches(key, known, 1)
-            what = f"write {close[0]}" if close else "see docs/reference/settings.md"
+        name = key.removeprefix(_PREFIX)
+        if key.startswith(_PREFIX) and name not in known and not name.startswith("stream."):
+            close = get_close_matches(name, known, 1)
+            what = f"write {_PREFIX}{close[0]}" if close else "tidemark spark-conf prints the keys of a fleet"
             yield Check(f"{key} is no key of Tidemark, and has no effect", what)
 
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tidemark.controller.base.sentences import did_you_mean
 from tidemark.controller.tools.cli.options import milliseconds_of
-from tidemark.controller.tools.cli.remote import TokenFileOption, UrlOption, connect
+from tidemark.controller.tools.cli.remote import TokenFileOption, UrlOption, check_job, connect
 from tidemark.controller.tools.cli.why import why_text
 from tidemark.controller.tools.client.address import DEFAULT_URL, stream_path
 from tidemark.controller.tools.client.errors import ClientError
@@ -86,15 +85,8 @@ class _Tools:
         return {"totals": pages[0].totals, "streams": [row for page in pages for row in page.streams]}
 
     def _known(self, job: str | None) -> str | None:
-        """Return the name of a job.
-
-        Raises:
-            ValueError: when there is none of this name.
-        """
-        if job is not None:
-            jobs = [one.job for one in self._tidemark.jobs()]
-            if job not in jobs:
-                raise ValueError(f"there is no job {job!r}{did_you_mean(job, jobs)}")
+        """Return the name of a job that is known."""
+        check_job(self._tidemark, job)
         return job
 
 

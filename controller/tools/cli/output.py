@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial, wraps
+from inspect import Parameter, signature
 from typing import Annotated, Any, Literal
 
 import typer
@@ -13,12 +15,12 @@ from tidemark.controller.tools.cli.show import say
 Format = Literal["json", "yaml", "wide", "name"]
 """How to print; for people where nothing is said."""
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: the same as -o json.")]
-OutputOption = Annotated[
+_JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: the same as -o json.")]
+_OutputOption = Annotated[
     Literal["json", "yaml"] | None,
     typer.Option("--output", "-o", help="Print JSON or YAML, with the field names of the API."),
 ]
-ListOutputOption = Annotated[
+_ListOutputOption = Annotated[
     Format | None,
     typer.Option(
         "--output",
@@ -26,6 +28,41 @@ ListOutputOption = Annotated[
         help="Print JSON or YAML, with the field names of the API; a table with more columns; or names alone.",
     ),
 ]
+
+
+def prints_data(command: Callable[..., None] | None = None, *, lists: bool = False) -> Callable[..., Any]:
+    """Give a command the options ``-o`` and ``--json`` in place of its parameter ``output``, which both make.
+
+    Args:
+        command: the command; None where the decorator has arguments.
+        lists: whether it can print a wider table, and names alone.
+    """
+    if command is None:
+        return partial(prints_data, lists=lists)
+    chosen = command
+
+    @wraps(chosen)
+    def run(*, output: Format | None, json: bool, **own: Any) -> None:
+        chosen(**own, output="json" if json else output)
+
+    options = (
+        option("output", _ListOutputOption if lists else _OutputOption, None),
+        option("json", _JsonOption, default=False),
+    )
+    taken = signature(chosen, eval_str=True)
+    given = [
+        each
+        for name, parameter in taken.parameters.items()
+        for each in (options if name == "output" else (parameter,))
+    ]
+    run.__signature__ = taken.replace(parameters=given)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in given}
+    return run
+
+
+def option(name: str, annotation: Any, default: object) -> Parameter:
+    """Return a parameter that a decorator gives a command."""
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def write(answer: object, name: str = "", *, output: Format | None = "json") -> None:

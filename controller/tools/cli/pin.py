@@ -12,15 +12,18 @@ from tidemark.controller.tools.cli.remote import (
     DryRunOption,
     ReasonOption,
     calls_controller,
+    check_job,
     complete_job,
     complete_stream,
 )
 from tidemark.controller.tools.cli.show import moment, say
+from tidemark.controller.tools.client.errors import RequestRejectedError
 from tidemark.models.base.text import plural
 from tidemark.models.protocol.messages import Pin
 
 if TYPE_CHECKING:
     from tidemark.controller.server.schemas.pins import PinAnswer, PinSummary
+    from tidemark.controller.tools.client.client import Client
 
 _PIN_NAMES: dict[str, Pin] = {"ceiling": "Ceiling", "off": "Off"}
 
@@ -70,11 +73,12 @@ def register(app: typer.Typer) -> None:
                 tried = tidemark.pin(_PIN_NAMES[to], reason, fleet=True, dry_run=True)
                 confirm(f"pin {_all_of(tried)} to {tried.to}", "--fleet")
             result = tidemark.pin(_PIN_NAMES[to], reason, job, stream, fleet=fleet, dry_run=dry_run)
+            meant = _meant(tidemark, result)
         if call.structured:
             return call.write(result)
         verb = "would pin" if dry_run else "pinned"
         say(f"{verb} {_scope_text(result)} to {result.to}: {result.reason}")
-        return _show_streams(result)
+        return _show_streams(result, meant)
 
     @app.command("unpin")
     @calls_controller
@@ -102,13 +106,15 @@ def register(app: typer.Typer) -> None:
         return _show_streams(result)
 
     @app.command("pins")
-    @calls_controller
+    @calls_controller(lists=True)
     def pins(*, call: Call) -> None:
         """List the pins."""
         with call.open() as tidemark:
             found = list(tidemark.pins())
         if call.structured:
             return call.write(found, "pins")
+        if call.names(_scope_words(result) for result in found):
+            return None
         for result in found:
             say(f"{_scope_text(result)}: {result.to} since {moment(result.since_us)}: {result.reason}")
         if not found:
@@ -131,6 +137,11 @@ def _all_of(tried: PinAnswer) -> str:
     return f"the whole fleet, {plural(known, 'stream')} now and all that come later,"
 
 
+def _scope_words(pin_summary: PinSummary) -> str:
+    """Return the scope of a pin as the arguments of ``unpin`` name it."""
+    return "/".join(filter(None, (pin_summary.job, pin_summary.stream))) or "--fleet"
+
+
 def _scope_text(pin_summary: PinSummary) -> str:
     """Return the scope of a pin, in words."""
     if pin_summary.job is None:
@@ -140,10 +151,20 @@ def _scope_text(pin_summary: PinSummary) -> str:
     )
 
 
-def _show_streams(pin_answer: PinAnswer) -> None:
+def _meant(tidemark: Client, pinned: PinAnswer) -> str:
+    """Return what else may be meant by a pin that holds no known stream: it waits for one, for ever if misspelt."""
+    try:
+        if not pinned.streams:
+            check_job(tidemark, pinned.job)
+    except RequestRejectedError as error:
+        return f"; {error}"
+    return ""
+
+
+def _show_streams(pin_answer: PinAnswer, meant: str = "") -> None:
     for stream in pin_answer.streams:
         say(f"  {stream.text}")
     if pin_answer.more_streams:
         say(f"  and {plural(pin_answer.more_streams, 'more stream')}, whose cost was not computed")
     if not pin_answer.streams:
-        say("  no stream of it is known yet")
+        say(f"  no stream of it is known yet{meant}")

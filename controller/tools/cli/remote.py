@@ -6,20 +6,18 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial, wraps
-from inspect import Parameter, signature
+from inspect import signature
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemark.controller.base.sentences import did_you_mean
 from tidemark.controller.tools.cli.output import (
     Format,
-    JsonOption,
-    ListOutputOption,
-    OutputOption,
     names,
+    option,
+    prints_data,
     write,
 )
 from tidemark.controller.tools.cli.show import fail_request, fail_usage
@@ -33,7 +31,6 @@ from tidemark.controller.tools.cli.watch import (
 from tidemark.controller.tools.client.address import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE
 from tidemark.controller.tools.client.errors import (
     ClientError,
-    RequestRejectedError,
     TokenRejectedError,
     UnreachableError,
 )
@@ -152,30 +149,21 @@ class Call:
     def open(self) -> Iterator[Client]:
         """Open the client of the controller; a failure ends the command with one line."""
         with open_client(self.url, self.token_file) as tidemark:
-            try:
-                yield tidemark
-            except RequestRejectedError as error:
-                if error.of_kind("job-not-found", "stream-not-found"):
-                    self.check_job(tidemark)
-                raise
+            yield tidemark
 
     def check_job(self, tidemark: Client) -> None:
-        """End the command as ``check_job`` does, by the job that the command names."""
+        """Check the job that the command names, as ``check_job`` does."""
         check_job(tidemark, self.job)
 
 
-def check_job(tidemark: Client, job: str | None, way_out: str = "") -> None:
-    """End the command when there is no such job, with the nearest one, or those that there are, and the way out."""
-    if job is None:
-        return
-    jobs = [one.job for one in tidemark.jobs()]
-    if job in jobs:
-        return
-    of_stream = next((row.job for row in tidemark.fleet() if row.stream == job), None)
-    if of_stream is not None:
-        fail_request(f"there is no job {job!r}; {job!r} is a stream of job {of_stream!r}: name both{way_out}")
-    known = did_you_mean(job, jobs) if jobs else "; no job has reported, and no SLO or policy is set"
-    fail_request(f"there is no job {job!r}{known}{way_out}")
+def check_job(tidemark: Client, job: str | None) -> None:
+    """Ask for a job, if one is named: of one that is not known a list is empty, and only this names the nearest one.
+
+    Raises:
+        RequestRejectedError: when it is not known.
+    """
+    if job is not None:
+        tidemark.job(job)
 
 
 def calls_controller(
@@ -196,14 +184,13 @@ def calls_controller(
     def run(
         *,
         output: Format | None,
-        json: bool,
         url: str,
         token_file: Path | None,
         watch: bool = False,
         interval: str = DEFAULT_INTERVAL,
         **own: Any,
     ) -> None:
-        call = Call("json" if json else output, url, token_file, own.get("job"))
+        call = Call(output, url, token_file, own.get("job"))
         show = partial(chosen, **own, call=call)
         if not watch:
             return show()
@@ -214,22 +201,17 @@ def calls_controller(
     taken = signature(command, eval_str=True)
     own = [parameter for name, parameter in taken.parameters.items() if name != "call"]
     common = [
-        _option("output", ListOutputOption if lists else OutputOption, None),
-        _option("json", JsonOption, default=False),
-        _option("url", UrlOption, DEFAULT_URL),
-        _option("token_file", TokenFileOption, None),
+        option("output", Format | None, None),
+        option("url", UrlOption, DEFAULT_URL),
+        option("token_file", TokenFileOption, None),
     ]
     watching = [
-        _option("watch", WatchOption, default=False),
-        _option("interval", IntervalOption, DEFAULT_INTERVAL),
+        option("watch", WatchOption, default=False),
+        option("interval", IntervalOption, DEFAULT_INTERVAL),
     ]
     found = taken.replace(parameters=[*own, *(watching if watch else []), *common])
     run.__signature__ = found  # type: ignore[attr-defined]
-    return run
-
-
-def _option(name: str, annotation: Any, default: object) -> Parameter:
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return prints_data(run, lists=lists)
 
 
 def connect(url: str, token_file: Path | None) -> Client:

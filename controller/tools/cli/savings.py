@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
 
     @app.command("savings")
-    @calls_controller(watch=True)
+    @calls_controller(lists=True, watch=True)
     def savings(job: SomeJobArgument = None, *, call: Call) -> None:
         """Show what the fleet would save, streams that lose rows first, then by waiting saved.
 
@@ -53,6 +53,8 @@ def register(app: typer.Typer) -> None:
         streams, totals = [row for page in pages for row in page.streams], pages[0].totals
         if call.structured:
             return call.write({"streams": streams, "totals": totals})
+        if call.names(f"{row.job}/{row.stream}" for row in streams):
+            return None
         columns = ("stream", "bound", "latency", "waiting saved a day", "rows late a day", "state", "note")
         table(columns, map(_row, streams), "there are no streams yet: none has reported")
         if streams:

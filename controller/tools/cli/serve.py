@@ -87,7 +87,9 @@ def _serve(settings: Settings) -> None:
     listener = _listen(settings.host, settings.port)
     host, port = listener.getsockname()[:2]
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    typer.echo(f"tidemark: listening on {address}, store {app.state.service.database.name}")
+    typer.echo(
+        f"tidemark: listening on {address}, where the page is too; store {app.state.service.database.name}"
+    )
     job = f"--conf spark.tidemark.job=JOB --conf spark.tidemark.controller.url={address}"
     typer.echo(f"tidemark: next: spark-submit {job} ..., then tidemark doctor JOB")
     configure_logs(settings.log_level, settings.log_format)

@@ -5,6 +5,8 @@ The controller does not depend on the Spark side: its modules are imported when 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,6 +14,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tidemark.controller.tools.cli.options import milliseconds_of
+from tidemark.controller.tools.cli.output import Format, prints_data, write
 from tidemark.controller.tools.cli.show import fail_usage, input_errors_in_one_line
 
 _OperatorOption = Annotated[
@@ -175,6 +178,12 @@ def _reconcile(
         )
 
 
+def _writer(output: Format | None) -> Callable[[object], None] | None:
+    """Return what prints a document in place of what is for people."""
+    return None if output is None else partial(write, output=output)
+
+
+@prints_data
 def _lint(
     job: Annotated[
         str,
@@ -194,7 +203,7 @@ def _lint(
             help="Show what this bound of all inputs, such as '30 s', would decide. Default: those in the plan."
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    output: Format | None = None,
 ) -> None:
     """Check the joins and stateful operators of a job's streams before it starts.
 
@@ -203,7 +212,7 @@ def _lint(
     """
     with input_errors_in_one_line():
         bound_ms = None if bound is None else milliseconds_of(bound, "--bound")
-    raise typer.Exit(spark_side("plans.lint").check(job, arguments or [], bound_ms, json=json))
+    raise typer.Exit(spark_side("plans.lint").check(job, arguments or [], bound_ms, _writer(output)))
 
 
 def _run(
@@ -241,13 +250,14 @@ def _run(
         program.replace_this_process(job, arguments or [], conf or [])
 
 
+@prints_data
 def _inspect(
     checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The query's checkpointLocation.")],
     *,
     limit: Annotated[
         int, typer.Option(min=1, help="Maximum number of batches, and of windows of each operator.")
     ] = 20,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    output: Format | None = None,
     conf: _ConfOption = None,
 ) -> None:
     """Show what a query's checkpoint holds: watermarks, sources, operators, open windows and rows of state.
@@ -256,7 +266,7 @@ def _inspect(
     batch. Exit code: 0 when all is read, 1 when some of the state is not, 2 when the folder is no checkpoint.
     """
     with input_errors_in_one_line():
-        code = spark_side("plans.inspection").inspect(checkpoint, limit=limit, json=json, confs=conf or [])
+        code = spark_side("plans.inspection").inspect(checkpoint, limit, _writer(output), conf or [])
     raise typer.Exit(code)
 
 

@@ -17,7 +17,6 @@ from tidemark.controller.tools.cli.remote import (
     ReasonOption,
     StreamArgument,
     calls_controller,
-    check_job,
     streams_by_name,
 )
 from tidemark.controller.tools.cli.show import (
@@ -84,7 +83,7 @@ def register(app: typer.Typer) -> None:
         if spec is _SLO:
             _add_slo_lists(group)
         if spec is _JOIN:
-            group.command("list")(calls_controller(_list_joins))
+            group.command("list")(calls_controller(_list_joins, lists=True))
 
 
 def _add_commands(group: typer.Typer, spec: _Spec) -> None:
@@ -106,7 +105,6 @@ def _add_commands(group: typer.Typer, spec: _Spec) -> None:
                 found = change(job, name, changes, reason=reason, dry_run=dry_run, **known)
             except RequestRejectedError as error:
                 if known and error.of_kind("stream-not-found"):
-                    check_job(tidemark, job, _TO_CREATE)
                     fail_request(f"{error}{_TO_CREATE}")
                 fail_request(in_options(spec.kind, error))
         if call.structured:
@@ -345,6 +343,8 @@ def _list_joins(job: JobArgument, *, call: Call) -> None:
         found = list(tidemark.joins(job))
     if call.structured:
         return call.write(found, "joins")
+    if call.names(f"{job}/{row.join}" for row in found):
+        return None
     rows = (
         (
             row.join,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidemark.controller.tools.cli.output import Format, prints_data, write
 from tidemark.controller.tools.cli.show import fail_usage, say, table
 
 if TYPE_CHECKING:
@@ -29,9 +30,14 @@ ConfigOption = Annotated[
 """The option ``--config``."""
 
 
-def settings(config: ConfigOption = None) -> None:
+@prints_data
+def settings(config: ConfigOption = None, *, output: Format | None = None) -> None:
     """Show the settings in force and where each comes from; passwords are masked."""
-    show_settings(settings_in_force({}, config))
+    found = settings_in_force({}, config)
+    if output is None:
+        return show_settings(found)
+    rows = [{"name": name, "value": value, "from": source} for name, value, source in found.shown()]
+    return write(rows, "settings", output=output)
 
 
 def settings_in_force(given: Mapping[str, str | int], config: Path | None) -> Configuration:

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tidemark.controller.base.clock import system_clock
-from tidemark.controller.tools.backtest.record import as_json, figures_of, write_json
+from tidemark.controller.tools.backtest.record import figures_of, write_figures
 from tidemark.controller.tools.backtest.table import floor_percent, format_latency
 from tidemark.controller.tools.backtest.trial import PolicyResult, replay
 from tidemark.controller.tools.cli.make_trace import stream_trace
 from tidemark.controller.tools.cli.options import milliseconds_of
+from tidemark.controller.tools.cli.output import Format, write
 from tidemark.controller.tools.cli.progress import slots_bar
 from tidemark.controller.tools.cli.remote import open_client
-from tidemark.controller.tools.cli.show import duration, percent, say, table
+from tidemark.controller.tools.cli.show import duration, percent, plain, say, table
 from tidemark.controller.tools.traces.format import PlausibleRows
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.recommended import RecommendedPolicy
@@ -64,9 +65,16 @@ class Tried:
 
 
 def backtest_stream(
-    job: str, stream: str, tried: Tried, *, json_to: Path | None, url: str, token_file: Path | None
+    job: str,
+    stream: str,
+    tried: Tried,
+    *,
+    figures: Path | None,
+    output: Format | None,
+    url: str,
+    token_file: Path | None,
 ) -> None:
-    """Print what the SLO in force and the one that is tried would have admitted, side by side; or write it as JSON.
+    """Print what the SLO in force and the one that is tried would have admitted, side by side.
 
     Raises:
         ValueError: when there is nothing to replay, or a replay would not say what the controller does.
@@ -80,12 +88,14 @@ def backtest_stream(
         {"job": job, "stream": stream, "slo": name, **figures_of(*each)}
         for name, each in zip(_NAMES, found, strict=True)
     ]
-    if json_to == Path("-"):
-        return typer.echo(as_json(records))
-    _show(f"{job}/{stream}", made, slos, found)
+    if output is None:
+        _show(f"{job}/{stream}", made, slos, found)
+    else:
+        write(records, output=output)
     for note in notes:
-        say(note)
-    return None if json_to is None else write_json(json_to, records)
+        typer.echo(plain(note), err=output is not None)
+    if figures is not None:
+        write_figures(figures, records)
 
 
 def _in_force(tidemark: Client, job: str, stream: str) -> tuple[Slo, Policy]:

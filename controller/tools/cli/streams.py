@@ -30,13 +30,15 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-@calls_controller
+@calls_controller(lists=True)
 def partitions(job: JobArgument, stream: StreamArgument, *, call: Call) -> None:
     """Show the partitions of a stream, those that cost most latency first."""
     with call.open() as tidemark:
         found = sorted(tidemark.partitions(job, stream), key=_most_costly)
     if call.structured:
         return call.write(found, "partitions")
+    if call.names(row.partition for row in found):
+        return None
     rows = [
         (
             row.partition,

@@ -6,13 +6,11 @@ to the store creates it there; that also helps when the last admin's token is lo
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,14 +19,14 @@ import typer
 from tidemark.controller.base.principal import Role
 from tidemark.controller.base.token_format import SECRET_BYTES, make_token
 from tidemark.controller.tools.cli.options import duration_of
-from tidemark.controller.tools.cli.output import JsonOption
+from tidemark.controller.tools.cli.output import Format, names, prints_data, write
 from tidemark.controller.tools.cli.remote import (
     TokenFileOption,
     UrlOption,
     client_errors_in_one_line,
     open_client,
 )
-from tidemark.controller.tools.cli.show import fail_usage, plain, say
+from tidemark.controller.tools.cli.show import fail_usage, moment, plain, say, table
 from tidemark.controller.tools.client.address import DEFAULT_URL, TOKEN_VARIABLE
 
 if TYPE_CHECKING:
@@ -88,6 +86,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(tokens, name="token")
 
 
+@prints_data
 def _create(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Name of the holder. Default: the name of the role.")
@@ -103,7 +102,7 @@ def _create(
     expires: Annotated[
         str | None, typer.Option(help="How long it is valid, such as '90 days'. Default: without end.")
     ] = None,
-    as_json: JsonOption = False,
+    output: Format | None = None,
     url: UrlOption = DEFAULT_URL,
     token_file: TokenFileOption = None,
     database_url: _DatabaseOption = None,
@@ -117,7 +116,7 @@ def _create(
         if expires is not None:
             body["lifetime_ms"] = duration_of(expires, "--expires") // 1_000
         is_first = not tokens.find(None)
-        _show_made(tokens.create(body), as_json=as_json)
+        _show_made(tokens.create(body), output)
     if is_first:
         typer.echo("from now on every request needs a token, those of running jobs too", err=True)
 
@@ -130,9 +129,10 @@ def _mint(*, role: Annotated[Role, typer.Option(help="What the holder may do.")]
     typer.echo(make_token(role, secrets.token_bytes(SECRET_BYTES)))
 
 
+@prints_data(lists=True)
 def _list_tokens(
     *,
-    as_json: JsonOption = False,
+    output: Format | None = None,
     url: UrlOption = DEFAULT_URL,
     token_file: TokenFileOption = None,
     database_url: _DatabaseOption = None,
@@ -140,19 +140,22 @@ def _list_tokens(
     """List the tokens, expired and revoked ones too."""
     with _open_tokens(url, token_file, database_url) as tokens:
         found = tokens.find(None)
-    if as_json:
-        typer.echo(json.dumps({"tokens": found}, indent=2))
-        return
-    for result in found:
-        say(_line(result))
-    if not found:
-        say("there are no tokens")
+    if output in {"json", "yaml"}:
+        return write(found, "tokens", output=output)
+    if output == "name":
+        return names(dict.fromkeys(each["name"] for each in found))
+    wide = output == "wide"
+    columns = ("number", "name", "role", "jobs", "state", "used")
+    more = ("created", "by") if wide else ()
+    rows = [(*_cells(each), *(_more(each) if wide else ())) for each in found]
+    return table((*columns, *more), rows, "there are no tokens")
 
 
+@prints_data
 def _rotate(
     name: _NameArgument,
     *,
-    as_json: JsonOption = False,
+    output: Format | None = None,
     url: UrlOption = DEFAULT_URL,
     token_file: TokenFileOption = None,
     database_url: _DatabaseOption = None,
@@ -163,14 +166,15 @@ def _rotate(
     """
     with _open_tokens(url, token_file, database_url) as tokens:
         *_, newest = _live(tokens, name)
-        _show_made(tokens.rotate(newest["id"]), as_json=as_json)
+        _show_made(tokens.rotate(newest["id"]), output)
 
 
+@prints_data
 def _revoke(
     name: _NameArgument,
     *,
     token_id: _IdOption = None,
-    as_json: JsonOption = False,
+    output: Format | None = None,
     url: UrlOption = DEFAULT_URL,
     token_file: TokenFileOption = None,
     database_url: _DatabaseOption = None,
@@ -187,13 +191,13 @@ def _revoke(
         if revoked is None:
             raise ValueError(f"no valid token of {name!r} has the number {token_id}; see tidemark token list")
         found = tokens.revoke(revoked["id"])
-    if as_json:
-        typer.echo(json.dumps(found, indent=2))
-        return
+    if output is not None:
+        return write(found, output=output)
     say(f"revoked token {found['id']} of {name}")
     for other in live:
         if other["id"] != found["id"]:
             say(f"token {other['id']} of {name} is still valid")
+    return None
 
 
 @contextmanager
@@ -238,28 +242,29 @@ def _live(tokens: RemoteTokens | StoredTokens, name: str) -> list[dict[str, Any]
     return live
 
 
-def _show_made(made: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(made, indent=2))
-        return
+def _show_made(made: dict[str, Any], output: Format | None) -> None:
+    if output is not None:
+        return write(made, output=output)
     typer.echo(made["token"])
-    typer.echo(plain(f"token {_line(made)}; it is shown only once"), err=True)
+    number, name, role, jobs, state, _ = _cells(made)
+    line = f"token {number}: {name}, {role} of {jobs}, {state}; it is shown only once"
+    return typer.echo(plain(line), err=True)
 
 
-def _line(answer: dict[str, Any]) -> str:
+def _cells(answer: dict[str, Any]) -> tuple[str, ...]:
+    jobs = ", ".join(answer["jobs"])
+    used = moment(answer["last_used_us"])
+    return str(answer["id"]), answer["name"], answer["role"], jobs, _state(answer), used
+
+
+def _state(answer: dict[str, Any]) -> str:
     if answer["revoked_us"] is not None:
-        state = f"revoked {_time(answer['revoked_us'])} by {answer['revoked_by']}"
-    elif not answer["live"]:
-        state = f"expired {_time(answer['expires_us'])}"
-    else:
-        state = (
-            "valid without end"
-            if answer["expires_us"] is None
-            else f"valid until {_time(answer['expires_us'])}"
-        )
-    used = "" if answer["last_used_us"] is None else f", used {_time(answer['last_used_us'])}"
-    return f"{answer['id']}: {answer['name']}, {answer['role']} of {', '.join(answer['jobs'])}, {state}{used}"
+        return f"revoked {moment(answer['revoked_us'])} by {answer['revoked_by']}"
+    expires_us = answer["expires_us"]
+    if expires_us is None:
+        return "valid without end"
+    return f"{'valid until' if answer['live'] else 'expired'} {moment(expires_us)}"
 
 
-def _time(us: int) -> str:
-    return datetime.fromtimestamp(us / 1e6, UTC).isoformat(" ", "seconds")
+def _more(answer: dict[str, Any]) -> tuple[str, str]:
+    return moment(answer["created_us"]), answer["created_by"] or "-"

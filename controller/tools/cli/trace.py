@@ -114,12 +114,17 @@ def trace(
             return
         if source_kind == "files":
             _reject_given("only --from kafka takes", {**of_kafka, "--since": since})
+            files = sources or []
+            if len(files) == 2 and not any(file.suffix or file.exists() for file in files):
+                raise ValueError(
+                    f"there is no file {files[0]}; for a trace of JOB STREAM add --from controller"
+                )
             if (arrival is None) != arrival_from_file_time:
                 raise ValueError(
                     "say where the arrival comes from: either --arrival COLUMN or --arrival-from-file-time"
                 )
             columns = Columns(event_time=event_time, arrival=arrival, partition=partition, unit=unit)
-            make_file_trace(sources or [], columns, file_format, output, skip_nulls=skip_nulls)
+            make_file_trace(files, columns, file_format, output, skip_nulls=skip_nulls)
             return
         _reject_given("--from kafka does not take", {"files": sources, **of_files})
         if bootstrap_servers is None or topic is None:

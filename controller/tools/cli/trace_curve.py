@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_format
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -18,6 +17,7 @@ from rich.table import Table
 from tidemark.controller.base.clock import system_clock
 from tidemark.controller.tools.cli.curve_chart import Marks, chart
 from tidemark.controller.tools.cli.options import bounds_of, duration_of, operator_of, read_option
+from tidemark.controller.tools.cli.output import Format, write
 from tidemark.controller.tools.cli.progress import progress_bar
 from tidemark.controller.tools.cli.show import input_errors_in_one_line
 from tidemark.models.base.duration import format_about, format_duration
@@ -85,7 +85,7 @@ class Question(NamedTuple):
     """Which latency the cap limits."""
 
 
-def show_trace_curve(path: Path, question: Question, *, json: bool, plot: bool) -> None:
+def show_trace_curve(path: Path, question: Question, *, output: Format | None, plot: bool) -> None:
     """Print completeness and latency of a trace under each bound, and the bound to choose; ``plot`` draws it."""
     window, slide, session_gap, engine, trigger, bounds, grace, target, confidence, latency_cap, latency = (
         question
@@ -118,9 +118,9 @@ def show_trace_curve(path: Path, question: Question, *, json: bool, plot: bool) 
     if engine == "spark":
         how += f", trigger {format_duration(trigger_us)}"
     for note in notes:
-        typer.echo(note, err=json)
-    if json:
-        typer.echo(json_format.dumps(_document(how, points, corrected, choice), indent=2))
+        typer.echo(note, err=output is not None)
+    if output is not None:
+        write(_document(how, points, corrected, choice), output=output)
     else:
         _show(how, points, corrected, choice, latency)
         if plot:

@@ -9,6 +9,14 @@ from typing import Any
 # Typer has no public names for these.
 from typer._click.exceptions import BadParameter, MissingParameter, NoSuchOption, UsageError
 
+_BAD = {
+    "valid integer": "it must be a whole number",
+    "valid number": "it must be a number",
+    "greater than or equal to (.+)": "it must be at least {0}",
+    "less than or equal to (.+)": "it must be at most {0}",
+}
+"""By what the parser says of a number, what it must be."""
+
 
 def usage_line(error: UsageError) -> str:
     """Return what is wrong with a command line, and the command that shows how it is right."""
@@ -27,12 +35,22 @@ def _problem(error: UsageError) -> str:
             return f"{_name(error.param)} is missing: {getattr(error.param, 'help', '') or ''}".rstrip(". :")
         case BadParameter():
             return f"{_name(error.param)}: {_bad(error)}"
+        case _ if missing := re.search("[Oo]ption '(.+)' requires an argument", error.format_message()):
+            return f"{missing[1]}: its value is missing"
+        case _ if extra := re.search(
+            r"unexpected extra arguments? ?(?:\(s\) )?\((.+)\)", error.format_message()
+        ):
+            return f"{extra[1]}: more arguments than it takes"
         case _:
             # Of a command that there is not, it is the nearest one.
             return _lower_first(error.format_message().rstrip(".").replace(". Did", "; did"))
 
 
 def _bad(error: BadParameter) -> str:
+    for pattern, words in _BAD.items():
+        found = re.search(pattern, str(error.message))
+        if found:
+            return words.format(*found.groups())
     choices = getattr(getattr(error.param, "type_descriptor", None), "choices", None)
     text = str(error.message).removeprefix("Value error, ").rstrip(".")
     if choices and " is not one of " in text:

@@ -158,6 +158,11 @@ class Transport:
                 f"{self.url!r} is not an address that can be called; write it like {DEFAULT_URL}"
             )
         found = str(error) or type(error).__name__
+        if "WRONG_VERSION_NUMBER" in found:
+            plain = self.url.replace("https://", "http://", 1)
+            return ControllerUnusableError(f"what is at {self.url} does not speak https; write {plain}")
+        if "Connection refused" in found:
+            found = "nothing listens there"
         return UnreachableError(f"the controller at {self.url} cannot be reached: {found}")
 
     def _checked(self, answer: httpx.Response) -> httpx.Response:

@@ -21,6 +21,7 @@ from pydantic_core import ErrorDetails
 from tidemark.controller.base.errors import ErrorItem, InvalidBodyError
 from tidemark.controller.base.read_spec import read_spec
 from tidemark.controller.base.sentences import sentence
+from tidemark.controller.base.syntax import yaml_problem
 from tidemark.controller.tools.documents.openslo import ANNOTATED, API_VERSION, PREFIX
 from tidemark.controller.tools.documents.openslo_reading import read_slo
 from tidemark.models.base.names import name_problem
@@ -244,24 +245,10 @@ def yaml_documents(text: str) -> list[Any]:
     """
     try:
         return [found for found in yaml.load_all(text, Loader=_Loader) if found is not None]
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
-        problem = error.problem or "this is not YAML"
-        raise ValueError(f"{where}{_YAML_PROBLEMS.get(problem, problem)}") from None
+    except yaml.YAMLError as error:
+        raise ValueError(yaml_problem(error)) from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    except yaml.YAMLError as error:
-        raise ValueError(f"this is not YAML: {' '.join(str(error).split())}") from None
-
-
-_YAML_PROBLEMS = {
-    "mapping values are not allowed here": "this key is indented otherwise than those beside it, or the value of the "
-    "line before it goes on here",
-    "found character '\\t' that cannot start any token": "a tab; YAML is indented by spaces",
-    "expected <block end>, but found '<block mapping start>'": "this key is indented otherwise than those beside it",
-}
-"""What the parser's sentences mean."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -276,6 +263,13 @@ class _Loader(yaml.SafeLoader):
                 )
             found.add(key.value)
         return super().construct_mapping(node, deep)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except ValueError:
+            problem = f"{node.value!r} is neither a date nor a number"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None
 
 
 def _exact(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:

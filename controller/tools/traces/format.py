@@ -200,8 +200,10 @@ def _open(path: Path) -> pq.ParquetFile:
         raise TraceError(f"{path}: there is no such file")
     try:
         return pq.ParquetFile(path)
-    except (pa.ArrowException, OSError) as error:
-        raise TraceError(f"{path}: not a Parquet file: {one_line(error)}") from None
+    except pa.ArrowException:
+        raise TraceError(f"{path}: not a Parquet file; `tidemark trace` makes one") from None
+    except OSError as error:
+        raise TraceError(f"{path}: it cannot be read: {error.strerror or one_line(error)}") from None
 
 
 def _columns_of(path: Path, schema: pa.Schema) -> dict[str, str]:

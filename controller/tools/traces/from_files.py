@@ -251,7 +251,9 @@ def _read_json(path: Path, columns: Columns) -> Iterator[_Part]:
         try:
             row = json.loads(line)
         except ValueError as error:
-            raise TraceError(f"{path}: line {number} is not JSON: {error}") from None
+            column = getattr(error, "pos", 0) + 1
+            said = "this is not JSON; each line must be one JSON object"
+            raise TraceError(f"{path}: line {number}, column {column}: {said}") from None
         except RecursionError:
             raise TraceError(f"{path}: line {number} is nested too deeply to be read") from None
         if not isinstance(row, dict):

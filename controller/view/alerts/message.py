@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -89,7 +89,7 @@ def _alert(notification: Notification, runbooks: str, address: str) -> dict[str,
             "summary": active.summary,
             "description": active.description,
             "runbook_url": f"{runbooks}/{active.alert.name}.md",
-            "page_url": _page(address, dict(notification.key)),
+            "page_url": page_of(address, dict(notification.key)),
         },
         "startsAt": _NO_TIME if alarm.starts_us is None else _moment(alarm.starts_us),
         "endsAt": _NO_TIME if alarm.ended_us is None else _moment(alarm.ended_us),
@@ -98,8 +98,8 @@ def _alert(notification: Notification, runbooks: str, address: str) -> dict[str,
     }
 
 
-def _page(address: str, labels: dict[str, str]) -> str:
-    """Return the address of the page of the stream that an alert is about."""
+def page_of(address: str, labels: Mapping[str, str]) -> str:
+    """Return the address of the page of the stream that has these labels."""
     names = [quote(labels[name], safe="") for name in ("spark_job", "stream")]
     return f"{address}/#/streams/{'/'.join(names)}"
 

@@ -22,6 +22,7 @@ from tidemark.controller.base.db.leases import LeaseKeeper
 from tidemark.controller.base.operator_file import DEFAULT, Destination, read_destinations, takers
 from tidemark.controller.base.settings import Settings
 from tidemark.controller.view.alerts.delivery import Checked, Delivery, MessageLinks
+from tidemark.controller.view.alerts.marks import GraphMarks
 from tidemark.controller.view.alerts.message import Receiver
 from tidemark.controller.view.alerts.rules import active_alerts
 from tidemark.controller.view.state.load import load_states
@@ -74,12 +75,14 @@ class Notifier:
         stop = self._thread.stopping
 
         def delivery(name: str, destination: Destination) -> Delivery:
+            marked = destination.form == "grafana"
             return Delivery(
                 name,
                 Receiver(destination.webhook, destination.token_file, stop),
                 destination.form,
                 lambda labels: name in takers(destinations, labels),
                 database,
+                marks=GraphMarks(name, destination.takes_stream, database, clock()) if marked else None,
                 links=links,
                 counters=counters,
                 stop=stop,
@@ -139,6 +142,14 @@ class Notifier:
                         state, partitions.get(state.id, ()), recent.get(state.id, NO_RECENT_ROWS), now_us
                     )
                 )
+                for state, _ in mine
+            },
+            labels={
+                state.id: {
+                    **state.policy.value.labels,
+                    "spark_job": state.row.job,
+                    "stream": state.row.stream,
+                }
                 for state, _ in mine
             },
             names=frozenset((state.row.job, state.row.stream) for state in states),

@@ -55,9 +55,8 @@ def lines(stream: io.StringIO, event: str | None = None) -> list[dict[str, Any]]
 
 def test_a_request_is_one_line_with_what_it_was_and_who_sent_it(controller: Controller) -> None:
     token = make_token(controller, name="kim")
-    controller.put("/slo", {"target_ppm": 900_000}, headers=bearer(token))
     with captured() as stream:
-        controller.get("/slo", headers={**bearer(token), "X-Request-Id": "abc-1"})
+        controller.put("/slo", {"target_ppm": 900_000}, headers={**bearer(token), "X-Request-Id": "abc-1"})
     (line,) = lines(stream, "request")
     assert line.pop("timestamp").endswith("Z")
     assert line.pop("duration_ms") >= 0
@@ -65,7 +64,7 @@ def test_a_request_is_one_line_with_what_it_was_and_who_sent_it(controller: Cont
         "event": "request",
         "level": "info",
         "logger": "tidemark.request",
-        "method": "GET",
+        "method": "PUT",
         "route": "/v1/jobs/{job}/streams/{stream}/slo",
         "status": 200,
         "request_id": "abc-1",
@@ -170,6 +169,23 @@ def test_lines_of_the_decision_loop_carry_the_stream_and_no_request(
         controller.tick()
     body = [(line["job"], line["stream"], "request_id" in line) for line in lines(stream)]
     assert body == [("job", "stream", False), ("shop", "clicks", False)]
+
+
+def test_reports_and_reads_are_logged_at_debug_only_unless_they_are_rejected(controller: Controller) -> None:
+    with captured() as stream:
+        assert controller.report(REPORTS[0]).status_code == 201
+        controller.status()
+        controller.http.post(f"{STREAM}/reports", json={})
+        controller.get("/rollouts/7")
+    assert [(line["method"], line["status"]) for line in lines(stream, "request")] == [
+        ("POST", 422),
+        ("GET", 404),
+    ]
+    with captured(level=logging.DEBUG) as stream:
+        assert controller.report(REPORTS[1]).status_code == 201
+    assert [(line["route"], line["level"]) for line in lines(stream, "request")] == [
+        ("/v1/jobs/{job}/streams/{stream}/reports", "debug")
+    ]
 
 
 def test_successful_probes_are_logged_at_debug_only(controller: Controller) -> None:
@@ -315,8 +331,8 @@ def test_a_store_that_takes_no_writes_is_a_sentence_and_no_traceback(form: LogFo
 
 def test_a_line_for_people_has_the_event_and_the_fields(controller: Controller) -> None:
     with captured("console") as stream:
-        answer: httpx.Response = controller.http.get("/v1/fleet", headers={"X-Request-Id": "abc"})
-    assert answer.is_success
+        answer: httpx.Response = controller.http.get("/no/such/path", headers={"X-Request-Id": "abc"})
+    assert answer.status_code == 404
     (line,) = stream.getvalue().splitlines()
-    for part in ("[info", "request", "method=GET", "route=/v1/fleet", "status=200", "request_id=abc"):
+    for part in ("[info", "request", "method=GET", "status=404", "request_id=abc"):
         assert part in line

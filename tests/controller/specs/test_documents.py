@@ -141,10 +141,10 @@ def test_all_that_is_wrong_with_an_slo_is_said_at_once() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [", "1.yaml: line 1, column 5: "),
+        ("a: [", "1.yaml: line 1, column 5: a value is missing here"),
         ("a: 1\na: 2", "1.yaml: line 2, column 1: the key 'a' stands twice"),
-        ("? [a]\n: 1", "1.yaml: line 1, column 3: found unhashable key"),
-        ("a: \x00", "1.yaml: this is not YAML: "),
+        ("? [a]\n: 1", "1.yaml: line 1, column 3: a key is a text; a template, {{ ... }}, has to be filled in first"),
+        ("a: \x00", "1.yaml: character 4: no text may have U+0000; save the file as UTF-8"),
         ("a text", "1.yaml, document 1: a document is a mapping with apiVersion and kind"),
         ("kind: Policy", "/apiVersion: it is missing; write an SLO as openslo/v1, a policy or a join as tidemark/v1"),
         ("{apiVersion: pyrra.dev/v1alpha1}", "/apiVersion: pyrra.dev/v1alpha1 is not read; write an SLO as openslo/v1"),

@@ -148,6 +148,77 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             "--to: '30s' is not one of ceiling, off (`tidemark pin --help` shows how)",
         ),
         ("export shpo", 1, "there is no job 'shpo'; did you mean 'shop'?"),
+        (
+            "export shop click",
+            1,
+            "nothing is known of stream 'click' of job 'shop': no report came, no SLO or policy was set; did you mean 'clicks'?",
+        ),
+        ("join get shop pairs", 1, "job 'shop' has no join 'pairs'"),
+        ("join get shpo pairs", 1, "there is no job 'shpo'; did you mean 'shop'?"),
+        ("slo delete shop orders", 1, "stream 'orders' of job 'shop' has no SLO; set one first"),
+        (
+            "unpin shop orders --reason x",
+            1,
+            "there is no pin on stream 'orders' of job 'shop'; `tidemark pins` (GET /v1/pins) lists those there are",
+        ),
+        (
+            "forget shop clicks --reason x",
+            1,
+            "the job of stream 'clicks' of job 'shop' still reports: it was last seen 0 s ago. Stop it first, or say whileReporting=true (--while-reporting): then the stream begins anew with its next report",
+        ),
+        (
+            "policy set shop clicks --max-narrowing 50",
+            2,
+            "--max-narrowing: '50' is more than 1; in percent write '50%'",
+        ),
+        (
+            "slo set shop clicks --confidence 95",
+            2,
+            "--confidence: '95' is more than 1; in percent write '95%'",
+        ),
+        ("policy set shop clicks --cooldown", 2, "--cooldown: its value is missing"),
+        (
+            "events --limit ten",
+            2,
+            "--limit: it must be a whole number (`tidemark events --help` shows how)",
+        ),
+        (
+            "serve --port 70000",
+            2,
+            "--port: it must be at most 65535 (`tidemark serve --help` shows how)",
+        ),
+        (
+            "serve --database-url sqlite:////no/such/folder/t.db",
+            2,
+            "database sqlite:////no/such/folder/t.db: there is no folder /no/such/folder",
+        ),
+        (
+            "doctor shop clicks more",
+            2,
+            "more: more arguments than it takes (`tidemark doctor --help` shows how)",
+        ),
+        (
+            "status --url http://127.0.0.1:1",
+            1,
+            "the controller at http://127.0.0.1:1 cannot be reached: nothing listens there; is `tidemark serve` running there? --url names another address",
+        ),
+        (
+            "status --url HTTPS",
+            1,
+            "what is at HTTPS does not speak https; write URL",
+        ),
+        ("curve shop", 2, "there is no trace shop; of a stream name both: tidemark curve shop STREAM"),
+        ("backtest shop", 2, "there is no trace shop; of a stream name both: tidemark backtest shop STREAM"),
+        (
+            "trace shop clicks -o t.parquet",
+            2,
+            "there is no file shop; for a trace of JOB STREAM add --from controller",
+        ),
+        (
+            f"backtest {__file__}",
+            2,
+            f"{__file__}: not a Parquet file; `tidemark trace` makes one",
+        ),
         ("savings shpo", 1, "there is no job 'shpo'; did you mean 'shop'?"),
     ],
 )
@@ -155,6 +226,13 @@ def test_a_slip_on_the_command_line_is_one_line_in_its_own_words(
     url: str, line: str, code: int, says: str
 ) -> None:
     assert answer_to(Command(line), url) == (code, f"tidemark: {says}")
+
+
+def test_a_pin_on_a_job_that_nobody_knows_says_which_one_is_meant(url: str) -> None:
+    assert answer_to(Command("pin shpo --to off --reason x --dry-run"), url) == (
+        0,
+        "would pin job shpo to Off: x\n  no stream of it is known yet; there is no job 'shpo'; did you mean 'shop'?",
+    )
 
 
 def test_a_token_that_is_none_is_one_line_that_says_where_to_name_another(tmp_path: Path) -> None:
@@ -189,7 +267,7 @@ def test_a_token_that_is_none_is_one_line_that_says_where_to_name_another(tmp_pa
         (
             "apiVersion: tidemark/v1\nkind: Policy\nspec:\n  job: shop\n   stream: clicks\n",
             2,
-            "line 5, column 10: this key is indented otherwise than those beside it, or the value of the line before it goes on here",
+            "line 5, column 10: this key is indented otherwise than those beside it, the line before lacks its colon, or a text with a colon lacks its quotes",
         ),
         (
             "apiVersion: tidemark/v1\nkind: Policy\nspec:\njob: shop\nstream: clicks\n",
@@ -280,12 +358,18 @@ def test_a_slip_in_a_file_is_named_with_its_place_in_the_file(
         (
             Request("PUT", ORDERS, "{target_ppm: 995000}"),
             400,
-            "the body is not JSON: key must be a string at line 1 column 2",
+            'the body is not JSON: line 1, column 2: a name stands in double quotes, such as "target"',
         ),
         (
             Request("PUT", "/v1/jobs/shop/stream/orders/slo", '{"target_ppm": 995000}'),
             404,
             "there is nothing at /v1/jobs/shop/stream/orders/slo; did you mean /v1/jobs/shop/streams/orders/slo?",
+        ),
+        (Request("GET", "/v2/jobs"), 404, "there is nothing at /v2/jobs; did you mean /v1/jobs?"),
+        (
+            Request("GET", "/v1/jobs/shop/"),
+            404,
+            "there is nothing at /v1/jobs/shop/; did you mean /v1/jobs/shop?",
         ),
         (Request("GET", "/jobs"), 404, "there is nothing at /jobs; did you mean /v1/jobs?"),
         (
@@ -297,6 +381,17 @@ def test_a_slip_in_a_file_is_named_with_its_place_in_the_file(
             Request("GET", "/v1/jobs/shop/streams/click"),
             404,
             "nothing is known of stream 'click' of job 'shop': no report came, no SLO or policy was set; did you mean 'clicks'?",
+        ),
+        (
+            Request("GET", "/v1/jobs/shpo/streams/clicks/curve"),
+            404,
+            "there is no job 'shpo'; did you mean 'shop'?",
+        ),
+        (Request("GET", "/v1/jobs/shpo"), 404, "there is no job 'shpo'; did you mean 'shop'?"),
+        (
+            Request("GET", "/v1/jobs/clicks"),
+            404,
+            "there is no job 'clicks'; 'clicks' is a stream of job 'shop': name both",
         ),
         (
             Request("PUT", ORDERS, '{"targetPpm": 995000}'),

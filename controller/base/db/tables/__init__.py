@@ -11,7 +11,7 @@ from tidemark.controller.base.db.tables.bounds import (
     RecommendationRow,
 )
 from tidemark.controller.base.db.tables.columns import Base
-from tidemark.controller.base.db.tables.events import EventRow
+from tidemark.controller.base.db.tables.events import EventRow, MarkedRow
 from tidemark.controller.base.db.tables.evidence import (
     LedgerKeyRow,
     OffsetRow,
@@ -54,6 +54,7 @@ __all__ = [
     "LeaseRow",
     "LedgerKeyRow",
     "LiveRow",
+    "MarkedRow",
     "OffsetRow",
     "OverviewRow",
     "PartitionRollupRow",

@@ -1,11 +1,21 @@
-"""Events."""
+"""Events, and which of them were marked elsewhere."""
 
 from __future__ import annotations
 
 from sqlalchemy import Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from tidemark.controller.base.db.tables.columns import Base, Id, Kind, Long, Name, Stream, Whole
+from tidemark.controller.base.db.tables.columns import (
+    Base,
+    Id,
+    KeyIdentifier,
+    Kind,
+    Long,
+    Name,
+    OfStream,
+    Stream,
+    Whole,
+)
 
 
 class EventRow(Base):
@@ -35,3 +45,13 @@ class EventRow(Base):
     """(Row, key) pairs that it rests on; null without any."""
     report_id: Mapped[Whole | None]
     """The newest report that it rests on; null without any."""
+
+
+class MarkedRow(Base):
+    """Up to which event a destination of notifications has marks of a stream's changes."""
+
+    __tablename__ = "marked_events"
+
+    destination: Mapped[KeyIdentifier]
+    stream_id: Mapped[OfStream]
+    event_id: Mapped[Whole]

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from tidemark.controller.base.principal import RIGHTS, ROLES, Need
+from tidemark.controller.base.principal import RIGHTS, ROLES, Need, Role
 from tidemark.controller.server.http.authorize import OPEN_PATHS, OPERATIONS, need_of
 
 from support.controller_app import Controller
@@ -285,3 +285,12 @@ def test_the_fleets_pin_says_what_it_does_to_the_jobs_in_reach(listed: Asked) ->
 def test_an_unscoped_viewer_sees_all(listed: Asked) -> None:
     rows = paged(listed, "/v1/fleet", "streams", listed.whole["viewer"], 3)
     assert len({row["job"] for row in rows}) >= 5
+
+
+def test_a_job_that_is_not_known_is_answered_with_jobs_in_reach_alone(listed: Asked) -> None:
+    def said(tokens: dict[Role, str]) -> str:
+        answer = listed.http.get("/v1/jobs/shop-of-another-name", headers=bearer(tokens["viewer"]))
+        return str(answer.json()["detail"])
+
+    assert said(listed.scoped) == "there is no job 'shop-of-another-name'; there are shop-1, shop-2"
+    assert "there are a, " in said(listed.whole)

@@ -74,7 +74,7 @@ def said(*arguments: str | Path) -> str:
 
 
 def records(*arguments: str | Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(said(*arguments, "--json", "-"))
+    found: list[dict[str, Any]] = json.loads(said(*arguments, "-o", "json"))
     return found
 
 
@@ -113,7 +113,7 @@ def test_rows_that_no_delay_explains_are_left_out_of_every_policy_and_counted(tm
     event = plain.event_time_us.copy()
     event[::20] //= 1_000
     path = save(tmp_path / "a.parquet", replace(plain, event_time_us=event))
-    result = run(path, "--policy", "fixed-hindsight", "--json", "-")
+    result = run(path, "--policy", "fixed-hindsight", "-o", "json")
     (record,) = json.loads(result.stdout)
     left = len(plain) - len(event[::20])
     assert (record["rows"], result.stderr.split(" of partitions")[0]) == (
@@ -298,7 +298,7 @@ def test_one_sentence_comes_first_and_a_warning_where_the_trace_is_too_short(tmp
     assert sentence.startswith("On this trace Tidemark ")
     assert warning.startswith("warning: this trace is too short to learn from: Tidemark needs ")
     assert heading.startswith(f"{short}: ")
-    result = run(short, "--target", "0.999", "--json", "-")
+    result = run(short, "--target", "0.999", "-o", "json")
     assert json.loads(result.stdout)
     assert result.stderr.splitlines() == [warning]
 
@@ -345,7 +345,7 @@ def test_json_on_the_standard_output_comes_alone_and_in_a_file_beside_the_table(
 ) -> None:
     """So that a pipe gets JSON and nothing else."""
     file = tmp_path / "out.json"
-    assert "fixed:1s" in said(path, "--policy", "fixed:1s", "--json", file)
+    assert "fixed:1s" in said(path, "--policy", "fixed:1s", "--figures", file)
     assert json.loads(file.read_text()) == records(path, "--policy", "fixed:1s")
     assert [one.name for one in tmp_path.iterdir()] == ["out.json"]
 
@@ -383,7 +383,8 @@ def test_help_names_every_option_and_policy() -> None:
         "--mode",
         "--restart-cost",
         "--policy",
-        "--json",
+        "--output",
+        "--figures",
         "--timeline",
         "--plot",
     ]:
@@ -476,7 +477,7 @@ def test_a_policy_that_a_restart_cannot_serve_is_named(path: Path) -> None:
 
 def test_outputs_that_cannot_be_written_are_rejected_before_the_work(path: Path, tmp_path: Path) -> None:
     """A folder that is not there, a folder itself, the trace, and one file for two."""
-    for option in ("--json", "--timeline", "--plot"):
+    for option in ("--figures", "--timeline", "--plot"):
         gone = tmp_path / "no" / "where"
         assert (
             refused(path, option, gone)
@@ -485,7 +486,7 @@ def test_outputs_that_cannot_be_written_are_rejected_before_the_work(path: Path,
         assert refused(path, option, tmp_path) == f"tidemark: {tmp_path}: cannot be written: it is a folder"
         assert refused(path, option, path) == f"tidemark: {path}: the output is one of the traces"
     twice = tmp_path / "x"
-    assert "x: two outputs cannot go to one file" in refused(path, "--json", twice, "--plot", twice)
+    assert "x: two outputs cannot go to one file" in refused(path, "--figures", twice, "--plot", twice)
 
 
 def test_a_picture_without_matplotlib_says_how_to_get_it(

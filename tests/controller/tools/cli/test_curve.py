@@ -104,7 +104,7 @@ def test_the_chart_stands_under_the_table_and_names_the_choice(textbook: Path) -
     assert last == "late rows by bound; ┊ what the target of 90 % allows; the bound chosen, 10 s"
     assert text.startswith(said(textbook, *BOOK, "--target", "0.9"))
     assert (
-        refused(textbook, "--plot", "--json") == "tidemark: --plot goes without --json: it draws for people"
+        refused(textbook, "--plot", "--json") == "tidemark: --plot goes without -o json: it draws for people"
     )
 
 

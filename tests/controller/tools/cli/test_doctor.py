@@ -91,6 +91,7 @@ def acknowledge(controller: Controller, **changes: Any) -> None:
     assert answer.status_code == 201, answer.text
 
 
+NO_JOB = "there is no job 'job'; no job has reported, and no SLO or policy is set"
 START = "spark-submit --conf spark.tidemark.job=job --conf spark.tidemark.controller.url=URL ..."
 FIRST_START = (
     f"{START}; if it runs already, see what its driver's log says of the controller: in Kubernetes a job of another "
@@ -102,7 +103,7 @@ FIRST_START = (
 def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
     controller: Controller, doctor: Doctor
 ) -> None:
-    assert missing(doctor("job")) == {"nothing is known of job job: no report has come": FIRST_START}
+    assert missing(doctor("job")) == {NO_JOB: FIRST_START}
     assert missing(doctor()) == {"nothing is known of it: no report has come": FIRST_START}
 
     controller.report_all(REPORTS[:6])
@@ -149,7 +150,7 @@ def test_programs_get_the_same_findings_as_people(controller: Controller, doctor
         "stream": None,
         "fine": False,
         "level": "missing",
-        "text": "nothing is known of job job: no report has come",
+        "text": NO_JOB,
         "next": FIRST_START,
     }
     controller.report_all(REPORTS[:6])

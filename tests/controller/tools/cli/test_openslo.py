@@ -167,7 +167,7 @@ def test_the_command_prints_the_slos_of_the_controller(controller: Controller) -
         check(document)
     assert documents[2]["spec"]["objectives"] == [{"displayName": "completeness", "target": 0.995}]
     assert other.exit_code == 1
-    assert "no such stream has an SLO" in other.output
+    assert "nothing is known of stream 'other' of job 'job'" in other.output
 
 
 def test_an_slo_says_target_window_and_what_it_is_measured_by() -> None:

@@ -19,9 +19,21 @@ from tidemark.controller.tools.cli.changes import change_text
 
 from support.controller_app import Controller
 from support.mistakes import report_shop
+from support.reference_cli import options_by_command
 from support.served import served
 
 Tidemark = Callable[..., Result]
+
+PRINTS_NO_DATA = {
+    "export": "documents that `tidemark apply` reads",
+    "jar": "a path alone",
+    "token mint": "a token alone",
+    "spark-conf": "a conf, in the form of what reads it",
+    "trace": "its -o names the file that it makes",
+    **dict.fromkeys(("serve", "mcp", "run", "demo"), "it runs something"),
+    **dict.fromkeys(("late catch-up", "reconcile", "restored"), "it writes, and says that it has"),
+}
+"""Commands that have no answer for programs, and what they print or do instead."""
 
 
 @pytest.fixture
@@ -45,7 +57,16 @@ def said(result: Result) -> list[str]:
     return result.stdout.splitlines()
 
 
-@pytest.mark.parametrize("command", ["status", "status shop", "status shop clicks", "rollouts", "events"])
+def test_every_command_that_prints_data_takes_o_and_json() -> None:
+    assert {
+        name for name, options in options_by_command().items() if not {"-o", "--json"} <= options
+    } == PRINTS_NO_DATA.keys()
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["settings", "status", "status shop", "status shop clicks", "rollouts", "events", "curve shop clicks"],
+)
 def test_json_and_yaml_are_the_same_document(tidemark: Tidemark, command: str) -> None:
     as_json, short, as_yaml = (tidemark(f"{command} {option}") for option in ("-o json", "--json", "-o yaml"))
     assert as_json.stdout == short.stdout
@@ -56,6 +77,14 @@ def test_names_alone_are_what_other_commands_take(tidemark: Tidemark) -> None:
     assert said(tidemark("status -o name")) == ["shop"]
     assert said(tidemark("status shop -o name")) == ["shop/clicks", "shop/clicks_eu", "shop/orders"]
     assert said(tidemark("slo list -o name")) == ["shop/clicks", "shop/clicks_eu", "shop/orders"]
+    assert said(tidemark("savings -o name")) == ["shop/clicks", "shop/clicks_eu", "shop/orders"]
+    assert said(tidemark("partitions shop clicks -o name")) == ["0", "1", "2", "3"]
+    for scope in ("shop clicks", "shop", "--fleet --yes"):
+        said(tidemark(f"pin {scope} --to off --reason x"))
+    assert said(tidemark("pins -o name")) == ["--fleet", "shop", "shop/clicks"]
+    said(tidemark("slo set shop orders --target 99%"))
+    said(tidemark("join set shop pairs --streams clicks,orders --target 99%"))
+    assert said(tidemark("join list shop -o name")) == ["shop/pairs"]
     assert said(tidemark("rollouts -o name")) == []
     assert said(tidemark("events shop clicks --kind SloSet -o name"))[0].isdecimal()
 

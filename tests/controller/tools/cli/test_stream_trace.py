@@ -219,7 +219,7 @@ def test_a_wrong_call_ends_in_one_line_that_says_what_to_do(tmp_path: Path) -> N
 def test_a_stream_that_is_not_known_is_said_to_be_so(controller: Controller, tmp_path: Path) -> None:
     with served(controller.app) as url:
         line = refused(tmp_path, "job", "stream", "--from", "controller", "--url", url)
-    assert line.startswith("tidemark: nothing is known of stream 'stream' of job 'job'")
+    assert line.startswith("tidemark: there is no job 'job'; no job has reported")
 
 
 # -- a target that is tried beside the SLO in force ----------------------------------------------------------
@@ -261,7 +261,7 @@ def test_both_targets_are_replayed_on_the_reports_as_the_controller_decides(
     policy = {"mode": mode, "margin_ppm": 100_000}
     put(controller, "policy", **policy)
     before = controller.http.get(STREAM_PATH).json()
-    result = backtest("--target", "0.99", "--json", "-")
+    result = backtest("--target", "0.99", "-o", "json")
     assert result.exit_code == 0, result.output
     assert controller.http.get(STREAM_PATH).json() == before
 
@@ -302,7 +302,7 @@ def test_the_two_are_shown_side_by_side_and_a_cap_that_is_not_kept_is_named(
     controller.report_all(REPORTED)
     put(controller, "slo", target_ppm=990_000, state_cap_rows=9)
     output = tmp_path / "figures.json"
-    result = backtest("--target", "0.9", "--latency-cap", "1s", "--json", str(output))
+    result = backtest("--target", "0.9", "--latency-cap", "1s", "--figures", str(output))
     assert result.exit_code == 0, result.output
     first, heading, in_force, tried, state, cap = result.stdout.splitlines()
     assert first == "job/stream: 9,600 rows of 242 batches that were reported, replayed as in mode Restart"
@@ -342,7 +342,7 @@ def test_another_horizon_is_tried_and_a_bound_that_never_changed_says_why(
 
 @pytest.mark.slow
 def test_what_cannot_be_tried_is_one_line_that_says_why(controller: Controller, backtest: Backtest) -> None:
-    assert "nothing is known of stream" in backtest("--target", "0.9").stderr
+    assert "there is no job 'job'" in backtest("--target", "0.9").stderr
     controller.report_all(REPORTED[:5])
     assert "job/stream has no SLO to try another one beside; `tidemark trace job stream" in line_of(
         backtest("--target", "0.9")

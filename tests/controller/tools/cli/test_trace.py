@@ -431,7 +431,10 @@ def test_a_missing_column_is_named_with_those_that_are_there(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"ts": "2024-05-01T12:00:00Z"}\n{"ts": \n', "line 2 is not JSON"),
+        (
+            '{"ts": "2024-05-01T12:00:00Z"}\n{"ts": \n',
+            ": this is not JSON; each line must be one JSON object",
+        ),
         ("[1, 2]\n", "line 1 is not a JSON object"),
         ('{"ts": 1}\n' + "[" * 200_000 + "\n", "line 2 is nested too deeply to be read"),
         (
@@ -442,7 +445,7 @@ def test_a_missing_column_is_named_with_those_that_are_there(
         ('{"ts": "2024-05-01T12:00:00Z"}\n{"ts": 5}\n', "column 'ts' holds values of several types"),
         ('{"ts": true}\n', "column 'ts' is of type bool, which is not a time"),
         ('{"ts": Infinity}\n', "column 'ts' holds more than 1,000,000,000,000,000,000"),
-        ("\xff\xfe", "not a readable JSON file|is not JSON"),
+        ("\xff\xfe", "not a readable JSON file|this is not JSON"),
         ("", "there are no rows"),
     ],
 )
