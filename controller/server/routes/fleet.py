@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.base.db.tables import OverviewRow
 from tidemark.controller.base.errors import InvalidParameterError
 from tidemark.controller.base.principal import Principal
+from tidemark.controller.control.rollout.store import read_fleet_share
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.server.http.authorize import ThePrincipal
 from tidemark.controller.server.http.cursors import ThePaging, decode_cursor, in_reach
@@ -32,6 +33,7 @@ from tidemark.controller.server.schemas.fleet import (
     JobSummary,
     JobWorst,
     ModeCount,
+    Narrowing,
     SkewedPartition,
     WorstCount,
 )
@@ -94,10 +96,12 @@ def all_streams(
         )
         page, next_cursor = paging.cut(rows, _in_cursor)
         worst = worst_by_job(session)
+        narrowing, max_narrowing = read_fleet_share(session, service.decider.fleet.narrowing_ppm)
         states = load_fleet(session, [row.stream_id for row in page])
     found = FleetPage(
         streams=[_stream(state, pin) for state, pin in states],
         totals=_totals(principal, [found for found in worst if job is None or found[0] == job]),
+        narrowing=Narrowing(streams=narrowing, max_streams=max_narrowing),
         next_cursor=next_cursor,
     )
     return answered(found, if_none_match)

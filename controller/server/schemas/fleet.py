@@ -132,6 +132,15 @@ class FleetTotals(Answer):
     """How many of them have which worst condition, the worst first; streams without any come last."""
 
 
+class Narrowing(Answer):
+    """How many streams of the whole fleet are narrowed at once; first bounds do not count."""
+
+    streams: int
+    """How many are being narrowed."""
+    max_streams: int
+    """How many may be; the next ones wait for their turn."""
+
+
 class FleetPage(Answer):
     """A page of the fleet: the smallest budget left first, streams of unknown budget last."""
 
@@ -139,6 +148,8 @@ class FleetPage(Answer):
     """The streams."""
     totals: FleetTotals
     """All streams in reach, on this page or not."""
+    narrowing: Narrowing
+    """The fleet's limit on narrowing."""
     next_cursor: str | None
     """Where the next page begins; null on the last."""
 
