@@ -38,6 +38,7 @@ from tidemark.controller.server.schemas.fleet import (
     WorstCount,
 )
 from tidemark.controller.server.schemas.pins import PinInForce
+from tidemark.controller.server.schemas.views import provisional_bound_answer
 from tidemark.controller.specs.pins import StoredPin, pin_in_force
 from tidemark.controller.specs.streams import list_jobs, streams_of_job
 from tidemark.controller.view.state.answers import (
@@ -52,6 +53,7 @@ from tidemark.controller.view.state.budget import BudgetCourse
 from tidemark.controller.view.state.conditions import conditions_of
 from tidemark.controller.view.state.fleet import fleet_page, list_worst, load_fleet, worst_by_job
 from tidemark.controller.view.state.load import load_horizon, load_states
+from tidemark.controller.view.state.provisional_bound import provisional_from_json
 from tidemark.controller.view.state.state import StreamState
 from tidemark.models.evidence.skew import skew_text
 from tidemark.models.protocol.messages import Mode
@@ -163,6 +165,10 @@ def _stream(state: Row[Any], pin: StoredPin | None) -> FleetStream:
         budget_remaining_ppm=seen.remaining_ppm,
         budget_course_ppm=_course(seen, state.slo_generation),
         recommended_bound_ms=state.recommended_bound_ms,
+        # What an SLO needs says nothing once it is deleted.
+        provisional_bound=None
+        if state.target_ppm is None
+        else provisional_bound_answer(provisional_from_json(seen.provisional_bound)),
         published_bound_ms=state.published_bound_ms,
         applied_bound_ms=state.applied_bound_ms,
         rollout=None if rollout is None else FleetRollout.of(rollout),

@@ -51,6 +51,31 @@ def test_a_row_shows_the_mode_bounds_completeness_and_budget(browser: Browser, s
         watched.assert_no_errors()
 
 
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_a_stream_that_cannot_decide_yet_shows_its_estimate_hatched_with_what_it_rests_on(
+    browser: Browser, controller: Controller, width: int
+) -> None:
+    job = RolledJob(controller)
+    job.put("slo", {"target_ppm": 990_000})
+    job.put("policy", {"mode": "OnRestart"})
+    job.run(6, 40.0)
+    controller.snapshot()
+    text = job.status()["provisional_bound"]["text"]
+    with (
+        served(controller.app) as url,
+        watched_page(browser, url, width=width, bypass_csp=True) as watched,
+    ):
+        watched.open()
+        cell = watched.page.locator("table.fleet tbody tr [data-label=Bound]")
+        expect(cell.locator(".hatched")).to_have_text(re.compile(r"provisionally [\d.]+ s$"))
+        expect(cell.locator(".hatched")).to_have_attribute("title", f"{text[0].upper()}{text[1:]}.")
+        expect(cell).to_contain_text(
+            re.compile(r"provisional, at least [\d.]+ s; from 24 s, narrows from 1 h")
+        )
+        assert watched.faults_in_both_themes() == []
+        watched.assert_no_errors()
+
+
 def test_a_phone_shows_mode_completeness_and_the_last_rollout_and_no_line_that_says_nothing(
     browser: Browser, shown: Shown
 ) -> None:
