@@ -7,20 +7,28 @@ import { gate, rolloutState, sentence } from "./words.js";
 /** @typedef {RolloutAnswer | string} Answer What an approval, or its dry run, came to; why it was refused, as text */
 /** @typedef {{kind: Kind, name: string, text: string}} Outcome */
 
+const MAY_WAIT = "Only so many jobs restart at once, so it may be held until its turn comes.";
+
 /**
  * Return what each approval comes to. In a dry run each was tried as if it were the only one, so here those wait for
- * their turn that would narrow beyond the fleet's limit once those before them are published.
+ * their turn that would narrow beyond the fleet's limit once those before them are published. How many jobs restart at
+ * once depends on their labels too, so of those behind the first one it is only said that they may wait.
  * @param {Answer[]} answers In the order in which they are approved.
  * @param {FleetPage["narrowing"] | null} limit The fleet's limit on narrowing; null for what has been done already.
  */
 export function outcomesOf(answers, limit) {
-    let free = limit === null ? Infinity : Math.max(limit.max_streams - limit.streams, 0);
+    if (limit === null) return answers.map(outcomeOf);
+    let free = Math.max(limit.max_streams - limit.streams, 0);
+    let restarts = 0;
     return answers.map((answer) => {
-        if (typeof answer === "string") return refused(answer);
-        const narrows = answer.state === "Published" && answer.direction === "Narrow" && !answer.first;
-        if (!narrows) return outcomeOf(answer);
-        free -= 1;
-        return free >= 0 ? outcomeOf(answer) : waitsForTurn(limit?.max_streams);
+        const found = outcomeOf(answer);
+        if (typeof answer === "string" || answer.state !== "Published") return found;
+        const narrows = answer.direction === "Narrow" && !answer.first;
+        if (narrows && free === 0) return waitsForTurn(limit.max_streams);
+        if (narrows) free -= 1;
+        if (answer.mode !== "Restart") return found;
+        restarts += 1;
+        return restarts === 1 ? found : { ...found, text: MAY_WAIT };
     });
 }
 
@@ -35,15 +43,7 @@ export function tally(outcomes) {
 }
 
 /**
- * @param {string} why
- * @returns {Outcome}
- */
-function refused(why) {
-    return { kind: "critical", name: "cannot be approved", text: sentence(why) };
-}
-
-/**
- * @param {number | undefined} most
+ * @param {number} most
  * @returns {Outcome}
  */
 function waitsForTurn(most) {
@@ -52,12 +52,15 @@ function waitsForTurn(most) {
 }
 
 /**
- * @param {RolloutAnswer} answer
+ * @param {Answer} answer
  * @returns {Outcome}
  */
-function outcomeOf({ state, held_by: heldBy, reason }) {
-    const { kind, name } =
-        heldBy === null ? rolloutState(state) : { kind: /** @type {Kind} */ ("pause"), name: gate(heldBy) };
+function outcomeOf(answer) {
+    if (typeof answer === "string") return { kind: "critical", name: "cannot be approved", text: sentence(answer) };
+    const { state, held_by: heldBy, reason } = answer;
     const why = reason.replace(/^(held|published)(: |$)/, "");
-    return { kind: state === "Published" ? "ok" : kind, name, text: why && sentence(why) };
+    const text = why && sentence(why);
+    if (heldBy !== null) return { kind: "pause", name: gate(heldBy), text };
+    const { kind, name } = rolloutState(state);
+    return { kind: state === "Published" ? "ok" : kind, name, text };
 }

@@ -14,6 +14,7 @@ import { plural } from "./words.js";
 
 const MAX_REASON = 1_000;
 const PAGE_SIZE = 1_000;
+const UNAUTHENTICATED = 401;
 const TOO_MANY = 429;
 const SERVER_ERROR = 500;
 const PAUSE_MS = 1_000;
@@ -150,7 +151,8 @@ async function tried(request) {
         try {
             return await request();
         } catch (error) {
-            if (!(error instanceof Rejected) || error.status >= SERVER_ERROR) throw error;
+            const concernsAll = !(error instanceof Rejected) || error.status >= SERVER_ERROR;
+            if (concernsAll || error.status === UNAUTHENTICATED) throw error;
             if (error.status !== TOO_MANY) return error.message;
             await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
         }

@@ -19,17 +19,26 @@ function published(changes = {}) {
 const names = (outcomes) => outcomes.map((one) => one.name);
 
 test("narrowings beyond the fleet's limit wait for their turn, the last ones of the list", () => {
-    const answers = [published(), published({ direction: "Widen" }), published({ first: true }), published(), "gone"];
+    const widens = published({ direction: "Widen" });
+    const answers = [published(), published({ first: true }), published(), widens, "gone"];
     const outcomes = outcomesOf(answers, { streams: 4, max_streams: 5 });
     assert.deepEqual(names(outcomes), [
         "published",
         "published",
-        "published",
         "waits for its turn",
+        "published",
         "cannot be approved",
     ]);
-    assert.match(outcomes[3].text, /^At most 5 of the fleet's streams are narrowed at once/);
+    assert.match(outcomes[2].text, /^At most 5 of the fleet's streams are narrowed at once/);
     assert.equal(tally(outcomes), "3 published, 1 waits for its turn, 1 cannot be approved");
+});
+
+test("of jobs that restart, those behind the first one may have to wait", () => {
+    const answers = ["Restart", "OnRestart", "Restart"].map((mode) => published({ mode, first: true }));
+    const texts = outcomesOf(answers, { streams: 0, max_streams: 1 }).map((one) => one.text);
+    const reason = "The job takes it when it next starts.";
+    assert.deepEqual(texts.slice(0, 2), [reason, reason]);
+    assert.match(texts[2], /^Only so many jobs restart at once/);
 });
 
 test("what another gate holds takes no turn from those behind it", () => {

@@ -181,17 +181,9 @@ def test_all_that_await_approval_are_approved_with_yes_and_only_shown_without(
 def test_a_dry_run_of_all_says_how_many_would_wait_for_the_limit_of_the_fleet(
     narrowing: int, waits: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    changes: list[dict[str, Any]] = [
-        {},
-        {},
-        {"direction": "Widen"},
-        {"first": True},
-        {"state": "Recommended"},
-    ]
-    tried = [
-        RolloutAnswer.model_construct(**{"state": "Published", "direction": "Narrow", "first": False} | one)
-        for one in changes
-    ]
+    narrows: dict[str, Any] = {"state": "Published", "direction": "Narrow", "first": False}
+    others: list[dict[str, Any]] = [{"direction": "Widen"}, {"first": True}, {"state": "Recommended"}]
+    tried = [RolloutAnswer.model_construct(**{**narrows, **change}) for change in ({}, {}, *others)]
     say_turns(tried, Narrowing(streams=narrowing, max_streams=2))
     said = capsys.readouterr().out
     assert said.startswith(waits)
