@@ -78,22 +78,14 @@ class ProvisionalBound:
         if self.narrows_from_us is not None:
             waits = f"a first narrowing waits for {format_about(self.narrows_from_us)}"
         seen = "one batch" if not self.seen_us else f"{format_about(self.seen_us)} of evidence"
-        return f"{self._bounds}; from {seen}, and {waits}"
+        return f"{self._bound}{self._interval}; from {seen}, and {waits}"
 
     @property
-    def _bounds(self) -> str:
-        found = _text(self.bound_ms)
+    def _bound(self) -> str:
         if self.recommended is not None:
-            return f"{self.recommended.text}: the rows seen need {found}, {self._interval}"
-        if self.join is None:
-            return f"provisionally {found}: {self._interval}"
-        until = (
-            "" if self.max_known_in_us is None else f" for about {format_about(self.max_known_in_us)} more"
-        )
-        return (
-            f"provisionally {found} of each side of join {self.join}: a join has no lower end, and the upper one is "
-            f"unknown{until}"
-        )
+            return f"{self.recommended.text}: the rows seen need {_text(self.bound_ms)}, "
+        of = "" if self.join is None else f" of each side of join {self.join}"
+        return f"provisionally {_text(self.bound_ms)}{of}: "
 
     @property
     def _interval(self) -> str:
@@ -102,6 +94,8 @@ class ProvisionalBound:
         if least is not None and most is not None:
             return f"at least {_text(least)} and at most {_text(most)}, each {at}"
         until = "" if known_in is None else f" for about {format_about(known_in)} more"
+        if self.join is not None:
+            return f"a join has no lower end, and the upper one is unknown{until}"
         if not least:
             return f"too few rows for either end, and the upper one is unknown{until}"
         return f"at least {_text(least)} {at}, and the upper end is unknown{until}"

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from sqlalchemy.orm import Session
 
+from tidemark.controller.base.db.tables import ReportRow
 from tidemark.controller.control.decide.join_sides import state_of
 from tidemark.controller.control.rollout.facts import read_evidence_span
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
@@ -14,13 +15,13 @@ from tidemark.controller.specs.joins import join_of
 from tidemark.controller.view.state.state import StreamState
 from tidemark.models.base.read_json import read_object
 from tidemark.models.recommend.steps import StepKind, deciding_step
-from tidemark.models.rollout.evidence import EvidenceSpan
 from tidemark.models.rollout.provisional_bound import (
     ProvisionalBound,
     Recommended,
     provisional_bound_of,
     provisional_joint_bound,
 )
+from tidemark.models.specs.slo import Policy
 
 
 def provisional_to_json(found: ProvisionalBound | None) -> str | None:
@@ -44,9 +45,8 @@ def read_provisional_bound(
     slo, horizon, recommended = state.slo, state.horizon, state.recommendation
     if slo is None or horizon is None:
         return None
-    span = read_evidence_span(session, horizon.newest, state.policy.value)
     if slo.join_id is not None:
-        return _of_join(session, slo.join_id, cache, span)
+        return _of_join(session, slo.join_id, cache, state.policy.value, horizon.newest)
     certified = None
     if recommended is not None and state.required_ms is not None:
         bound_ms = recommended.bound_ms
@@ -54,15 +54,17 @@ def read_provisional_bound(
             return None
         step = deciding_step(state.steps).kind
         certified = Recommended(bound_ms, None if step is StepKind.QUANTILE else step.label)
+    span = read_evidence_span(session, horizon.newest, state.policy.value)
     facts, curve, _ = cache.everything(session, horizon)
     return provisional_bound_of(curve, slo.value, facts.to_us - facts.from_us, span, certified)
 
 
 def _of_join(
-    session: Session, join_id: int, cache: EvidenceCache, span: EvidenceSpan | None
+    session: Session, join_id: int, cache: EvidenceCache, policy: Policy, newest: ReportRow
 ) -> ProvisionalBound | None:
     join = join_of(session, join_id)
     found = state_of(session, join, cache.joins).evidence
     if found.choice is not None or found.from_us is None or found.to_us is None:
         return None
+    span = read_evidence_span(session, newest, policy)
     return provisional_joint_bound(join.name, found.needs, join.slo, found.to_us - found.from_us, span)

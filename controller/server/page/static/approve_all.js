@@ -1,6 +1,6 @@
 // All rollouts that wait for approval at once: what each approval would do, then, with one reason, what each did.
 
-import { get, query, Rejected, send, streamPath } from "./api.js";
+import { allPages, get, query, Rejected, send, streamPath } from "./api.js";
 import { outcomesOf, tally } from "./approvals.js";
 import { Dialog, reasonField } from "./dialog.js";
 import { badge, button, el, figures, put, say, submitButton } from "./dom.js";
@@ -10,10 +10,9 @@ import { plural } from "./words.js";
 /** @import { FleetPage, Preview, RolloutAnswer, RolloutPage } from "api" */
 /** @import { Answer, Outcome } from "./approvals.js" */
 /** @import { PageShell } from "./stream.js" */
-/** @typedef {{rollout: RolloutAnswer, path: string, latency: Element, late: Element, then: Element, answer: Answer | null}} Row */
+/** @typedef {{rollout: RolloutAnswer, path: string, latency: Element, late: Element, then: Element, answer: Answer}} Row */
 
 const MAX_REASON = 1_000;
-const PAGE_SIZE = 1_000;
 const UNAUTHENTICATED = 401;
 const TOO_MANY = 429;
 const SERVER_ERROR = 500;
@@ -59,7 +58,10 @@ export async function openApproveAll(shell) {
         const done = await dialog.attempt(() => approveAll(dialog, left, given));
         shell.refresh();
         if (done === undefined || !dialog.isOpen) return;
-        const outcomes = left.map(({ then, answer }) => show(then, outcomesOf([answer ?? ""], null)[0]));
+        const outcomes = outcomesOf(
+            left.map((row) => row.answer),
+            null,
+        );
         say(said, `Done. Of ${plural(left.length, "rollout")}: ${tally(outcomes)}.`);
         reason.node.hidden = true;
         const close = button("Close", () => dialog.close(), { class: "button primary" });
@@ -75,7 +77,10 @@ export async function openApproveAll(shell) {
  * @param {Element} said
  */
 async function tryAll(dialog, list, said) {
-    const rows = (await waiting()).map(rowOf);
+    /** @type {RolloutPage[]} */
+    const pages = await allPages("v1/rollouts", { state: "AwaitingApproval" });
+    const waiting = pages.flatMap((page) => page.rollouts);
+    const rows = waiting.toReversed().map(rowOf);
     put(list, tableOf(rows));
     for (const row of rows) {
         const { rollout, path } = row;
@@ -92,7 +97,7 @@ async function tryAll(dialog, list, said) {
     /** @type {FleetPage} */
     const { narrowing } = await get(query("v1/fleet", { limit: 1 }));
     const outcomes = outcomesOf(
-        rows.map(({ answer }) => answer ?? ""),
+        rows.map((row) => row.answer),
         narrowing,
     );
     for (const [n, { then }] of rows.entries()) show(then, outcomes[n]);
@@ -114,20 +119,6 @@ async function approveAll(dialog, rows, reason) {
         show(row.then, outcomesOf([row.answer], null)[0]);
     }
     return true;
-}
-
-/** Return all rollouts that wait for approval, the oldest first. */
-async function waiting() {
-    /** @type {RolloutAnswer[]} */
-    const found = [];
-    let cursor = null;
-    do {
-        /** @type {RolloutPage} */
-        const page = await get(query("v1/rollouts", { state: "AwaitingApproval", limit: PAGE_SIZE, cursor }));
-        found.push(...page.rollouts);
-        cursor = page.next_cursor;
-    } while (cursor);
-    return found.toReversed();
 }
 
 /**
@@ -178,7 +169,7 @@ async function preview(path, boundMs) {
  */
 function rowOf(rollout) {
     const [latencyNode, late, then] = [0, 0, 0].map(() => el("span", { text: "…" }));
-    return { rollout, path: streamPath(rollout.job, rollout.stream), latency: latencyNode, late, then, answer: null };
+    return { rollout, path: streamPath(rollout.job, rollout.stream), latency: latencyNode, late, then, answer: "" };
 }
 
 /** @param {Row[]} rows */
@@ -219,5 +210,4 @@ function change(before, after, text) {
  */
 function show(place, outcome) {
     put(place, badge(outcome.kind, outcome.name), " ", el("span", { class: "dim", text: outcome.text }));
-    return outcome;
 }

@@ -1,6 +1,6 @@
 // The view of the fleet: how it is as a whole, what waits for approval, and all streams.
 
-import { get, query } from "./api.js";
+import { allPages, get, query } from "./api.js";
 import { button, el, icon, put, say } from "./dom.js";
 import { COLUMNS, rowOf, wordsOf } from "./fleet_row.js";
 import { countsOf, levelOf, LEVELS, nextSort, ordered, sortOf, sortText } from "./fleet_list.js";
@@ -23,7 +23,6 @@ import { plural } from "./words.js";
  * @property {string} job
  */
 
-const PAGE_SIZE = 1_000;
 /** Savings are as of snapshots, which come once a minute. */
 const SAVINGS_EVERY_MS = 30_000;
 const MAX_SAVINGS = 20;
@@ -93,7 +92,9 @@ export class Fleet {
      * @param {AbortSignal} signal
      */
     async refresh(signal) {
-        const [pages] = await Promise.all([allPages(signal), this.#refreshSavings(signal)]);
+        /** @type {Promise<FleetPage[]>} */
+        const listed = allPages("v1/fleet", {}, signal);
+        const [pages] = await Promise.all([listed, this.#refreshSavings(signal)]);
         const first = !this.hasData;
         if (first) this.#build();
         // Answers that have not changed are the same objects.
@@ -358,17 +359,4 @@ export class Fleet {
 /** @param {FleetStream} stream */
 function keyOf({ job, stream }) {
     return `${job}/${stream}`;
-}
-
-/** @param {AbortSignal} signal */
-async function allPages(signal) {
-    const pages = [];
-    let cursor = null;
-    do {
-        /** @type {FleetPage} */
-        const page = await get(query("v1/fleet", { limit: PAGE_SIZE, cursor }), signal);
-        pages.push(page);
-        cursor = page.next_cursor;
-    } while (cursor);
-    return pages;
 }
