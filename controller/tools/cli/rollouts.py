@@ -219,7 +219,7 @@ def say_turns(tried: Sequence[RolloutAnswer], limit: Narrowing) -> None:
     waits = len(narrow) - max(limit.max_streams - limit.streams, 0)
     if waits > 0:
         most = plural(limit.max_streams, "stream")
-        say(f"{waits} of them would wait for their turn: at most {most} of the fleet may be narrowed at once")
+        say(f"{waits} of them would wait: at most {most} of the fleet may be narrowed at once")
 
 
 def _register_act(app: typer.Typer, act: Literal["discard", "lift"], done: str, text: str) -> None:

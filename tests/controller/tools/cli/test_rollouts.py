@@ -176,7 +176,7 @@ def test_all_that_await_approval_are_approved_with_yes_and_only_shown_without(
 
 
 @pytest.mark.parametrize(
-    ("narrowing", "waits"), [(0, ""), (1, "1 of them would wait for their turn"), (9, "2 of them would")]
+    ("narrowing", "waits"), [(0, ""), (1, "1 of them would wait: at most 2 streams"), (9, "2 of them would")]
 )
 def test_a_dry_run_of_all_says_how_many_would_wait_for_the_limit_of_the_fleet(
     narrowing: int, waits: str, capsys: pytest.CaptureFixture[str]
