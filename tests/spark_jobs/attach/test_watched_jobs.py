@@ -232,7 +232,9 @@ def test_a_side_that_hangs_holds_nothing_up(watched: Watched, plain: Plain) -> N
     assert watched.run("never") == plain.run
     assert watched.job.lines("has not answered within 3000 ms and is ended")
 
-    watched.anew({"spark.tidemark.start.timeout": "60s"})  # on a loaded machine one that is well may need 3 s, too
+    watched.anew(
+        {"spark.tidemark.start.timeout": "60s"}
+    )  # on a loaded machine one that is well may need 3 s, too
     hung = watched.side()
     assert watched.run_amid("hung", lambda: os.kill(hung, signal.SIGSTOP)) == plain.run_amid
     with contextlib.suppress(ProcessLookupError):  # ended by then, on a machine that is slow
