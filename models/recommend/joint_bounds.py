@@ -78,8 +78,7 @@ def choose_joint_bounds(needs: JointNeeds, target_ppm: int, confidence_ppm: int)
     None when not even the greatest need as one common bound certifies the target: there are too few rows of a side.
     """
     slo = _Slo(needs, target_ppm, confidence_ppm)
-    sides = len(needs.sides)
-    candidates = np.unique(np.maximum(needs.needs_ms.min(axis=1), 0)).tolist()
+    sides, candidates = len(needs.sides), _common_candidates(needs)
     at = bisect_left(candidates, True, key=lambda bound_ms: slo.holds([bound_ms] * sides))
     if at == len(candidates):
         return None
@@ -88,6 +87,30 @@ def choose_joint_bounds(needs: JointNeeds, target_ppm: int, confidence_ppm: int)
     found = [slo.lowered(bound_ms) for bound_ms in _common_bounds(common_ms, candidates[-1])]
     best = min(found, key=needs.watermark_lag_ms)
     return JointBounds(best if _saves(needs, best, common) else common, common_ms)
+
+
+def estimated_common_ms(needs: JointNeeds, target_ppm: int) -> int | None:
+    """Return the lowest bound under which the rows seen meet the SLO when all sides have it; None without rows of each.
+
+    Nothing certifies it: it is where the common bound that will be chosen is to be expected.
+    """
+    sides, rows = len(needs.sides), needs.rows_by_side.tolist()
+    if not all(rows):
+        return None
+
+    def holds(bound_ms: int) -> bool:
+        admitted = needs.admitted([bound_ms] * sides).tolist()
+        late = (Fraction(every - some, every) for some, every in zip(admitted, rows, strict=True))
+        return sum(late) <= Fraction(PPM - target_ppm, PPM)
+
+    candidates = _common_candidates(needs)
+    return candidates[bisect_left(candidates, True, key=holds)]
+
+
+def _common_candidates(needs: JointNeeds) -> list[int]:
+    """Return the common bounds at which another row is admitted, ascending; the last one admits all."""
+    found: list[int] = np.unique(np.maximum(needs.needs_ms.min(axis=1), 0)).tolist()
+    return found
 
 
 def bounds_to_use(

@@ -5,6 +5,10 @@ That bound is a quantile of what the rows need, and order statistics bound a qua
 from the binomial distribution. A status is looked at again and again, so here they are those of
 ``tidemark.models.base.confidence``, which hold at all looks together, over independent events.
 
+Of a join the same is asked of all its sides together, and there is an estimate without a lower end: which of its rows
+are late is counted at the most (``tidemark.models.recommend.joint_bounds``), and a bound below which too many certainly
+are does not follow from that.
+
 No rollout and no decision reads this: it is an estimate for people.
 """
 
@@ -17,11 +21,29 @@ from tidemark.models.base.confidence import certified_rank
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.target import PPM, format_share
 from tidemark.models.evidence.curve import Curve
+from tidemark.models.evidence.joint_needs import JointNeeds
 from tidemark.models.recommend.choice import rounded_down, rounded_up
+from tidemark.models.recommend.joint_bounds import estimated_common_ms, rows_needed
 from tidemark.models.rollout.evidence import EvidenceSpan
-from tidemark.models.specs.slo import Slo
+from tidemark.models.specs.slo import JoinSlo, Slo
 
 _MINUTE_US = 60_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Recommended:
+    """A bound that is certified, and narrower than the one in use."""
+
+    bound_ms: int
+    """The bound, in milliseconds."""
+    step: str | None
+    """Name of the step that decided it; None when that is what the rows need."""
+
+    @property
+    def text(self) -> str:
+        """The same as a clause."""
+        step = "" if self.step is None else f" ({self.step})"
+        return f"{_text(self.bound_ms)} is recommended{step}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +53,7 @@ class ProvisionalBound:
     bound_ms: int
     """The bound that the rows seen so far need."""
     min_bound_ms: int | None
-    """Lower end of the interval; None while there are too few rows for it."""
+    """Lower end of the interval; None while there are too few rows for it, and for a side of a join."""
     max_bound_ms: int | None
     """Upper end: what is certified, and recommended but for limits; None while there are too few rows for it."""
     confidence_ppm: int
@@ -44,6 +66,10 @@ class ProvisionalBound:
     """How long the stream was observed, in microseconds."""
     narrows_from_us: int | None
     """How long it has to be before a first narrowing; None where nothing asks for that."""
+    recommended: Recommended | None = None
+    """What is recommended already, though nothing acts on it yet; None while nothing is certified."""
+    join: str | None = None
+    """The join of whose sides each needs this bound; None for a stream by itself."""
 
     @property
     def text(self) -> str:
@@ -52,7 +78,14 @@ class ProvisionalBound:
         if self.narrows_from_us is not None:
             waits = f"a first narrowing waits for {format_about(self.narrows_from_us)}"
         seen = "one batch" if not self.seen_us else f"{format_about(self.seen_us)} of evidence"
-        return f"provisionally {_text(self.bound_ms)}: {self._interval}; from {seen}, and {waits}"
+        return f"{self._bound}{self._interval}; from {seen}, and {waits}"
+
+    @property
+    def _bound(self) -> str:
+        if self.recommended is not None:
+            return f"{self.recommended.text}: the rows seen need {_text(self.bound_ms)}, "
+        of = "" if self.join is None else f" of each side of join {self.join}"
+        return f"provisionally {_text(self.bound_ms)}{of}: "
 
     @property
     def _interval(self) -> str:
@@ -61,13 +94,15 @@ class ProvisionalBound:
         if least is not None and most is not None:
             return f"at least {_text(least)} and at most {_text(most)}, each {at}"
         until = "" if known_in is None else f" for about {format_about(known_in)} more"
+        if self.join is not None:
+            return f"a join has no lower end, and the upper one is unknown{until}"
         if not least:
             return f"too few rows for either end, and the upper one is unknown{until}"
         return f"at least {_text(least)} {at}, and the upper end is unknown{until}"
 
 
 def provisional_bound_of(
-    curve: Curve, slo: Slo, reported_us: int, span: EvidenceSpan | None, *, certified: bool
+    curve: Curve, slo: Slo, reported_us: int, span: EvidenceSpan | None, recommended: Recommended | None
 ) -> ProvisionalBound | None:
     """Return the estimate from what the rows need; None without rows, and once a recommendation may be acted on.
 
@@ -76,10 +111,11 @@ def provisional_bound_of(
         slo: what is asked for.
         reported_us: from the first batch counted to the newest, in microseconds.
         span: the evidence for a first narrowing; None where none is required.
-        certified: whether a bound is recommended already, which is narrower than the one in use.
+        recommended: what is recommended already; None while nothing is certified.
     """
     rows = round(curve.needs.weight)
-    if not rows or (certified and (span is None or span.covered_us >= span.needed_us)):
+    waits = span is not None and span.covered_us < span.needed_us
+    if not rows or (recommended is not None and not waits):
         return None
     per_event = curve.rows_per_event(slo.target_ppm)
     low, high = quantile_ranks(rows, slo.target_ppm, slo.confidence_ppm, per_event)
@@ -93,9 +129,41 @@ def provisional_bound_of(
         min_bound_ms=None if least_us is None else rounded_down(max(math.floor(least_us / 1_000), 0)),
         max_bound_ms=None if most_us is None else _delay_ms(most_us),
         confidence_ppm=slo.confidence_ppm,
-        max_known_in_us=None if most_us is not None else _known_in_us(slo, rows / per_event, reported_us),
+        max_known_in_us=None
+        if most_us is not None
+        else _known_in_us(slo.events_needed, rows / per_event, reported_us, slo.horizons_ms[-1]),
         seen_us=reported_us if span is None else span.covered_us,
         narrows_from_us=None if span is None else span.needed_us,
+        recommended=recommended,
+    )
+
+
+def provisional_joint_bound(
+    join: str, needs: JointNeeds, slo: JoinSlo, reported_us: int, span: EvidenceSpan | None
+) -> ProvisionalBound | None:
+    """Return the estimate for each side of a join while too few rows are known to choose bounds; None without rows.
+
+    Args:
+        join: its name.
+        needs: what the rows of all sides need.
+        slo: what is asked of the joined output.
+        reported_us: from the first batch counted to the newest, in microseconds.
+        span: the evidence for a first narrowing; None where none is required.
+    """
+    bound_ms = estimated_common_ms(needs, slo.target_ppm)
+    if bound_ms is None:
+        return None
+    fewest = min(needs.rows_by_side.tolist())
+    needed = rows_needed(len(needs.sides), slo.target_ppm, slo.confidence_ppm)
+    return ProvisionalBound(
+        bound_ms=rounded_up(bound_ms),
+        min_bound_ms=None,
+        max_bound_ms=None,
+        confidence_ppm=slo.confidence_ppm,
+        max_known_in_us=_known_in_us(needed, fewest, reported_us, slo.horizon_ms),
+        seen_us=reported_us if span is None else span.covered_us,
+        narrows_from_us=None if span is None else span.needed_us,
+        join=join,
     )
 
 
@@ -119,12 +187,12 @@ def _delay_ms(need_us: float) -> int:
     return rounded_up(max(math.ceil(need_us / 1_000), 0))
 
 
-def _known_in_us(slo: Slo, events: float, reported_us: int) -> int | None:
+def _known_in_us(needed: int, events: float, reported_us: int, horizon_ms: int) -> int | None:
     """Return in how long there will be enough events for the upper end, in whole minutes."""
     if not reported_us:
         return None
-    left_us = reported_us * (slo.events_needed / events - 1)
-    if reported_us + left_us > slo.horizons_ms[-1] * 1_000:
+    left_us = reported_us * (needed / events - 1)
+    if reported_us + left_us > horizon_ms * 1_000:
         return None
     return max(math.ceil(left_us / _MINUTE_US), 1) * _MINUTE_US
 

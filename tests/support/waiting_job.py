@@ -9,9 +9,9 @@ from support.rolled_job import RolledJob
 __all__ = ["waiting_job"]
 
 
-def waiting_job(controller: Controller) -> RolledJob:
+def waiting_job(controller: Controller, name: str = "job") -> RolledJob:
     """Return a job with an SLO, whose first rollout, a narrowing, waits for a person."""
-    job = RolledJob(controller, bound_ms=60_000)
+    job = RolledJob(controller, bound_ms=60_000, job=name)
     job.run(2, 1.0, tick=False)
     job.put("slo", {"target_ppm": 990_000})
     job.put("policy", at_once(approval="all"))

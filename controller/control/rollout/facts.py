@@ -48,7 +48,7 @@ def read_facts(stream: SteeredStream, row: RolloutRow, rules: RolloutRules) -> R
         since_us = stream.now_us - max(policy.cooldown_ms * 1_000, DAY_US)
         narrowing, maximum = 0, 1
         if rules.fleet is not None and row.direction == "Narrow" and not row.first:
-            narrowing, maximum = read_fleet_share(stream, rules.fleet.narrowing_ppm)
+            narrowing, maximum = read_fleet_share(session, rules.fleet.narrowing_ppm, stream)
         return RolloutFacts(
             policy=policy,
             slo=slo,

@@ -199,26 +199,25 @@ def lock_fleet(session: Session) -> None:
         session.execute(select(func.pg_advisory_xact_lock(_FLEET_LOCK)))
 
 
-def read_fleet_share(stream: SteeredStream, share_ppm: int) -> tuple[int, int]:
-    """Return how many other streams are being narrowed, and how many may be at once.
+def read_fleet_share(session: Session, share_ppm: int, but: SteeredStream | None = None) -> tuple[int, int]:
+    """Return how many streams are being narrowed, and how many may be at once.
 
     Args:
-        stream: the stream, which is not counted. Where it is locked, no other transaction counts meanwhile.
+        session: reads the store.
         share_ppm: share of the controlled streams that may be, in parts per million; one always may.
+        but: a stream that is not counted. Where it is locked, no other transaction counts meanwhile.
     """
-    if stream.locked:
-        lock_fleet(stream.session)
-    controlled = stream.session.scalars(
+    if but is not None and but.locked:
+        lock_fleet(session)
+    controlled = session.scalars(
         select(func.count()).select_from(PolicyRow).where(PolicyRow.mode != "Off")
     ).one()
-    under_way = stream.session.scalars(
-        select(func.count(RolloutRow.stream_id.distinct())).where(
-            RolloutRow.state.in_(UNDER_WAY),
-            RolloutRow.direction == "Narrow",
-            RolloutRow.stream_id != stream.id,
-        )
-    ).one()
-    return under_way, max(controlled * share_ppm // 1_000_000, 1)
+    narrowing = select(func.count(RolloutRow.stream_id.distinct())).where(
+        RolloutRow.state.in_(UNDER_WAY), RolloutRow.direction == "Narrow"
+    )
+    if but is not None:
+        narrowing = narrowing.where(RolloutRow.stream_id != but.id)
+    return session.scalars(narrowing).one(), max(controlled * share_ppm // 1_000_000, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.base.db.tables import OverviewRow
 from tidemark.controller.base.errors import InvalidParameterError
 from tidemark.controller.base.principal import Principal
+from tidemark.controller.control.rollout.store import read_fleet_share
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.server.http.authorize import ThePrincipal
 from tidemark.controller.server.http.cursors import ThePaging, decode_cursor, in_reach
@@ -32,10 +33,12 @@ from tidemark.controller.server.schemas.fleet import (
     JobSummary,
     JobWorst,
     ModeCount,
+    Narrowing,
     SkewedPartition,
     WorstCount,
 )
 from tidemark.controller.server.schemas.pins import PinInForce
+from tidemark.controller.server.schemas.views import provisional_bound_answer
 from tidemark.controller.specs.pins import StoredPin, pin_in_force
 from tidemark.controller.specs.streams import list_jobs, streams_of_job
 from tidemark.controller.view.state.answers import (
@@ -50,6 +53,7 @@ from tidemark.controller.view.state.budget import BudgetCourse
 from tidemark.controller.view.state.conditions import conditions_of
 from tidemark.controller.view.state.fleet import fleet_page, list_worst, load_fleet, worst_by_job
 from tidemark.controller.view.state.load import load_horizon, load_states
+from tidemark.controller.view.state.provisional_bound import provisional_from_json
 from tidemark.controller.view.state.state import StreamState
 from tidemark.models.evidence.skew import skew_text
 from tidemark.models.protocol.messages import Mode
@@ -94,10 +98,12 @@ def all_streams(
         )
         page, next_cursor = paging.cut(rows, _in_cursor)
         worst = worst_by_job(session)
+        narrowing, max_narrowing = read_fleet_share(session, service.decider.fleet.narrowing_ppm)
         states = load_fleet(session, [row.stream_id for row in page])
     found = FleetPage(
         streams=[_stream(state, pin) for state, pin in states],
         totals=_totals(principal, [found for found in worst if job is None or found[0] == job]),
+        narrowing=Narrowing(streams=narrowing, max_streams=max_narrowing),
         next_cursor=next_cursor,
     )
     return answered(found, if_none_match)
@@ -159,6 +165,10 @@ def _stream(state: Row[Any], pin: StoredPin | None) -> FleetStream:
         budget_remaining_ppm=seen.remaining_ppm,
         budget_course_ppm=_course(seen, state.slo_generation),
         recommended_bound_ms=state.recommended_bound_ms,
+        # What an SLO needs says nothing once it is deleted.
+        provisional_bound=None
+        if state.target_ppm is None
+        else provisional_bound_answer(provisional_from_json(seen.provisional_bound)),
         published_bound_ms=state.published_bound_ms,
         applied_bound_ms=state.applied_bound_ms,
         rollout=None if rollout is None else FleetRollout.of(rollout),

@@ -180,7 +180,7 @@ class ProvisionalBoundAnswer(Answer):
     bound_ms: int
     """The bound that the rows seen so far need, in milliseconds."""
     min_bound_ms: int | None
-    """It is at least this, in milliseconds; null while there are too few rows for a lower end."""
+    """It is at least this, in milliseconds; null while there are too few rows for a lower end, and of a join's side."""
     max_bound_ms: int | None
     """It is at most this, in milliseconds; null while there are too few rows for an upper end."""
     confidence_ppm: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.base.answer import Answer, OfStream
+from tidemark.controller.server.schemas.bounds import ProvisionalBoundAnswer
 from tidemark.controller.server.schemas.pins import PinInForce
 from tidemark.controller.view.state.answers import Condition, ConditionSummary, ConditionType, Severity
 from tidemark.models.protocol.messages import Mode
@@ -86,6 +87,9 @@ class FleetStream(OfStream):
     first and the newest last; null for a part without a snapshot. It begins with the first snapshot under the SLO."""
     recommended_bound_ms: int | None
     """The bound recommended, in milliseconds; null when there is none."""
+    provisional_bound: ProvisionalBoundAnswer | None
+    """Where the recommended bound will lie, as an estimate; null without an SLO or rows, and once there is enough
+    evidence to act on."""
     published_bound_ms: int | None
     """The bound published to the job, in milliseconds; null when it keeps its own."""
     applied_bound_ms: int | None
@@ -132,6 +136,15 @@ class FleetTotals(Answer):
     """How many of them have which worst condition, the worst first; streams without any come last."""
 
 
+class Narrowing(Answer):
+    """How many streams of the whole fleet are narrowed at once; first bounds do not count."""
+
+    streams: int
+    """How many are being narrowed."""
+    max_streams: int
+    """How many may be; the next ones wait for their turn."""
+
+
 class FleetPage(Answer):
     """A page of the fleet: the smallest budget left first, streams of unknown budget last."""
 
@@ -139,6 +152,8 @@ class FleetPage(Answer):
     """The streams."""
     totals: FleetTotals
     """All streams in reach, on this page or not."""
+    narrowing: Narrowing
+    """The fleet's limit on narrowing."""
     next_cursor: str | None
     """Where the next page begins; null on the last."""
 

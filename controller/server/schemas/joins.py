@@ -50,6 +50,9 @@ class JoinStateAnswer(Answer):
     """Rows in them whose need is not known; they do not count."""
     common_bound_ms: int | None
     """The lowest bound that meets the target when every stream has it, in milliseconds; null without bounds."""
+    provisional_bound_ms: int | None
+    """The same as an estimate, while too few rows are known to choose bounds: the lowest such bound by the rows seen so
+    far, in milliseconds; null with bounds, and without rows of each stream."""
     lost_min_ppm: int | None
     """Minimum share of the joined pairs lost over the SLO's window, in parts per million; null while not known."""
     lost_max_ppm: int | None

@@ -174,8 +174,8 @@ class StreamStatus(OfStream):
     recommended: RecommendationAnswer | None
     """The newest recommendation; null before the first."""
     provisional_bound: ProvisionalBoundAnswer | None
-    """Where the recommended bound will lie, as an estimate; null without an SLO or rows, and once there is enough
-    evidence to act on."""
+    """Where the recommended bound will lie, as an estimate, for a side of a join that of all its sides; null without an
+    SLO or rows, and once there is enough evidence to act on."""
     transition: TransitionAnswer | None
     """What a change from the bound in use to the recommended one will do; null without a recommended bound."""
     published: Published

@@ -246,7 +246,7 @@ def stream_status(
         registered_us=row.registered_us,
         slo=None if slo is None else SloAnswer.of(slo),
         recommended=recommended_answer(session, state.recommendation, state.published),
-        provisional_bound=None if bound is None else _provisional_bound(bound),
+        provisional_bound=provisional_bound_answer(bound),
         transition=transition_answer(state.recommendation),
         published=published_answer(row, state.published, state.pin),
         applied=None if state.applied is None else applied_answer(state.applied),
@@ -268,7 +268,10 @@ def stream_status(
     )
 
 
-def _provisional_bound(found: ProvisionalBound) -> ProvisionalBoundAnswer:
+def provisional_bound_answer(found: ProvisionalBound | None) -> ProvisionalBoundAnswer | None:
+    """Return an estimate as it is answered; None without one."""
+    if found is None:
+        return None
     return ProvisionalBoundAnswer.of(
         found,
         max_known_in_ms=milliseconds(found.max_known_in_us),

@@ -26,7 +26,8 @@ from tidemark.controller.specs.kinds import Write
 from tidemark.controller.specs.streams import streams_of_job
 from tidemark.models.base.names import name_problem
 from tidemark.models.base.target import PPM
-from tidemark.models.recommend.joint_bounds import lost_ppm
+from tidemark.models.recommend.choice import rounded_up
+from tidemark.models.recommend.joint_bounds import estimated_common_ms, lost_ppm
 from tidemark.models.specs.fields import values_of
 from tidemark.models.specs.slo import JoinSlo
 
@@ -62,6 +63,7 @@ def _answer(session: Session, join: StoredJoin, cache: JoinCache, *, dry_run: bo
     """Return a join and how it is doing."""
     state = state_of(session, join, cache)
     bounds = state.sides[0].bounds
+    provisional = estimated_common_ms(state.evidence.needs, join.slo.target_ppm) if bounds is None else None
     judged = judged_in(session, join.slo, state.newest)
     lost, budget = lost_ppm(judged), PPM - join.slo.target_ppm
     query_ids = {None if row is None else row.query_id for row in state.newest}
@@ -73,6 +75,7 @@ def _answer(session: Session, join: StoredJoin, cache: JoinCache, *, dry_run: bo
             state.evidence,
             query_id=query_ids.pop() if len(query_ids) == 1 else None,
             common_bound_ms=None if bounds is None else bounds.common_ms,
+            provisional_bound_ms=None if provisional is None else rounded_up(provisional),
             lost_min_ppm=None if lost is None else lost[0],
             lost_max_ppm=None if lost is None else lost[1],
             remaining_ppm=None if lost is None else (budget - lost[1]) * PPM // budget,

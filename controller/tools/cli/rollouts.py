@@ -34,6 +34,7 @@ from tidemark.models.rollout.states import CANDIDATE, OPEN, State
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tidemark.controller.server.schemas.fleet import Narrowing
     from tidemark.controller.server.schemas.rollouts import RolloutAnswer
     from tidemark.controller.server.schemas.streams import StreamStatus
     from tidemark.controller.tools.client.client import Client
@@ -170,7 +171,7 @@ def _register_approve(app: typer.Typer) -> None:
         """Approve a rollout; it is published as soon as no gate holds it.
 
         An approval opens no other gate: of many that are approved together, those beyond the fleet's limits wait for
-        their turn. In a dry run each rollout is tried as if it were the only one.
+        their turn.
         """
         with call.open() as tidemark:
             if every == (rollout is not None):
@@ -204,8 +205,21 @@ def _approve_all(tidemark: Client, reason: str, *, dry_run: bool, call: Call) ->
         if done:
             many = plural(len(done), "rollout")
             say(f"would approve {many}; --yes approves" if dry_run else f"approved {many}")
+        if dry_run:
+            say_turns(done, tidemark.narrowing())
     if refused:
         fail_request("; ".join(refused))
+
+
+def say_turns(tried: Sequence[RolloutAnswer], limit: Narrowing) -> None:
+    """Say how many wait for the fleet's limit: in a dry run each was tried as if it were the only one."""
+    narrow = [
+        row for row in tried if row.state == "Published" and row.direction == "Narrow" and not row.first
+    ]
+    waits = len(narrow) - max(limit.max_streams - limit.streams, 0)
+    if waits > 0:
+        most = plural(limit.max_streams, "stream")
+        say(f"{waits} of them would wait: at most {most} of the fleet may be narrowed at once")
 
 
 def _register_act(app: typer.Typer, act: Literal["discard", "lift"], done: str, text: str) -> None:

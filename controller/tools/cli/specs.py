@@ -322,6 +322,8 @@ def _say_join(verb: str, job: str, name: str, found: JoinAnswer) -> None:
         say(f"  lost: {_lost(state)} of the pairs; {percent(state.remaining_ppm)} of the budget is left")
     if state.common_bound_ms is not None:
         say(f"  one bound for all would be {duration(state.common_bound_ms)}")
+    if state.provisional_bound_ms is not None:
+        say(f"  provisionally one bound for all would be {duration(state.provisional_bound_ms)}")
     table(("stream", "needs", "in use", "rows", "late", "why"), map(_side, state.sides), "")
 
 

@@ -88,7 +88,7 @@ def _show_streams(job: JobStatus | None, streams: Iterable[FleetStream], *, wide
             row.stream if job is not None else f"{row.job}/{row.stream}",
             row.mode,
             percent(row.target_ppm),
-            bound(row.recommended_bound_ms),
+            _expected(row),
             bound(row.applied_bound_ms),
             *(_more(row) if wide else ()),
         )
@@ -104,6 +104,16 @@ def _show_streams(job: JobStatus | None, streams: Iterable[FleetStream], *, wide
         say(f"{condition.stream}: {condition.type}: {condition.detail}")
     if job.more_conditions:
         say(f"and {plural(job.more_conditions, 'more condition')}")
+
+
+def _expected(row: FleetStream) -> str:
+    """Return the recommended bound, or the estimate while there is none."""
+    found = row.provisional_bound
+    if row.recommended_bound_ms is not None or found is None:
+        return bound(row.recommended_bound_ms)
+    least = f", at least {bound(found.min_bound_ms)}" if found.min_bound_ms else ""
+    most = "" if found.max_bound_ms is None else f", at most {bound(found.max_bound_ms)}"
+    return f"provisionally {bound(found.bound_ms)}{least}{most}"
 
 
 _MORE = ("in use", "completeness", "budget left", "rollout", "newest batch", "worst")

@@ -25,7 +25,14 @@ from tidemark.controller.server.schemas.bounds import (
     Receipt,
 )
 from tidemark.controller.server.schemas.charts import CurveAnswer
-from tidemark.controller.server.schemas.fleet import FleetStream, JobStatus, JobSummary, StreamDeleted
+from tidemark.controller.server.schemas.fleet import (
+    FleetPage,
+    FleetStream,
+    JobStatus,
+    JobSummary,
+    Narrowing,
+    StreamDeleted,
+)
 from tidemark.controller.server.schemas.partitions import Partition
 from tidemark.controller.server.schemas.pins import PinAnswer, PinSummary
 from tidemark.controller.server.schemas.reports import ReportDetail, ReportSummary
@@ -88,6 +95,10 @@ class Client(SpecificationsClient):
     def fleet(self, job: str | None = None) -> Iterator[FleetStream]:
         """Return the streams of a job, or all of them, those with the smallest budget left first."""
         return self._items("/v1/fleet", "streams", FleetStream, {"job": job})
+
+    def narrowing(self) -> Narrowing:
+        """Return how many streams of the fleet are being narrowed, and how many may be at once."""
+        return self._get("/v1/fleet", FleetPage, {"limit": 1}).narrowing
 
     def savings(self, job: str | None = None) -> Iterator[SavingsPage]:
         """Return what the streams of a job, or all of them, would save: page after page, each with the totals."""

@@ -33,6 +33,7 @@ from tidemark.controller.view.state.answers import Condition
 from tidemark.controller.view.state.budget import BudgetCourse, next_course, read_spent
 from tidemark.controller.view.state.conditions import conditions_of
 from tidemark.controller.view.state.load import load_horizon, load_states
+from tidemark.controller.view.state.provisional_bound import provisional_to_json, read_provisional_bound
 from tidemark.controller.view.state.savings import read_savings, to_json
 from tidemark.controller.view.state.snapshots import (
     StreamSnapshot,
@@ -225,6 +226,7 @@ class Overviews:
             skewed_partition=None if worst is None else worst.partition,
             skewed_without_ms=None if worst is None else worst.without_ms,
             skewed_costs_ms=None if worst is None else worst.costs_ms,
+            provisional_bound=provisional_to_json(read_provisional_bound(session, state, self._kept)),
             savings=to_json(read_savings(session, state, now_us, self._kept, spent)),
         )
         return overview, snapshot

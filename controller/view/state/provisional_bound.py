@@ -1,13 +1,37 @@
-"""What a stream's status says of the bound while too little is known to act on it."""
+"""What a stream's status and the fleet say of the bound while too little is known to act on it."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 from sqlalchemy.orm import Session
 
+from tidemark.controller.base.db.tables import ReportRow
+from tidemark.controller.control.decide.join_sides import state_of
 from tidemark.controller.control.rollout.facts import read_evidence_span
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
+from tidemark.controller.specs.joins import join_of
 from tidemark.controller.view.state.state import StreamState
-from tidemark.models.rollout.provisional_bound import ProvisionalBound, provisional_bound_of
+from tidemark.models.base.read_json import read_object
+from tidemark.models.recommend.steps import StepKind, deciding_step
+from tidemark.models.rollout.provisional_bound import (
+    ProvisionalBound,
+    Recommended,
+    provisional_bound_of,
+    provisional_joint_bound,
+)
+from tidemark.models.specs.slo import Policy
+
+
+def provisional_to_json(found: ProvisionalBound | None) -> str | None:
+    """Return an estimate as it is stored."""
+    return None if found is None else json.dumps(asdict(found), separators=(",", ":"))
+
+
+def provisional_from_json(text: str | None) -> ProvisionalBound | None:
+    """Return what ``provisional_to_json`` was called on."""
+    return None if text is None else read_object(ProvisionalBound, json.loads(text))
 
 
 def read_provisional_bound(
@@ -15,17 +39,32 @@ def read_provisional_bound(
 ) -> ProvisionalBound | None:
     """Return the estimate of a stream's bound.
 
-    None without an SLO or rows, once a recommended bound may be acted on, and where something else decides: a
-    cap that conflicts with the target, or the output of a join.
+    None without an SLO or rows, once a recommended bound may be acted on, where a cap conflicts with the target, and
+    once bounds are chosen for the sides of its join.
     """
     slo, horizon, recommended = state.slo, state.horizon, state.recommendation
-    if slo is None or horizon is None or state.join_id is not None:
+    if slo is None or horizon is None:
         return None
-    certified = state.required_ms is not None
-    if recommended is not None and certified:
-        widens = recommended.bound_ms is not None and recommended.bound_ms >= horizon.newest.bound_ms
-        if widens or recommended.conflict:
+    if slo.join_id is not None:
+        return _of_join(session, slo.join_id, cache, state.policy.value, horizon.newest)
+    certified = None
+    if recommended is not None and state.required_ms is not None:
+        bound_ms = recommended.bound_ms
+        if bound_ms is None or bound_ms >= horizon.newest.bound_ms or recommended.conflict:
             return None
+        step = deciding_step(state.steps).kind
+        certified = Recommended(bound_ms, None if step is StepKind.QUANTILE else step.label)
     span = read_evidence_span(session, horizon.newest, state.policy.value)
     facts, curve, _ = cache.everything(session, horizon)
-    return provisional_bound_of(curve, slo.value, facts.to_us - facts.from_us, span, certified=certified)
+    return provisional_bound_of(curve, slo.value, facts.to_us - facts.from_us, span, certified)
+
+
+def _of_join(
+    session: Session, join_id: int, cache: EvidenceCache, policy: Policy, newest: ReportRow
+) -> ProvisionalBound | None:
+    join = join_of(session, join_id)
+    found = state_of(session, join, cache.joins).evidence
+    if found.choice is not None or found.from_us is None or found.to_us is None:
+        return None
+    span = read_evidence_span(session, newest, policy)
+    return provisional_joint_bound(join.name, found.needs, join.slo, found.to_us - found.from_us, span)

@@ -358,13 +358,14 @@ def test_the_fleets_share_counts_other_streams_whose_narrowing_is_under_way_once
     rollout_row(session, stream_id=streams[1], state="Acknowledged")
     rollout_row(session, stream_id=streams[2], state="Verified")
     rollout_row(session, stream_id=streams[3], state="Published", direction="Widen")
-    assert read_fleet_share(steered(session), 400_000) == (2, 1), "one always may"
+    assert read_fleet_share(session, 400_000, steered(session)) == (2, 1), "one always may"
     for stream_id, mode in zip(
         [own, *streams], ["Live", "OnRestart", "Restart", "Live", "Live", "Off"], strict=True
     ):
         session.add(PolicyRow(stream_id=stream_id, mode=mode, specification="{}", generation=1, updated_us=0))
     session.flush()
-    assert read_fleet_share(steered(session), 400_000) == (2, 2)
+    assert read_fleet_share(session, 400_000, steered(session)) == (2, 2)
+    assert read_fleet_share(session, 400_000) == (3, 2), "its own is one of those"
 
 
 def test_only_a_recommended_bound_that_was_published_or_verified_opens_the_way_for_the_next(

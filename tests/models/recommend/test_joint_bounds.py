@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tidemark.models.base.confidence import certified_rank, certified_share
 from tidemark.models.base.operators import row_level
 from tidemark.models.evidence.joint_needs import JointNeeds
-from tidemark.models.recommend.joint_bounds import JointBounds, choose_joint_bounds
+from tidemark.models.recommend.joint_bounds import JointBounds, choose_joint_bounds, estimated_common_ms
 
 from support.examples import examples
 from support.joined_streams import JoinedStreams
@@ -112,6 +112,20 @@ def test_where_the_lead_alternates_each_side_waits_for_what_the_other_does_not_c
     assert near(chosen.common_ms, 30)
     assert near(chosen.bounds_ms[0], 1)
     assert near(chosen.bounds_ms[1], 30)
+
+
+@given(joined_streams(), st.sampled_from([900_000, 990_000]))
+def test_the_estimate_of_the_common_bound_meets_the_target_and_is_at_most_the_certified_one(
+    streams: JoinedStreams, target_ppm: int
+) -> None:
+    needs, sides = streams.needs(), len(streams.times_us)
+    found, chosen = estimated_common_ms(needs, target_ppm), choose_joint_bounds(needs, target_ppm, 950_000)
+    if found is None:
+        assert not needs.rows_by_side.all()
+        return
+    late = [needs.late(side, [found] * sides) / needs.rows_by_side[side] for side in range(sides)]
+    assert sum(late) <= 1 - target_ppm / 1e6 + 1e-12
+    assert chosen is None or found <= chosen.common_ms
 
 
 def test_too_few_rows_of_one_side_certify_nothing() -> None:

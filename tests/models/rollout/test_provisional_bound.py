@@ -12,10 +12,17 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from tidemark.models.evidence.curve import Curve, ExactNeeds
+from tidemark.models.evidence.joint_needs import JointNeeds
 from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.rollout.evidence import EvidenceSpan
-from tidemark.models.rollout.provisional_bound import ProvisionalBound, provisional_bound_of, quantile_ranks
-from tidemark.models.specs.slo import Slo
+from tidemark.models.rollout.provisional_bound import (
+    ProvisionalBound,
+    Recommended,
+    provisional_bound_of,
+    provisional_joint_bound,
+    quantile_ranks,
+)
+from tidemark.models.specs.slo import JoinSlo, Slo
 
 SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
@@ -68,7 +75,7 @@ def estimate(needs_us: list[int], *, sketched: bool = False, **changes: Any) -> 
         "slo": Slo(target_ppm=990_000),
         "reported_us": 4 * MINUTE_US,
         "span": FOUR_MINUTES_OF_AN_HOUR,
-        "certified": False,
+        "recommended": None,
         **changes,
     }
     return provisional_bound_of(Curve(needs, None), **given_)
@@ -85,13 +92,49 @@ def test_few_rows_give_a_lower_end_and_say_when_there_will_be_an_upper_one() -> 
     )
 
 
-def test_enough_rows_give_both_ends_and_the_upper_one_is_what_is_recommended() -> None:
-    found = estimate([n * SECOND_US // 100 for n in range(3_000)], certified=True)
+@pytest.mark.parametrize(
+    ("recommended", "said"),
+    [
+        (None, "provisionally 29.7 s: "),
+        (
+            Recommended(29_900, None),
+            "29.9 s is recommended: the rows seen need 29.7 s, ",
+        ),
+        (
+            Recommended(120_000, "narrowing step"),
+            "2 min is recommended (narrowing step): the rows seen need 29.7 s, ",
+        ),
+    ],
+)
+def test_what_is_recommended_comes_first_and_the_estimate_is_its_reason(
+    recommended: Recommended | None, said: str
+) -> None:
+    found = estimate([n * SECOND_US // 100 for n in range(3_000)], recommended=recommended)
     assert found is not None
-    assert found.text == (
-        "provisionally 29.7 s: at least 29.5 s and at most 29.9 s, each at 95 % confidence; from 4 min of evidence, "
-        "and a first narrowing waits for 1 h"
+    assert found.max_bound_ms == 29_900
+    assert found.text == said + (
+        "at least 29.5 s and at most 29.9 s, each at 95 % confidence; from 4 min of evidence, and a first narrowing "
+        "waits for 1 h"
     )
+
+
+def test_a_join_gives_one_number_for_all_its_sides_and_no_lower_end() -> None:
+    """Rows of one side that need up to 20 s, and of the other that need nothing: 200 of 1,025 each in 4 minutes."""
+    needs = JointNeeds.counted(
+        ("clicks", "views"),
+        np.repeat([0, 1], 200),
+        np.repeat(np.r_[np.arange(200) * SECOND_US // 10, np.zeros(200, np.int64)], 2).reshape(-1, 2),
+        np.ones(400, np.int64),
+    )
+    slo = JoinSlo(streams=("clicks", "views"), target_ppm=990_000)
+    found = provisional_joint_bound("attribution", needs, slo, 4 * MINUTE_US, FOUR_MINUTES_OF_AN_HOUR)
+    assert found is not None
+    assert (found.min_bound_ms, found.max_bound_ms) == (None, None)
+    assert found.text == (
+        "provisionally 19.8 s of each side of join attribution: a join has no lower end, and the upper one is "
+        "unknown for about 17 min more; from 4 min of evidence, and a first narrowing waits for 1 h"
+    )
+    assert provisional_joint_bound("attribution", JointNeeds.nothing(slo.streams), slo, 0, None) is None
 
 
 def test_a_handful_of_rows_gives_the_number_and_says_that_both_ends_are_unknown() -> None:
@@ -113,8 +156,11 @@ def test_a_lower_end_of_0_is_not_said_since_no_bound_is_below_it() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"certified": True, "span": None},
-        {"certified": True, "span": EvidenceSpan(covered_us=2, needed_us=2, reached_us=0)},
+        {"recommended": Recommended(1, None), "span": None},
+        {
+            "recommended": Recommended(1, None),
+            "span": EvidenceSpan(covered_us=2, needed_us=2, reached_us=0),
+        },
     ],
 )
 def test_what_may_be_acted_on_is_not_provisional(changes: dict[str, Any]) -> None:

@@ -307,5 +307,7 @@ class OverviewRow(Base):
     skewed_costs_ms: Mapped[Whole | None]
     lost: Mapped[Long | None]
     """What the values of its dimension lost, as JSON (``lost.summary``); null without a dimension."""
+    provisional_bound: Mapped[Long | None]
+    """Where its recommended bound would lie, as JSON (``ProvisionalBound``); null once that may be acted on."""
     savings: Mapped[Long | None]
     """What it would save under its recommended bound, as JSON (``models.recommend.savings``)."""

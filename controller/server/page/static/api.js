@@ -6,6 +6,7 @@ import { token } from "./session.js";
 
 const LIMIT_MS = 20_000;
 const MAX_CACHED = 60;
+const PAGE_SIZE = 1_000;
 /** @type {Map<string, {etag: string | null, text: string, value: unknown}>} */
 const cached = new Map();
 let serverAheadMs = 0;
@@ -76,6 +77,27 @@ export async function get(path, signal = null) {
     const [oldest] = cached.keys();
     if (cached.size > MAX_CACHED) cached.delete(oldest);
     return /** @type {T} */ (value);
+}
+
+/**
+ * GET all pages of a list.
+ * @template {{next_cursor: string | null}} T
+ * @param {string} path
+ * @param {Record<string, string | number>} parameters
+ * @param {AbortSignal | null} [signal]
+ * @returns {Promise<T[]>}
+ */
+export async function allPages(path, parameters, signal = null) {
+    /** @type {T[]} */
+    const pages = [];
+    let cursor = null;
+    do {
+        /** @type {T} */
+        const page = await get(query(path, { ...parameters, limit: PAGE_SIZE, cursor }), signal);
+        pages.push(page);
+        cursor = page.next_cursor;
+    } while (cursor);
+    return pages;
 }
 
 /**

@@ -52,7 +52,7 @@ function open() {
     hideBanner();
     forgetButton.hidden = token() === null;
     put(content, el("p", { class: "empty", text: "Loading …" }));
-    const view = place.view === "stream" ? new Stream(content, place, shell) : new Fleet(content, place);
+    const view = place.view === "stream" ? new Stream(content, place, shell) : new Fleet(content, place, shell);
     shown = view;
     document.title = view.title;
     scrollTo(0, 0);

@@ -6,13 +6,13 @@ import { button } from "./dom.js";
 /** @import { Caller as CallerAnswer } from "api" */
 /** @import { Attributes } from "./dom.js" */
 
-/** What the caller may do with one job. */
+/** What the caller may do with one job, or with those in reach. */
 export class Caller {
     #job;
     /** @type {CallerAnswer | null} Null until it is known: nothing is withheld before. */
     #answer = null;
 
-    /** @param {string} job */
+    /** @param {string | null} job Null for all jobs in reach. */
     constructor(job) {
         this.#job = job;
     }
@@ -25,6 +25,8 @@ export class Caller {
     /** Why the caller may not change anything; null when that is allowed. */
     get whyNot() {
         if (this.#answer === null || this.#answer.rights.includes("Operate")) return null;
+        // A role over some jobs gives no right over the whole fleet, and other jobs are not shown.
+        if (this.#job === null && ["operator", "admin"].includes(this.#answer.role ?? "")) return null;
         return `This takes the role operator or admin; ${this.#answer.name} has the role ${this.#answer.role ?? "none"}.`;
     }
 

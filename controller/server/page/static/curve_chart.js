@@ -11,6 +11,7 @@ import { duration } from "./format.js";
 import { openPolicyForm } from "./policy_form.js";
 import { Preview } from "./preview.js";
 import { onTheme } from "./theme.js";
+import { provisionalEnds } from "./words.js";
 
 /** @import { PartitionCurve, StreamStatus } from "api" */
 /** @import { PartitionShown } from "./curve_plots.js" */
@@ -209,7 +210,7 @@ export class CurveChart {
                     "span",
                     { class: "readout-entry" },
                     el("span", { class: "swatch swatch-gap" }),
-                    `${provisionalText(this.#provisional)}; nothing acts on it yet`,
+                    `${neededText(this.#provisional)}; nothing acts on it yet`,
                 ),
             el("span", { class: "readout-entry dim", text: `over the last ${duration(basis.horizon_ms)}` }),
             el("span", { class: "readout-entry dim col-off", text: "rows admitted by powers of ten of the loss" }),
@@ -219,11 +220,9 @@ export class CurveChart {
 }
 
 /** @param {NonNullable<StreamStatus["provisional_bound"]>} provisional */
-function provisionalText({ min_bound_ms: least, max_bound_ms: most }) {
-    if (most !== null) return `the SLO needs ${duration(least ?? 0)} to ${duration(most)}`;
-    return least
-        ? `the SLO needs at least ${duration(least)}, upper end unknown`
-        : "too few rows to say what the SLO needs";
+function neededText(provisional) {
+    const ends = provisionalEnds(provisional);
+    return ends ? `the SLO needs ${ends}` : "neither end of what the SLO needs is known";
 }
 
 /** @param {PartitionShown} partition */

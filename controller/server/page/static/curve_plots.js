@@ -281,11 +281,13 @@ export class CurvePlots {
     #marks() {
         if (this.#curve === null) return [];
         const { operating, recommended_bound_ms: recommended } = this.#curve;
+        // Once a bound is recommended, one number leads: the estimate is only hatched.
+        const provisional = recommended === null ? (this.#provisional?.bound_ms ?? null) : null;
         return [
             { name: "without it", ms: this.#partition?.withoutMs ?? null, colour: "series-need", dash: [2, 3] },
             { name: operating.is_published ? "published" : "in use", ms: operating.bound_ms, colour: "ink", dash: [] },
             { name: "recommended", ms: recommended, colour: "accent", dash: [6, 3] },
-            { name: "provisional", ms: this.#provisional?.bound_ms ?? null, colour: "accent", dash: [2, 3] },
+            { name: "provisional", ms: provisional, colour: "accent", dash: [2, 3] },
             { name: "effective", ms: operating.effective_bound_ms, colour: "series-effective", dash: [2, 3] },
         ].flatMap(({ ms, ...mark }) => (ms !== null && ms >= 0 && ms <= this.#scale.maxMs ? [{ ...mark, ms }] : []));
     }

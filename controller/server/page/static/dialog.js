@@ -3,7 +3,7 @@
 import { Away, Rejected } from "./api.js";
 import { button, el, icon, put } from "./dom.js";
 
-/** @import { Shell } from "./stream.js" */
+/** @import { PageShell } from "./stream.js" */
 
 const FORBIDDEN = 403;
 let made = 0;
@@ -26,7 +26,7 @@ export class Dialog {
 
     /**
      * @param {string} title
-     * @param {Shell} shell
+     * @param {PageShell} shell
      * @param {{wide?: boolean}} [options]
      */
     constructor(title, shell, { wide = false } = {}) {
@@ -57,6 +57,10 @@ export class Dialog {
 
     close() {
         this.#node.close();
+    }
+
+    get isOpen() {
+        return this.#node.open;
     }
 
     /**

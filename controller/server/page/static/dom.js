@@ -177,7 +177,7 @@ export function figures(columns, rows, options = {}) {
                             ? el("th", { scope: "row" }, cell)
                             : n === cells.length - 1 && cells.length < columns.length
                               ? el("td", { class: "dim", colspan: columns.length - n }, cell)
-                              : el("td", { class: columns[n].class }, cell),
+                              : el("td", { class: columns[n].class, data: { label: columns[n].text } }, cell),
                     ),
                 ),
             ),

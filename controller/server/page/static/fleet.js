@@ -1,29 +1,19 @@
 // The view of the fleet: how it is as a whole, what waits for approval, and all streams.
 
-import { get, query } from "./api.js";
+import { allPages, get, query } from "./api.js";
 import { button, el, icon, put, say } from "./dom.js";
 import { COLUMNS, rowOf, wordsOf } from "./fleet_row.js";
-import {
-    appliedOf,
-    awaitsApproval,
-    countsOf,
-    levelOf,
-    LEVELS,
-    nextOf,
-    nextSort,
-    ordered,
-    sortOf,
-    sortText,
-} from "./fleet_list.js";
-import { bound, duration } from "./format.js";
+import { countsOf, levelOf, LEVELS, nextSort, ordered, sortOf, sortText } from "./fleet_list.js";
 import { nothingYet } from "./nothing_yet.js";
-import { fleetHash, here, replaceHash, streamHash } from "./router.js";
+import { fleetHash, here, replaceHash } from "./router.js";
 import { SavingsCard } from "./savings_card.js";
+import { WaitingCard } from "./waiting_card.js";
 import { plural } from "./words.js";
 
 /** @import { FleetPage, FleetStream } from "api" */
 /** @import { Level, Sort } from "./fleet_list.js" */
 /** @import { FleetPlace } from "./router.js" */
+/** @import { PageShell } from "./stream.js" */
 /**
  * @typedef {object} Row
  * @property {HTMLElement} node
@@ -33,8 +23,6 @@ import { plural } from "./words.js";
  * @property {string} job
  */
 
-const PAGE_SIZE = 1_000;
-const MAX_WAITING = 6;
 /** Savings are as of snapshots, which come once a minute. */
 const SAVINGS_EVERY_MS = 30_000;
 const MAX_SAVINGS = 20;
@@ -61,7 +49,7 @@ export class Fleet {
     #byJob;
     #body = el("tbody", { role: "rowgroup" });
     #summary = el("div", { class: "summary" });
-    #waiting = el("section", { class: "card waiting", "aria-label": "Waits for approval", hidden: true });
+    #waiting;
     #savings = new SavingsCard();
     #savingsAt = -Infinity;
     #headings;
@@ -75,9 +63,11 @@ export class Fleet {
     /**
      * @param {Element} root
      * @param {FleetPlace} place
+     * @param {PageShell} shell
      */
-    constructor(root, { options }) {
+    constructor(root, { options }, shell) {
         this.#root = root;
+        this.#waiting = new WaitingCard(shell);
         this.#sort = sortOf(options.sort);
         this.#level = LEVELS.find((level) => level === options.level) ?? null;
         this.#byJob = options.group === "job";
@@ -102,13 +92,16 @@ export class Fleet {
      * @param {AbortSignal} signal
      */
     async refresh(signal) {
-        const [pages] = await Promise.all([allPages(signal), this.#refreshSavings(signal)]);
+        /** @type {Promise<FleetPage[]>} */
+        const listed = allPages("v1/fleet", {}, signal);
+        const [pages] = await Promise.all([listed, this.#refreshSavings(signal)]);
         const first = !this.hasData;
         if (first) this.#build();
         // Answers that have not changed are the same objects.
         if (!first && pages.length === this.#pages.length && pages.every((page, n) => page === this.#pages[n])) return;
         this.#pages = pages;
         this.#streams = pages.flatMap((page) => page.streams);
+        await this.#waiting.show(this.#streams, signal);
         this.#show();
     }
 
@@ -159,7 +152,7 @@ export class Fleet {
                 this.#summary,
                 el("div", { class: "fleet-filter" }, this.#found, this.#group, this.#filter),
             ),
-            this.#waiting,
+            this.#waiting.node,
             this.#savings.node,
             this.#table,
             this.#start,
@@ -215,7 +208,6 @@ export class Fleet {
             this.#rows.delete(key);
         }
         this.#showSummary();
-        this.#showWaiting();
         this.#arrange();
     }
 
@@ -303,41 +295,6 @@ export class Fleet {
         this.#applyFilter();
     }
 
-    #showWaiting() {
-        const streams = this.#streams.filter(awaitsApproval);
-        this.#waiting.hidden = streams.length === 0;
-        put(
-            this.#waiting,
-            el("h2", {
-                text: `${plural(streams.length, "rollout")} ${streams.length === 1 ? "waits" : "wait"} for approval`,
-            }),
-            el(
-                "ul",
-                {},
-                streams.slice(0, MAX_WAITING).map((waiting) => {
-                    const { job, stream } = waiting;
-                    return el(
-                        "li",
-                        {},
-                        el("span", {}, el("span", { class: "dim", text: `${job} / ` }), el("strong", { text: stream })),
-                        el("span", { text: `${duration(appliedOf(waiting))} → ${bound(nextOf(waiting))}` }),
-                        el(
-                            "a",
-                            {
-                                class: "button small",
-                                href: streamHash(job, stream, { review: "1" }),
-                                "aria-label": `Review the rollout of ${job} / ${stream}`,
-                            },
-                            "Review …",
-                        ),
-                    );
-                }),
-                streams.length > MAX_WAITING &&
-                    el("li", { class: "dim", text: `and ${plural(streams.length - MAX_WAITING, "more stream")}` }),
-            ),
-        );
-    }
-
     #applyFilter() {
         const wanted = this.#filter.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
         const jobs = new Set();
@@ -402,17 +359,4 @@ export class Fleet {
 /** @param {FleetStream} stream */
 function keyOf({ job, stream }) {
     return `${job}/${stream}`;
-}
-
-/** @param {AbortSignal} signal */
-async function allPages(signal) {
-    const pages = [];
-    let cursor = null;
-    do {
-        /** @type {FleetPage} */
-        const page = await get(query("v1/fleet", { limit: PAGE_SIZE, cursor }), signal);
-        pages.push(page);
-        cursor = page.next_cursor;
-    } while (cursor);
-    return pages;
 }

@@ -57,11 +57,20 @@ export function appliedOf({ applied_bound_ms: applied, in_use_bound_ms: inUse })
 }
 
 /**
- * Return the bound that is to come: that of a rollout that waits for a person, or the recommended one.
+ * Return the bound that is to come: that of a rollout that waits for a person, the recommended one, or the estimate.
  * @param {FleetStream} stream
  */
 export function nextOf(stream) {
-    return awaitsApproval(stream) ? (stream.rollout?.to_bound_ms ?? null) : stream.recommended_bound_ms;
+    if (awaitsApproval(stream)) return stream.rollout?.to_bound_ms ?? null;
+    return stream.recommended_bound_ms ?? stream.provisional_bound?.bound_ms ?? null;
+}
+
+/**
+ * Return what is known of a bound on which nothing acts yet; null where something may.
+ * @param {FleetStream} stream
+ */
+export function provisionalOf(stream) {
+    return awaitsApproval(stream) ? null : stream.provisional_bound;
 }
 
 /**

@@ -1,11 +1,11 @@
 // One stream in the list of the fleet.
 
 import { badge, el, icon } from "./dom.js";
-import { appliedOf, awaitsApproval, levelOf, nextOf } from "./fleet_list.js";
-import { bound, budget, duration, shares, target } from "./format.js";
+import { appliedOf, awaitsApproval, levelOf, nextOf, provisionalOf } from "./fleet_list.js";
+import { bound, budget, coarse, duration, shares, target } from "./format.js";
 import { streamHash } from "./router.js";
 import { sparkline } from "./sparkline.js";
-import { budgetKind, gate, rolloutState, spaced } from "./words.js";
+import { budgetKind, gate, provisionalEnds, rolloutState, sentence, spaced } from "./words.js";
 
 /** @import { FleetStream } from "api" */
 /** @import { Child } from "./dom.js" */
@@ -58,6 +58,7 @@ export function wordsOf(stream) {
         rollout && rolloutState(rollout.state).name,
         paused && "paused",
         pin && "pinned",
+        provisionalOf(stream) && "provisional",
     ]
         .filter(Boolean)
         .join(" ")
@@ -118,8 +119,13 @@ function nowCell({ completeness_min_ppm: low, completeness_max_ppm: high, provis
  */
 function boundCell(stream) {
     const { effective_bound_ms: effective } = stream;
-    const [applied, next] = [appliedOf(stream), nextOf(stream)];
-    const changes = next !== null && applied !== null && next !== applied;
+    const [applied, next, provisional] = [appliedOf(stream), nextOf(stream), provisionalOf(stream)];
+    const changes = next !== null && applied !== null && (next !== applied || provisional !== null);
+    const title = provisional
+        ? sentence(provisional.text)
+        : awaitsApproval(stream)
+          ? "Waits for approval"
+          : "Recommended";
     const trails = effective !== null && applied !== null && Math.abs(effective - applied) > NOTABLE * applied;
     return [
         el("span", { class: "bound-applied", title: "Applied", text: duration(applied) }),
@@ -127,11 +133,13 @@ function boundCell(stream) {
             el("span", { class: "dim", "aria-hidden": "true", text: " → " }),
             el(
                 "span",
-                { class: "changes", title: awaitsApproval(stream) ? "Waits for approval" : "Recommended" },
-                el("span", { class: "visually-hidden", text: ", next " }),
+                { class: provisional ? "changes hatched" : "changes", title },
+                el("span", { class: "visually-hidden", text: provisional ? ", provisionally " : ", next " }),
                 duration(next),
             ),
         ],
+        provisional &&
+            el("span", { class: "bound-trails bound-estimate dim", text: estimateText(stream, provisional) }),
         trails &&
             el("span", {
                 class: "bound-trails dim",
@@ -139,6 +147,19 @@ function boundCell(stream) {
                 text: `effective ${duration(effective)}`,
             }),
     ];
+}
+
+/**
+ * Return what the number above rests on; a recommended one may be wider than what the rows need.
+ * @param {FleetStream} stream
+ * @param {NonNullable<FleetStream["provisional_bound"]>} provisional
+ */
+function estimateText({ recommended_bound_ms: recommended }, provisional) {
+    const { seen_ms: seen, narrows_from_ms: from } = provisional;
+    const ends = provisionalEnds(provisional);
+    const said = recommended === null ? ["provisional", ends] : [ends && `rows need ${ends}`];
+    const acts = from === null ? "" : `, narrows from ${coarse(from)}`;
+    return `${said.filter(Boolean).join(", ")}; from ${coarse(seen)}${acts}`;
 }
 
 /** @param {FleetStream} stream */

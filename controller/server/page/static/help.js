@@ -54,7 +54,8 @@ export function showHelp() {
             "p",
             { class: "hint" },
             "Hatched parts of a chart are unknown: nothing was reported there. They are never drawn as 0. ",
-            "A share with a clock is provisional: rows can still arrive and change it.",
+            "A share with a clock is provisional: rows can still arrive and change it. ",
+            "A hatched bound is an estimate on which nothing acts yet.",
         ),
         el(
             "p",

@@ -102,6 +102,7 @@ function rowOf(row) {
  * @param {(number: number) => string} text
  */
 function savedText({ min, max }, text) {
+    if (min === null && max === null) return "–";
     if (min !== null && max !== null && min < 0 && max > 0) return `${text(-min)} more to ${text(max)} less`;
     if (max === null || max >= 0) return `${between({ min, max }, text)} less`;
     return `${between({ min: -max, max: min === null ? null : -min }, text)} more`;

@@ -165,6 +165,15 @@ export function latencyUnknown(reason) {
 }
 
 /**
+ * Return between which bounds the one lies that an SLO asks for; null while neither end is known.
+ * @param {NonNullable<StreamStatus["provisional_bound"]>} provisional
+ */
+export function provisionalEnds({ min_bound_ms: least, max_bound_ms: most }) {
+    if (most !== null) return `${duration(least ?? 0)} to ${duration(most)}`;
+    return least ? `at least ${duration(least)}` : null;
+}
+
+/**
  * Return a text of the controller as a sentence.
  * @param {string} text
  */

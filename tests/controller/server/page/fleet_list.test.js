@@ -6,8 +6,10 @@ import { test } from "node:test";
 import {
     awaitsApproval,
     countsOf,
+    nextOf,
     nextSort,
     ordered,
+    provisionalOf,
     sortOf,
     sortText,
 } from "../../../../controller/server/page/static/fleet_list.js";
@@ -61,4 +63,13 @@ test("a rollout waits for a person by its state or by its gate", () => {
     assert.equal(awaitsApproval(rollout("Recommended", "Approval")), true);
     assert.equal(awaitsApproval(rollout("Recommended", "Cooldown")), false);
     assert.equal(awaitsApproval(stream("a")), false);
+});
+
+test("what is to come is the rollout that waits, else what is recommended, else the estimate", () => {
+    const estimate = { bound_ms: 39_000 };
+    const only = stream("a", { recommended_bound_ms: null, provisional_bound: estimate });
+    const waits = { rollout: { state: "AwaitingApproval", held_by: "Approval", to_bound_ms: 60_000 } };
+    assert.deepEqual([nextOf(only), provisionalOf(only)], [39_000, estimate]);
+    assert.equal(nextOf({ ...only, recommended_bound_ms: 64_000 }), 64_000);
+    assert.deepEqual([nextOf({ ...only, ...waits }), provisionalOf({ ...only, ...waits })], [60_000, null]);
 });

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -12,7 +13,7 @@ from playwright.sync_api import Browser, expect
 from tidemark.controller.base.db.tables import SloRow
 from tidemark.controller.specs.store import slo_values
 from tidemark.controller.specs.streams import lock_stream
-from tidemark.models.specs.slo import Slo
+from tidemark.models.specs.slo import Day, Slo
 
 from support.browser import NARROW, WIDE, watched_page
 from support.controller_app import Controller
@@ -20,6 +21,7 @@ from support.policies import at_once
 from support.rolled_job import RolledJob
 from support.served import served
 from support.shown import Shown
+from support.tokens import make_token
 from support.waiting_job import waiting_job
 
 pytestmark = pytest.mark.slow
@@ -46,6 +48,31 @@ def test_a_row_shows_the_mode_bounds_completeness_and_budget(browser: Browser, s
         assert fleet["recommended_bound_ms"] is not None
         expect(row.locator("[data-label=Bound]")).to_contain_text(" s")
         expect(row.locator("[data-label='Complete now']")).to_contain_text("provisional")
+        watched.assert_no_errors()
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_a_stream_that_cannot_decide_yet_shows_its_estimate_hatched_with_what_it_rests_on(
+    browser: Browser, controller: Controller, width: int
+) -> None:
+    job = RolledJob(controller)
+    job.put("slo", {"target_ppm": 990_000})
+    job.put("policy", {"mode": "OnRestart"})
+    job.run(6, 40.0)
+    controller.snapshot()
+    text = job.status()["provisional_bound"]["text"]
+    with (
+        served(controller.app) as url,
+        watched_page(browser, url, width=width, bypass_csp=True) as watched,
+    ):
+        watched.open()
+        cell = watched.page.locator("table.fleet tbody tr [data-label=Bound]")
+        expect(cell.locator(".hatched")).to_have_text(re.compile(r"provisionally [\d.]+ s$"))
+        expect(cell.locator(".hatched")).to_have_attribute("title", f"{text[0].upper()}{text[1:]}.")
+        expect(cell).to_contain_text(
+            re.compile(r"provisional, at least [\d.]+ s; from 24 s, narrows from 1 h")
+        )
+        assert watched.faults_in_both_themes() == []
         watched.assert_no_errors()
 
 
@@ -152,6 +179,62 @@ def test_what_waits_for_approval_is_listed_first_and_leads_to_its_dialog(
         expect(dialog).to_contain_text(f"Approve rollout {job.rollout()['id']}?")
         assert "review" not in page.url, "a reload does not open it again"
         watched.assert_no_errors()
+
+
+def test_all_that_wait_are_approved_with_one_reason_after_a_dry_run_and_each_is_told(
+    browser: Browser, controller: Controller
+) -> None:
+    """One is held by a freeze set meanwhile, and another is discarded between the dry run and the approval."""
+    first, frozen, gone = (waiting_job(controller, name) for name in ("first", "frozen", "gone"))
+    every_day = {"days": list(get_args(Day)), "from_minute": 0, "to_minute": 1_440}
+    frozen.put("policy", at_once(approval="all", freeze_windows=[every_day]))
+    with served(controller.app) as url, watched_page(browser, url, bypass_csp=True) as watched:
+        watched.open()
+        page = watched.page
+        page.get_by_role("button", name="Approve all that wait (3) …").focus()
+        page.keyboard.press("Enter")
+        dialog = page.get_by_role("dialog", name="Approve all that wait?")
+        row = {job: dialog.get_by_role("row", name=f"{job} / stream") for job in ("first", "frozen", "gone")}
+        expect(dialog.get_by_role("status")).to_have_text(
+            "Nothing is done yet. Of 3 rollouts: 2 published, 1 held: freeze."
+        )
+        expect(row["first"]).to_contain_text(re.compile(r"60 s → [\d.]+ s.*published"))
+        expect(row["frozen"]).to_contain_text("nothing is narrowed in the freeze until", ignore_case=True)
+        assert watched.faults_in_both_themes() == []
+        assert first.rollout()["state"] == "AwaitingApproval", "a dry run approves nothing"
+        assert gone.act(f"/rollouts/{gone.rollout()['id']}:discard").status_code == 200
+        dialog.get_by_role("button", name="Approve 3 rollouts").click()
+        expect(dialog).to_contain_text("Say why")
+        page.keyboard.type("looked at the savings")
+        dialog.get_by_role("button", name="Approve 3 rollouts").click()
+        expect(dialog.get_by_role("status")).to_have_text(
+            "Done. Of 3 rollouts: 1 published, 1 held: freeze, 1 cannot be approved."
+        )
+        expect(row["gone"]).to_contain_text("is discarded, so it cannot be approved")
+        expect(dialog.get_by_role("button", name="Close")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("region", name="Waits for approval")).to_be_hidden()
+        assert first.rollout()["approved"]["reason"] == "looked at the savings"
+        assert [job.rollout()["state"] for job in (first, frozen, gone)] == [
+            "Published",
+            "Recommended",
+            "Discarded",
+        ]
+
+
+def test_whoever_may_not_approve_reads_why(browser: Browser, controller: Controller) -> None:
+    waiting_job(controller)
+    token = make_token(controller, "viewer")
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        page = watched.page
+        watched.open()
+        page.get_by_label("Token").fill(token)
+        page.keyboard.press("Enter")
+        approve = page.get_by_role("button", name="Approve all that wait")
+        expect(approve).to_have_attribute("aria-disabled", "true")
+        expect(approve).to_have_attribute("aria-description", re.compile("role operator or admin"))
+        approve.click(force=True)
+        expect(page.get_by_role("dialog")).to_have_count(0)
 
 
 def test_no_column_is_cut_on_a_desktop_screen(browser: Browser, controller: Controller) -> None:

@@ -57,3 +57,11 @@ test("a change is written with the name and the unit of its field", () => {
     assert.equal(words.changeValue("freeze_windows", freezes), said);
     assert.equal(words.spaced("SloSet"), "SLO set");
 });
+
+test("of an estimate the ends are said that are known", () => {
+    const ends = (least, most) => words.provisionalEnds({ min_bound_ms: least, max_bound_ms: most });
+    assert.deepEqual(
+        [ends(35_000, 64_000), ends(null, 64_000), ends(35_000, null), ends(0, null), ends(null, null)],
+        ["35 s to 64 s", "0 s to 64 s", "at least 35 s", null, null],
+    );
+});

@@ -62,6 +62,7 @@ def test_an_empty_store_has_an_empty_fleet(controller: Controller) -> None:
     assert page(controller) == {
         "streams": [],
         "totals": {"streams": 0, "worst": []},
+        "narrowing": {"streams": 0, "max_streams": 1},
         "next_cursor": None,
     }
 
@@ -156,6 +157,7 @@ def test_the_totals_count_each_stream_under_its_worst_condition(fleet: Controlle
     counted = {row["type"]: row["streams"] for row in body["totals"]["worst"]}
     assert sum(counted.values()) == body["totals"]["streams"] == len(NAMES)
     assert counted["NoReportYet"] == 2
+    assert body["narrowing"] == {"streams": 0, "max_streams": 1}
 
 
 def test_only_one_job_can_be_asked_for(fleet: Controller) -> None:

@@ -111,6 +111,7 @@ def test_without_bounds_the_answer_says_why(controller: Controller) -> None:
     found = dry_run(controller, target_ppm=999_999)
 
     assert found["common_bound_ms"] is None
+    assert found["provisional_bound_ms"] > dry_run(controller)["common_bound_ms"], "of a far lower target"
     for one in found["sides"]:
         assert one["bound_ms"] is one["late"] is None
         assert one["reason"].startswith(

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from tidemark.controller.server.schemas.fleet import Narrowing
+from tidemark.controller.server.schemas.rollouts import RolloutAnswer
 from tidemark.controller.tools.cli import app
+from tidemark.controller.tools.cli.rollouts import say_turns
 from tidemark.controller.tools.client import Client
 from tidemark.models.protocol.messages import Report
 
@@ -170,6 +173,21 @@ def test_all_that_await_approval_are_approved_with_yes_and_only_shown_without(
         "no rollout awaits approval"
     ]
     assert controller.http.get("/v1/jobs/shop/streams/clicks/bound").json()["bound_ms"] is not None
+
+
+@pytest.mark.parametrize(
+    ("narrowing", "waits"), [(0, ""), (1, "1 of them would wait: at most 2 streams"), (9, "2 of them would")]
+)
+def test_a_dry_run_of_all_says_how_many_would_wait_for_the_limit_of_the_fleet(
+    narrowing: int, waits: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    narrows: dict[str, Any] = {"state": "Published", "direction": "Narrow", "first": False}
+    others: list[dict[str, Any]] = [{"direction": "Widen"}, {"first": True}, {"state": "Recommended"}]
+    tried = [RolloutAnswer.model_construct(**{**narrows, **change}) for change in ({}, {}, *others)]
+    say_turns(tried, Narrowing(streams=narrowing, max_streams=2))
+    said = capsys.readouterr().out
+    assert said.startswith(waits)
+    assert bool(said) == bool(waits)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import yaml
@@ -85,6 +86,10 @@ def test_the_status_of_the_first_minute_gives_a_bound_and_the_command_that_knows
     words = " ".join(done.output.split())
     assert words.count(text) == 1
     assert "tidemark trace --from kafka" in words
+    controller.snapshot()
+    with served(controller.app) as url:
+        done = CliRunner().invoke(app, ["status", "shop", "--url", url], env={"COLUMNS": "200"})
+    assert re.search(r"99 % +provisionally [\d.]+ s, at least [\d.]+ s", done.output)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from tidemark.controller.server.process.loop import Tick
 from tidemark.models.protocol.granule_counts import GranuleCounts
 
 from support.controller_app import STREAM, Controller
+from support.joined_job import JOIN, SIDES, JoinedJob
 from support.reports import START_US, exponential_batches, query_reports
 from support.rolled_job import RolledJob
 
@@ -56,6 +57,9 @@ def test_the_first_minutes_give_a_number_that_nothing_acts_on_until_there_is_evi
     assert few["provisional_bound"]["max_bound_ms"] is None
     assert few["provisional_bound"]["max_known_in_ms"] > 0
     assert few["summary"] == few["provisional_bound"]["text"]
+    controller.snapshot()
+    (row,) = controller.http.get("/v1/fleet").json()["streams"]
+    assert row["provisional_bound"] == few["provisional_bound"]
 
     job.run(90, 40, tick=False)
     controller.tick()
@@ -65,11 +69,34 @@ def test_the_first_minutes_give_a_number_that_nothing_acts_on_until_there_is_evi
     assert found["seen_ms"] < found["narrows_from_ms"] == 3_600_000
     assert (more["rollout"]["held_by"], more["published"]["bound_ms"]) == ("Evidence", None)
     assert more["summary"] == found["text"]
+    assert found["text"].startswith(f"{recommended / 1_000:g} s is recommended: the rows seen need ")
 
     job.interval_us *= 20
     job.run(40, 40, tick=False)
     controller.tick()
     assert job.status()["provisional_bound"] is None
+    controller.snapshot()
+    assert controller.http.get("/v1/fleet").json()["streams"][0]["provisional_bound"] is None
+
+
+def test_a_side_of_a_join_gets_the_estimate_of_the_join_until_bounds_are_chosen(
+    controller: Controller,
+) -> None:
+    job = JoinedJob(controller)
+    job.begin(evidence_ms=3_600_000)
+    assert controller.http.put(JOIN, json={"streams": SIDES, "target_ppm": 990_000}).is_success
+    job.run(10)
+    join = controller.http.get(JOIN).json()["state"]
+    found = [controller.http.get(job.path(side)).json()["provisional_bound"] for side in SIDES]
+    assert found[0]["text"].startswith("provisionally 24.2 s of each side of join attribution: ")
+    assert [one["bound_ms"] for one in found] == [join["provisional_bound_ms"]] * 2
+    assert {(one["min_bound_ms"], one["max_bound_ms"]) for one in found} == {(None, None)}
+
+    job.run(60)
+    join = controller.http.get(JOIN).json()["state"]
+    assert join["provisional_bound_ms"] is None
+    assert join["common_bound_ms"] >= found[0]["bound_ms"]
+    assert controller.http.get(job.path(SIDES[0])).json()["provisional_bound"] is None
 
 
 def test_a_gap_in_batch_ids_is_unknown_and_never_complete(controller: Controller) -> None:

@@ -261,6 +261,7 @@ def upgrade() -> None:
         sa.Column("skewed_without_ms", sa.BigInteger(), nullable=True),
         sa.Column("skewed_costs_ms", sa.BigInteger(), nullable=True),
         sa.Column("lost", sa.Text(), nullable=True),
+        sa.Column("provisional_bound", sa.Text(), nullable=True),
         sa.Column("savings", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(["stream_id"], ["streams.id"], name=op.f("fk_overviews_stream_id_streams")),
         sa.PrimaryKeyConstraint("stream_id", name=op.f("pk_overviews")),
