@@ -149,7 +149,7 @@ def test_nothing_can_be_written_to_the_page(controller: Controller) -> None:
 def test_the_log_names_requests_for_the_page_by_their_template(
     controller: Controller, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level("INFO", logger="tidemark.request"):
+    with caplog.at_level("DEBUG", logger="tidemark.request"):
         controller.http.get("/")
         controller.http.get(f"/page/{PAGE.version}/app.js")
 
