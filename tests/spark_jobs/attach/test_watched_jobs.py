@@ -221,7 +221,7 @@ def test_without_the_controller_a_query_keeps_its_own_bound(watched: Watched, pl
 def test_a_side_that_is_killed_takes_no_query_with_it_and_is_started_again(
     watched: Watched, plain: Plain
 ) -> None:
-    watched.anew({"spark.tidemark.start.timeout": "60s"})
+    watched.anew({})
     assert watched.run_amid("killed", lambda: os.kill(watched.side(), signal.SIGKILL)) == plain.run_amid
     until(lambda: watched.run_or_not("later"), "a side that is started again", pause_s=1)
 
@@ -232,7 +232,7 @@ def test_a_side_that_hangs_holds_nothing_up(watched: Watched, plain: Plain) -> N
     assert watched.run("never") == plain.run
     assert watched.job.lines("has not answered within 3000 ms and is ended")
 
-    watched.anew({"spark.tidemark.start.timeout": "60s"})  # on a loaded machine one that is well may need 3 s, too
+    watched.anew({})
     hung = watched.side()
     assert watched.run_amid("hung", lambda: os.kill(hung, signal.SIGSTOP)) == plain.run_amid
     with contextlib.suppress(ProcessLookupError):  # ended by then, on a machine that is slow
