@@ -109,7 +109,7 @@ test: $(CLASSES) ## run every test but the soak tests, in four processes
 test-fast: $(STAMP) ## run the tests that are not marked slow, in three processes
 	@$(PYTEST) --numprocesses 3 -m "not slow" $(ARGS)
 
-soak: $(CLASSES) ## run the long tests: chaos, Kafka end to end, repeats; writes the faults of docs/explanation/proof.md
+soak: $(CLASSES) ## run the long tests: chaos, a simulated week, repeats; writes their tables in docs/explanation/proof.md
 	@$(PYTEST) --numprocesses 4 -m "soak or fault" --junitxml=build/soak.xml $(ARGS); status=$$?; \
 	[ -n "$(ARGS)" ] || { PYTHONPATH=tests $(BIN)/python -m support.faults; PYTHONPATH=tests $(BIN)/python -m support.proof; }; \
 	exit $$status

@@ -21,7 +21,7 @@ from support import class_archive
 from support.early_failures import EarlyFailures
 from support.examples import USUAL
 from support.fast_run import is_fast, is_slow_throughout, starts_another_program
-from support.faults import Survived, recorder
+from support.faults import Compared, Survived, recorder, week_recorder
 from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -181,6 +181,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def survived(record_property: Callable[[str, object], None]) -> Survived:
     """Return what records a fault for docs/explanation/proof.md."""
     return recorder(record_property)
+
+
+@pytest.fixture
+def compared(record_property: Callable[[str, object], None]) -> Compared:
+    """Return what records a simulated week for docs/explanation/proof.md."""
+    return week_recorder(record_property)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +39,8 @@ class Postgres:
     """Its URL."""
     restart: Callable[[], None]
     """Stop it as a crash would, without a goodbye to anybody, and start it again."""
+    away: Callable[[], AbstractContextManager[None]]
+    """Do the same, with whatever is done within the context between the two."""
     promote: Callable[[], None]
     """Make a standby take writes."""
 
@@ -99,15 +101,23 @@ def restartable_postgres(
             _run(become, command)
         stop: list[str | Path] = [programs / "pg_ctl", "-D", data, "-m", "immediate", *patience, "stop"]
 
-        def restart() -> None:
+        @contextmanager
+        def away() -> Iterator[None]:
             _run(become, stop)
-            _run(become, run[1])
+            try:
+                yield
+            finally:
+                _run(become, run[1])
+
+        def restart() -> None:
+            with away():
+                pass
 
         def promote() -> None:
             _run(become, [programs / "pg_ctl", "-D", data, "-w", *patience, "promote"])
 
         try:
-            yield Postgres(f"postgresql+psycopg://tidemark@127.0.0.1:{port}/postgres", restart, promote)
+            yield Postgres(f"postgresql+psycopg://tidemark@127.0.0.1:{port}/postgres", restart, away, promote)
         finally:
             _run(become, stop)
     finally:
