@@ -233,13 +233,9 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """Return the URL of an empty PostgreSQL. It is skipped where there is none, but never in CI."""
-    from support.postgres import find_postgres, running_postgres
+    from support.postgres import postgres_or_skip, running_postgres
 
-    programs = find_postgres()
-    if programs is None:
-        assert os.environ.get("CI") != "true", "CI has no PostgreSQL: `make services` installs it"
-        pytest.skip("there is no PostgreSQL here; `make services` installs it")
-    with running_postgres(programs) as url:
+    with running_postgres(postgres_or_skip()) as url:
         yield url
 
 

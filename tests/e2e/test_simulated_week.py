@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from tidemark.controller.base.db.database import Database
 from tidemark.controller.base.db.tables import LedgerKeyRow, StreamRow
 
 from support.faults import Compared
-from support.postgres import Postgres, find_postgres, restartable_postgres
+from support.postgres import Postgres, postgres_or_skip, restartable_postgres
 from support.simulated_week import SimulatedWeek
 from support.week_job import WeekJob
 from support.week_streams import DAY_S, LASTING, fleet
@@ -31,11 +30,7 @@ TICKS_A_DAY = 2
 @pytest.fixture
 def server() -> Iterator[Postgres]:
     """A PostgreSQL of the test's own."""
-    programs = find_postgres()
-    if programs is None:
-        assert os.environ.get("CI") != "true", "CI has no PostgreSQL: `make services` installs it"
-        pytest.skip("there is no PostgreSQL here; `make services` installs it")
-    with restartable_postgres(programs) as running:
+    with restartable_postgres(postgres_or_skip()) as running:
         yield running
 
 

@@ -13,12 +13,21 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.orm import Session
 
 from support.patience import PATIENCE_S
 
-__all__ = ["Postgres", "find_postgres", "free_port", "lock_waits", "restartable_postgres", "running_postgres"]
+__all__ = [
+    "Postgres",
+    "find_postgres",
+    "free_port",
+    "lock_waits",
+    "postgres_or_skip",
+    "restartable_postgres",
+    "running_postgres",
+]
 
 
 def find_postgres() -> Path | None:
@@ -29,6 +38,15 @@ def find_postgres() -> Path | None:
     # Debian keeps them off PATH.
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     return found[-1].parent if found else None
+
+
+def postgres_or_skip() -> Path:
+    """Return the folder of PostgreSQL's programs. The test is skipped where there are none, but never in CI."""
+    programs = find_postgres()
+    if programs is None:
+        assert os.environ.get("CI") != "true", "CI has no PostgreSQL: `make services` installs it"
+        pytest.skip("there is no PostgreSQL here; `make services` installs it")
+    return programs
 
 
 @dataclass(frozen=True)

@@ -46,12 +46,12 @@ class Batch:
 def _until_answered(ask: Callable[[], T]) -> T:
     """Ask until there is an answer: a connection may end at any time, and drivers ask again."""
 
-    def answer() -> T | None:
+    def answers() -> list[T]:
         with suppress(ControllerUnavailable):
-            return ask()
-        return None
+            return [ask()]
+        return []
 
-    return until(answer, "an answer of the controller")
+    return until(answers, "an answer of the controller")[0]
 
 
 class Run(NamedTuple):
@@ -75,7 +75,8 @@ class WeekJob:
         self.made = made
         self.path = f"/v1/jobs/{made.name}/streams/rows"
         self.batches: list[Batch] = []
-        self.bound_ms, self.generation = made.own_ms, None
+        self.bound_ms = made.own_ms
+        self.generation: int | None = None
         self.clock_ahead_us = 0
         self._url = url
         self._granule_us = default_granule_us(made.operator)
