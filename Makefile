@@ -109,7 +109,7 @@ test: $(CLASSES) ## run every test but the soak tests, in four processes
 test-fast: $(STAMP) ## run the tests that are not marked slow, in three processes
 	@$(PYTEST) --numprocesses 3 -m "not slow" $(ARGS)
 
-soak: $(CLASSES) ## run the long tests: chaos, Kafka end to end, repeats; writes the faults of docs/explanation/proof.md
+soak: $(CLASSES) ## run the long tests: chaos, a simulated week, repeats; writes their tables in docs/explanation/proof.md
 	@$(PYTEST) --numprocesses 4 -m "soak or fault" --junitxml=build/soak.xml $(ARGS); status=$$?; \
 	[ -n "$(ARGS)" ] || { PYTHONPATH=tests $(BIN)/python -m support.faults; PYTHONPATH=tests $(BIN)/python -m support.proof; }; \
 	exit $$status
@@ -185,7 +185,7 @@ bench-policy: $(STAMP) ## the live policy beside its yardsticks, over hours; goe
 	@PYTHONPATH=tests $(BIN)/python -m support.policy_bench $(ARGS)
 
 # Flink has an environment of its own; where it cannot be had, the tables are without it.
-benchmark: $(STAMP) ## Spark, Spark with Tidemark and Flink on one stream of Kafka's; a quarter of an hour (ARGS=--record)
+benchmark: $(STAMP) ## Spark, Spark with Tidemark and Flink on one stream of Kafka's; twenty minutes (ARGS=--record)
 	@[ build/flink/.ready -nt tests/bench/nexmark/requirements.txt ] || { \
 		echo "installing Flink into build/flink (a minute or two)"; \
 		$(BIN)/python -m venv --clear build/flink && build/flink/bin/python -m pip --disable-pip-version-check --quiet \

@@ -21,7 +21,7 @@ from support import class_archive
 from support.early_failures import EarlyFailures
 from support.examples import USUAL
 from support.fast_run import is_fast, is_slow_throughout, starts_another_program
-from support.faults import Survived, recorder
+from support.faults import Compared, Survived, recorder, week_recorder
 from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -183,6 +183,12 @@ def survived(record_property: Callable[[str, object], None]) -> Survived:
     return recorder(record_property)
 
 
+@pytest.fixture
+def compared(record_property: Callable[[str, object], None]) -> Compared:
+    """Return what records a simulated week for docs/explanation/proof.md."""
+    return week_recorder(record_property)
+
+
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Return one real Spark session for the whole run, small enough for two cores."""
@@ -227,13 +233,9 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """Return the URL of an empty PostgreSQL. It is skipped where there is none, but never in CI."""
-    from support.postgres import find_postgres, running_postgres
+    from support.postgres import postgres_or_skip, running_postgres
 
-    programs = find_postgres()
-    if programs is None:
-        assert os.environ.get("CI") != "true", "CI has no PostgreSQL: `make services` installs it"
-        pytest.skip("there is no PostgreSQL here; `make services` installs it")
-    with running_postgres(programs) as url:
+    with running_postgres(postgres_or_skip()) as url:
         yield url
 
 

@@ -94,11 +94,11 @@ def test_a_job_takes_the_recommended_bound_at_its_next_start_and_says_so(
     assert controller.get("bound")["bound_ms"] == bound
     job.run("0 seconds", [_steady(4, 20)])
     status = controller.get()
-    line = [text for text in capfd.readouterr().err.splitlines() if text.startswith("tidemark:")][-1]
+    said = capfd.readouterr().err
 
     assert (status["applied"]["bound_ms"], status["applied"]["source"]) == (bound, "controller")
-    assert f"source=controller generation={status['applied']['generation']} mode=OnRestart" in line
-    assert controller.url in line
+    assert f"source=controller generation={status['applied']['generation']} mode=OnRestart" in said
+    assert controller.url in said
     assert status["coverage"][0]["missing"] == []
 
 

@@ -16,7 +16,7 @@ import pyspark
 from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
 from tidemark.spark_jobs.spark.java import ensure_java
 
-from support.patience import until
+from support.patience import PATIENCE_S, until
 from support.tree import ROOT
 
 __all__ = ["running_connect_server"]
@@ -42,6 +42,7 @@ def running_connect_server(
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.memory": "1g",
         "spark.sql.streaming.pollingDelay": "50ms",
+        "spark.python.authenticate.socketTimeout": f"{round(PATIENCE_S)}s",
         **LOCAL_DISK,
         **(more or {}),
     }

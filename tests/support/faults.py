@@ -2,15 +2,16 @@
 
     make soak
 
-runs the tests that are long or bring a fault about. What those of the faults found is kept in ``faults.json`` beside
-this file, from which `make docs` makes the table of docs/explanation/proof.md.
+runs the tests that are long or bring a fault about. What those of the faults and of the simulated week found is kept in
+``faults.json`` beside this file, from which `make docs` makes tables of docs/explanation/proof.md. Where the tests are
+run in parts, this module takes the reports of all, such as ``build/soak.xml build/week.xml``, in their order.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,11 +19,11 @@ from xml.etree import ElementTree as ET
 
 from support.tree import ROOT
 
-__all__ = ["FAULTS", "Survived", "faults_found", "recorder"]
+__all__ = ["FAULTS", "Compared", "Survived", "faults_found", "recorder", "week_recorder"]
 
 FAULTS = Path(__file__).with_name("faults.json")
 _REPORT = ROOT / "build" / "soak.xml"
-_PROPERTY = "fault"
+_PROPERTY, _WEEK = "fault", "week"
 _NUMBERS = ("times", "rows", "lost", "verdicts", "wrong")
 
 
@@ -51,26 +52,57 @@ def recorder(record_property: Callable[[str, object], None]) -> Survived:
     return survived
 
 
-def faults_found(report: Path) -> dict[str, Any]:
-    """Return, from pytest's XML report, how many tests passed and failed, and each fault with its numbers."""
-    root = ET.parse(report).getroot()
-    cases = [case for case in root.iter("testcase") if case.find("skipped") is None]
-    failed = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
+class Compared(Protocol):
+    """Records what a simulated week compared; before its assertions."""
+
+    def __call__(self, verdicts: Mapping[str, tuple[int, int]], **facts: object) -> None:
+        """Record it.
+
+        Args:
+            verdicts: by what was compared with the truth, how often, and how often it was wrong.
+            facts: what the week was like.
+        """
+
+
+def week_recorder(record_property: Callable[[str, object], None]) -> Compared:
+    """Return what writes a week into pytest's XML report."""
+
+    def compared(verdicts: Mapping[str, tuple[int, int]], **facts: object) -> None:
+        record_property(_WEEK, json.dumps({"verdicts": verdicts, **facts}))
+
+    return compared
+
+
+def faults_found(*reports: Path) -> dict[str, Any]:
+    """Return from pytest's XML reports how many tests passed and failed, each fault with its numbers, and the week.
+
+    Of a test that is in several reports the last one counts.
+    """
+    every = (case for report in reports for case in ET.parse(report).getroot().iter("testcase"))
+    cases = {
+        (case.get("classname"), case.get("name")): case for case in every if case.find("skipped") is None
+    }
+    failed = sum(
+        case.find("failure") is not None or case.find("error") is not None for case in cases.values()
+    )
     faults: dict[str, dict[str, int]] = {}
-    for found in root.iter("property"):
+    week: dict[str, Any] | None = None
+    for found in (found for case in cases.values() for found in case.iter("property")):
+        if found.attrib["name"] == _WEEK:
+            week = json.loads(found.attrib["value"])
         if found.attrib["name"] == _PROPERTY:
             numbers = json.loads(found.attrib["value"])
             sums = faults.setdefault(numbers.pop("fault"), dict.fromkeys(_NUMBERS, 0))
             for name, number in numbers.items():
                 sums[name] += number
-    return {"passed": len(cases) - len(failed), "failed": len(failed), "faults": faults}
+    return {"passed": len(cases) - failed, "failed": failed, "faults": faults, "week": week}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Keep what a report of pytest says."""
-    report = Path(arguments[0]) if arguments else _REPORT
-    by = f"a report of pytest, {report.name}" if arguments else "make soak"
-    record = {"date": datetime.now(UTC).date().isoformat(), "by": by, **faults_found(report)}
+    """Keep what the reports of a run say, in one part or in several."""
+    reports = [Path(argument) for argument in arguments] or [_REPORT]
+    by = "`make soak`" if len(reports) == 1 else f"`make soak`, in {len(reports)} parts"
+    record = {"date": datetime.now(UTC).date().isoformat(), "by": by, **faults_found(*reports)}
     FAULTS.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return 0
 

@@ -97,6 +97,8 @@ def confs_of(controller: ReportServer | None, job: str = "shop") -> dict[str, st
         **({} if controller is None else {"spark.tidemark.controller.url": controller.url}),
         "spark.tidemark.python": sys.executable,
         "spark.tidemark.job": job,
+        # On a loaded machine a Python that is well may need longer than the 20 s that a query waits for it by default.
+        "spark.tidemark.start.timeout": "60s",
     }
 
 

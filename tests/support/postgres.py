@@ -9,16 +9,25 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.orm import Session
 
 from support.patience import PATIENCE_S
 
-__all__ = ["Postgres", "find_postgres", "free_port", "lock_waits", "restartable_postgres", "running_postgres"]
+__all__ = [
+    "Postgres",
+    "find_postgres",
+    "free_port",
+    "lock_waits",
+    "postgres_or_skip",
+    "restartable_postgres",
+    "running_postgres",
+]
 
 
 def find_postgres() -> Path | None:
@@ -31,6 +40,15 @@ def find_postgres() -> Path | None:
     return found[-1].parent if found else None
 
 
+def postgres_or_skip() -> Path:
+    """Return the folder of PostgreSQL's programs. The test is skipped where there are none, but never in CI."""
+    programs = find_postgres()
+    if programs is None:
+        assert os.environ.get("CI") != "true", "CI has no PostgreSQL: `make services` installs it"
+        pytest.skip("there is no PostgreSQL here; `make services` installs it")
+    return programs
+
+
 @dataclass(frozen=True)
 class Postgres:
     """A running server."""
@@ -39,6 +57,8 @@ class Postgres:
     """Its URL."""
     restart: Callable[[], None]
     """Stop it as a crash would, without a goodbye to anybody, and start it again."""
+    away: Callable[[], AbstractContextManager[None]]
+    """Do the same, with whatever is done within the context between the two."""
     promote: Callable[[], None]
     """Make a standby take writes."""
 
@@ -99,15 +119,23 @@ def restartable_postgres(
             _run(become, command)
         stop: list[str | Path] = [programs / "pg_ctl", "-D", data, "-m", "immediate", *patience, "stop"]
 
-        def restart() -> None:
+        @contextmanager
+        def away() -> Iterator[None]:
             _run(become, stop)
-            _run(become, run[1])
+            try:
+                yield
+            finally:
+                _run(become, run[1])
+
+        def restart() -> None:
+            with away():
+                pass
 
         def promote() -> None:
             _run(become, [programs / "pg_ctl", "-D", data, "-w", *patience, "promote"])
 
         try:
-            yield Postgres(f"postgresql+psycopg://tidemark@127.0.0.1:{port}/postgres", restart, promote)
+            yield Postgres(f"postgresql+psycopg://tidemark@127.0.0.1:{port}/postgres", restart, away, promote)
         finally:
             _run(become, stop)
     finally:

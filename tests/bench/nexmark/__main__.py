@@ -30,9 +30,9 @@ from tidemark.models.live.policy import Setup
 from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker
 from tidemark.spark_jobs.demo.kafka_jars import KAFKA_VERSION
 
-from bench.nexmark.bids import PARTITIONS, WINDOW_S, Bids, make_bids
+from bench.nexmark.bids import COUNTED_S, PARTITIONS, WINDOW_S, Bids, make_bids
 from bench.nexmark.feed import Sent, read_results, send_bids
-from bench.nexmark.figures import BENCHMARK, benchmark_tables, figures_of
+from bench.nexmark.figures import BENCHMARK, PART_S, benchmark_tables, figures_of
 from bench.nexmark.in_flink import FLINK_TICK_MS, flink_python, flink_version, running_flink
 from bench.nexmark.in_spark import SPARK_TRIGGER_S, fixed, running_spark, running_tidemark, slowest_batch_s
 
@@ -47,13 +47,13 @@ def main(arguments: Sequence[str]) -> int:
         sys.exit(f"{' '.join(arguments)}: the only option is --record")
     began, bids = time.monotonic(), make_bids()
     with tempfile.TemporaryDirectory(prefix="tidemark-benchmark-") as folder, KafkaBroker() as kafka:
-        print("Spark with three watermarks: five minutes", file=sys.stderr)
+        print("Spark with three watermarks: ten minutes", file=sys.stderr)
         found = _in_spark(Path(folder), kafka, bids)
         versions = {"Spark": pyspark.__version__, "Kafka": KAFKA_VERSION}
         if (python := flink_python()) is None:
             print("Flink is not in build/flink, so that its lines are missing", file=sys.stderr)
         else:
-            print("Flink with two watermarks: five minutes", file=sys.stderr)
+            print("Flink with two watermarks: ten minutes", file=sys.stderr)
             flink = _in_flink(Path(folder), kafka, bids, python)
             versions["Flink"] = flink_version()
             found = {**found, **flink, "systems": found["systems"] + flink["systems"]}
@@ -63,6 +63,8 @@ def main(arguments: Sequence[str]) -> int:
         "load": round(os.getloadavg()[2], 1),
         "versions": versions,
         "target_ppm": TARGET_PPM,
+        "counted_s": COUNTED_S,
+        "part_s": PART_S,
         "trigger_s": SPARK_TRIGGER_S,
         "flink_tick_ms": FLINK_TICK_MS,
         "minutes": round((time.monotonic() - began) / 60, 1),

@@ -27,7 +27,7 @@ __all__ = ["COUNTED_S", "PARTITIONS", "RATE", "WINDOW_S", "Bids", "Float64s", "m
 Float64s = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 
-COUNTED_S, TAIL_S = 180, 60
+COUNTED_S, TAIL_S = 480, 60
 """Seconds of the bids that count, and after them."""
 WINDOW_S = 10
 RATE = 200

@@ -11,12 +11,13 @@ import numpy as np
 
 from bench.nexmark.bids import COUNTED_S, WINDOW_S, Bids
 
-__all__ = ["BENCHMARK", "Result", "benchmark_tables", "figures_of", "table"]
+__all__ = ["BENCHMARK", "PART_S", "Result", "benchmark_tables", "figures_of", "table"]
 
 BENCHMARK = Path(__file__).with_name("benchmark.json")
 """What `make benchmark ARGS=--record` found."""
 
-MINUTE_S = 60
+PART_S = 120
+"""Seconds of the parts that the second table has."""
 _US = 1_000_000
 
 
@@ -36,8 +37,8 @@ def figures_of(bids: Bids, begin_us: int, results: Sequence[Result]) -> dict[str
 
     ``counted`` and ``sent`` are bids; latencies are seconds from a window's end to each of its results; ``state`` is
     how many counts, one an auction and window, it held at most: each from the arrival of its first bid until its
-    result was out. ``minutes`` has bids and mean latency by the minute in which windows end. Without results a latency
-    is None.
+    result was out. ``parts`` has bids and mean latency by the part in which windows end. Without results a latency is
+    None.
 
     Raises:
         ValueError: when a result is not what the bids of its auction and window allow.
@@ -64,10 +65,10 @@ def figures_of(bids: Bids, begin_us: int, results: Sequence[Result]) -> dict[str
     def latency_s(group: tuple[int, int]) -> float:
         return (found[group].written_us - begin_us) / _US - group[0]
 
-    minutes = []
-    for first in range(0, COUNTED_S, MINUTE_S):
-        groups = [group for group in truth if first < group[0] <= first + MINUTE_S]
-        minutes.append(
+    parts = []
+    for first in range(0, COUNTED_S, PART_S):
+        groups = [group for group in truth if first < group[0] <= first + PART_S]
+        parts.append(
             {
                 "sent": sum(len(truth[group]) for group in groups),
                 "counted": sum(found[group].bids for group in groups if group in found),
@@ -84,13 +85,13 @@ def figures_of(bids: Bids, begin_us: int, results: Sequence[Result]) -> dict[str
         "latency_mean_s": _mean(latencies),
         "latency_p95_s": float(np.quantile(latencies, 0.95)) if latencies else None,
         "state": max(accumulate(change for _, change in changes), default=0),
-        "minutes": minutes,
+        "parts": parts,
     }
 
 
 def benchmark_tables(record: dict[str, Any]) -> str:
-    """Return the table of all systems, and that of the minutes."""
-    systems = record["systems"]
+    """Return the table of all systems, and that of the parts."""
+    systems, part_min = record["systems"], record["part_s"] // 60
     rows = [
         [
             each["system"],
@@ -103,16 +104,19 @@ def benchmark_tables(record: dict[str, Any]) -> str:
         for each in systems
     ]
     heads = ("system", "watermark", "bids counted", "latency, mean", "95 %", "state")
-    minutes = range(len(systems[0]["minutes"]))
-    by_minute = [
+    by_part = [
         [
             f"{each['system']}, {each['watermark']}",
-            *(f"{_share(one)}, {_seconds(one['latency_mean_s'])}" for one in each["minutes"]),
+            *(f"{_share(one)}, {_seconds(one['latency_mean_s'])}" for one in each["parts"]),
         ]
         for each in systems
     ]
-    by_minute_heads = ("bids counted, mean latency", *(f"minute {minute + 1}" for minute in minutes))
-    return table(heads, rows) + "\n" + table(by_minute_heads, by_minute)
+    begins_min = range(0, record["counted_s"] // 60, part_min)
+    part_heads = (
+        "bids counted, mean latency",
+        *(f"minutes {begin} to {begin + part_min}" for begin in begins_min),
+    )
+    return table(heads, rows) + "\n" + table(part_heads, by_part)
 
 
 def _mean(values: Sequence[float]) -> float | None:

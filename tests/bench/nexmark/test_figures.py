@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from bench.nexmark.bids import COUNTED_S, PARTITIONS, WINDOW_S, Bids, make_bids
-from bench.nexmark.figures import Result, benchmark_tables, figures_of
+from bench.nexmark.figures import PART_S, Result, benchmark_tables, figures_of
 
 BEGIN_US = 1_767_225_600_000_000
+RECORD = {"counted_s": COUNTED_S, "part_s": PART_S}
 
 
 def bids_of(*rows: tuple[int, int, float, float]) -> Bids:
@@ -34,7 +35,7 @@ def test_completeness_latency_and_state_are_those_of_the_sink() -> None:
     assert (found["sent"], found["counted"]) == (4, 3)
     assert found["latency_mean_s"] == pytest.approx(5)
     assert found["state"] == 2, "from 13 s to 14 s"
-    assert found["minutes"][0] == {"sent": 4, "counted": 3, "latency_mean_s": pytest.approx(5)}
+    assert found["parts"][0] == {"sent": 4, "counted": 3, "latency_mean_s": pytest.approx(5)}
 
 
 def test_bids_before_and_after_do_not_count() -> None:
@@ -61,10 +62,11 @@ def test_a_window_that_comes_twice_is_an_error() -> None:
         figures_of(BIDS, BEGIN_US, [result(10, 1, 2, 9, 14)] * 2)
 
 
-def test_a_minute_without_results_has_no_latency() -> None:
-    found = figures_of(bids_of((1, 5, 0.5, 1), (1, 5, 70, 71), (1, 5, 130, 131)), BEGIN_US, [])
-    assert found["minutes"][1] == {"sent": 1, "counted": 0, "latency_mean_s": None}
-    assert ", none |" in benchmark_tables({"systems": [{"system": "s", "watermark": "w", **found}]})
+def test_a_part_without_results_has_no_latency() -> None:
+    rows = [(1, 5, begin_s + 10.0, begin_s + 11.0) for begin_s in range(0, COUNTED_S, PART_S)]
+    found = figures_of(bids_of(*rows), BEGIN_US, [])
+    assert found["parts"][1] == {"sent": 1, "counted": 0, "latency_mean_s": None}
+    assert ", none |" in benchmark_tables(RECORD | {"systems": [{"system": "s", "watermark": "w", **found}]})
 
 
 def test_the_table_does_not_round_a_missed_target_up_to_it() -> None:
@@ -76,9 +78,9 @@ def test_the_table_does_not_round_a_missed_target_up_to_it() -> None:
         "latency_mean_s": 12.34,
         "latency_p95_s": 20.0,
         "state": 1_234,
-        "minutes": [{"sent": 100_000, "counted": 99_499, "latency_mean_s": 12.34}],
+        "parts": [{"sent": 100_000, "counted": 99_499, "latency_mean_s": 12.34}],
     }
-    first, second = benchmark_tables({"systems": [system]}).split("\n\n")
+    first, second = benchmark_tables(RECORD | {"systems": [system]}).split("\n\n")
     assert first.splitlines()[2] == "| Spark | 10 s | 99.49 % | 12.3 s | 20.0 s | 1,234 |"
     assert second.splitlines()[2] == "| Spark, 10 s | 99.49 %, 12.3 s |"
 
@@ -89,7 +91,7 @@ def test_the_bids_are_the_same_each_time_and_arrive_in_order_before_the_end() ->
     assert (np.diff(bids.arrival_s) >= 0).all()
     assert (bids.arrival_s >= bids.event_s).all()
     assert set(bids.partition) == set(range(PARTITIONS))
-    assert COUNTED_S % WINDOW_S == 0
+    assert COUNTED_S % WINDOW_S == COUNTED_S % PART_S == 0
 
 
 def test_a_tenth_of_the_bidders_is_offline_at_times_and_one_region_is_slow() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from support.controller_app import Controller
 from support.faults import Survived
 from support.next_migration import use_next_migration
 from support.patience import until
-from support.postgres import find_postgres, lock_waits, restartable_postgres
+from support.postgres import lock_waits, postgres_or_skip, restartable_postgres
 from support.reports import exponential_batches, query_reports
 from support.totals import compared_totals, totals, totals_of
 
@@ -128,10 +127,7 @@ def test_a_migration_waits_for_the_writes_that_have_begun_and_later_ones_wait_fo
 
 def test_a_controller_on_a_standby_is_not_ready_and_counts_once_that_is_promoted(tmp_path: Path) -> None:
     """As during a failover: what the driver sends meanwhile is refused, so that it sends it again."""
-    programs = find_postgres()
-    if programs is None:
-        assert os.environ.get("CI") != "true", "CI has no PostgreSQL: `make services` installs it"
-        pytest.skip("there is no PostgreSQL here; `make services` installs it")
+    programs = postgres_or_skip()
     with restartable_postgres(programs) as primary:
         with Controller(primary.url) as controller:
             controller.report_all(REPORTS[:-1])

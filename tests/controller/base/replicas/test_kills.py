@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import threading
@@ -27,7 +26,7 @@ from tidemark.models.protocol.messages import Report, to_json_object
 from support.faults import Survived
 from support.patience import PATIENCE_S, until
 from support.policies import at_once
-from support.postgres import Postgres, find_postgres, restartable_postgres
+from support.postgres import Postgres, postgres_or_skip, restartable_postgres
 from support.replicas import Replica
 from support.reports import exponential_batches, query_reports
 from support.threads import in_threads
@@ -197,11 +196,7 @@ def make_trouble(server: Postgres, replicas: list[Replica]) -> Trouble:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
     """A PostgreSQL of the test's own, which it restarts."""
-    programs = find_postgres()
-    if programs is None:
-        assert os.environ.get("CI") != "true", "CI has no PostgreSQL: `make services` installs it"
-        pytest.skip("there is no PostgreSQL here; `make services` installs it")
-    with restartable_postgres(programs) as running:
+    with restartable_postgres(postgres_or_skip()) as running:
         yield running
 
 
