@@ -221,7 +221,7 @@ def test_without_the_controller_a_query_keeps_its_own_bound(watched: Watched, pl
 def test_a_side_that_is_killed_takes_no_query_with_it_and_is_started_again(
     watched: Watched, plain: Plain
 ) -> None:
-    watched.anew({"spark.tidemark.start.timeout": "60s"})
+    watched.anew({})
     assert watched.run_amid("killed", lambda: os.kill(watched.side(), signal.SIGKILL)) == plain.run_amid
     until(lambda: watched.run_or_not("later"), "a side that is started again", pause_s=1)
 
@@ -232,8 +232,7 @@ def test_a_side_that_hangs_holds_nothing_up(watched: Watched, plain: Plain) -> N
     assert watched.run("never") == plain.run
     assert watched.job.lines("has not answered within 3000 ms and is ended")
 
-    # On a loaded machine one that is well may need 3 s, too.
-    watched.anew({"spark.tidemark.start.timeout": "60s"})
+    watched.anew({})
     hung = watched.side()
     assert watched.run_amid("hung", lambda: os.kill(hung, signal.SIGSTOP)) == plain.run_amid
     with contextlib.suppress(ProcessLookupError):  # ended by then, on a machine that is slow
@@ -273,7 +272,8 @@ def test_without_a_python_of_its_own_a_query_runs_as_it_is(watched: Watched, pla
         python.parent.mkdir(parents=True)
         python.write_text("#!/bin/sh\nexec sleep 600\n")
         python.chmod(0o755)
-    watched.anew({"spark.tidemark.python": str(python), "spark.tidemark.start.timeout": "2s"}, comes_up=False)
+    patience = {"spark.tidemark.start.timeout": "2s"} if kind == "slow" else {}
+    watched.anew({"spark.tidemark.python": str(python), **patience}, comes_up=False)
     assert watched.run(kind) == plain.run
     why = {"missing": "cannot start", "bare": "has ended with 1", "slow": "has not answered within 2000 ms"}
     (said,) = (line for line in watched.job.lines("runs as it is") if f"/{kind}/checkpoint" in line)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from tidemark.spark_jobs.core.driver_metrics import GAUGES, DriverMetrics
 
 from support.oracles import Ledger
 from support.otlp_receiver import OtlpReceiver, labels_of
-from support.patience import until
+from support.patience import PATIENCE_S, until
 from support.spark_streams import Job, random_batches
 
 if TYPE_CHECKING:
@@ -80,18 +79,17 @@ sys.stdin.readline()
         environment = {
             **os.environ,
             "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url,
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "3600",
             "OTEL_METRIC_EXPORT_INTERVAL": "50",
         }
         driver = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, env=environment)
         try:
-            assert receiver.asked.wait(60)
-            begun = time.monotonic()
-            driver.communicate(b"\n", timeout=30)
+            assert receiver.asked.wait(PATIENCE_S)
+            driver.communicate(b"\n", timeout=PATIENCE_S)
         finally:
             driver.kill()
             driver.wait()
     assert driver.returncode == 0
-    assert time.monotonic() - begun < 8
 
 
 @pytest.mark.parametrize(

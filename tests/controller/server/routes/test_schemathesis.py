@@ -197,6 +197,7 @@ def controller_with_data(url: str, gates_file: Path) -> Iterator[tuple[Controlle
         pytest.param("postgresql", 20, marks=pytest.mark.soak),
     ],
 )
+@pytest.mark.timeout(3_600)
 def test_no_request_of_any_role_finds_a_server_error_an_undocumented_answer_or_more_than_it_may(
     request: pytest.FixtureRequest, tmp_path: Path, database: str, examples: int
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 from collections.abc import Callable
 from itertools import accumulate
 
@@ -14,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from support.controller_app import Controller
 from support.otlp_receiver import OtlpReceiver, labels_of
-from support.patience import until
+from support.patience import PATIENCE_S, until
 from support.whole_stream import whole_controller
 
 pytestmark = pytest.mark.slow
@@ -102,17 +101,17 @@ def test_every_sample_of_a_scrape_arrives_at_the_collector(
 
 @pytest.mark.parametrize("hangs", [True, False], ids=["hangs", "is away"])
 def test_a_controller_works_and_stops_as_ever_while_its_collector(
-    database_url: str, endpoint: Environment, *, hangs: bool
+    database_url: str, endpoint: Environment, monkeypatch: pytest.MonkeyPatch, *, hangs: bool
 ) -> None:
+    """Sending may take an hour here, far longer than the test may."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3600")
     with OtlpReceiver(hangs=True) as receiver:
         endpoint(receiver.url if hangs else "http://127.0.0.1:1")
         with Controller(database_url) as controller:
             if hangs:
-                assert receiver.asked.wait(30)
-            begun = time.monotonic()
+                assert receiver.asked.wait(PATIENCE_S)
             controller.put("/slo", {"target_ppm": 990_000})
             assert controller.tick().failed == 0
-        assert time.monotonic() - begun < 5
 
 
 @pytest.mark.parametrize(
