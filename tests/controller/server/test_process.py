@@ -101,7 +101,7 @@ def test_a_port_in_use_is_one_clear_line(database_url: str) -> None:
     [
         ("nonsense with a secret", "cannot be understood"),
         ("mysql://somebody:secret@host/name", "(postgresql://user@host/name) are supported"),
-        ("sqlite:////no/such/folder/t.db", "unable to open database file"),
+        ("sqlite:////no/such/folder/t.db", "there is no folder /no/such/folder"),
         ("sqlite://", "SQLite needs a file"),
     ],
 )
