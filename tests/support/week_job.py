@@ -193,6 +193,8 @@ class WeekJob:
     def kill(self) -> None:
         """End the driver at once: reports that were not sent are lost."""
         self.end()
+        # As the process would: what it was just sending must not arrive once the fault is over.
+        self.sender._thread.join(PATIENCE_S)
         for _, batch in self._unsent:
             batch.reported = False
         self._lost += self._unsent
