@@ -158,7 +158,8 @@ class SimulatedWeek:
             until(lambda: not self.controller.ready(), "the controller to say that it is not ready")
         else:
             until(self._network.has_broken, "connections to break")
-        if self._network.state != "without answers":
+        # Otherwise what is under way may still be stored, and nobody could tell.
+        if self._network.state == "cut":
             for job in self.jobs:
                 if self._dice.random() < _KILLED_UNSENT:
                     self.faults["a driver is killed with reports that it has not sent"] += 1
