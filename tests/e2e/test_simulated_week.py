@@ -103,7 +103,7 @@ class Verdicts:
         database.close()
         for job in self._week.jobs:
             self._compare_bounds(job)
-            for right in job.told_missing:
+            for right in job.found_missing:
                 self.check("batches that a driver is asked to read again", right, True, job.made.name)
 
     def _compare_ledger(self, job: WeekJob, ledger: dict[int, Sequence[int]]) -> None:

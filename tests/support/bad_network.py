@@ -7,8 +7,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from socketserver import BaseRequestHandler, ThreadingTCPServer
+from socketserver import BaseRequestHandler
 from typing import Literal
+
+from support.tcp_server import running_tcp_server
 
 __all__ = ["BadNetwork", "bad_network"]
 
@@ -67,13 +69,5 @@ def bad_network(port: int) -> Iterator[tuple[str, BadNetwork]]:
                 network.carry(self.request, server, answers=False)
                 back.join()
 
-    class Server(ThreadingTCPServer):
-        daemon_threads = True
-        block_on_close = False
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}", network
-        server.shutdown()
-        thread.join()
+    with running_tcp_server(Handler) as address:
+        yield address, network

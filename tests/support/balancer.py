@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import select
 import socket
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from socketserver import BaseRequestHandler, ThreadingTCPServer
+from socketserver import BaseRequestHandler
 
 import httpx
 
 from support.patience import PATIENCE_S
+from support.tcp_server import running_tcp_server
 
 __all__ = ["balanced"]
 
@@ -35,16 +35,8 @@ def balanced(urls: Sequence[str]) -> Iterator[str]:
                             return
                         other[side].sendall(content)
 
-    class Server(ThreadingTCPServer):
-        daemon_threads = True
-        block_on_close = False
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+    with running_tcp_server(Handler) as address:
+        yield address
 
 
 def _is_ready(url: str) -> bool:

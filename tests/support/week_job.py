@@ -88,7 +88,7 @@ class WeekJob:
         self._lost: list[tuple[Report, Batch]] = []
         self.runs: list[Run] = []
         """Its runs."""
-        self.told_missing: list[bool] = []
+        self.found_missing: list[bool] = []
         """For each time that it asked which reports are missing, whether these were the ones that were lost."""
         self._connect()
 
@@ -213,7 +213,7 @@ class WeekJob:
             lambda: self.client.missing_batches(self.made.name, "rows", self._query_id, 0)
         )
         missing = [number for first, last in found.ranges for number in range(first, last + 1)]
-        self.told_missing.append(missing == [batch.number for _, batch in self._lost])
+        self.found_missing.append(missing == [batch.number for _, batch in self._lost])
         for report, batch in self._lost:
             self.sender.report(replace(report, reread=True, state_rows=0, state_bytes=0, live=None))
             batch.reported = True

@@ -48,7 +48,7 @@ test("what another gate holds takes no turn from those behind it", () => {
     assert.equal(outcomes[0].text, "Nothing is narrowed.");
 });
 
-test("what was done is told as the controller answered it", () => {
+test("what was done is shown as the controller answered it", () => {
     const outcomes = outcomesOf([published(), published({ reason: "published" })], null);
     assert.deepEqual(names(outcomes), ["published", "published"]);
     assert.equal(outcomes[0].text, "The job takes it when it next starts.");

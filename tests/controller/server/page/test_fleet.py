@@ -181,7 +181,7 @@ def test_what_waits_for_approval_is_listed_first_and_leads_to_its_dialog(
         watched.assert_no_errors()
 
 
-def test_all_that_wait_are_approved_with_one_reason_after_a_dry_run_and_each_is_told(
+def test_all_that_wait_are_approved_with_one_reason_after_a_dry_run_and_each_is_shown(
     browser: Browser, controller: Controller
 ) -> None:
     """One is held by a freeze set meanwhile, and another is discarded between the dry run and the approval."""
