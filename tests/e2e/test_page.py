@@ -86,7 +86,7 @@ def _confirm(watched: Watched, button: str, verb: str, reason: str) -> None:
         expect(problem).to_contain_text("is superseded")
         watched.messages.clear()
         watched.failed.clear()
-        dialog.get_by_role("button", name="Back").click()
+        dialog.get_by_role("button", name="Cancel").click()
         _confirm(watched, button, verb, reason)
 
 
@@ -139,7 +139,9 @@ def test_an_sre_sets_the_slo_reads_the_curve_approves_and_rolls_back_on_a_live_j
         ):
             page = watched.page
             watched.open()
-            page.get_by_role("table").get_by_role("link", name=f"{JOB} / {STREAM}").click()
+            # A stream that loses rows stands among the savings too.
+            fleet = page.get_by_role("table", name="Streams, the smallest budget left first")
+            fleet.get_by_role("link", name=f"{JOB} / {STREAM}").click()
             _set_slo(page, "95")
             assert controller.get("slo")["target_ppm"] == 950_000
             controller.put("policy", at_once("Restart", approval="all"))

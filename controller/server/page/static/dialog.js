@@ -1,7 +1,7 @@
 // Dialogs that do something: the action, the reason for it, and the controller's message when it fails.
 
 import { Away, Rejected } from "./api.js";
-import { button, el, icon, put } from "./dom.js";
+import { button, el, icon, put, refocus } from "./dom.js";
 
 /** @import { PageShell } from "./stream.js" */
 
@@ -15,7 +15,7 @@ export class Dialog {
     #problem = el("div", { class: "dialog-problem", role: "alert" });
     form = el(
         "form",
-        { novalidate: true, on: { submit: (event) => event.preventDefault() } },
+        { novalidate: true, on: { submit: (event) => this.#onSubmit(event) } },
         this.body,
         this.#problem,
         this.buttons,
@@ -23,6 +23,10 @@ export class Dialog {
     /** @type {HTMLDialogElement} */
     #node;
     #shell;
+    /** How many attempts are under way, and the end of the last one. */
+    #attempts = 0;
+    /** @type {Promise<unknown>} */
+    #last = Promise.resolve();
 
     /**
      * @param {string} title
@@ -47,10 +51,7 @@ export class Dialog {
 
     open() {
         const before = document.activeElement;
-        this.#node.addEventListener(
-            "close",
-            () => before instanceof HTMLElement && before.isConnected && before.focus(),
-        );
+        this.#node.addEventListener("close", () => before instanceof HTMLElement && refocus(before));
         document.body.append(this.#node);
         this.#node.showModal();
     }
@@ -64,15 +65,30 @@ export class Dialog {
     }
 
     /**
-     * Do something. When it fails, show why and return undefined.
+     * Do something, after what was begun before. When it fails, show why and return undefined. The dialog can be closed
+     * meanwhile; it cannot be submitted, but no control is disabled, because that would take the focus from it.
      * @template T
      * @param {() => Promise<T>} action
      * @param {(error: Rejected) => Promise<boolean>} [handled] Whether it has dealt with a rejection itself.
      * @returns {Promise<T | undefined>}
      */
     async attempt(action, handled = () => Promise.resolve(false)) {
-        const controls = [...this.buttons.querySelectorAll("button")];
-        for (const control of controls) control.disabled = true;
+        this.#showAttempts(1);
+        const done = this.#last.then(() => this.#attempt(action, handled));
+        this.#last = done.catch(() => {});
+        try {
+            return await done;
+        } finally {
+            this.#showAttempts(-1);
+        }
+    }
+
+    /**
+     * @template T
+     * @param {() => Promise<T>} action
+     * @param {(error: Rejected) => Promise<boolean>} handled
+     */
+    async #attempt(action, handled) {
         put(this.#problem);
         try {
             return await action();
@@ -84,9 +100,21 @@ export class Dialog {
                 this.#show("The controller does not answer", el("p", { text }));
             } else throw error;
             return undefined;
-        } finally {
-            for (const control of controls) control.disabled = false;
         }
+    }
+
+    /** @param {SubmitEvent} event */
+    #onSubmit(event) {
+        event.preventDefault();
+        if (this.#attempts > 0) event.stopImmediatePropagation();
+    }
+
+    /** @param {1 | -1} more */
+    #showAttempts(more) {
+        this.#attempts += more;
+        const busy = String(this.#attempts > 0);
+        this.form.setAttribute("aria-busy", busy);
+        for (const submit of this.buttons.querySelectorAll("[type=submit]")) submit.setAttribute("aria-disabled", busy);
     }
 
     /** @param {Rejected} error */

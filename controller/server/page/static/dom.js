@@ -63,13 +63,34 @@ function append(node, children) {
 }
 
 /**
- * Replace what is in `node`.
+ * Replace what is in `node`. The control of the same name has the focus afterwards, so that a refresh takes it from nobody.
  * @param {Element} node
  * @param {Child[]} children
  */
 export function put(node, ...children) {
+    const before = document.activeElement;
+    const focused = before instanceof HTMLElement && before !== node && node.contains(before) ? before : null;
     node.replaceChildren();
     append(node, children);
+    if (focused) refocus(focused, node);
+}
+
+/**
+ * Focus a control, or where it was made anew the one of the same kind and name.
+ * @param {HTMLElement} control
+ * @param {Element} [within]
+ */
+export function refocus(control, within = document.body) {
+    const name = nameOf(control);
+    const again = control.isConnected
+        ? control
+        : [...within.querySelectorAll(control.localName)].find((one) => nameOf(one) === name);
+    if (again instanceof HTMLElement) again.focus({ preventScroll: true });
+}
+
+/** @param {Element} control */
+function nameOf(control) {
+    return control.id || control.getAttribute("aria-label") || control.textContent;
 }
 
 /**

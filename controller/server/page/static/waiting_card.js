@@ -31,7 +31,6 @@ export class WaitingCard {
     async show(all, signal) {
         const streams = all.filter(awaitsApproval);
         if (streams.length > 0) await this.#caller.refresh(signal);
-        const focused = this.node.contains(document.activeElement);
         this.node.hidden = streams.length === 0;
         const open = () => openApproveAll(this.#shell);
         const left = streams.length - MAX_SHOWN;
@@ -52,7 +51,6 @@ export class WaitingCard {
                 left > 0 && el("li", { class: "dim", text: `and ${plural(left, "more stream")}` }),
             ),
         );
-        if (focused) this.node.querySelector("button")?.focus();
     }
 }
 

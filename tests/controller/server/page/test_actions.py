@@ -88,6 +88,47 @@ def test_nothing_is_done_without_a_reason_or_when_it_is_cancelled(watched: Watch
     watched.assert_no_errors()
 
 
+def test_an_open_dialog_with_its_text_and_the_focus_outlives_a_refresh_and_a_refusal(
+    watched: Watched, job: RolledJob
+) -> None:
+    page = watched.page
+    page.get_by_role("button", name="Approve …").click()
+    dialog = page.get_by_role("dialog")
+    why = dialog.get_by_label("Why")
+    why.fill("looked at it with Ada")
+    assert job.act(f"/rollouts/{job.rollout()['id']}:discard").status_code == 200
+    expect(page.locator(".rollout")).to_contain_text("discarded")
+    expect(why).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(dialog.get_by_role("alert")).to_contain_text("is discarded, so it cannot be approved")
+    expect(dialog.get_by_role("button", name="Approve", exact=True)).to_be_focused()
+    expect(why).to_have_value("looked at it with Ada")
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(dialog).to_have_count(0)
+
+
+def test_a_control_that_a_refresh_makes_anew_keeps_the_focus_and_gets_it_back_from_its_dialog(
+    watched: Watched, job: RolledJob
+) -> None:
+    page = watched.page
+    pause = page.get_by_role("button", name="Pause …")
+    pause.focus()
+    job.put("policy", {"mode": "OnRestart"})
+    policy = page.locator(".steering")
+    expect(policy).to_contain_text("the first rollout waits")
+    expect(pause).to_be_focused()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Why")).to_be_visible()
+    job.put("policy", {"mode": "Restart"})
+    expect(policy).to_contain_text("ModeRestart")
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    expect(pause).to_be_focused()
+
+
 def test_the_slo_is_set_after_its_consequences_were_shown(watched: Watched, job: RolledJob) -> None:
     page = watched.page
     page.get_by_role("button", name="Change the SLO …").click()
