@@ -23,6 +23,8 @@ CHROMIUM ?= $(shell command -v chromium-headless-shell)
 PROMETHEUS   ?= $(and $(shell command -v prometheus),$(shell command -v promtool))
 CURL         ?= $(shell command -v curl)
 NPM          ?= $(and $(shell command -v node),$(shell command -v npm))
+# They bring a newer Python than this Debian has; see tests/support/lowest_versions.py.
+DEBOOTSTRAP  ?= $(and $(shell command -v debootstrap),$(shell command -v patchelf))
 # Says whether what is installed is started.
 POLICY       ?= /usr/sbin/policy-rc.d
 ALERTMANAGER ?= $(and $(shell command -v prometheus-alertmanager),$(shell command -v amtool))
@@ -74,7 +76,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast soak test-spark smoke matrix lint lint-python lint-types lint-page site format mutants bench bench-policy benchmark migration lock archive jar wheel release manifests docs picture tools jars services clean
+.PHONY: help venv demo test test-fast soak test-spark smoke lowest matrix lint lint-python lint-types lint-page site format mutants bench bench-policy benchmark migration lock archive jar wheel release manifests docs picture tools jars services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -120,6 +122,9 @@ test-spark: $(STAMP) ## compare ledger and sink on another version of Spark (SPA
 
 smoke: $(STAMP) ## the same in brief on three versions of Spark, as CI does
 	@PYTHONPATH=tests $(BIN)/python -m support.spark_versions --brief
+
+lowest: $(STAMP) ## install each extra with the lowest versions it declares, on the oldest and the newest Python; import and try it
+	@PYTHONPATH=tests $(BIN)/python -m support.lowest_versions
 
 matrix: $(STAMP) ## the same on every version that is supported, then every front end; writes docs/reference/spark.md
 	@PYTHONPATH=tests $(BIN)/python -m support.spark_versions
@@ -267,7 +272,8 @@ services: ## install the system packages that tests need (Debian, as root)
 	[ -n "$(PROMETHEUS)" ] || packages="$$packages prometheus"; \
 	[ -n "$(ALERTMANAGER)" ] || packages="$$packages prometheus-alertmanager"; \
 	"$$python" -c 'import ensurepip' 2>/dev/null || packages="$$packages python3-venv"; \
-	if [ -z "$$packages" ]; then echo "services: nothing to install"; exit 0; fi; \
+	command -v python3.14 >/dev/null 2>&1 || packages="$$packages $(if $(DEBOOTSTRAP),,debootstrap patchelf)"; \
+	if [ -z "$${packages# }" ]; then echo "services: nothing to install"; exit 0; fi; \
 	if ! command -v apt-get >/dev/null 2>&1; then \
 		echo "services: no apt-get here; please install by your own means:" $$packages >&2; exit 1; \
 	fi; \

@@ -18,6 +18,8 @@ import sys
 import tarfile
 import tempfile
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
@@ -25,7 +27,17 @@ import yaml
 from support.patience import until_ready
 from support.tree import ROOT
 
-__all__ = ["SUMS", "packed_chart", "version_of_tree", "write_sums"]
+__all__ = [
+    "SUMS",
+    "UV",
+    "environment_in",
+    "install",
+    "packed_chart",
+    "run",
+    "serving",
+    "version_of_tree",
+    "write_sums",
+]
 
 SUMS = "SHA256SUMS"
 PYTHONS = ("3.11", "3.12", "3.13")
@@ -49,7 +61,7 @@ def version_of_tree() -> str:
         SystemExit: when this commit has a tag of another version.
     """
     version: str = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    tags = _run("git", "tag", "--points-at", "HEAD", "--list", "v*", cwd=ROOT).split()
+    tags = run("git", "tag", "--points-at", "HEAD", "--list", "v*", cwd=ROOT).split()
     if tags and f"v{version}" not in tags:
         sys.exit(f"this commit is tagged {', '.join(tags)}, but pyproject.toml says {version}")
     return version
@@ -94,7 +106,7 @@ def _clean() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 
 
-def _run(*command: str | Path, cwd: Path) -> str:
+def run(*command: str | Path, cwd: Path) -> str:
     """Run a command in ``cwd``; return what it prints.
 
     Raises:
@@ -106,14 +118,15 @@ def _run(*command: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-def _environment(folder: Path, python: str | Path) -> Path:
+def environment_in(folder: Path, python: str | Path) -> Path:
     """Make an empty virtual environment in ``folder``; return its interpreter."""
-    _run(UV, "venv", "--quiet", "--no-python-downloads", "--python", python, folder / "venv", cwd=folder)
+    run(UV, "venv", "--quiet", "--no-python-downloads", "--python", python, folder / "venv", cwd=folder)
     return folder / "venv" / "bin" / "python"
 
 
-def _install(python: Path, *arguments: str | Path) -> None:
-    _run(UV, "pip", "install", "--quiet", "--python", python, *arguments, cwd=python.parent)
+def install(python: Path, *arguments: str | Path) -> None:
+    """Install packages into the environment of an interpreter."""
+    run(UV, "pip", "install", "--quiet", "--python", python, *arguments, cwd=python.parent)
 
 
 def _try(python: Path, version: str) -> None:
@@ -123,32 +136,42 @@ def _try(python: Path, version: str) -> None:
         SystemExit: when a command fails.
         AssertionError: when it is not this version, or the controller does not become ready.
     """
-    tidemark = python.with_name("tidemark")
     with tempfile.TemporaryDirectory() as name:
         empty = Path(name)
-        printed = _run(tidemark, "--version", cwd=empty).strip()
+        printed = run(python.with_name("tidemark"), "--version", cwd=empty).strip()
         assert printed == f"tidemark {version}", printed
-        print(f"  {printed}, {_run(python, '-c', JARS, cwd=empty).strip()}", flush=True)
-        log = empty / "log"
-        with log.open("wb") as errors:
-            server = subprocess.Popen(
-                [tidemark, "serve", "--port", "0"],
-                cwd=empty,
-                env=_clean(),
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-            )
-        try:
-            assert server.stdout is not None
-            line = server.stdout.readline()
-            assert "listening on http://" in line, line + log.read_text(encoding="utf-8")
-            url = line.split()[3].rstrip(",")
-            until_ready(f"{url}/readyz", server, log)
+        print(f"  {printed}, {run(python, '-c', JARS, cwd=empty).strip()}", flush=True)
+        with serving(python, empty):
             print("  the controller is ready", flush=True)
-        finally:
-            server.terminate()
-            server.communicate()
+
+
+@contextmanager
+def serving(python: Path, empty: Path) -> Iterator[str]:
+    """Run the controller that is installed beside ``python`` in an empty folder, once it is ready; yield its address.
+
+    Raises:
+        AssertionError: when it does not become ready.
+    """
+    log = empty / "log"
+    with log.open("wb") as errors:
+        server = subprocess.Popen(
+            [python.with_name("tidemark"), "serve", "--port", "0"],
+            cwd=empty,
+            env=_clean(),
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+    try:
+        assert server.stdout is not None
+        line = server.stdout.readline()
+        assert "listening on http://" in line, line + log.read_text(encoding="utf-8")
+        url = line.split()[3].rstrip(",")
+        until_ready(f"{url}/readyz", server, log)
+        yield url
+    finally:
+        server.terminate()
+        server.communicate()
 
 
 def _main(dist: Path) -> None:
@@ -160,27 +183,27 @@ def _main(dist: Path) -> None:
             folder = Path(name, python)
             folder.mkdir()
             try:
-                environment = _environment(folder, python)
+                environment = environment_in(folder, python)
             except SystemExit as error:
                 print(f"Python {python} cannot be had, so the wheel is not tried on it: {error}", flush=True)
                 continue
             print(f"Python {python}: tidemark[{EXTRAS}] with the newest packages", flush=True)
-            _install(environment, f"tidemark[{EXTRAS}] @ {wheel.as_uri()}")
+            install(environment, f"tidemark[{EXTRAS}] @ {wheel.as_uri()}")
             _try(environment, version)
         locked, lister = Path(name, "locked"), Path(name, "lister")
         locked.mkdir()
         lister.mkdir()
         print("tidemark[demo] with the packages of the lock file, and its demonstration", flush=True)
-        environment = _environment(locked, sys.executable)
-        _install(environment, "--require-hashes", "-r", LOCKS / "build.txt")
-        _install(environment, "--require-hashes", "--no-build-isolation", "-r", LOCKS / "demo.txt")
+        environment = environment_in(locked, sys.executable)
+        install(environment, "--require-hashes", "-r", LOCKS / "build.txt")
+        install(environment, "--require-hashes", "--no-build-isolation", "-r", LOCKS / "demo.txt")
         # Nothing else may be needed than what is locked, and only here is this version to be had.
-        _install(environment, "--no-index", "--find-links", dist, f"tidemark[demo]=={version}")
+        install(environment, "--no-index", "--find-links", dist, f"tidemark[demo]=={version}")
         _try(environment, version)
-        print(_run(environment.with_name("tidemark"), "demo", cwd=locked), flush=True)
-        tool = _environment(lister, sys.executable)
-        _install(tool, "--require-hashes", "-r", LOCKS / "sbom.txt")
-        _run(
+        print(run(environment.with_name("tidemark"), "demo", cwd=locked), flush=True)
+        tool = environment_in(lister, sys.executable)
+        install(tool, "--require-hashes", "-r", LOCKS / "sbom.txt")
+        run(
             *(tool.with_name("cyclonedx-py"), "environment", "--output-reproducible"),
             *("--pyproject", ROOT / "pyproject.toml", "--mc-type", "library"),
             *("--output-file", dist / f"tidemark-{version}.cdx.json", environment),

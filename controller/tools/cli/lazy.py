@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import typer
-
-# Typer has no public names for these.
-from typer._click.exceptions import NoArgsIsHelpError, UsageError
-from typer._click.shell_completion import CompletionItem
 from typer.core import TyperGroup
 from typer.main import get_group
 
 from tidemark.controller.tools.cli.show import fail_usage
 from tidemark.controller.tools.cli.usage import usage_line
 
-if TYPE_CHECKING:
-    # Typer has no public name for what a group holds.
-    from typer._click import Command, Context, HelpFormatter
+_USAGE = 2
+"""Exit code of Typer's errors that concern the command line."""
 
 
 class Entry(NamedTuple):
@@ -148,6 +143,14 @@ COMMANDS = {name: entry for panel in PANELS.values() for name, entry in panel.it
 """The commands by name."""
 
 
+class Completion(NamedTuple):
+    """A command that a shell can complete, as Typer reads it."""
+
+    value: str
+    help: str
+    type: str = "plain"
+
+
 class LazyGroup(TyperGroup):
     """A group whose commands are those of ``COMMANDS``."""
 
@@ -155,32 +158,31 @@ class LazyGroup(TyperGroup):
         super().__init__(**attributes)
         self.commands = _Commands()
 
-    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002 - one signature
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - one signature
         """Write the commands by task from the table, so that no module is imported."""
         width = max(map(len, COMMANDS))
         for title, panel in PANELS.items():
             with formatter.section(title):
                 formatter.write_dl([(f"{name:<{width}}", entry.help) for name, entry in panel.items()])
 
-    def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - one signature
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:  # noqa: ARG002 - one signature
         """Complete the name of a command from the table, as above."""
         return [
-            CompletionItem(name, help=entry.help)
-            for name, entry in COMMANDS.items()
-            if name.startswith(incomplete)
+            Completion(name, entry.help) for name, entry in COMMANDS.items() if name.startswith(incomplete)
         ]
 
-    def invoke(self, ctx: Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         """Run a command; name the extra to install when a module of it is missing."""
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
             _name_extra(ctx.invoked_subcommand or "", error)
             raise
-        except NoArgsIsHelpError:
-            # It is no mistake, and prints the help.
-            raise
-        except UsageError as error:
+        except typer.TyperException as error:
+            asked = getattr(error, "ctx", None)
+            # A group without a command is no mistake: the message is its help.
+            if error.exit_code != _USAGE or (asked is not None and error.message == asked.get_help()):
+                raise
             fail_usage(usage_line(error))
 
 
@@ -191,13 +193,13 @@ def _name_extra(name: str, error: ModuleNotFoundError) -> None:
         fail_usage(f"`tidemark {name}` needs {package}: pip install 'tidemark[{entry.extra}]'")
 
 
-class _Commands(MutableMapping[str, "Command"]):
+class _Commands(MutableMapping[str, Any]):
     """The commands by name, imported on access."""
 
     def __init__(self) -> None:
-        self._loaded: dict[str, Command] = {}
+        self._loaded: dict[str, Any] = {}
 
-    def __getitem__(self, name: str) -> Command:
+    def __getitem__(self, name: str) -> Any:
         if name not in self._loaded:
             app = typer.Typer(rich_markup_mode=None)
             try:
@@ -208,7 +210,7 @@ class _Commands(MutableMapping[str, "Command"]):
             self._loaded |= get_group(app).commands
         return self._loaded[name]
 
-    def __setitem__(self, name: str, command: Command) -> None:
+    def __setitem__(self, name: str, command: Any) -> None:
         self._loaded[name] = command
 
     def __delitem__(self, name: str) -> None:

@@ -6,8 +6,7 @@ import re
 from difflib import get_close_matches
 from typing import Any
 
-# Typer has no public names for these.
-from typer._click.exceptions import BadParameter, MissingParameter, NoSuchOption, UsageError
+from typer import BadParameter, TyperException
 
 _BAD = {
     "valid integer": "it must be a whole number",
@@ -18,20 +17,21 @@ _BAD = {
 """By what the parser says of a number, what it must be."""
 
 
-def usage_line(error: UsageError) -> str:
+def usage_line(error: TyperException) -> str:
     """Return what is wrong with a command line, and the command that shows how it is right."""
-    text = _problem(error)
+    text, ctx = _problem(error), getattr(error, "ctx", None)
     # Options and arguments of the path have no place in the name of a command.
-    command = "" if error.ctx is None else re.sub(r" [\[{].*?[\]}]", "", error.ctx.command_path)
+    command = "" if ctx is None else re.sub(r" [\[{].*?[\]}]", "", ctx.command_path)
     return f"{text} (`{command} --help` shows how)" if command else text
 
 
-def _problem(error: UsageError) -> str:
+def _problem(error: TyperException) -> str:
+    # Typer has public names for few of its errors; the others are told apart by what they have.
     match error:
-        case NoSuchOption():
-            near = get_close_matches(error.option_name, error.possibilities or (), 1, 0)
-            return f"there is no option {error.option_name}" + (f"; did you mean {near[0]}?" if near else "")
-        case MissingParameter():
+        case object(option_name=str(option), possibilities=near_options):
+            near = get_close_matches(option, near_options or (), 1, 0)
+            return f"there is no option {option}" + (f"; did you mean {near[0]}?" if near else "")
+        case BadParameter() if hasattr(error, "param_type"):
             return f"{_name(error.param)} is missing: {getattr(error.param, 'help', '') or ''}".rstrip(". :")
         case BadParameter():
             return f"{_name(error.param)}: {_bad(error)}"
