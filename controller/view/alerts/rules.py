@@ -105,7 +105,7 @@ def active_alerts(
             active = _active(alert, state, f"{format_number(factor, 4)}")
             yield replace(active, lasts=_lasts(alert, state, recent))
     remaining_ppm = None if state.overview is None else state.overview.remaining_ppm
-    lost = state.row.late_max + state.row.unjudged_rows
+    lost = max(state.row.late_max, state.row.unjudged_rows)
     if remaining_ppm is not None and remaining_ppm < 0 and lost >= MIN_LATE_ROWS:
         yield _active(SPENT, state, f"{format_number(remaining_ppm / 10_000)}%")
     yield from _of_partitions(state, partitions)
