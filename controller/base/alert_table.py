@@ -199,8 +199,8 @@ MISDATED_ROWS = Alert(
     hold_us=5 * _MINUTE_US,
     summary="{spark_job}/{stream} gets misdated rows",
     description=(
-        "{value} rows in a quarter of an hour have event times that no delay explains, such as those of 1970. They are "
-        "lost, and no bound admits them."
+        "{value} rows in a quarter of an hour have event times that no delay explains, such as those of 1970 or of "
+        "tomorrow. No bound is meant for them."
     ),
     meaning="ten rows or more came in a quarter of an hour whose event times no delay explains",
 )

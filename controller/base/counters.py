@@ -45,7 +45,6 @@ _STREAMS: dict[str, str] = {
     "tidemark_paused": "Whether the policy is paused: 1 or 0.",
     "tidemark_reports_received_total": "Reports stored.",
     "tidemark_reports_duplicate_total": "Reports received again with the same content; they changed nothing.",
-    "tidemark_reports_quarantined_total": "Reports stored in quarantine: their event times were far ahead.",
     "tidemark_rows_judged_total": "(Row, key) pairs that were judged: the denominator of completeness.",
     "tidemark_rows_admitted_total": "(Row, key) pairs that were admitted for sure: the numerator of completeness.",
     "tidemark_rows_corrected_total": "Late (row, key) pairs that counted in a later version of their window for sure.",

@@ -57,7 +57,7 @@ class StreamEvidence:
                         late_base_ms(each.new.report.late_base_ms, each.new.known.before_max_us),
                         each.facts.seen_us,
                     ),
-                    arrived_in(each.new.report, each.cells, each.base_ms),
+                    arrived_in(each.new.report, each.cells, each.wrong, each.clocks.latest_us),
                 )
                 for each in reports
             ],

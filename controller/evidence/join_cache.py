@@ -15,7 +15,7 @@ from sqlalchemy import Row, bindparam, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.tables import ReportBodyRow, ReportRow, StreamRow
-from tidemark.controller.reports.stored_bodies import stored_report
+from tidemark.controller.reports.stored_bodies import clocks_of, stored_report
 from tidemark.models.base.text import plural
 from tidemark.models.evidence.joint_needs import JointNeeds
 from tidemark.models.recommend.choice import rounded_up
@@ -60,7 +60,7 @@ class JointEvidence:
     """Rows in them whose need is not known."""
 
 
-_Facts = Row[int, int, int, int | None, int]
+_Facts = Row[int, int, int, int | None, int, int, int | None]
 """Columns of ``_REPORTS``."""
 
 
@@ -124,7 +124,8 @@ class _CachedJoin:
             block.seen_us[number] = max(row.seen_us for row in rows)
             block.unknown_rows += sum(row.need_unknown_rows for row in rows)
             reports = [stored_report(bodies[row.id]) for row in rows]
-            counted[number // _BLOCK].append(JointNeeds.of_batch(reports, [row.need_base_ms for row in rows]))
+            bases_ms, clocks = [row.need_base_ms for row in rows], [clocks_of(row) for row in rows]
+            counted[number // _BLOCK].append(JointNeeds.of_batch(reports, bases_ms, clocks))
         for position, parts in counted.items():
             block = self._blocks[position]
             block.needs = JointNeeds.merged([block.needs, *parts])
@@ -238,7 +239,13 @@ def _silent(names: Sequence[str], last_batches: Sequence[int]) -> str | None:
 # Built once: building them takes longer than running them. The ids of a stream's reports ascend as they are committed;
 # the first read does not name them, so that it goes by the batches and not through all of the stream's reports.
 _REPORTS = select(
-    ReportRow.id, ReportRow.batch_id, ReportRow.seen_us, ReportRow.need_base_ms, ReportRow.need_unknown_rows
+    ReportRow.id,
+    ReportRow.batch_id,
+    ReportRow.seen_us,
+    ReportRow.need_base_ms,
+    ReportRow.need_unknown_rows,
+    ReportRow.latest_us,
+    ReportRow.driver_ahead_us,
 ).where(
     ReportRow.stream_id == bindparam("stream"),
     ReportRow.query_id == bindparam("query"),

@@ -35,10 +35,9 @@ from tidemark.controller.evidence.rollups import WIDTHS_US, Rollup, levels_of, m
 from tidemark.controller.reports.raise_bases import Corrected
 from tidemark.controller.reports.store import effective_bound_of
 from tidemark.controller.reports.store_reports import NewNeeds
-from tidemark.controller.reports.stored_bodies import stored_report
+from tidemark.controller.reports.stored_bodies import stored_needs
 from tidemark.models.evidence.events import NO_BATCHES, LateBatches
 from tidemark.models.evidence.horizon import SUMMED
-from tidemark.models.evidence.needs import needs_against
 from tidemark.models.evidence.partition_needs import PartitionNeeds
 from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US, edge_us
@@ -143,7 +142,7 @@ def roll_up(session: Session, offset: OffsetRow, tail: TailNeeds) -> bool:
         needs = tail.take(report)
         if needs is None:
             body = session.connection().execute(_BODY, {"report": report.id}).scalar_one()
-            needs = PartitionNeeds.counted(needs_against(stored_report(body), report.need_base_ms))
+            needs = PartitionNeeds.counted(stored_needs(report, body))
         changes.append(_Change(Rollup.of_report(report, None), needs, LateBatches.of_batch(*needs.counts)))
         size += needs.size
         if size > _MAX_BYTES:

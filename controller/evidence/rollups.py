@@ -27,11 +27,10 @@ from tidemark.controller.base.db.tables import (
     ReportRow,
     RollupRow,
 )
-from tidemark.controller.reports.stored_bodies import stored_report
+from tidemark.controller.reports.stored_bodies import NEEDS_BY, stored_needs
 from tidemark.models.evidence.coverage import Range, merge_ranges
 from tidemark.models.evidence.events import NO_BATCHES, LateBatches, Overdispersion
 from tidemark.models.evidence.horizon import SUMMED
-from tidemark.models.evidence.needs import needs_against
 from tidemark.models.evidence.partition_needs import PartitionNeeds
 from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US, Levels, edge_us, merge_all
@@ -330,7 +329,7 @@ def _covering(
 def _tail_needs(session: Session, span: Span, offset: tuple[int, Levels]) -> list[tuple[int, PartitionNeeds]]:
     """Return the needs of each partition in each report of the tail, with when it was seen."""
     return [
-        (row.seen_us, PartitionNeeds.counted(needs_against(stored_report(row.body), row.need_base_ms)))
+        (row.seen_us, PartitionNeeds.counted(stored_needs(row, row.body)))
         for row in _tail(session, _TAIL_BODIES, span, offset)
     ]
 
@@ -392,7 +391,7 @@ _TAIL = (
     .order_by(ReportRow.id)
 )
 _TAIL_BODIES = (
-    select(ReportRow.seen_us, ReportRow.need_base_ms, ReportBodyRow.body)
+    select(ReportRow.seen_us, *NEEDS_BY, ReportBodyRow.body)
     .join(ReportBodyRow, ReportBodyRow.report_id == ReportRow.id)
     .where(*_OF_TAIL)
     .order_by(ReportRow.id)

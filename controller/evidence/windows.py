@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.tables import LedgerKeyRow, ReportRow
 from tidemark.controller.evidence.horizon import Horizon
+from tidemark.controller.evidence.rollups import Span, rollups_in, sums_of
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.target import PPM
 from tidemark.models.recommend.inputs import WindowCounts, Windows
@@ -17,17 +18,25 @@ def windows_in(session: Session, horizon: Horizon, slo: Slo) -> Windows | None:
     """Return the results of the horizon's windows; None when the SLO has no requirement on single windows."""
     if slo.objective == "occurrences" and slo.worst_window_ppm is None:
         return None
-    until_us = horizon.newest.watermark_ms * SPARK_TICK_US
+    until_us = passed_us(horizon.newest)
     from_us = until_us - horizon.length_ms * 1_000
     whole = closed_windows(session, horizon.stream_id, slo.target_ppm, from_us, until_us)
     since_us = max(_in_use_since_us(session, horizon), from_us)
     return Windows(whole, closed_windows(session, horizon.stream_id, slo.target_ppm, since_us, until_us))
 
 
+def passed_us(newest: ReportRow) -> int:
+    """Return the end of the last windows that the watermark has passed; none ends later than rows can be dated."""
+    return min(newest.watermark_ms * SPARK_TICK_US, newest.latest_us)
+
+
 def closed_windows(
     session: Session, stream_id: int, target_ppm: int, from_us: int, until_us: int
 ) -> WindowCounts:
-    """Return the results of the windows that end in (``from_us``, ``until_us``], which the watermark has passed."""
+    """Return the results of the windows that end in (``from_us``, ``until_us``], which the watermark has passed.
+
+    Rows of unknown fate are in no window of the ledger: each may have spoiled another one.
+    """
     # Sums even of single rows: PostgreSQL returns exact decimals, whose products do not overflow.
     rows, late_min, late_max = (
         func.sum(column) for column in (LedgerKeyRow.rows, LedgerKeyRow.late_min, LedgerKeyRow.late_max)
@@ -56,9 +65,10 @@ def closed_windows(
         .order_by(((window.rows - window.late_max) * PPM / window.rows).asc(), window.rows.desc())
         .limit(1)
     ).one_or_none()
+    arrived = sums_of(rollups_in(session, Span(stream_id, max(from_us, 0))))
     return WindowCounts(
         closed=closed,
-        good=int(good or 0),
+        good=max(int(good or 0) - (0 if arrived is None else arrived.unjudged), 0),
         maybe_good=int(maybe_good or 0),
         worst_ppm=None if worst is None else int(worst.rows - worst.late_max) * PPM // int(worst.rows),
     )

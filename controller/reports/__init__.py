@@ -1,4 +1,4 @@
-"""What jobs send: reports are checked, put into quarantine or stored, each once, and listed.
+"""What jobs send: reports are checked and stored, each once, and listed.
 
 It uses ``base`` and ``specs``.
 """

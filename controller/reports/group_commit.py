@@ -12,6 +12,7 @@ import queue
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from math import exp, inf
 from time import perf_counter
 
@@ -141,7 +142,7 @@ class ReportWriter:
     def _write(self, waiting: list[_Waiting]) -> None:
         try:
             with self._counters.commit_seconds.time():
-                taken = self._together([report for report, _, _ in waiting])
+                taken = self._together([_without_wait(report, since) for report, _, since in waiting])
         except Exception as error:  # noqa: BLE001 - the future raises it
             if len(waiting) == 1:
                 waiting[0][1].set_exception(error)
@@ -170,6 +171,13 @@ class ReportWriter:
         if any(receipt.first for receipt in receipts):
             database.answers_changed()
         return taken
+
+
+def _without_wait(report: Report, since: float) -> Report:
+    """Return a report as if it had been sent when it was taken up: what it waited here says nothing of its driver."""
+    if report.sent_us is None:
+        return report
+    return replace(report, sent_us=report.sent_us + round((perf_counter() - since) * 1e6))
 
 
 def _order(each: _Waiting) -> tuple[str, str, str, int]:

@@ -14,7 +14,6 @@ from tidemark.controller.base.db.statements import Excluded, greater, lesser, up
 from tidemark.controller.base.db.tables import PartitionRow, StreamRow
 from tidemark.models.base.granules import SPARK_TICK_US, granule_first_us, granule_last_us
 from tidemark.models.evidence.key_counts import ReportCells, run_starts
-from tidemark.models.evidence.misdated import separate_misdated
 from tidemark.models.protocol.messages import Report
 
 
@@ -68,13 +67,14 @@ class Arrived:
     """The newest event time of these in microseconds, to the granule; None without any."""
 
 
-def arrived_in(report: Report, cells: ReportCells, base_ms: int | None) -> Arrived:
+def arrived_in(report: Report, cells: ReportCells, wrong: ReportCells | None, latest_us: int) -> Arrived:
     """Return what ``report``, whose counts are ``cells``, held of each partition.
 
     Args:
         report: the report.
         cells: its counts.
-        base_ms: the base of its late filter, in milliseconds; None when it is not known.
+        wrong: those of misdated rows; None without any.
+        latest_us: the latest event time that a clock which is right can have given, in microseconds.
     """
     if not len(cells.parts):
         return Arrived([], [], [], [], [], [])
@@ -82,9 +82,9 @@ def arrived_in(report: Report, cells: ReportCells, base_ms: int | None) -> Arriv
     present = cells.parts[starts]
     ends = np.append(starts[1:], len(cells.parts)) - 1
     last_us = granule_last_us(cells.granules[ends], report.granule_us, report.closed)
-    if report.max_event_time_us is not None:
-        last_us = np.minimum(last_us, report.max_event_time_us)
-    misdated = _misdated_in(report, cells, base_ms)
+    newest_us = report.max_event_time_us
+    last_us = np.minimum(last_us, latest_us if newest_us is None else min(newest_us, latest_us))
+    misdated = {} if wrong is None else _misdated_in(report, wrong)
     found = zip(
         [cells.partitions[part] for part in present.tolist()],
         np.add.reduceat(cells.counts, starts).tolist(),
@@ -96,12 +96,8 @@ def arrived_in(report: Report, cells: ReportCells, base_ms: int | None) -> Arriv
     return Arrived(*map(list, zip(*sorted(found), strict=True)))
 
 
-def _misdated_in(report: Report, cells: ReportCells, base_ms: int | None) -> dict[int, tuple[int, int]]:
+def _misdated_in(report: Report, wrong: ReportCells) -> dict[int, tuple[int, int]]:
     """Return by position of a partition its misdated rows and their newest event time."""
-    found = separate_misdated(report, base_ms, cells)
-    if found is None:
-        return {}
-    _, wrong = found
     starts = run_starts(wrong.parts)
     ends = np.append(starts[1:], len(wrong.parts)) - 1
     return dict(

@@ -9,7 +9,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.tables import ReportBodyRow, ReportRow
-from tidemark.controller.reports.stored_bodies import stored_report
+from tidemark.controller.reports.stored_bodies import clocks_of, stored_report
 from tidemark.models.evidence.needs import Needs, needs_against
 from tidemark.models.evidence.partition_needs import PartitionNeeds
 from tidemark.models.protocol.messages import Report
@@ -58,7 +58,9 @@ def raise_later_bases(session: Session, stream_id: int, report: Report, max_ms: 
     corrected = []
     for row, stored in too_low:
         sent = stored_report(stored.body)
-        before, after = needs_against(sent, row.need_base_ms), needs_against(sent, max_ms)
+        before, after = (
+            needs_against(sent, base_ms, clocks=clocks_of(row)) for base_ms in (row.need_base_ms, max_ms)
+        )
         added = {}
         for column, name in _COLUMNS.items():
             added[column] = getattr(after, name) - getattr(before, name)
@@ -75,6 +77,7 @@ _COLUMNS = {
     "early_rows": "early_rows",
     "misdated_rows": "misdated_rows",
     "misdated_late": "misdated_late",
+    "misdated_pairs": "misdated_pairs",
 }
 """The columns of a report that follow from its needs, and which field of ``Needs`` each has."""
 

@@ -35,7 +35,9 @@ def in_its_life(session: Session, stream_id: int, report: Report) -> Report | No
         rows, so that the batch is counted already.
     """
     again = tuple(getattr(report, column.key) for column in _FACTS)
-    batches = select(ReportRow.query_id, ReportRow.run_id, *_FACTS).where(
+    newest_us = report.max_event_time_us
+    columns = (ReportRow.query_id, ReportRow.run_id, ReportRow.max_event_time_us, ReportRow.latest_us)
+    batches = select(*columns, *_FACTS).where(
         ReportRow.stream_id == stream_id,
         ReportRow.batch_id == report.batch_id,
         or_(
@@ -47,19 +49,21 @@ def in_its_life(session: Session, stream_id: int, report: Report) -> Report | No
     for query_id, run_id, *_ in stored:
         if run_id == report.run_id:
             return replace(report, query_id=query_id)
-    if any(tuple(facts) == again for _, _, *facts in stored):
-        return None
+    for _, _, stored_us, latest_us, *facts in stored:
+        # Of rows of wrong clocks the newest time is not stored.
+        if tuple(facts) == again and (newest_us == stored_us or (newest_us or 0) > latest_us):
+            return None
     return replace(report, query_id=_name(report, report.run_id))
 
 
 _FACTS = (
     ReportRow.rows,
     ReportRow.null_rows,
-    ReportRow.max_event_time_us,
     ReportRow.late_watermark_ms,
     ReportRow.watermark_ms,
 )
-"""What tells batches of one number apart; how long a batch took and when it ran says nothing of its rows."""
+"""What tells batches of one number apart, beside their newest event time; how long a batch took and when it ran says
+nothing of its rows."""
 
 
 def _name(report: Report, run_id: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, ScalarSelect, bindparam, func, select, tuple_, union_all
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
-from tidemark.controller.base.db.tables import QuarantinedRow, QueryRow, ReportBodyRow, ReportRow, StreamRow
+from tidemark.controller.base.db.tables import QueryRow, ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.base.errors import ReportNotFoundError
 from tidemark.controller.reports.stored_bodies import stored_json, stored_report
 from tidemark.models.evidence.needs import effective_bound_ms, late_base_ms
@@ -122,7 +122,7 @@ def missing_ranges(
 ) -> list[tuple[int, int]]:
     """Return the batches of a query that were never received, between some that were, as ranges; ascending.
 
-    What is in quarantine was received. A stream that is not known has none.
+    A stream that is not known has none.
 
     Args:
         session: the session.
@@ -131,19 +131,15 @@ def missing_ranges(
         from_batch: batches before this one are left out.
         limit: how many ranges, the newest ones.
     """
-    parts = []
     job, stream = which
-    for table in (ReportRow, QuarantinedRow):
-        of_query = (
-            table.stream_id == select(StreamRow.id).filter_by(job=job, stream=stream).scalar_subquery(),
-            table.query_id == query_id,
-        )
-        parts += [
-            select(table.batch_id).where(*of_query, table.batch_id >= from_batch),
-            # A gap may begin before.
-            select(func.max(table.batch_id)).where(*of_query, table.batch_id < from_batch),
-        ]
-    batch = union_all(*parts).subquery().c.batch_id
+    of_query = (
+        ReportRow.stream_id == select(StreamRow.id).filter_by(job=job, stream=stream).scalar_subquery(),
+        ReportRow.query_id == query_id,
+    )
+    batch_id = ReportRow.batch_id
+    # A gap may begin before.
+    before = select(func.max(batch_id)).where(*of_query, batch_id < from_batch)
+    batch = union_all(select(batch_id).where(*of_query, batch_id >= from_batch), before).subquery().c.batch_id
     pairs = select(func.lag(batch).over(order_by=batch).label("before"), batch.label("batch")).subquery().c
     gaps = (
         select(pairs.before + 1, pairs.batch - 1)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, cast
 
-from sqlalchemy import ColumnElement, Table, bindparam, func, insert, update
+from sqlalchemy import ColumnElement, Table, bindparam, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.database import Limits
@@ -16,11 +16,14 @@ from tidemark.controller.base.db.tables import QueryRow, ReportBodyRow, ReportRo
 from tidemark.controller.base.errors import TidemarkError
 from tidemark.controller.reports.live import keep_live
 from tidemark.controller.reports.raise_bases import Corrected, raise_later_bases, sketch_of
+from tidemark.controller.reports.store import max_before_us
 from tidemark.controller.reports.stored_bodies import packed
 from tidemark.controller.reports.stored_facts import StoredFacts
+from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.evidence.horizon import ReportFacts, report_facts
 from tidemark.models.evidence.key_counts import ReportCells, cells_of, key_counts, run_starts
 from tidemark.models.evidence.ledger import Judgement, judge
+from tidemark.models.evidence.misdated import Clocks, separate_misdated
 from tidemark.models.evidence.needs import floor_ms, late_base_ms, needs_against
 from tidemark.models.evidence.partition_needs import PartitionNeeds
 from tidemark.models.protocol.messages import Report
@@ -38,6 +41,8 @@ class NewReport:
     """The report as canonical JSON."""
     digest: str
     """The fingerprint of that."""
+    received_us: int
+    """When it was received, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,15 @@ class CountedReport:
     facts: ReportFacts
     base_ms: int | None
     """The base of its late filter, in milliseconds; None when it is not known."""
+    clocks: Clocks
+    wrong: ReportCells | None
+    """Its misdated rows; None without any."""
+    lead_us: int | None
+    """How far all batches of its query so far were dated ahead of the clock."""
+    early_us: int | None
+    """Maximum event time of its query's rows so far whose clock is ahead; None without any."""
+    rows_ahead_us: int | None
+    """How far the newest of its rows of wrong clocks is ahead of the time it was read; None without any."""
 
 
 class ReportFollower(Protocol):
@@ -82,12 +96,14 @@ Stored = tuple[int, NewNeeds]
 
 
 def store_reports(
-    session: Session, reports: Sequence[NewReport], now_us: int, limits: Limits, evidence: ReportFollower
+    session: Session, reports: Sequence[NewReport], limits: Limits, evidence: ReportFollower
 ) -> list[Stored | TidemarkError]:
     """Store new reports, each of another stream, which are locked; return each one's id, or why it is rejected."""
     outcomes: list[CountedReport | TidemarkError] = []
     for new in reports:
-        counted = _counted(new, now_us)
+        counted = _counted(new)
+        if new.known.lead_us and not counted.lead_us:
+            counted = _counted(_without_lead(session, new, counted.clocks.latest_us))
         try:
             _make_room(session, counted, limits, evidence)
         except TidemarkError as error:
@@ -95,20 +111,75 @@ def store_reports(
         else:
             outcomes.append(counted)
     stored = [each for each in outcomes if isinstance(each, CountedReport)]
-    ids = iter(_store(session, stored, now_us, evidence))
+    ids = iter(_store(session, stored, evidence))
     return [each if isinstance(each, TidemarkError) else (next(ids), each.needs) for each in outcomes]
 
 
-def _counted(new: NewReport, now_us: int) -> CountedReport:
-    report = new.report
+def _counted(new: NewReport) -> CountedReport:
+    report, known = new.report, new.known
     cells = cells_of(report)
     pairs = key_counts(report, cells)
     judgement = judge(report, pairs)
-    base_ms = late_base_ms(report.late_base_ms, new.known.late_max_us)
-    needs = needs_against(report, base_ms, pairs)
-    facts = report_facts(report, pairs, judgement, needs, now_us)
+    clocks, lead_us = Clocks.of(report, new.received_us, known.lead_us)
+    right_ms = _right_base_ms(report, clocks, known.early_us)
+    base_ms = late_base_ms(right_ms, known.late_max_us)
+    if base_ms is not None and base_ms * SPARK_TICK_US > clocks.latest_us:
+        base_ms = None  # of a time when all clocks seemed to be ahead
+    needs = needs_against(report, base_ms, pairs, clocks)
+    seen_us = min(max(report.started_us - (clocks.driver_ahead_us or 0), 0), new.received_us)
+    facts = report_facts(report, pairs, judgement, needs, seen_us)
     counted = NewNeeds(new.digest, needs.base_ms, PartitionNeeds.counted(needs))
-    return CountedReport(new, cells, judgement, counted, facts, base_ms)
+    separated = separate_misdated(report, base_ms, cells, clocks)
+    wrong = None if separated is None else separated[1]
+    # What follows from its base from here on does so from clocks that can be right.
+    right = replace(report, max_event_time_us=clocks.newest_us(report, wrong), late_base_ms=right_ms)
+    newest_us, early_us, rows_ahead_us = report.max_event_time_us, known.early_us, None
+    if newest_us is not None and newest_us > clocks.latest_us:
+        early_us = max(newest_us, newest_us if early_us is None else early_us)
+    if newest_us is not None and (newest_us > clocks.latest_us or (clocks.behind and wrong is not None)):
+        rows_ahead_us = newest_us - clocks.read_us
+    return CountedReport(
+        replace(new, report=right),
+        cells,
+        judgement,
+        counted,
+        facts,
+        base_ms,
+        clocks,
+        wrong,
+        lead_us,
+        early_us,
+        rows_ahead_us,
+    )
+
+
+def _without_lead(session: Session, new: NewReport, latest_us: int) -> NewReport:
+    """Return a report whose query is no longer dated ahead, without the times of its batches that were.
+
+    So it was not on purpose: the clocks that it began with were wrong.
+    """
+    which = (ReportRow.stream_id == new.stream_id, ReportRow.query_id == new.report.query_id)
+    ahead = (*which, ReportRow.max_event_time_us > latest_us)
+    early_us = session.scalars(select(func.max(ReportRow.max_event_time_us)).where(*ahead)).one()
+    session.execute(update(ReportRow).where(*ahead).values(max_event_time_us=None, late_base_ms=None))
+    late_us, before_us = (
+        max_before_us(session, new.stream_id, new.report.query_id, new.report.batch_id - back)
+        for back in (2, 1)
+    )
+    known = replace(new.known, early_us=early_us, lead_us=0, late_max_us=late_us, before_max_us=before_us)
+    return replace(new, known=known)
+
+
+def _right_base_ms(report: Report, clocks: Clocks, early_us: int | None) -> int | None:
+    """Return the base that a report names; None where that is, or may be, the time of a clock that was ahead.
+
+    The batches before it, whose rows of wrong clocks are known, tell of the base then.
+    """
+    if report.late_base_ms is None:
+        return None
+    base_us = report.late_base_ms * SPARK_TICK_US
+    wrong = base_us > clocks.latest_us or (early_us is not None and base_us <= early_us)
+    return None if wrong else report.late_base_ms
 
 
 def _make_room(session: Session, counted: CountedReport, limits: Limits, evidence: ReportFollower) -> None:
@@ -145,14 +216,12 @@ _INSERT_REPORT = insert(_REPORTS).returning(_REPORTS.c.id, sort_by_parameter_ord
 _INSERT_BODY = insert(cast("Table", ReportBodyRow.__table__))
 
 
-def _store(
-    session: Session, reports: Sequence[CountedReport], now_us: int, evidence: ReportFollower
-) -> list[int]:
+def _store(session: Session, reports: Sequence[CountedReport], evidence: ReportFollower) -> list[int]:
     """Store counted reports; return their ids."""
     if not reports:
         return []
     connection = session.connection()
-    rows = [_row(each, now_us) for each in reports]
+    rows = [_row(each) for each in reports]
     ids = list(connection.execute(_INSERT_REPORT, rows).scalars())
     connection.execute(
         _INSERT_BODY,
@@ -174,8 +243,11 @@ def _store(
             "query_id": [each.new.report.query_id for each in reports],
             "first_batch": [each.new.report.batch_id for each in reports],
             "last_batch": [each.new.report.batch_id for each in reports],
+            "early_us": [each.early_us for each in reports],
+            "lead_us": [each.lead_us for each in reports],
         },
         same={"reports": 1},
+        replaced=("early_us", "lead_us"),
         added=("reports",),
         changes=_batches,
     )
@@ -184,7 +256,7 @@ def _store(
         [
             {
                 "which": each.new.stream_id,
-                "now": now_us,
+                "now": each.new.received_us,
                 **{f"more_{name}": getattr(each.facts, name) for name in _TOTALS},
             }
             for each in reports
@@ -217,8 +289,8 @@ def _batches(new: Excluded) -> dict[str, ColumnElement[Any]]:
     }
 
 
-def _row(counted: CountedReport, now_us: int) -> dict[str, Any]:
-    report, facts = counted.new.report, counted.facts
+def _row(counted: CountedReport) -> dict[str, Any]:
+    report, facts, clocks = counted.new.report, counted.facts, counted.clocks
     return {
         **{name: getattr(facts, name) for name in _FACTS},
         "stream_id": counted.new.stream_id,
@@ -226,7 +298,7 @@ def _row(counted: CountedReport, now_us: int) -> dict[str, Any]:
         "query_id": report.query_id,
         "run_id": report.run_id,
         "batch_id": report.batch_id,
-        "received_us": now_us,
+        "received_us": counted.new.received_us,
         "started_us": facts.seen_us,
         "duration_ms": report.duration_ms,
         "operator": report.operator.kind,
@@ -237,6 +309,9 @@ def _row(counted: CountedReport, now_us: int) -> dict[str, Any]:
         "watermark_ms": report.watermark_ms,
         "late_base_ms": report.late_base_ms,
         "max_event_time_us": report.max_event_time_us,
+        "latest_us": clocks.latest_us,
+        "driver_ahead_us": clocks.driver_ahead_us,
+        "rows_ahead_us": counted.rows_ahead_us,
         "null_rows": report.null_rows,
         "state_rows": report.state_rows,
         "state_bytes": report.state_bytes,

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic_core import from_json
+from sqlalchemy import Row
 
+from tidemark.controller.base.db.tables import ReportRow
+from tidemark.models.evidence.misdated import Clocks
+from tidemark.models.evidence.needs import Needs, needs_against
 from tidemark.models.protocol.messages import Acknowledgement, Report
 
 _REPORT, _ACKNOWLEDGEMENT = TypeAdapter(Report), TypeAdapter(Acknowledgement)
@@ -18,8 +23,13 @@ _COMPRESSION = 1
 
 
 def canonical_json(value: Report | Acknowledgement) -> bytes:
-    """Return JSON that is the same for equal values in one release: no spaces, the fields in their order."""
-    return _REPORT.dump_json(value) if isinstance(value, Report) else _ACKNOWLEDGEMENT.dump_json(value)
+    """Return JSON that is the same for equal values in one release: no spaces, the fields in their order.
+
+    When a report was sent is left out.
+    """
+    if isinstance(value, Report):
+        return _REPORT.dump_json(replace(value, sent_us=None))
+    return _ACKNOWLEDGEMENT.dump_json(value)
 
 
 def fingerprint(content: bytes) -> str:
@@ -40,6 +50,20 @@ def stored_json(body: bytes) -> bytes:
 def stored_report(body: bytes) -> Report:
     """Return the report whose stored body is ``body``."""
     return _REPORT.validate_json(stored_json(body))
+
+
+def clocks_of(row: ReportRow | Row[*tuple[Any, ...]]) -> Clocks:
+    """Return the clocks of the batch of a stored report."""
+    return Clocks(row.latest_us, row.driver_ahead_us)
+
+
+NEEDS_BY = (ReportRow.need_base_ms, ReportRow.latest_us, ReportRow.driver_ahead_us)
+"""The columns that ``stored_needs`` reads, beside the body."""
+
+
+def stored_needs(row: ReportRow | Row[*tuple[Any, ...]], body: bytes) -> Needs:
+    """Return the needs of a stored report as they were counted."""
+    return needs_against(stored_report(body), row.need_base_ms, clocks=clocks_of(row))
 
 
 def is_stored(body: bytes, content: bytes) -> bool:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Row, Select, String, and_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import BigInteger, ColumnElement, Row, ScalarSelect, Select, String, and_, select
+from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.base.db.limits import count_of_partitions
 from tidemark.controller.base.db.statements import given, given_rows
@@ -38,6 +38,12 @@ class StoredFacts:
     """Greatest event time of the batches that its late filter had seen."""
     before_max_us: int | None
     """Greatest event time of all batches before it."""
+    early_us: int | None
+    """Maximum event time of the query's rows whose clock was ahead; None without any."""
+    lead_us: int | None
+    """How far all batches of the query so far were dated ahead of the clock; None before its first row."""
+    newest_us: int | None
+    """When the stream's report that was stored last was received; None without any."""
     partitions: int
     """Number of the stream's partitions."""
     pairs: int
@@ -62,6 +68,9 @@ def _facts(dialect: str) -> Select[Any]:
             QueryRow.deleted_max_event_time_us,
             max_up_to(asked.stream_id, asked.query_id, asked.batch_id - 2).label("late_max_us"),
             max_up_to(asked.stream_id, asked.query_id, asked.batch_id - 1).label("before_max_us"),
+            QueryRow.early_us,
+            QueryRow.lead_us,
+            _newest_us(asked.stream_id).label("newest_us"),
             count_of_partitions(asked.stream_id).label("partitions"),
             StreamRow.pairs,
             StreamRow.unjudged_rows,
@@ -78,6 +87,12 @@ def _facts(dialect: str) -> Select[Any]:
         .outerjoin(OffsetRow, OffsetRow.stream_id == asked.stream_id)
         .outerjoin(QueryRow, and_(QueryRow.stream_id == asked.stream_id, QueryRow.query_id == asked.query_id))
     )
+
+
+def _newest_us(stream_id: ColumnElement[int]) -> ScalarSelect[int | None]:
+    newest = aliased(ReportRow)
+    of_stream = select(newest.received_us).where(newest.stream_id == stream_id)
+    return of_stream.order_by(newest.id.desc()).limit(1).scalar_subquery()
 
 
 def stored_facts(session: Session, reports: Mapping[int, Report]) -> dict[int, StoredFacts]:
@@ -107,6 +122,9 @@ def _facts_of(row: Row[Any], batch_id: int) -> StoredFacts:
         last_batch=row.last_batch,
         late_max_us=with_deleted(row.late_max_us, *gone, batch_id - 2),
         before_max_us=with_deleted(row.before_max_us, *gone, batch_id - 1),
+        early_us=row.early_us,
+        lead_us=row.lead_us,
+        newest_us=row.newest_us,
         partitions=row.partitions,
         pairs=row.pairs,
         unjudged_rows=row.unjudged_rows,

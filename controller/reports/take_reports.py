@@ -22,7 +22,6 @@ from sqlalchemy.orm import Session
 from tidemark.controller.base.db.database import NO_LIMITS, Limits
 from tidemark.controller.base.db.tables import ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.base.errors import ReportConflictError, ReportTooOldError, TidemarkError
-from tidemark.controller.reports.quarantine import quarantine
 from tidemark.controller.reports.ran_again import in_its_life, is_ran_again
 from tidemark.controller.reports.store_reports import (
     NewNeeds,
@@ -34,6 +33,8 @@ from tidemark.controller.reports.store_reports import (
 from tidemark.controller.reports.stored_bodies import canonical_json, fingerprint, is_stored, stored_report
 from tidemark.controller.reports.stored_facts import StoredFacts, stored_facts
 from tidemark.controller.specs.streams import add_event, lock_or_make, named_streams, names_given
+from tidemark.models.evidence.misdated import MAX_AHEAD_US
+from tidemark.models.evidence.slots import DAY_US
 from tidemark.models.protocol.messages import Report
 
 
@@ -72,8 +73,6 @@ def take_reports(
     now_us: int,
     evidence: ReportFollower,
     limits: Limits = NO_LIMITS,
-    *,
-    trusted: bool = False,
 ) -> list[StoredReceipt | TidemarkError]:
     """Store reports and what follows from them, each once.
 
@@ -85,7 +84,6 @@ def take_reports(
         now_us: when they were received, in microseconds.
         evidence: is told of them.
         limits: the limits of the store.
-        trusted: whether they are counted however far ahead their event times are.
 
     Returns:
         For each report its receipt, or why nothing of it was stored:
@@ -101,7 +99,7 @@ def take_reports(
     waiting = [number for number in range(len(reports)) if number not in taken]
     for some in _rounds(reports, waiting):
         round_ = [(reports[number], streams[_name(reports[number])]) for number in some]
-        taken |= zip(some, _take(session, round_, now_us, evidence, limits, trusted=trusted), strict=True)
+        taken |= zip(some, _take(session, round_, now_us, evidence, limits), strict=True)
     unused = [stream.id for stream in streams.values() if stream.made and not stream.registered]
     if unused:
         session.execute(delete(StreamRow).where(StreamRow.id.in_(unused)))
@@ -161,40 +159,37 @@ def _take(
     now_us: int,
     evidence: ReportFollower,
     limits: Limits,
-    *,
-    trusted: bool,
 ) -> list[StoredReceipt | TidemarkError]:
     """Store reports of different streams."""
     known = stored_facts(session, {stream.id: report for report, stream in reports})
     taken: list[StoredReceipt | TidemarkError | None] = []
     new: list[NewReport] = []
     for report, stream in reports:
-        each = _new(stream, report, known[stream.id])
+        each = _new(stream, report, known[stream.id], now_us)
         try:
             if _contradicts(session, each):
                 again = in_its_life(session, stream.id, report)
                 if again is None:
                     taken.append(_duplicate(session, each))
                     continue
-                each = _new(stream, again, stored_facts(session, {stream.id: again})[stream.id])
-            taken.append(_known(session, stream, each, now_us, trusted=trusted))
+                each = _new(stream, again, stored_facts(session, {stream.id: again})[stream.id], now_us)
+            taken.append(_known(session, each))
         except TidemarkError as error:
             taken.append(error)
             continue
         if taken[-1] is None:
             new.append(each)
-            _note_new_life(session, each, now_us)
-    stored = iter(store_reports(session, new, now_us, limits, evidence))
+            _note_new_life(session, each)
+    stored = iter(store_reports(session, new, limits, evidence))
+    received = iter(new)
     return [
-        _receipt(session, stream, next(stored), now_us) if each is None else each
+        _receipt(session, stream, next(stored), next(received).received_us) if each is None else each
         for each, (_, stream) in zip(taken, reports, strict=True)
     ]
 
 
-def _known(
-    session: Session, stream: _Stream, new: NewReport, now_us: int, *, trusted: bool
-) -> StoredReceipt | None:
-    """Return the receipt of a report that is stored already, or goes into quarantine; None when it is to be counted.
+def _known(session: Session, new: NewReport) -> StoredReceipt | None:
+    """Return the receipt of a report that is stored already; None when it is to be counted.
 
     Raises:
         ReportConflictError: as ``take_reports`` says.
@@ -214,13 +209,7 @@ def _known(
             f"/batch_id: reports of query {report.query_id} up to batch {known.deleted_batch} are deleted: whether "
             f"batch {report.batch_id} came before is no longer known; drop it (TIDEMARK_RETENTION_REPORTS_DAYS)"
         )
-    if trusted:
-        return None
-    held = quarantine(session, stream.id, report, now_us, content=new.content, digest=new.digest)
-    if held is None:
-        return None
-    first = _register(session, stream, now_us)
-    return StoredReceipt(held.received_us, duplicate=held.duplicate, first=first)
+    return None
 
 
 _STORED = (
@@ -234,9 +223,21 @@ _STORED = (
 )
 
 
-def _new(stream: _Stream, report: Report, known: StoredFacts) -> NewReport:
+def _new(stream: _Stream, report: Report, known: StoredFacts, now_us: int) -> NewReport:
     content = canonical_json(report)
-    return NewReport(stream.id, report, known, content, fingerprint(content))
+    received_us = _received_us(report, known.newest_us, now_us)
+    return NewReport(stream.id, report, known, content, fingerprint(content), received_us)
+
+
+def _received_us(report: Report, newest_us: int | None, now_us: int) -> int:
+    """Return when a report was received; not by this clock where it is behind what the store and the driver say.
+
+    A batch would count for a time that is long past, and be deleted with it.
+    """
+    sent_us = report.started_us if report.sent_us is None else report.sent_us
+    if newest_us is None or now_us >= newest_us - MAX_AHEAD_US or sent_us < newest_us - MAX_AHEAD_US:
+        return now_us
+    return min(sent_us, newest_us + DAY_US)
 
 
 def _contradicts(session: Session, new: NewReport) -> bool:
@@ -259,7 +260,7 @@ def _duplicate(session: Session, new: NewReport) -> StoredReceipt:
     return StoredReceipt(new.known.received_us, duplicate=True)
 
 
-def _note_new_life(session: Session, new: NewReport, now_us: int) -> None:
+def _note_new_life(session: Session, new: NewReport) -> None:
     """Add an event when a report begins a new life of its query."""
     report = new.report
     if is_ran_again(report.query_id) and new.known.last_batch is None:
@@ -267,7 +268,7 @@ def _note_new_life(session: Session, new: NewReport, now_us: int) -> None:
             f"run {report.run_id} ran batch {report.batch_id} again with other rows, as from a checkpoint that was "
             "restored; its batches are counted beside those that were reported before"
         )
-        add_event(session, new.stream_id, now_us, kind="BatchesRanAgain", reason=reason)
+        add_event(session, new.stream_id, new.received_us, kind="BatchesRanAgain", reason=reason)
         session.flush()
 
 

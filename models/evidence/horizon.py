@@ -80,7 +80,7 @@ class ReportFacts:
     """What one report adds to a horizon."""
 
     seen_us: int
-    """Trigger time of the batch, at most the time at which its report was received: a driver's clock may be wrong."""
+    """Trigger time of the batch by the controller's clock, at most the time at which its report was received."""
     keys_per_row: int
     """Maximum number of keys of one row: more than 1 for sliding windows."""
     first_key_us: int | None
@@ -102,7 +102,9 @@ class ReportFacts:
     misdated_rows: int
     """Rows whose event time no delay explains."""
     misdated_late: int
-    """(Row, key) pairs of them that were certainly late."""
+    """(Row, key) pairs of them that were certainly late, and those that a watermark of wrong clocks dropped."""
+    misdated_pairs: int
+    """(Row, key) pairs of both."""
 
 
 SUMMED = (
@@ -125,12 +127,12 @@ SUMMED = (
 
 
 def report_facts(
-    report: Report, pairs: KeyCounts, judgement: Judgement, needs: Needs, received_us: int
+    report: Report, pairs: KeyCounts, judgement: Judgement, needs: Needs, seen_us: int
 ) -> ReportFacts:
-    """Return what ``report`` adds, counted, judged and with its needs, received at ``received_us``."""
+    """Return what ``report`` of a batch that was seen at ``seen_us`` adds, counted, judged and with its needs."""
     total = judgement.total
     return ReportFacts(
-        seen_us=min(report.started_us, received_us),
+        seen_us=seen_us,
         keys_per_row=report.operator.max_keys,
         first_key_us=judgement.first_key_us,
         rows=report.rows,
@@ -147,6 +149,7 @@ def report_facts(
         future_rows=sum(report.counts.future_rows),
         misdated_rows=needs.misdated_rows,
         misdated_late=needs.misdated_late,
+        misdated_pairs=needs.misdated_pairs,
     )
 
 

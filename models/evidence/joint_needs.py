@@ -16,7 +16,7 @@ import numpy as np
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Int64s
 from tidemark.models.evidence.key_counts import key_counts
-from tidemark.models.evidence.misdated import separate_misdated
+from tidemark.models.evidence.misdated import Clocks, separate_misdated
 from tidemark.models.evidence.needs import needs_us
 from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.protocol.messages import Report
@@ -61,7 +61,9 @@ class JointNeeds:
         return cls(sides, *_added_up(_upper_edges_ms(needs_us), rows))
 
     @classmethod
-    def of_batch(cls, reports: Sequence[Report], bases_ms: Sequence[int | None]) -> JointNeeds:
+    def of_batch(
+        cls, reports: Sequence[Report], bases_ms: Sequence[int | None], clocks: Sequence[Clocks] = ()
+    ) -> JointNeeds:
         """Return the needs of the rows of one batch of a query.
 
         Without the base of every side the watermark has not begun, and no bound could make a row late: then there are
@@ -77,7 +79,9 @@ class JointNeeds:
         for number, report in enumerate(reports):
             known_ms = [base_ms for base_ms in bases_ms if base_ms is not None]
             if report.contradiction is None and len(known_ms) == len(bases_ms):
-                separated = separate_misdated(report, known_ms[number])
+                separated = separate_misdated(
+                    report, known_ms[number], clocks=clocks[number] if clocks else None
+                )
                 pairs = key_counts(report, None if separated is None else separated[0])
                 against = [
                     needs_us(pairs.first_us, base_ms * SPARK_TICK_US, SPARK_TICK_US) for base_ms in known_ms

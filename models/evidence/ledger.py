@@ -113,15 +113,20 @@ class LedgerCompleteness:
     corrected_max: int = 0
 
     @property
+    def unknown(self) -> int:
+        """Upper limit of the pairs whose fate is unknown."""
+        return self.unjudged_rows * self.keys_per_row
+
+    @property
     def lower(self) -> float | None:
         """Lower bound of the share: all uncertain and unjudged rows were late. None without rows."""
-        every = self.rows + self.unjudged_rows * self.keys_per_row
+        every = self.rows + self.unknown
         return (self.rows - self.late_max) / every if every else None
 
     @property
     def upper(self) -> float | None:
         """Upper bound of the share: all uncertain and unjudged rows were admitted. None without rows."""
-        every = self.rows + self.unjudged_rows * self.keys_per_row
+        every = self.rows + self.unknown
         return (every - self.late_min) / every if every else None
 
     @property

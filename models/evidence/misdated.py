@@ -1,4 +1,4 @@
-"""Misdated rows: event times that no delay explains, such as those of 1970 among those of today.
+"""Misdated rows: event times that no delay explains, such as those of 1970, or of tomorrow, among those of today.
 
 A producer that writes seconds where the others write milliseconds dates its rows January 1970. Spark drops them as
 late, and so the ledger counts them: they are lost. But they say nothing about delays. The bound that admitted them
@@ -6,9 +6,9 @@ would be 20,000 days, so they are no evidence for it, nor against the bound in u
 
 * it is older than ``LONGEST_DELAY_US`` behind the base, which is the newest event time that its watermark knew; or
 * it lies as far behind its arrival, and times 1,000 or 1,000,000 it lies near it. This holds without a base, and where
-  every row is a factor off. An age behind the arrival is not enough: a replay of old data is no fault.
-
-Rows far in the future are filtered out before they count: see ``limit_us``, and ``future_rows`` in the driver.
+  every row is a factor off. An age behind the arrival is not enough: a replay of old data is no fault; or
+* its clock is wrong for sure (``Clocks``). Such a row does not raise the base that needs are counted against, either:
+  Spark's own watermark follows it, and what that drops, which the bound would have admitted, no bound is judged by.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.models.base.duration import format_duration
-from tidemark.models.base.granules import SPARK_TICK_US, granule_first_us
+from tidemark.models.base.granules import SPARK_TICK_US, granule_first_us, granule_last_us
 from tidemark.models.base.operators import Int64s
 from tidemark.models.evidence.key_counts import ReportCells, cells_of
 from tidemark.models.evidence.slots import DAY_US, HOUR_US
@@ -67,17 +67,30 @@ def misdated(
 
 
 def separate_misdated(
-    report: Report, base_ms: int | None, cells: ReportCells | None = None
+    report: Report, base_ms: int | None, cells: ReportCells | None = None, clocks: Clocks | None = None
 ) -> tuple[ReportCells, ReportCells] | None:
-    """Return a report's counts of plausible rows and of misdated ones; None when there are no misdated ones."""
+    """Return a report's counts of plausible rows and of misdated ones; None when there are no misdated ones.
+
+    Args:
+        report: the report.
+        base_ms: the base of its late filter, in milliseconds; None when it is not known.
+        cells: its counts, if the caller has them.
+        clocks: its clocks; None when they are not known, as in the driver.
+    """
     base_us = None if base_ms is None else base_ms * SPARK_TICK_US
     newest_us = report.started_us if base_us is None else max(base_us, report.started_us)
+    if report.min_event_time_us is None or report.max_event_time_us is None:
+        return None
+    old = report.min_event_time_us < newest_us - LONGEST_DELAY_US
+    off = clocks is not None and (report.max_event_time_us > clocks.latest_us or clocks.behind)
     # Nearly every report ends here.
-    if report.min_event_time_us is None or report.min_event_time_us >= newest_us - LONGEST_DELAY_US:
+    if not old and not off:
         return None
     cells = cells_of(report) if cells is None else cells
     first_us = granule_first_us(cells.granules, report.granule_us, report.closed)
     wrong = misdated(first_us, base_us, report.started_us)
+    if clocks is not None and off:
+        wrong |= clocks.wrong(report, cells)
     return (_some(cells, ~wrong), _some(cells, wrong)) if wrong.any() else None
 
 
@@ -110,42 +123,94 @@ def _day(time_us: int) -> str:
 
 
 MAX_AHEAD_US = HOUR_US
-"""How far a batch may be ahead of the store's clock or of the stream's newest event time, in microseconds."""
+"""How far apart two clocks may be that count as the same one when stored times are set back, in microseconds."""
 
 AGREED_US = HOUR_US
-"""Time over which nothing but batches that agree ends their quarantine, in microseconds."""
+"""How long clocks have to agree before stored times are set back, in microseconds."""
 
-QUARANTINE_US = 3 * DAY_US
-"""How long a batch stays in quarantine before it is deleted, in microseconds."""
+CLOCKS_AGREE_US = 1_000_000
+"""How far ahead of the controller's a clock may be and still be right, in microseconds: NTP keeps them nearer."""
+
+_LONGEST_WAY_US = 30_000_000
+"""How long a report may be on its way, in microseconds: a driver's clock that is less far behind looks the same."""
+
+_OF_ONE_CLOCK = 10
+"""With one row in so many ahead, all rows of a partition are of a clock that is ahead: some were delayed by more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """What event time a batch reached, and when."""
+class Clocks:
+    """What the clocks of a batch say about the times of its rows: an event cannot happen after it was read.
 
-    event_time_us: int
-    """Maximum of its rows' event times, its base and its watermark, in microseconds."""
-    received_us: int
-    """When its report was received, in microseconds."""
+    A row that is ahead of the controller's clock is of a wrong clock, whatever the size. One that is behind may be late
+    as well: only where the driver's clock is behind, too, and the rows agree with that, are both wrong.
+    """
 
-    def limit_us(self, now_us: int) -> int:
-        """Return the event time that a batch may reach at ``now_us`` to agree with this one."""
-        return self.event_time_us + max(now_us - self.received_us, 0) + MAX_AHEAD_US
+    latest_us: int
+    """The latest event time that a clock which is right can have given a row, by the controller's clock."""
+    driver_ahead_us: int | None
+    """How far the driver's clock is ahead of the controller's; 0 while they agree, None when it is not known."""
 
-    def agrees(self, later: Reached) -> bool:
-        """Return whether a later batch goes on from this one, as a stream does, and not back or far ahead."""
-        lowest_us = self.event_time_us - MAX_AHEAD_US
-        return lowest_us <= later.event_time_us <= self.limit_us(later.received_us)
+    @classmethod
+    def of(cls, report: Report, received_us: int, lead_us: int | None) -> tuple[Clocks, int | None]:
+        """Return the clocks of a batch whose report was received at ``received_us``, and the query's lead after it.
 
+        Args:
+            lead_us: how far all batches of the query so far were ahead of the clock; None before the first row. A
+                stream may be dated ahead on purpose, from its first batch on; one that jumps ahead is of wrong clocks.
+        """
+        ahead_us = None if report.sent_us is None else report.sent_us - received_us
+        read_us = received_us
+        if ahead_us is not None:
+            read_us = min(report.started_us + report.duration_ms * 1_000 - ahead_us, received_us)
+            ahead_us = 0 if -_LONGEST_WAY_US <= ahead_us <= CLOCKS_AGREE_US else ahead_us
+        found = cls(read_us + CLOCKS_AGREE_US, ahead_us)
+        if lead_us != 0 and report.max_event_time_us is not None:
+            now_us = max(report.max_event_time_us - read_us, 0) if found._most_are_ahead(report) else 0
+            lead_us = now_us if lead_us is None else min(lead_us, now_us)
+        return (cls(found.latest_us + lead_us + MAX_AHEAD_US, ahead_us) if lead_us else found), lead_us
 
-def reached_us(max_event_time_us: int | None, late_base_ms: int | None, watermark_ms: int) -> int | None:
-    """Return the event time that a batch reached, in microseconds; None before the first row."""
-    known = [] if max_event_time_us is None else [max_event_time_us]
-    known += [time_ms * SPARK_TICK_US for time_ms in (late_base_ms, watermark_ms) if time_ms]
-    return max(known, default=None)
+    def newest_us(self, report: Report, wrong: ReportCells | None) -> int | None:
+        """Return the maximum event time of a batch without ``wrong``, its rows of wrong clocks; None without any."""
+        if report.max_event_time_us is None or wrong is None:
+            return None if report.max_event_time_us is None else min(report.max_event_time_us, self.latest_us)
+        cells = cells_of(report)
+        right = ~self.wrong(report, cells)
+        if not right.any():
+            return None
+        last_us = int(granule_last_us(cells.granules[right], report.granule_us, report.closed).max())
+        return min(last_us, report.max_event_time_us, self.latest_us)
 
+    def wrong(self, report: Report, cells: ReportCells) -> NDArray[np.bool_]:
+        """Return which counts of a report are of wrong clocks, shape (n,)."""
+        first_us = granule_first_us(cells.granules, report.granule_us, report.closed)
+        ahead = first_us > self.latest_us
+        rows, early = (
+            np.bincount(cells.parts, counts, len(cells.partitions))
+            for counts in (cells.counts, cells.counts * ahead)
+        )
+        whole = (early > 0) & (early * _OF_ONE_CLOCK >= rows)
+        if self.behind:
+            newest_us = np.full(len(cells.partitions), -(2**62))
+            np.maximum.at(newest_us, cells.parts, first_us)
+            off_us = self.driver_ahead_us or 0
+            whole |= (newest_us <= self.latest_us + off_us) & (newest_us >= self.latest_us + off_us * 3 // 2)
+        found: NDArray[np.bool_] = ahead | whole[cells.parts]
+        return found
 
-def limit_us(last: Reached | None, now_us: int) -> int:
-    """Return the greatest event time that is plausible at ``now_us``, in microseconds."""
-    by_clock_us = now_us + MAX_AHEAD_US
-    return by_clock_us if last is None else max(by_clock_us, last.limit_us(now_us))
+    @property
+    def read_us(self) -> int:
+        """When the rows were read at the latest, by the controller's clock, for a stream that is not dated ahead."""
+        return self.latest_us - CLOCKS_AGREE_US
+
+    @property
+    def behind(self) -> bool:
+        """Whether the driver's clock is behind."""
+        return self.driver_ahead_us is not None and self.driver_ahead_us < 0
+
+    def _most_are_ahead(self, report: Report) -> bool:
+        if (report.max_event_time_us or 0) <= self.latest_us:
+            return False
+        cells = cells_of(report)
+        ahead = granule_first_us(cells.granules, report.granule_us, report.closed) > self.latest_us
+        return bool(2 * cells.counts[ahead].sum() >= cells.counts.sum())

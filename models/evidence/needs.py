@@ -22,7 +22,7 @@ from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Int64s
 from tidemark.models.evidence.key_counts import KeyCounts, key_counts
 from tidemark.models.evidence.ledger import judge
-from tidemark.models.evidence.misdated import separate_misdated
+from tidemark.models.evidence.misdated import Clocks, separate_misdated
 from tidemark.models.protocol.messages import Report
 
 _FIRST_JUDGED_BATCH = 2
@@ -52,7 +52,9 @@ class Needs:
     misdated_rows: int = 0
     """Rows whose event time no delay explains: they have no need."""
     misdated_late: int = 0
-    """(Row, key) pairs of them that were certainly late."""
+    """(Row, key) pairs of them that were certainly late, and those that only a watermark of wrong clocks dropped."""
+    misdated_pairs: int = 0
+    """(Row, key) pairs that no bound is judged by: of misdated rows, and those others."""
 
     @property
     def pairs(self) -> int:
@@ -87,36 +89,67 @@ def late_base_ms(reported_ms: int | None, earlier_us: int | None) -> int | None:
     return max(known, default=None)
 
 
-def needs_against(report: Report, base_ms: int | None, pairs: KeyCounts | None = None) -> Needs:
+def needs_against(
+    report: Report, base_ms: int | None, pairs: KeyCounts | None = None, clocks: Clocks | None = None
+) -> Needs:
     """Return the needs of the report's rows against the base of its late filter; unknown if rows are not judged.
 
     Where a granule's rows have different keys (row-level, sessions) the lowest one is taken, so that no need is too
     small.
+
+    Args:
+        report: the report.
+        base_ms: the base, without rows of wrong clocks, in milliseconds; None when it is not known.
+        pairs: its (row, key) pairs, if the caller has them.
+        clocks: its clocks; None when they are not known.
     """
     timed_rows = report.rows - report.null_rows
     if report.contradiction is not None:
         return Needs(None, unknown_rows=timed_rows)  # the keys of another operator would be wrong
-    found = separate_misdated(report, base_ms)
+    found = separate_misdated(report, base_ms, clocks=clocks)
     if found is None:
         return _plausible_needs(report, base_ms, pairs, timed_rows)
     plausible, wrong = found
     misdated_rows = int(wrong.counts.sum())
     needs = _plausible_needs(report, base_ms, key_counts(report, plausible), timed_rows - misdated_rows)
-    late = judge(report, key_counts(report, wrong)).total.late_min
-    return replace(needs, misdated_rows=misdated_rows, misdated_late=late)
+    judged = judge(report, key_counts(report, wrong)).total
+    return replace(
+        needs,
+        misdated_rows=misdated_rows,
+        misdated_late=needs.misdated_late + judged.late_min,
+        misdated_pairs=needs.misdated_pairs + judged.rows,
+    )
 
 
 def _plausible_needs(report: Report, base_ms: int | None, pairs: KeyCounts | None, timed_rows: int) -> Needs:
     if base_ms is not None:
         pairs = key_counts(report) if pairs is None else pairs
         need_us = needs_us(pairs.first_us, base_ms * SPARK_TICK_US, SPARK_TICK_US)
+        lost = _lost_to_clocks(report, base_ms, pairs, need_us)
         return Needs(
-            base_ms, need_us, pairs.counts, pairs.parts, pairs.partitions, unknown_rows=pairs.uncounted_rows
+            base_ms,
+            need_us,
+            pairs.counts,
+            pairs.parts,
+            pairs.partitions,
+            unknown_rows=pairs.uncounted_rows,
+            misdated_late=lost,
+            misdated_pairs=lost,
         )
     # Spark's watermark is 0 before it has read a row.
     if report.batch_id < _FIRST_JUDGED_BATCH or report.late_watermark_ms == 0:
         return Needs(None, early_rows=timed_rows)
     return Needs(None, unknown_rows=timed_rows)
+
+
+def _lost_to_clocks(report: Report, base_ms: int, pairs: KeyCounts, need_us: Int64s) -> int:
+    """Return how many pairs the watermark dropped though the bound admits them: it follows a clock that is ahead."""
+    late_ms, drops = report.late_watermark_ms or 0, report.output_mode != "complete"
+    follows = (report.late_base_ms or 0) > base_ms or (report.live is None and late_ms > base_ms)
+    if not follows or not drops:
+        return 0
+    dropped = (pairs.last_us <= late_ms * SPARK_TICK_US) & (need_us <= report.bound_ms * SPARK_TICK_US)
+    return int(pairs.counts[dropped].sum())
 
 
 def effective_bound_ms(base_ms: int | None, watermark_ms: int) -> int | None:

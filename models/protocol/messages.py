@@ -171,6 +171,11 @@ class Report:
     milliseconds: late rows above it corrected a window, and ``late_watermark_ms`` is that of first versions. Null when
     windows come out once."""
 
+    sent_us: TimeUs | None = None
+    """Wall time of the driver as it sent this, in microseconds since the epoch, by which its clock is compared with the
+    controller's; null when it is not known. Another one at each try: what is compared and stored of a report is
+    without."""
+
     def __post_init__(self) -> None:
         """Reject what cannot be judged: the ledger is exact only for what passes here."""
         if self.closed != self.operator.closed or not self.operator.granule_fits(self.granule_us):

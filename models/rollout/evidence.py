@@ -91,6 +91,11 @@ class Judged:
     late_min: int
     late_max: int
 
+    @property
+    def known(self) -> int:
+        """How many are known to have been admitted, or late."""
+        return self.rows - (self.late_max - self.late_min)
+
 
 class BatchUnderBound(Protocol):
     """What counts of a batch that ran with a bound."""

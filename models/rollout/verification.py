@@ -52,7 +52,7 @@ def verify(rollout: Rollout, facts: RolloutFacts) -> Move:
         for above in (_too_slow(facts), _too_large(facts)):
             if above is not None:
                 return above
-    if at_risk.rows < rollout.needed_rows or facts.event_us < rollout.needed_event_us:
+    if at_risk.known < rollout.needed_rows or facts.event_us < rollout.needed_event_us:
         return Move("Effective", _still_needed(rollout, facts))
     return _verdict(rollout, facts)
 
@@ -80,14 +80,16 @@ def _recovered(facts: RolloutFacts) -> bool:
 
 def _verdict(rollout: Rollout, facts: RolloutFacts) -> Move:
     at_risk = facts.at_risk
-    admitted = percent_of(at_risk.rows - at_risk.late_min, at_risk.rows)
+    # Of some it may be unknown.
+    least = "" if at_risk.late_min == at_risk.late_max else "at least "
+    admitted = f"{least}{percent_of(at_risk.rows - at_risk.late_max, at_risk.rows)}"
     reason = f"{admitted} of {at_risk.rows:,} rows at risk were admitted{_against(rollout, facts)}"
     return Move("Verified", reason)
 
 
 def _still_needed(rollout: Rollout, facts: RolloutFacts) -> str:
     """Return how far verification has come, and what is missing."""
-    rows, needed_us = facts.at_risk.rows, rollout.needed_event_us
+    rows, needed_us = facts.at_risk.known, rollout.needed_event_us
     enough = "" if rows < rollout.needed_rows else ", which is enough"
     reason = f"in effect; rows at risk: {rows:,}, needed {rollout.needed_rows:,}{enough}"
     if needed_us:

@@ -10,9 +10,10 @@ import gzip
 import json
 import logging
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import quote
@@ -191,7 +192,8 @@ class ControllerClient:
 
     def report(self, report: Report) -> None:
         """Send a report. Raises as ``bound`` does."""
-        self._send("POST", report.job, report.stream, "reports", body=report)
+        sent = replace(report, sent_us=time.time_ns() // 1_000)
+        self._send("POST", report.job, report.stream, "reports", body=sent)
 
     def acknowledge(self, job: str, stream: str, acknowledgement: Acknowledgement) -> None:
         """Send an acknowledgement. Raises as ``bound`` does."""

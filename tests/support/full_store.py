@@ -136,6 +136,7 @@ def _stream(session: Session, number: int, filling: Filling, pools: SketchPools)
                 "late_watermark_ms": at_us // 1_000 - 41_000,
                 "late_base_ms": at_us // 1_000 - 20_000,
                 "max_event_time_us": at_us - 1,
+                "latest_us": at_us,
                 "first_key_us": at_us - 60_000_000,
             }
             for batch, at_us in enumerate(triggers)

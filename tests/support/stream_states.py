@@ -26,6 +26,7 @@ _WELL: dict[str, Any] = {
     "job": "shop",
     "stream": "clicks",
     "late_max": 100,
+    "unjudged_rows": 0,
     "registered_us": NOW_US,
     "objective": "occurrences",
     "target_ppm": 990_000,
@@ -112,7 +113,6 @@ def stream_state(**changes: Any) -> StreamState:
         "pin": None,
         "rollout": None,
         "missed": None,
-        "quarantine": None,
         "lost": None,
     }
     parts |= {part: facts[part] for part in parts if part in facts}
@@ -123,6 +123,7 @@ def stream_state(**changes: Any) -> StreamState:
             stream=facts["stream"],
             registered_us=facts["registered_us"],
             late_max=facts["late_max"],
+            unjudged_rows=facts["unjudged_rows"],
         ),
         slo=None if slo is None else Spec(slo, 1, NOW_US),
         join_id=None,

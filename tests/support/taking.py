@@ -25,22 +25,18 @@ def take_reports(
     reports: Sequence[Report],
     now_us: int,
     limits: Limits = NO_LIMITS,
-    *,
-    trusted: bool = False,
 ) -> list[StoredReceipt | TidemarkError]:
     """Take reports; return the receipt of each, or why it is refused."""
-    return intake.take_reports(session, reports, now_us, EVIDENCE, limits, trusted=trusted)
+    return intake.take_reports(session, reports, now_us, EVIDENCE, limits)
 
 
-def take_report(
-    session: Session, report: Report, now_us: int, limits: Limits = NO_LIMITS, *, trusted: bool = False
-) -> StoredReceipt:
+def take_report(session: Session, report: Report, now_us: int, limits: Limits = NO_LIMITS) -> StoredReceipt:
     """Take one report.
 
     Raises:
         TidemarkError: when it is refused.
     """
-    (taken,) = take_reports(session, [report], now_us, limits, trusted=trusted)
+    (taken,) = take_reports(session, [report], now_us, limits)
     if isinstance(taken, TidemarkError):
         raise taken
     return taken

@@ -27,7 +27,7 @@ from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon, horizon_of
 from tidemark.controller.evidence.windows import windows_in
 from tidemark.controller.reports.live import newest_state
-from tidemark.controller.reports.stored_bodies import stored_report
+from tidemark.controller.reports.stored_bodies import NEEDS_BY, stored_needs, stored_report
 from tidemark.controller.specs.store import get_specs
 from tidemark.models.base.defaults import SAMPLED_BATCHES
 from tidemark.models.base.granules import SPARK_TICK_US
@@ -35,7 +35,6 @@ from tidemark.models.base.operators import Int64s, TimeWindow
 from tidemark.models.base.read_json import read_object
 from tidemark.models.evidence.curve import Curve
 from tidemark.models.evidence.horizon import HorizonFacts, shortest_enough
-from tidemark.models.evidence.needs import needs_against
 from tidemark.models.evidence.progress import PartitionTimes, Progress, progress_of_table
 from tidemark.models.recommend.bound_in_use import UNCHANGED, BoundInUse
 from tidemark.models.recommend.inputs import Inputs
@@ -273,15 +272,15 @@ _OPEN = (
 def read_share_below(session: Session, horizon: Horizon, cut: CutBucket, bound_us: int) -> float | None:
     """Return the share of a bucket's pairs that a bound admits, from the newest reports; None without pairs."""
     stored = session.execute(
-        select(ReportRow.need_base_ms, ReportBodyRow.body)
+        select(*NEEDS_BY, ReportBodyRow.body)
         .join(ReportBodyRow, ReportBodyRow.report_id == ReportRow.id)
         .where(*horizon.batches, ReportRow.need_base_ms.is_not(None))
         .order_by(ReportRow.seen_us.desc())
         .limit(SAMPLED_BATCHES)
     )
     inside = below = 0
-    for base_ms, body in stored:
-        needs = needs_against(stored_report(body), base_ms)
+    for row in stored:
+        needs = stored_needs(row, row.body)
         in_bucket = (needs.need_us > cut.low_us) & (needs.need_us <= cut.high_us)
         inside += int(needs.counts[in_bucket].sum())
         below += int(needs.counts[in_bucket & (needs.need_us <= bound_us)].sum())

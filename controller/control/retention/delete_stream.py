@@ -22,7 +22,6 @@ from tidemark.controller.base.db.tables import (
     PartitionRow,
     PolicyRow,
     PublishedRow,
-    QuarantinedRow,
     QueryRow,
     RecommendationRow,
     ReportBodyRow,
@@ -67,7 +66,6 @@ _AT_ONCE: tuple[type[SloRow | PolicyRow | RecommendationRow | RolloutRow], ...] 
 
 _COUNTED: Mapping[str, type[Base]] = {
     "reports": ReportRow,
-    "quarantined_reports": QuarantinedRow,
     "queries": QueryRow,
     "partitions": PartitionRow,
     "ledger_keys": LedgerKeyRow,
@@ -108,13 +106,9 @@ def check_quiet(session: Session, stream: StreamRow, now_us: int, cache: Evidenc
     """
     horizon = horizon_of(session, stream.id, horizon_ms_of(session, stream.id))
     acknowledged = last_acknowledgement(session, stream.id)
-    quarantined_us: int | None = session.scalars(
-        select(func.max(QuarantinedRow.received_us)).where(QuarantinedRow.stream_id == stream.id)
-    ).one()
     seen_us = [
         None if horizon is None else horizon.newest.received_us,
         None if acknowledged is None else acknowledged.received_us,
-        quarantined_us,
     ]
     silent_us = now_us - max((at_us for at_us in seen_us if at_us is not None), default=0)
     progress = None if horizon is None else read_progress(session, horizon, now_us, cache)

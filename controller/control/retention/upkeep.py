@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import logging
 
-from sqlalchemy import delete, select
-from sqlalchemy.orm import Session
+from sqlalchemy import select
 
 from tidemark.controller.base.background import Pause, no_pause
-from tidemark.controller.base.db.database import Database, Limits
+from tidemark.controller.base.db.database import Database
 from tidemark.controller.base.db.leases import LeaseKeeper
-from tidemark.controller.base.db.tables import OffsetRow, QuarantinedRow, StreamRow
-from tidemark.controller.base.errors import TidemarkError
+from tidemark.controller.base.db.tables import OffsetRow, StreamRow
 from tidemark.controller.control.retention.ageing import AGEING_STEPS
 from tidemark.controller.control.retention.delete_stream import empty_deleted
 from tidemark.controller.control.retention.history import HISTORY_STEPS
-from tidemark.controller.evidence.follow_reports import StreamEvidence
 from tidemark.controller.evidence.roll_up import TailNeeds, locked_offset, roll_up
 from tidemark.controller.evidence.set_back import set_back
-from tidemark.controller.reports.quarantine import last_counted
-from tidemark.controller.reports.stored_bodies import stored_report
-from tidemark.controller.reports.take_reports import take_reports
-from tidemark.controller.specs.store import horizon_ms_of
-from tidemark.controller.specs.streams import lock_by_id
-from tidemark.models.evidence.misdated import limit_us
 from tidemark.models.evidence.slots import DAY_US, HOUR_US, Retention
 
 _log = logging.getLogger(__name__)
@@ -39,11 +30,6 @@ _FORGET_EVERY_US = HOUR_US
 
 _MAX_STEPS = 200
 """Maximum steps in one tick; the rest comes first in the next one."""
-
-_MAX_BELIEVED = 50
-"""How many reports leave quarantine at once; each may take some hundredths of a second."""
-
-_EVIDENCE = StreamEvidence(horizon_ms_of)
 
 
 class Upkeep:
@@ -186,39 +172,10 @@ class Upkeep:
     def _recover(self, stream_id: int, now_us: int, *, by_day: bool) -> int | None:
         """Take the next step after a wrong clock and return None; without any, return by how much the stream aged."""
         with self._database.write() as session:
-            if lock_by_id(session, stream_id) is None:
-                return 0  # what is in quarantine would count for another stream of its name
             found = locked_offset(session, stream_id)
-            if _count_released(session, stream_id, now_us, self._database.limits):
-                return None
             if found is None:
                 return 0
             return None if set_back(session, found[0], now_us) else _age(*found, by_day=by_day)
-
-
-def _count_released(session: Session, stream_id: int, now_us: int, limits: Limits) -> bool:
-    """Count the next quarantined reports of a locked stream that are believed by now; return False without any.
-
-    The clock, or the batches of the stream that are counted, have caught up with them.
-    """
-    _, last = last_counted(session, stream_id)
-    rows = session.execute(
-        select(QuarantinedRow.id, QuarantinedRow.body)
-        .where(QuarantinedRow.stream_id == stream_id, QuarantinedRow.event_time_us <= limit_us(last, now_us))
-        .order_by(QuarantinedRow.id)
-        .limit(_MAX_BELIEVED)
-    ).all()
-    for row in rows:
-        session.execute(delete(QuarantinedRow).where(QuarantinedRow.id == row.id))
-        report = stored_report(row.body)
-        # By the clock of now: the one that they were received by may have been behind.
-        (taken,) = take_reports(session, [report], now_us, _EVIDENCE, limits, trusted=True)
-        if isinstance(taken, TidemarkError):
-            # It would be so at every try.
-            _log.warning(
-                "batch %d of query %s is not counted: %s", report.batch_id, report.query_id, taken.detail
-            )
-    return bool(rows)
 
 
 def _age(offset: OffsetRow, newest_us: int, *, by_day: bool) -> int:

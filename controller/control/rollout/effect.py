@@ -255,13 +255,13 @@ def count_at_risk(stream: SteeredStream, row: RolloutRow) -> None:
     row.counted_report_id = new[-1].id
     batches = read_batches(stream.session, row)
     ran = [report for report in new if batches.have(report)]
-    at_risk = [
-        each for each in ran if each.late_watermark_ms is not None and each.late_watermark_ms > from_ms
-    ]
-    row.at_risk_rows += sum(report.pairs for report in at_risk)
+    at_risk = [each for each in ran if each.late_watermark_ms is None or each.late_watermark_ms > from_ms]
+    unknown = sum(report.unknown for report in at_risk)
+    row.at_risk_rows += sum(report.pairs for report in at_risk) + unknown
     row.at_risk_late_min += sum(report.late_min for report in at_risk)
-    row.at_risk_late_max += sum(report.late_max for report in at_risk)
-    row.event_ms = max([row.event_ms, *(report.watermark_ms - effective_ms for report in ran)])
+    row.at_risk_late_max += sum(report.late_max for report in at_risk) + unknown
+    passed_ms = (min(each.watermark_ms, each.latest_us // SPARK_TICK_US) for each in ran)
+    row.event_ms = max([row.event_ms, *(watermark_ms - effective_ms for watermark_ms in passed_ms)])
 
 
 # Built once: building it takes longer than running it.
@@ -273,6 +273,8 @@ _NEW = (
         ReportRow.seen_us,
         ReportRow.watermark_ms,
         ReportRow.late_watermark_ms,
+        ReportRow.latest_us,
+        (ReportRow.unjudged_rows * ReportRow.keys_per_row).label("unknown"),
         *BY_BOUND,
     )
     .where(ReportRow.stream_id == bindparam("stream"), ReportRow.id > bindparam("after"))

@@ -15,6 +15,7 @@ from tidemark.controller.base.db.tables import LedgerKeyRow, PartitionRow
 from tidemark.controller.base.errors import InvalidParameterError
 from tidemark.controller.evidence.horizon import Horizon, horizon_of, open_keys
 from tidemark.controller.evidence.rollups import WIDTHS_US, Span, levels_in, rollups_in
+from tidemark.controller.evidence.windows import passed_us
 from tidemark.controller.reports.store import effective_bound_of
 from tidemark.controller.server.http.openapi import answers
 from tidemark.controller.server.http.parameters import TheService, WhichStream
@@ -44,7 +45,6 @@ from tidemark.controller.view.charts.store import (
 )
 from tidemark.controller.view.state.answers import Budget
 from tidemark.controller.view.state.budget import Spent, read_budget, read_spent
-from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.ranges import MAX_TIME_US
 from tidemark.models.base.target import PPM, burn_rate_ppm, exhausted_in_ms
 from tidemark.models.evidence.slots import DAY_US, SLOT_US, Levels, Slots, edge_us, slots_of
@@ -361,7 +361,7 @@ def _spent_by_slot(session: Session, horizon: Horizon, slo: Slo, slots: Slots) -
 
 
 def _windows_by_slot(session: Session, horizon: Horizon, slo: Slo, slots: Slots) -> dict[int, _SpentSlot]:
-    until_us = horizon.newest.watermark_ms * SPARK_TICK_US
+    until_us = passed_us(horizon.newest)
     rows, late_min, late_max = (
         func.sum(column) for column in (LedgerKeyRow.rows, LedgerKeyRow.late_min, LedgerKeyRow.late_max)
     )

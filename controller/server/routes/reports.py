@@ -128,8 +128,8 @@ def list_missing(
 ) -> MissingBatches:
     """List the batches of a query that were never reported, between some that were: a job may read them again.
 
-    A stream that is not known has none. What is in quarantine is not missing. Jobs that can keep late rows ask every
-    minute, so the answer also has what the policy says of those.
+    A stream that is not known has none. Jobs that can keep late rows ask every minute, so the answer also has what the
+    policy says of those.
     """
     with service.database.read() as session:
         row = find_stream(session, which.job, which.stream)

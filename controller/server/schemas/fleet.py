@@ -220,9 +220,7 @@ class StreamDeleted(OfStream):
     dry_run: bool
     """Whether it was a dry run: then nothing was changed, and this is what would be deleted."""
     reports: int
-    """Reports that were counted, as far as they are kept."""
-    quarantined_reports: int
-    """Reports in quarantine."""
+    """Reports, as far as they are kept."""
     queries: int
     """Queries."""
     partitions: int

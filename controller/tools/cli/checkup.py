@@ -306,7 +306,7 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
         place, "see why, and whether the SLO or the policy should change"
     ),
     "CoverageGap": _gaps,
-    "BatchesQuarantined": lambda _, place: (
+    "ClockWrong": lambda _, place: (
         "set the clocks of the driver, of the senders of its rows and of the controller right; then see "
         f"{place.tidemark('status', place.job, place.stream)}"
     ),

@@ -105,7 +105,8 @@ def active_alerts(
             active = _active(alert, state, f"{format_number(factor, 4)}")
             yield replace(active, lasts=_lasts(alert, state, recent))
     remaining_ppm = None if state.overview is None else state.overview.remaining_ppm
-    if remaining_ppm is not None and remaining_ppm < 0 and state.row.late_max >= MIN_LATE_ROWS:
+    lost = max(state.row.late_max, state.row.unjudged_rows)
+    if remaining_ppm is not None and remaining_ppm < 0 and lost >= MIN_LATE_ROWS:
         yield _active(SPENT, state, f"{format_number(remaining_ppm / 10_000)}%")
     yield from _of_partitions(state, partitions)
     yield from _of_the_job(state, now_us)
@@ -168,7 +169,7 @@ def _of_the_rows(state: StreamState, recent: RecentRows) -> Iterator[ActiveAlert
         explained = (
             state.mode != "Live"
             and effective_ms is not None
-            and effective_ms < newest.report.bound_ms - _STANDSTILL_TOLERANCE_MS
+            and 0 <= effective_ms < newest.report.bound_ms - _STANDSTILL_TOLERANCE_MS
         )
         if stood and not explained:
             yield _active(STANDS_STILL, state, utc_text(newest.watermark_ms * 1_000))

@@ -217,7 +217,6 @@ def _values(state: StreamState) -> dict[str, float | None]:
         "tidemark_paused": state.paused,
         "tidemark_reports_received_total": row.reports,
         "tidemark_reports_duplicate_total": row.duplicates,
-        "tidemark_reports_quarantined_total": row.quarantined,
         "tidemark_rows_judged_total": row.pairs,
         "tidemark_rows_admitted_total": row.pairs - row.late_max,
         "tidemark_rows_corrected_total": row.corrected_min,

@@ -11,9 +11,8 @@ from sqlalchemy.orm import Session
 from tidemark.controller.base.db.tables import ReportRow
 from tidemark.controller.evidence.horizon import Horizon, facts_from
 from tidemark.controller.evidence.rollups import Sums, rollups_in, sums_of
-from tidemark.controller.evidence.windows import closed_windows
+from tidemark.controller.evidence.windows import closed_windows, passed_us
 from tidemark.controller.view.state.answers import Budget
-from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.target import PPM
 from tidemark.models.specs.slo import Slo
 
@@ -55,7 +54,7 @@ class Spent:
 def read_spent(session: Session, horizon: Horizon, slo: Slo) -> Spent:
     """Return what counts for the budget over the SLO's window, which ``horizon`` is."""
     if slo.objective == "timeslices":
-        until_us = horizon.newest.watermark_ms * SPARK_TICK_US
+        until_us = passed_us(horizon.newest)
         windows = closed_windows(
             session, horizon.stream_id, slo.target_ppm, until_us - slo.window_ms * 1_000, until_us
         )

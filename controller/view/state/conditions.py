@@ -7,16 +7,16 @@ from typing import cast
 
 from tidemark.controller.base.db.tables import RolloutRow
 from tidemark.controller.reports.partitions import FutureRows, MisdatedRows
-from tidemark.controller.reports.quarantine import Quarantine
 from tidemark.controller.reports.ran_again import is_ran_again
 from tidemark.controller.view.state.answers import Condition, condition, place_of
 from tidemark.controller.view.state.recent_reports import RecentQuery, at_once
 from tidemark.controller.view.state.state import NO_CEILING, HorizonState, SkewCost, StreamState
 from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.target import PPM
 from tidemark.models.base.text import plural
 from tidemark.models.evidence.horizon import HorizonFacts
-from tidemark.models.evidence.misdated import LONGEST_DELAY_US, explained
+from tidemark.models.evidence.misdated import CLOCKS_AGREE_US
 from tidemark.models.evidence.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.live.defaults import CEILING_ALARM_PPM
 from tidemark.models.protocol.late_policy import why_not_followed
@@ -42,7 +42,6 @@ def conditions_of(state: StreamState, found: HorizonState | None, now_us: int) -
     progress = UNKNOWN_PROGRESS if found is None else found.progress
     conditions = [
         *_expected(state),
-        *_quarantined(state),
         *_recommended(state),
         *_pinned(state),
         *_paused(state, progress),
@@ -60,6 +59,7 @@ def conditions_of(state: StreamState, found: HorizonState | None, now_us: int) -
             *_observed(found.facts),
             *_future(found.future),
             *_misdated(found.misdated, found.facts),
+            *_clocks(state, found),
             *_skewed(found.skewed),
         ]
         conditions += [*_several_queries(found.queries), *_stands_still(state, found.queries)]
@@ -76,28 +76,6 @@ def _expected(state: StreamState) -> Iterator[Condition]:
     contradiction = None if state.newest is None else state.newest.driver.contradiction
     if contradiction is not None:
         yield condition("OperatorContradicted", f"{contradiction}: no row is judged")
-
-
-def _quarantined(state: StreamState) -> Iterator[Condition]:
-    held, horizon = state.quarantine, state.horizon
-    if held is None or (horizon is not None and held.newest_us < horizon.from_us):
-        return
-    batches, were = plural(held.reports, "batch", "batches"), _were(held.reports)
-    detail = (
-        f"{batches} {were} stored and not counted, with event times up to {format_about(held.ahead_us)} ahead of this "
-        f"controller's clock{_dated(held)}: are the clocks of the driver, the senders and this controller right? They "
-        "are counted once the clock has come as far, or an hour of other batches agrees"
-    )
-    if held.late:
-        detail += f". Spark dropped {plural(held.late, 'row')} of them as late"
-    yield condition("BatchesQuarantined", detail)
-
-
-def _dated(held: Quarantine) -> str:
-    """Return how the batch furthest ahead is dated, if its unit explains that."""
-    if held.ahead_us <= LONGEST_DELAY_US:
-        return ""
-    return f" ({explained(held.newest_us + held.ahead_us, held.newest_us)})"
 
 
 def _recommended(state: StreamState) -> Iterator[Condition]:
@@ -226,8 +204,46 @@ def _misdated(misdated: MisdatedRows, facts: HorizonFacts) -> Iterator[Condition
         )
         if facts.misdated_late:
             late = plural(facts.completeness.late_max, "late row")
-            detail += f"; they make up {facts.misdated_late:,} of the {late}"
+            detail += f"; of the {late} {facts.misdated_late:,} are theirs, or lost to a watermark that followed them"
         yield condition("MisdatedRows", detail)
+
+
+def _clocks(state: StreamState, found: HorizonState) -> Iterator[Condition]:
+    """Say which clock is wrong, and by how much, of this controller's, the driver's and those of the rows."""
+    wrong = (each for each in found.queries if each.rows_ahead_us or each.driver_ahead_us)
+    said = [_off(query, found.misdated.partitions) for query in wrong]
+    newest = state.newest
+    if newest is not None and newest.base_ms is not None and state.live is None:
+        ahead_us = (newest.report.watermark_ms - newest.base_ms) * SPARK_TICK_US
+        if ahead_us > CLOCKS_AGREE_US:
+            said.append(
+                f"the watermark has followed a clock that was wrong and is {format_about(ahead_us)} ahead of the rows: "
+                "Spark drops them until they have come as far, or the query has a new checkpoint"
+            )
+    if said:
+        yield condition("ClockWrong", "; ".join(dict.fromkeys(said)) + ". No bound is moved by it")
+
+
+def _off(query: RecentQuery, partitions: Sequence[str]) -> str:
+    driver_us, rows_us = query.driver_ahead_us, query.rows_ahead_us
+    driver = "" if not driver_us else f"the driver's clock is {_apart(driver_us)} this controller's"
+    if rows_us is None:
+        return f"{driver}; the times of its rows are plausible"
+    rows = f"rows of {_named(partitions)} are dated up to {_apart(rows_us)}"
+    if driver_us and abs(rows_us - driver_us) <= abs(driver_us) // 2:
+        return f"{driver}, and {rows} it, too: both are wrong, or this controller's is"
+    if driver_us:
+        return f"{driver}; {rows} it: the clocks of their senders are wrong, too"
+    who = (
+        "this controller's clock, and the driver's is not known"
+        if driver_us is None
+        else ("the clocks of the driver and of this controller, which agree")
+    )
+    return f"{rows} {who}: the clocks of their senders are wrong"
+
+
+def _apart(off_us: int) -> str:
+    return f"{format_about(abs(off_us))} {'ahead of' if off_us > 0 else 'behind'}"
 
 
 def _skewed(skewed: Sequence[SkewCost]) -> Iterator[Condition]:

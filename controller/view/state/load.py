@@ -33,7 +33,6 @@ from tidemark.controller.control.rollout.store import missed_rollout_query, newe
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.lost import LostSummary
 from tidemark.controller.reports.live import state_in
-from tidemark.controller.reports.quarantine import Quarantine, quarantines
 from tidemark.controller.reports.store import newest_report_query, with_deleted
 from tidemark.controller.specs.pins import StoredPin, pins_in_force
 from tidemark.controller.specs.store import policy_of, slo_of
@@ -56,11 +55,7 @@ def load_states(session: Session, stream_ids: Collection[int] | None = None) -> 
     wanted, given = (_STATES, {}) if stream_ids is None else (_SOME_STATES, {"ids": [*stream_ids]})
     rows = session.execute(wanted, given).all()
     pins = pins_in_force(session, [(row.StreamRow.job, row.StreamRow.stream) for row in rows])
-    held = quarantines(session, stream_ids)
-    return [
-        _state(row, pins.get((row.StreamRow.job, row.StreamRow.stream)), held.get(row.StreamRow.id))
-        for row in rows
-    ]
+    return [_state(row, pins.get((row.StreamRow.job, row.StreamRow.stream))) for row in rows]
 
 
 def load_state(session: Session, stream_id: int) -> StreamState:
@@ -123,7 +118,7 @@ def _skewed(partitions: Sequence[PartitionFacts]) -> list[SkewCost]:
     return sorted(found, key=lambda each: -each.costs_ms)
 
 
-def _state(row: Row[Any], pin: StoredPin | None, held: Quarantine | None) -> StreamState:
+def _state(row: Row[Any], pin: StoredPin | None) -> StreamState:
     stream, slo, policy, recommended = row.StreamRow, row.SloRow, row.PolicyRow, row.RecommendationRow
     overview: OverviewRow | None = row.OverviewRow
     return StreamState(
@@ -139,7 +134,6 @@ def _state(row: Row[Any], pin: StoredPin | None, held: Quarantine | None) -> Str
         if row.ReportRow is None
         else stream.deleted_missing_batches + int(row.missing_batches or 0),
         newest=None if row.ReportRow is None else _newest(row),
-        quarantine=held,
         recommendation=recommended,
         steps=() if recommended is None else steps_of(recommended),
         published=row.PublishedRow,

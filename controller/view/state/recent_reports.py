@@ -43,6 +43,11 @@ class RecentQuery:
     """Its widest bound, in milliseconds."""
     event_us: tuple[int, int] | None
     """The lowest and the highest of the maximum event times of its batches; None without any."""
+    driver_ahead_us: int | None = None
+    """How far the clock of its driver was ahead of the controller's, at its worst; 0 while they agreed, None when it is
+    not known."""
+    rows_ahead_us: int | None = None
+    """How far rows of wrong clocks were ahead of the time they were read, at their worst; None without any."""
 
     @property
     def stands_still(self) -> bool:
@@ -67,6 +72,8 @@ def read_recent_queries(session: Session, stream_id: int, newest_us: int) -> lis
             watermarks_ms=(each.lowest_ms, each.highest_ms),
             bound_ms=each.bound_ms,
             event_us=None if each.lowest_us is None else (each.lowest_us, each.highest_us),
+            driver_ahead_us=max(each.driver_max_us, each.driver_min_us, key=lambda off: abs(off or 0)),
+            rows_ahead_us=max(each.rows_max_us, each.rows_min_us, key=lambda off: abs(off or 0)),
         )
         for each in session.connection().execute(_RECENT_QUERIES, recent)
     ]
@@ -85,6 +92,10 @@ _RECENT_QUERIES = (
         func.max(ReportRow.bound_ms).label("bound_ms"),
         func.min(ReportRow.max_event_time_us).label("lowest_us"),
         func.max(ReportRow.max_event_time_us).label("highest_us"),
+        func.max(ReportRow.driver_ahead_us).label("driver_max_us"),
+        func.min(ReportRow.driver_ahead_us).label("driver_min_us"),
+        func.max(ReportRow.rows_ahead_us).label("rows_max_us"),
+        func.min(ReportRow.rows_ahead_us).label("rows_min_us"),
     )
     .where(ReportRow.stream_id == bindparam("stream"), ReportRow.seen_us > bindparam("after"))
     .group_by(ReportRow.query_id)

@@ -87,10 +87,9 @@ def _judged(what_if: WhatIf) -> Spent:
     assert what_if.basis is not None
     facts = what_if.basis.facts
     seen = facts.completeness
-    unjudged = seen.unjudged_rows * seen.keys_per_row
     # No bound admits a misdated row, and a corrected one is in a later version of its window.
     certain = max(seen.late_min - facts.misdated_late - seen.corrected_max, 0)
-    return Spent(seen.rows + unjudged, certain, seen.late_max - seen.corrected_min + unjudged, PPM)
+    return Spent(seen.rows + seen.unknown, certain, seen.late_max - seen.corrected_min + seen.unknown, PPM)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,6 @@ from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.lost import LostSummary
 from tidemark.controller.reports.live import KeptLive, NewestState
 from tidemark.controller.reports.partitions import FutureRows, MisdatedRows, Skew
-from tidemark.controller.reports.quarantine import Quarantine
 from tidemark.controller.specs.pins import StoredPin
 from tidemark.controller.specs.store import Spec, horizon_ms_under
 from tidemark.controller.view.state.partition_rows import PartitionFacts
@@ -90,8 +89,6 @@ class StreamState:
     missing_batches: int | None
     """Batches never reported; None before the first report."""
     newest: NewestBatch | None
-    quarantine: Quarantine | None
-    """Its reports in quarantine; None without any."""
     recommendation: RecommendationRow | None
     steps: Sequence[DecisionStep]
     """Its steps; empty without one."""

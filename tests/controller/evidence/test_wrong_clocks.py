@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from tidemark.controller.base.db.tables import PublishedRow, QuarantinedRow, ReportRow
-from tidemark.models.evidence.slots import DAY_US, HOUR_US
+from tidemark.controller.base.db.tables import PublishedRow, ReportRow
+from tidemark.models.evidence.slots import DAY_US
 from tidemark.models.protocol.granule_counts import GranuleCounts
-from tidemark.models.protocol.messages import Report
+from tidemark.models.protocol.messages import Report, to_json_object
 
 from support.controller_app import Controller
 from support.databases import on_sqlite_alone
@@ -116,26 +116,23 @@ def test_one_batch_400_days_ahead_deletes_nothing_and_changes_no_bound(
     assert (again.status_code, again.json()["duplicate"]) == (200, True)
     for _ in range(3):
         tick(controller)
-    if times != "start":
-        assert figures(controller) == before
+    assert figures(controller)["bound_ms"] == before["bound_ms"]
     send(controller, *LATER)
     tick(controller)
     after = figures(controller)
-    counted = [*GOOD, *LATER, *([bad] if times == "start" else [])]
     survived(
         "a clock of a driver or of its rows is 400 days ahead for a batch",
         times=1,
-        **compared_totals(totals(controller.service.database), totals_of(counted, tmp_path)),
+        **compared_totals(totals(controller.service.database), totals_of([*GOOD, bad, *LATER], tmp_path)),
     )
-    assert after["batches"] == len(GOOD) + len(LATER) + (times == "start")
-    # A batch that is not counted is missing, so nothing is narrowed below the bound in use.
-    assert after["bound_ms"] == (before["bound_ms"] if times == "start" else BAD.bound_ms)
+    assert after["batches"] == len(GOOD) + 1 + len(LATER)
+    assert after["bound_ms"] == before["bound_ms"]
 
 
-def test_a_query_whose_watermark_is_far_ahead_of_its_rows_is_never_believed_and_its_successor_is(
+def test_rows_that_a_watermark_far_ahead_drops_are_late_until_the_query_has_a_new_checkpoint(
     controller: Controller,
 ) -> None:
-    """A driver's clock was ahead and put back: Spark drops every row until the query has a new checkpoint."""
+    """A driver's clock was ahead and put back: Spark drops every row."""
     rows = [[("0", START_US + n * 300 * SECOND)] for n in range(30)]
     reports = query_reports(rows, interval_us=300 * SECOND)
     ahead_ms = reports[5].watermark_ms + AHEAD_US // 1_000
@@ -148,94 +145,66 @@ def test_a_query_whose_watermark_is_far_ahead_of_its_rows_is_never_believed_and_
         controller.clock.now_us = report.started_us + 500_000
         controller.report_all([replace(report, **stuck)])
     tick(controller)
-    assert controller.status()["evidence"]["batches"] == 5
-    detail = conditions(controller)["BatchesQuarantined"]
-    assert "25 batches" in detail
-    assert "Spark dropped 25 rows of them as late" in detail
+    found = controller.status()["completeness"]
+    assert (found["rows"], found["late_min"], found["exact"]) == (30, 25, True)
+    assert "Spark drops them until" in conditions(controller)["ClockWrong"]
     for report in reports:
         started_us = report.started_us + DAY_US // 2
         controller.clock.now_us = started_us + 500_000
         controller.report_all([replace(report, query_id="successor", started_us=started_us)])
-    assert controller.status()["evidence"]["batches"] == 5 + len(reports)
+    assert "ClockWrong" not in conditions(controller)
+    assert controller.status()["completeness"]["late_min"] == 25
 
 
-def test_a_batch_in_quarantine_is_a_condition_that_says_what_to_do_and_a_count(
+def test_the_first_report_of_a_stream_may_be_far_ahead_and_the_others_are_judged_by_their_own_base(
     controller: Controller,
 ) -> None:
-    send(controller, *GOOD, moved(BAD, AHEAD_US))
-    found = conditions(controller)["BatchesQuarantined"]
-    assert "1 batch" in found
-    assert "399 d 23 h ahead" in found
-    assert "clock" in found
-    assert metric(controller, "tidemark_reports_quarantined_total") == 1
+    controller.put("/slo", {"target_ppm": 950_000})
+    send(controller, moved(REPORTS[0], AHEAD_US), *REPORTS[1:])
+    tick(controller)
+    ahead = figures(controller)
+    assert ahead["batches"] == len(REPORTS)
+    assert ahead["bound_ms"] is not None
+    assert ahead["bound_ms"] < 60_000
 
 
-def test_the_first_report_of_a_stream_may_be_quarantined_and_the_stream_is_known(
+def test_batches_that_come_while_the_controllers_clock_is_behind_count_at_their_own_time(
     controller: Controller,
 ) -> None:
-    send(controller, moved(REPORTS[0], AHEAD_US))
-    assert set(conditions(controller)) == {"BatchesQuarantined", "NoSlo"}
-    send(controller, *REPORTS[1:10])
-    assert controller.status()["evidence"]["batches"] == 9
-
-
-def test_a_batch_in_quarantine_keeps_its_first_content(controller: Controller) -> None:
-    send(controller, *GOOD, moved(BAD, AHEAD_US))
-    answer = controller.report(moved(BAD, 2 * AHEAD_US))
-    assert (answer.status_code, answer.json()["type"]) == (409, "urn:tidemark:problem:report-conflict")
-
-
-def test_batches_in_quarantine_are_counted_once_the_clock_has_come_as_far(controller: Controller) -> None:
-    """So a controller whose clock was behind loses nothing."""
+    """It has seen a later time, and the driver's clock agrees with that: so nothing is lost."""
     send(controller, *GOOD[:20])
     controller.clock.now_us = START_US - AHEAD_US
-    for report in (late := [moved(report, 2 * HOUR_US) for report in GOOD[20:]]):
+    for report in GOOD[20:]:
         assert controller.report(report).status_code == 201
-    assert controller.status()["evidence"]["batches"] == 20
-    controller.clock.now_us = START_US + 2 * HOUR_US
+    controller.clock.now_us = at_us(GOOD[-1]) + 500_000
     tick(controller)
-    assert "BatchesQuarantined" not in conditions(controller)
-    with controller.service.database.read() as session:
-        assert session.scalars(select(func.count()).select_from(ReportRow)).one() == 20 + len(late)
-        assert session.scalars(select(func.count()).select_from(QuarantinedRow)).one() == 0
+    status = controller.status()
+    assert status["evidence"]["batches"] == len(GOOD)
+    assert status["evidence"]["to_us"] == at_us(GOOD[-1])
+    assert "ClockWrong" not in conditions(controller)
 
 
-def test_a_stream_that_is_really_ahead_is_counted_after_an_hour_of_batches_that_agree(
+def test_a_stream_that_is_dated_ahead_from_its_first_batch_on_has_needs_as_any_other(
     controller: Controller,
 ) -> None:
-    ahead = query_reports(
-        [[("p", START_US + 30 * DAY_US + n * 300 * SECOND)] for n in range(15)], interval_us=300 * SECOND
-    )
-    for report in ahead:
-        controller.clock.now_us = report.started_us + 500_000
-        assert controller.report(report).status_code == 201
-        counted = controller.status()["evidence"]["batches"]
-        assert (counted == 0) == (report.batch_id < 12), report.batch_id
+    controller.put("/slo", {"target_ppm": 950_000})
+    send(controller, *(moved(report, 30 * DAY_US) for report in GOOD))
     tick(controller)
-    assert controller.status()["evidence"]["batches"] == len(ahead)
-    assert "BatchesQuarantined" not in conditions(controller)
-    # An outage of hours later, it goes on where it would be by then.
-    resumed = replace(
-        moved(ahead[-1], 5 * HOUR_US), batch_id=15, started_us=ahead[-1].started_us + 5 * HOUR_US
-    )
-    controller.clock.now_us = resumed.started_us + 500_000
-    controller.report_all([resumed])
-    assert controller.status()["evidence"]["batches"] == len(ahead) + 1
-
-
-def test_batches_ahead_among_good_ones_never_end_their_quarantine(controller: Controller) -> None:
-    reports = query_reports(
-        [[("p", START_US + n * 300 * SECOND)] for n in range(30)], interval_us=300 * SECOND
-    )
-    for report in reports:
-        controller.clock.now_us = report.started_us + 500_000
-        controller.report_all([moved(report, AHEAD_US) if report.batch_id % 2 else report])
-    assert controller.status()["evidence"]["batches"] == 15
-    assert "15 batches" in conditions(controller)["BatchesQuarantined"]
+    ahead = figures(controller)
+    assert "ClockWrong" not in conditions(controller)
+    path = "/v1/jobs/job/streams/present"
+    assert controller.http.put(path + "/slo", json={"target_ppm": 950_000}).is_success
+    for report in GOOD:
+        controller.clock.now_us = at_us(report) + 500_000
+        body = to_json_object(replace(report, stream="present"))
+        assert controller.http.post(path + "/reports", json=body).status_code == 201
+    tick(controller)
+    present = controller.http.get(path).json()
+    assert ahead["bound_ms"] == present["recommended"]["bound_ms"]
 
 
 @pytest.mark.parametrize("behind_us", [0, 30 * DAY_US])
-def test_a_replay_of_old_data_and_a_jump_after_an_outage_are_not_quarantined(
+def test_a_replay_of_old_data_and_a_jump_after_an_outage_are_of_right_clocks(
     controller: Controller, behind_us: int
 ) -> None:
     send(controller, *(moved(report, -behind_us) for report in GOOD))
@@ -243,7 +212,7 @@ def test_a_replay_of_old_data_and_a_jump_after_an_outage_are_not_quarantined(
     resumed = replace(moved(BAD, outage), started_us=BAD.started_us + outage)
     controller.clock.now_us = resumed.started_us + 500_000
     controller.report_all([resumed])
-    assert metric(controller, "tidemark_reports_quarantined_total") == 0
+    assert "ClockWrong" not in conditions(controller)
 
 
 @on_sqlite_alone("controller")

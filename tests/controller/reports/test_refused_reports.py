@@ -32,6 +32,7 @@ OPTIONAL = {
     "contradiction",
     "reread",
     "final_watermark_ms",
+    "sent_us",
 }
 NULLABLE = {
     "generation",
@@ -43,6 +44,7 @@ NULLABLE = {
     "contradiction",
     "live",
     "final_watermark_ms",
+    "sent_us",
 }
 
 

@@ -17,7 +17,6 @@ from tidemark.controller.base.db.tables import (
     OffsetRow,
     PartitionRollupRow,
     PartitionRow,
-    QuarantinedRow,
     QueryRow,
     ReportBodyRow,
     ReportRow,
@@ -47,7 +46,6 @@ TABLES = (
     LedgerKeyRow,
     PartitionRow,
     QueryRow,
-    QuarantinedRow,
     RollupRow,
     PartitionRollupRow,
 )

@@ -108,8 +108,11 @@ def test_a_share_whose_certain_maximum_is_just_what_was_predicted_is_as_predicte
         assert said in move.reason
 
 
-def test_rows_that_may_have_been_admitted_cause_no_rollback() -> None:
-    assert moved(rollout("Effective"), facts(judged=Judged(1_000, 5, 400))).state == "Verified"
+def test_rows_that_may_have_been_admitted_cause_no_rollback_and_verify_nothing() -> None:
+    assert moved(rollout("Effective"), facts(judged=Judged(1_394, 5, 400))).state == "Effective"
+    verified = moved(rollout("Effective"), facts(judged=Judged(1_395, 5, 400)))
+    assert verified.state == "Verified"
+    assert verified.reason.startswith("at least 71.33 % of 1,395 rows at risk were admitted")
 
 
 def test_a_narrowing_is_not_rolled_back_for_a_first_handful_of_rows_that_the_rest_may_outweigh() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -118,6 +119,22 @@ def test_reports_arrive_in_order_once_the_controller_is_back(
     assert sender.flush(PATIENCE_S)
     assert controller.batches == list(range(30))
     assert sender.dropped == 0
+
+
+def test_each_try_of_a_report_says_when_it_was_sent() -> None:
+    """By the driver's clock, which the controller compares with its own."""
+    sent: list[int] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(json.loads(request.content)["sent_us"])
+        return httpx.Response(201, json={})
+
+    client = ControllerClient("http://controller", transport=httpx.MockTransport(answer))
+    before_us = time.time_ns() // 1_000
+    client.report(REPORT)
+    client.report(REPORT)
+    assert before_us <= sent[0] < sent[1] <= time.time_ns() // 1_000
+    client.close()
 
 
 def test_a_full_queue_gives_up_the_oldest_reports_and_counts_each(

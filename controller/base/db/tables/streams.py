@@ -45,8 +45,6 @@ class StreamRow(Base):
     """Late pairs that certainly counted in a later version of their window."""
     corrected_max: Mapped[Counter]
     unjudged_rows: Mapped[Counter]
-    quarantined: Mapped[Counter]
-    """Reports that were quarantined, whether or not they were counted later."""
     deleted_future_rows: Mapped[Counter]
     """Future-dated rows of partitions that are aged out."""
     deleted_misdated_rows: Mapped[Counter]
@@ -91,6 +89,10 @@ class QueryRow(Base):
     """Highest id of the batches whose reports are aged out; null while none is."""
     deleted_max_event_time_us: Mapped[Whole | None]
     """Maximum event time of those batches."""
+    early_us: Mapped[Whole | None]
+    """Maximum event time of its rows whose clock was ahead; null without any."""
+    lead_us: Mapped[Whole | None]
+    """How far all its batches so far were dated ahead of the clock; null before its first row."""
 
 
 class ReportRow(Base):
@@ -115,7 +117,7 @@ class ReportRow(Base):
     batch_id: Mapped[Whole]
     received_us: Mapped[Whole]
     seen_us: Mapped[Whole]
-    """The batch's trigger time, but not after its report was received: a driver's clock may be wrong."""
+    """The batch's trigger time by the controller's clock, but not after its report was received."""
     started_us: Mapped[Whole]
     """The same; the report as sent has the driver's own time."""
     duration_ms: Mapped[Whole]
@@ -128,7 +130,15 @@ class ReportRow(Base):
     late_watermark_ms: Mapped[Whole | None]
     watermark_ms: Mapped[Whole]
     late_base_ms: Mapped[Whole | None]
+    """As reported; null when it is of a clock that was ahead."""
     max_event_time_us: Mapped[Whole | None]
+    """Of rows whose clocks can be right: what Spark's own base follows besides stands in ``rows_ahead_us``."""
+    latest_us: Mapped[Whole]
+    """The latest event time that a clock which is right can have given (``models.evidence.misdated.Clocks``)."""
+    driver_ahead_us: Mapped[Whole | None]
+    """How far the driver's clock was ahead of the controller's; 0 while they agreed, null when not known."""
+    rows_ahead_us: Mapped[Whole | None]
+    """How far the newest of the rows of wrong clocks was ahead of the time it was read; null without any."""
     rows: Mapped[Whole]
     null_rows: Mapped[Whole]
     uncounted_rows: Mapped[Whole]
@@ -156,15 +166,18 @@ class ReportRow(Base):
     misdated_rows: Mapped[Counter]
     """Rows whose event time no delay explains (``models.misdated``): they have no need."""
     misdated_late: Mapped[Counter]
-    """(Row, key) pairs of them that were certainly late. No bound admits them, so none is judged by them."""
+    """(Row, key) pairs of them that were certainly late, and those that a watermark of wrong clocks dropped."""
+    misdated_pairs: Mapped[Counter]
+    """(Row, key) pairs of both: no bound admits them or drops them, so none is judged by them."""
     fingerprint: Mapped[Identifier]
 
 
-BY_BOUND = tuple(
-    (column - ReportRow.misdated_late).label(column.key)
-    for column in (ReportRow.pairs, ReportRow.late_min, ReportRow.late_max)
+BY_BOUND = (
+    (ReportRow.pairs - ReportRow.misdated_pairs).label("pairs"),
+    (ReportRow.late_min - ReportRow.misdated_late).label("late_min"),
+    (ReportRow.late_max - ReportRow.misdated_late).label("late_max"),
 )
-"""The pairs, and the late ones of them, that a bound is judged by: without rows that no bound admits."""
+"""The pairs, and the late ones of them, that a bound is judged by: without those that no bound admits or drops."""
 
 
 class ReportBodyRow(Base):
@@ -177,30 +190,6 @@ class ReportBodyRow(Base):
     """Its JSON, compressed with zlib."""
     needs: Mapped[Blob | None]
     """The needs of its rows as one sketch, against ``ReportRow.need_base_ms``; null without any."""
-
-
-class QuarantinedRow(Base):
-    """A report that is stored but not counted, because its event times are far ahead (``models.quarantine``)."""
-
-    __tablename__ = "quarantined_reports"
-    __table_args__ = (UniqueConstraint("stream_id", "query_id", "batch_id"),)
-
-    id: Mapped[Id]
-    stream_id: Mapped[Stream]
-    query_id: Mapped[Identifier]
-    batch_id: Mapped[Whole]
-    received_us: Mapped[Whole]
-    event_time_us: Mapped[Whole]
-    """What event time the batch reached."""
-    after_report_id: Mapped[Whole]
-    """The report counted last when it came; 0 for none."""
-    agreed_from_us: Mapped[Whole]
-    """When the first of the batches before it that agree with it was received."""
-    late: Mapped[Whole]
-    """(Row, key) pairs of it that were certainly late, which a decision would not see."""
-    fingerprint: Mapped[Identifier]
-    body: Mapped[Blob]
-    """As in ``ReportBodyRow``."""
 
 
 class LiveRow(Base):

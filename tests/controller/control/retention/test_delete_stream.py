@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from tidemark.controller.base.db.tables import Base, EventRow, QuarantinedRow, StreamRow
+from tidemark.controller.base.db.tables import Base, EventRow, StreamRow
 from tidemark.controller.control.retention.upkeep import Upkeep
 from tidemark.models.evidence.slots import DAY_US, Retention
 
@@ -164,25 +164,6 @@ def test_a_stream_whose_job_still_reports_is_deleted_only_by_a_caller_who_says_s
         assert "whileReporting=true" in refused.json()["detail"]
     assert job.status()["evidence"]["batches"] > 0
     assert delete(job, params={"whileReporting": "true"}).status_code == 200
-
-
-def test_a_report_in_quarantine_is_a_report_too(job: RolledJob) -> None:
-    with job.controller.service.database.write() as session:
-        session.add(
-            QuarantinedRow(
-                stream_id=stream_id(job.controller),
-                query_id="query",
-                batch_id=99,
-                received_us=job.controller.clock(),
-                event_time_us=1,
-                after_report_id=0,
-                agreed_from_us=1,
-                late=0,
-                fingerprint="",
-                body=b"",
-            )
-        )
-    assert delete(job).status_code == 409
 
 
 def test_who_deletes_names_the_stream_as_it_is_and_why(job: RolledJob) -> None:

@@ -59,12 +59,11 @@ _names = count()
 
 
 def new_job(controller: Controller) -> RolledJob:
-    """Return a job that everything is to be done for: decide, count, look at partitions, take out of quarantine."""
+    """Return a job that everything is to be done for: decide, count, look at partitions."""
     job = RolledJob(controller, job=f"job{next(_names)}", bound_ms=120_000)
     job.put("slo", {"target_ppm": 900_000})
     job.put("policy", at_once())
     run_partitions(job, 8, slow=2, tick=False)
-    job.report([("0", job.at_us + 2 * HOUR_US)])
     assert job.status()["evidence"]["batches"] == 8
     job.at_us += 2 * HOUR_US
     controller.clock.now_us = job.at_us

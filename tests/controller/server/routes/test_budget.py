@@ -93,3 +93,15 @@ def test_without_an_slo_or_without_reports_there_is_no_budget(controller: Contro
     other.at_us += SECOND
     other.run(1, 1.0, tick=False)
     assert budget(other)["budget"] is None
+
+
+@pytest.mark.parametrize("objective", ["occurrences", "timeslices"])
+def test_rows_of_unknown_fate_may_have_been_lost(controller: Controller, objective: str) -> None:
+    """Of windows each may have spoiled another one: it is in none of the ledger."""
+    job = RolledJob(controller)
+    job.put("slo", {"target_ppm": 900_000, "objective": objective, "good_windows_ppm": 800_000})
+    job.run(40, 1.0, tick=False)
+    for _ in range(3):
+        job.report([("0", job.at_us)] * 60, uncounted=[("0", job.at_us)] * 2)
+    found = budget(job)["budget"]
+    assert (found["bad_min"], found["bad_max"]) == (0, 6)

@@ -120,6 +120,8 @@ def test_a_budget_is_spent_below_nothing_and_by_ten_rows() -> None:
     assert names(stream_state(remaining_ppm=-1)) == ["TidemarkCompletenessBudgetSpent ticket"]
     assert names(stream_state(remaining_ppm=0)) == []
     assert names(stream_state(remaining_ppm=-2_000_000, late_max=3)) == []
+    unknown = stream_state(remaining_ppm=-1, late_max=0, unjudged_rows=10)
+    assert names(unknown) == ["TidemarkCompletenessBudgetSpent ticket"], "of which nothing is known"
 
 
 def test_alerts_on_partitions_name_them() -> None:

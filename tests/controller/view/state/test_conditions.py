@@ -8,7 +8,6 @@ import pytest
 
 from tidemark.controller.base.db.tables import RolloutRow
 from tidemark.controller.reports.live import KeptLive, NewestState
-from tidemark.controller.reports.quarantine import Quarantine
 from tidemark.controller.specs.pins import PinScope, StoredPin
 from tidemark.controller.view.state.conditions import conditions_of
 from tidemark.models.rollout.states import State
@@ -46,11 +45,6 @@ def rollout(state: State) -> RolloutRow:
         ({"registered_us": None, "newest": None}, ["NoReportYet"]),
         ({"target_ppm": None}, ["NoSlo"]),
         ({"driver": NewestState(contradiction="a join")}, ["OperatorContradicted"]),
-        (
-            {"quarantine": Quarantine(reports=1, late=0, ahead_us=10**12, newest_us=2**60)},
-            ["BatchesQuarantined"],
-        ),
-        ({"quarantine": Quarantine(reports=1, late=0, ahead_us=10**12, newest_us=0)}, []),
         ({"conflict": True}, ["ConstraintsConflict"]),
         ({"recommended_bound_ms": None}, ["NotEnoughEvidence"]),
         ({"generation": 2, "published_bound_ms": 5_000}, ["WaitsForStart"]),

@@ -70,7 +70,6 @@ def upgrade() -> None:
         sa.Column("corrected_min", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("corrected_max", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("unjudged_rows", sa.BigInteger(), server_default="0", nullable=False),
-        sa.Column("quarantined", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("deleted_future_rows", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("deleted_misdated_rows", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("deleted_missing_batches", sa.BigInteger(), server_default="0", nullable=False),
@@ -367,30 +366,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("stream_id", "generation", name=op.f("pk_published_bounds")),
     )
     op.create_table(
-        "quarantined_reports",
-        sa.Column("id", _ID, autoincrement=True, nullable=False),
-        sa.Column("stream_id", _ID, nullable=False),
-        sa.Column("query_id", sa.String(length=64), nullable=False),
-        sa.Column("batch_id", sa.BigInteger(), nullable=False),
-        sa.Column("received_us", sa.BigInteger(), nullable=False),
-        sa.Column("event_time_us", sa.BigInteger(), nullable=False),
-        sa.Column("after_report_id", sa.BigInteger(), nullable=False),
-        sa.Column("agreed_from_us", sa.BigInteger(), nullable=False),
-        sa.Column("late", sa.BigInteger(), nullable=False),
-        sa.Column("fingerprint", sa.String(length=64), nullable=False),
-        sa.Column("body", sa.LargeBinary(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["stream_id"], ["streams.id"], name=op.f("fk_quarantined_reports_stream_id_streams")
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_quarantined_reports")),
-        sa.UniqueConstraint(
-            "stream_id",
-            "query_id",
-            "batch_id",
-            name=op.f("uq_quarantined_reports_stream_id_query_id_batch_id"),
-        ),
-    )
-    op.create_table(
         "queries",
         sa.Column("stream_id", _ID, nullable=False),
         sa.Column("query_id", sa.String(length=64), nullable=False),
@@ -399,6 +374,8 @@ def upgrade() -> None:
         sa.Column("reports", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("deleted_batch", sa.BigInteger(), nullable=True),
         sa.Column("deleted_max_event_time_us", sa.BigInteger(), nullable=True),
+        sa.Column("early_us", sa.BigInteger(), nullable=True),
+        sa.Column("lead_us", sa.BigInteger(), nullable=True),
         sa.ForeignKeyConstraint(["stream_id"], ["streams.id"], name=op.f("fk_queries_stream_id_streams")),
         sa.PrimaryKeyConstraint("stream_id", "query_id", name=op.f("pk_queries")),
     )
@@ -452,6 +429,9 @@ def upgrade() -> None:
         sa.Column("watermark_ms", sa.BigInteger(), nullable=False),
         sa.Column("late_base_ms", sa.BigInteger(), nullable=True),
         sa.Column("max_event_time_us", sa.BigInteger(), nullable=True),
+        sa.Column("latest_us", sa.BigInteger(), nullable=False),
+        sa.Column("driver_ahead_us", sa.BigInteger(), nullable=True),
+        sa.Column("rows_ahead_us", sa.BigInteger(), nullable=True),
         sa.Column("rows", sa.BigInteger(), nullable=False),
         sa.Column("null_rows", sa.BigInteger(), nullable=False),
         sa.Column("uncounted_rows", sa.BigInteger(), nullable=False),
@@ -473,6 +453,7 @@ def upgrade() -> None:
         sa.Column("future_rows", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("misdated_rows", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("misdated_late", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("misdated_pairs", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("fingerprint", sa.String(length=64), nullable=False),
         sa.ForeignKeyConstraint(["stream_id"], ["streams.id"], name=op.f("fk_reports_stream_id_streams")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_reports")),
