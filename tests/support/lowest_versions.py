@@ -132,6 +132,14 @@ def _made(folder: Path, version: str, interpreter: str | Path, extra: str, wheel
     return python
 
 
+def _wait_for_reports(stream: str) -> None:
+    until(
+        lambda: httpx.get(stream).status_code == httpx.codes.OK,
+        "a report",
+        seen=lambda: httpx.get(stream).text,
+    )
+
+
 def _main() -> int:
     missing = []
     with tempfile.TemporaryDirectory(prefix="tidemark-lowest-") as name:
@@ -149,12 +157,7 @@ def _main() -> int:
             }
             with serving(made["controller"], folder / version) as url:
                 print(f"  {run(made['spark'], '-c', JOB, url, cwd=folder).strip()}", end="", flush=True)
-                status = f"{url}/v1/jobs/lowest/streams/rate"
-                until(
-                    lambda: httpx.get(status).status_code == 200,
-                    "the stream",
-                    seen=lambda: httpx.get(status).text,
-                )
+                _wait_for_reports(f"{url}/v1/jobs/lowest/streams/rate")
                 print(" reports to the controller", flush=True)
     for version in missing:
         print(
