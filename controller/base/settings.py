@@ -8,8 +8,10 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -55,6 +57,14 @@ def _label_names(text: str) -> tuple[str, ...]:
         if problem is not None:
             raise ValueError(problem)
     return names
+
+
+def _host_patterns(text: str) -> tuple[str, ...]:
+    patterns = tuple(name.strip().lower() for name in text.split(",") if name.strip())
+    for pattern in patterns:
+        if not re.fullmatch(r"[a-z0-9.*_-]+|\[[0-9a-f:.]+\]", pattern):
+            raise ValueError(f"{pattern!r} is not the name of a host; write no scheme, port or path")
+    return patterns
 
 
 def _readable(read: Callable[[Path | None], object]) -> Callable[[Path | None], Path | None]:
@@ -143,6 +153,9 @@ class Settings(BaseSettings):
     """File of the outside gates that policies may name (TOML), read at the start; unset: there are none."""
     runbooks_url: str = ""
     """Prefix of the runbook's file name in the notifier's messages; by default the controller's own copies."""
+    link_hosts: Annotated[str, AfterValidator(_checked(_host_patterns))] = ""
+    """Hosts of Spark's UI to which the page may link, separated by commas, such as *.spark.example.com; unset: none. A
+    job names the address, so that the page shows those of other hosts as text."""
     public_url: str = ""
     """Address of this controller for browsers, for links in these messages; by default the one it listens on."""
     retention_days_days: int = Field(default=400, ge=40)
@@ -183,6 +196,11 @@ class Settings(BaseSettings):
             restarting_ppm=self.restart_share_ppm,
             restart_label=_label_name(self.restart_label),
         )
+
+    def may_link_to(self, address: str) -> bool:
+        """Return whether the page may link to an address that a job named."""
+        host = urlsplit(address).hostname or ""
+        return any(fnmatchcase(host, pattern.strip("[]")) for pattern in _host_patterns(self.link_hosts))
 
     @property
     def label_names(self) -> tuple[str, ...]:

@@ -41,7 +41,14 @@ def get_status(which: WhichStream, service: TheService, if_none_match: IfNoneMat
     """Say all that is known of a stream: what is recommended, applied and effective, on what evidence and why."""
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
-        found = stream_status(session, stream_id, service.clock(), service.cache, service.destinations)
+        found = stream_status(
+            session,
+            stream_id,
+            service.clock(),
+            service.cache,
+            service.destinations,
+            service.settings.may_link_to,
+        )
     return answered(found, if_none_match)
 
 

@@ -182,6 +182,8 @@ class StreamStatus(OfStream):
     """What is published to the job."""
     applied: Applied | None
     """What the job last acknowledged; null before the first acknowledgement."""
+    links_to_spark_ui: bool
+    """Whether the page may link to `applied.spark_ui`: its host is one of TIDEMARK_LINK_HOSTS."""
     in_use_bound_ms: int | None
     """The bound in the plan of the newest batch, in milliseconds; null before the first report."""
     effective_bound_ms: int | None

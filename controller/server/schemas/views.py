@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from sqlalchemy.orm import Session
@@ -226,8 +226,14 @@ def stream_status(
     now_us: int,
     cache: EvidenceCache,
     destinations: Mapping[str, Destination],
+    may_link_to: Callable[[str], bool],
 ) -> StreamStatus:
-    """Return all that is known of a stream; ``destinations`` are those that are notified of alerts."""
+    """Return all that is known of a stream.
+
+    Args:
+        destinations: those that are notified of alerts.
+        may_link_to: whether the page may link to an address that a job named.
+    """
     state = load_state(session, stream_id)
     found = load_horizon(session, state, now_us, cache)
     newest, driver = state.newest, NewestState() if state.newest is None else state.newest.driver
@@ -250,6 +256,11 @@ def stream_status(
         transition=transition_answer(state.recommendation),
         published=published_answer(row, state.published, state.pin),
         applied=None if state.applied is None else applied_answer(state.applied),
+        links_to_spark_ui=(
+            state.applied is not None
+            and state.applied.spark_ui is not None
+            and may_link_to(state.applied.spark_ui)
+        ),
         in_use_bound_ms=None if newest is None else newest.report.bound_ms,
         effective_bound_ms=None if newest is None else newest.effective_bound_ms,
         windows_per_row=None if newest is None else newest.report.keys_per_row,

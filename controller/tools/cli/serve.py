@@ -147,6 +147,16 @@ def _warn_of_access(service: Service) -> None:
             "all tokens have expired or are revoked, so every call is rejected; "
             "create one: tidemark token create root --role admin --database-url ..."
         )
+    settings = service.settings
+    if (
+        authenticator.has_tokens
+        and not is_loopback(settings.host)
+        and not settings.public_url.startswith("https:")
+    ):
+        _log.warning(
+            "tokens come over plain HTTP, which this controller speaks alone: anybody on the way can read them; put a "
+            "proxy with TLS in front of it, and its address, https://..., into TIDEMARK_PUBLIC_URL"
+        )
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -15,7 +15,8 @@ import { budgetKind, latencyUnknown } from "./words.js";
  * @param {StreamStatus} status
  * @param {boolean} paused
  */
-export function streamName({ job, stream, mode, pin, late, evidence, applied }, paused) {
+export function streamName(status, paused) {
+    const { job, stream, mode, pin, late, evidence, applied, links_to_spark_ui: linksToSparkUi } = status;
     return el(
         "div",
         { class: "stream-name" },
@@ -49,13 +50,19 @@ export function streamName({ job, stream, mode, pin, late, evidence, applied }, 
                     text: `late rows: ${late.text}`,
                 }),
             applied?.spark_ui &&
-                el("a", {
-                    href: applied.spark_ui,
-                    rel: "noopener noreferrer",
-                    target: "_blank",
-                    title: "The page of the query's newest run in Spark's own UI",
-                    text: "Spark UI",
-                }),
+                (linksToSparkUi
+                    ? el("a", {
+                          href: applied.spark_ui,
+                          rel: "noopener noreferrer",
+                          target: "_blank",
+                          title: "The page of the query's newest run in Spark's own UI",
+                          text: "Spark UI",
+                      })
+                    : el("span", {
+                          class: "dim",
+                          title: "The job names this address; TIDEMARK_LINK_HOSTS does not name its host, so it is no link",
+                          text: `Spark UI: ${applied.spark_ui}`,
+                      })),
         ),
     );
 }
