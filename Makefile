@@ -23,8 +23,8 @@ CHROMIUM ?= $(shell command -v chromium-headless-shell)
 PROMETHEUS   ?= $(and $(shell command -v prometheus),$(shell command -v promtool))
 CURL         ?= $(shell command -v curl)
 NPM          ?= $(and $(shell command -v node),$(shell command -v npm))
-# They bring a newer Python than this Debian has; see tests/support/lowest_versions.py.
-DEBOOTSTRAP  ?= $(and $(shell command -v debootstrap),$(shell command -v patchelf))
+# Or what brings it, where this Debian is older; see tests/support/lowest_versions.py.
+NEWEST_PYTHON ?= $(or $(shell command -v python3.14),$(and $(shell command -v debootstrap),$(shell command -v patchelf)))
 # Says whether what is installed is started.
 POLICY       ?= /usr/sbin/policy-rc.d
 ALERTMANAGER ?= $(and $(shell command -v prometheus-alertmanager),$(shell command -v amtool))
@@ -272,8 +272,8 @@ services: ## install the system packages that tests need (Debian, as root)
 	[ -n "$(PROMETHEUS)" ] || packages="$$packages prometheus"; \
 	[ -n "$(ALERTMANAGER)" ] || packages="$$packages prometheus-alertmanager"; \
 	"$$python" -c 'import ensurepip' 2>/dev/null || packages="$$packages python3-venv"; \
-	command -v python3.14 >/dev/null 2>&1 || packages="$$packages $(if $(DEBOOTSTRAP),,debootstrap patchelf)"; \
-	if [ -z "$${packages# }" ]; then echo "services: nothing to install"; exit 0; fi; \
+	[ -n "$(NEWEST_PYTHON)" ] || packages="$$packages debootstrap patchelf"; \
+	if [ -z "$$packages" ]; then echo "services: nothing to install"; exit 0; fi; \
 	if ! command -v apt-get >/dev/null 2>&1; then \
 		echo "services: no apt-get here; please install by your own means:" $$packages >&2; exit 1; \
 	fi; \

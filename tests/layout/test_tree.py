@@ -126,6 +126,7 @@ def run_services(
     npm: str = "/bin/npm",
     curl: str = "/bin/curl",
     javac: str = "/bin/javac",
+    newest_python: str = "/bin/python3.14",
 ) -> tuple[int, str, str]:
     """Run ``make services`` where apt-get only logs its arguments; return (exit code, output, the log)."""
     tools = tmp_path / "bin"
@@ -160,6 +161,7 @@ def run_services(
             ),
             *(f"PROMETHEUS={prometheus}", f"ALERTMANAGER={alertmanager}", f"NPM={npm}", f"JAVAC={javac}"),
             f"CURL={curl}",
+            f"NEWEST_PYTHON={newest_python}",
         ],
         cwd=copy,
         env={"PATH": str(tools)},
@@ -210,6 +212,12 @@ def test_make_services_adds_a_missing_node_and_curl(tmp_path: Path) -> None:
     _, output, _ = run_services(tmp_path, java="17.0.15", user="0", apt=True, npm="", curl="")
 
     assert output == "services: apt-get installs curl nodejs npm\n"
+
+
+def test_make_services_adds_what_brings_a_newer_python(tmp_path: Path) -> None:
+    _, output, _ = run_services(tmp_path, java="17.0.15", user="0", apt=True, newest_python="")
+
+    assert output == "services: apt-get installs debootstrap patchelf\n"
 
 
 def test_make_services_adds_prometheus_and_alertmanager_and_starts_neither(tmp_path: Path) -> None:

@@ -46,8 +46,8 @@ def get_status(which: WhichStream, service: TheService, if_none_match: IfNoneMat
             stream_id,
             service.clock(),
             service.cache,
-            service.destinations,
-            service.settings.may_link_to,
+            destinations=service.destinations,
+            may_link_to=service.settings.may_link_to,
         )
     return answered(found, if_none_match)
 

@@ -225,6 +225,7 @@ def stream_status(
     stream_id: int,
     now_us: int,
     cache: EvidenceCache,
+    *,
     destinations: Mapping[str, Destination],
     may_link_to: Callable[[str], bool],
 ) -> StreamStatus:
