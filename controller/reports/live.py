@@ -11,14 +11,16 @@ from sqlalchemy.orm import Session
 from tidemark.controller.base.db.statements import upsert_many
 from tidemark.controller.base.db.tables import LiveRow, ReportRow, StreamRow
 from tidemark.controller.reports.store import newest_report_query
+from tidemark.controller.specs.streams import add_event
 from tidemark.models.base.read_json import read_object
+from tidemark.models.live.defaults import CEILING_ALARM_PPM
 from tidemark.models.protocol.messages import AppendDelay, LiveState, Pin, Report
 
 _NAMES_KEPT = 100
 """How many names of partitions are kept in each list, the first ones by name; all are counted."""
 
 _REASON_CHARACTERS = 1_000
-"""How much of the fast policy's reason is kept."""
+"""How much of the fast policy's reason is kept, and of what keeps it from deciding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,12 @@ class KeptLive:
     ceiling_used_ppm: int
     last_contact_us: int | None
     pin: Pin | None
+    failure: str | None = None
+
+    @property
+    def near_ceiling(self) -> bool:
+        """Whether a larger ceiling is needed: where Live fails, it would mend nothing."""
+        return self.failure is None and self.ceiling_used_ppm >= CEILING_ALARM_PPM
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +59,20 @@ class NewestState:
     """Why no row is judged; None when they are."""
 
 
-def keep_live(session: Session, stream_id: int, report_id: int, report: Report) -> None:
-    """Keep what ``report`` says, unless a newer one is stored already."""
+def keep_live(session: Session, stream_id: int, report_id: int, report: Report, now_us: int) -> None:
+    """Keep what ``report`` says, unless a newer one is stored already; add an event when Live begins to fail."""
     if report.live is None and report.append_delay is None and report.contradiction is None:
         return
     newest = session.connection().execute(_NEWEST, {"stream": stream_id}).scalar_one()
     if newest != report_id:
         return
     live, delay = report.live, report.append_delay
+    if live is not None and live.failure is not None:
+        before = session.connection().scalar(_KEPT, {"stream": stream_id})
+        if before is None or json.loads(before).get("failure") is None:
+            reason = live.failure[:_REASON_CHARACTERS]
+            add_event(session, stream_id, now_us, kind="LiveFailed", reason=reason)
+            session.flush()
     upsert_many(
         session,
         LiveRow,
@@ -74,6 +88,7 @@ def keep_live(session: Session, stream_id: int, report_id: int, report: Report) 
 
 # Built once: that takes longer than running it.
 _NEWEST = select(newest_report_query()).where(StreamRow.id == bindparam("stream"))
+_KEPT = select(LiveRow.live).where(LiveRow.stream_id == bindparam("stream"))
 
 
 def newest_state(session: Session, newest: ReportRow) -> NewestState:
@@ -105,4 +120,5 @@ def _kept(live: LiveState) -> KeptLive:
         ceiling_used_ppm=live.ceiling_used_ppm,
         last_contact_us=live.last_contact_us,
         pin=live.pin,
+        failure=None if live.failure is None else live.failure[:_REASON_CHARACTERS],
     )

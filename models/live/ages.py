@@ -27,21 +27,21 @@ _POSITIVE = np.concatenate(
 )
 UPPER: Float64s = np.concatenate([-_POSITIVE[:0:-1], _POSITIVE])
 
-BUCKETS = len(UPPER) + 1
+BUCKETS = len(UPPER)
 """Number of buckets; bucket i holds the ages above its lower edge, up to and including its upper one."""
 
 ZERO = int(np.searchsorted(UPPER, 0.0, side="left"))
 """The bucket that ends at age 0."""
 
-_LOWER: Float64s = np.concatenate([[UPPER[0] * _GROWTH], UPPER])
+_LOWER: Float64s = np.concatenate([[UPPER[0] * _GROWTH], UPPER[:-1]])
 
-CLOSE_AFTER: Float64s = np.maximum(_LOWER, np.append(UPPER - 1, _LOWER[-1]))
+CLOSE_AFTER: Float64s = np.maximum(_LOWER, UPPER - 1)
 """A key that closes at the first trigger at which its age is above this admits the ages of the bucket.
 
 It is the bucket's lower edge, or, where a bucket is wider than a trigger, one trigger before its upper one.
 """
 
-WIDE = np.append(np.diff(_LOWER), np.inf) > 1
+WIDE = UPPER - _LOWER > 1
 """Buckets that are wider than a trigger: a key may be inside one."""
 
 WAIT: Float64s = np.maximum(CLOSE_AFTER, 0)
@@ -49,8 +49,8 @@ WAIT: Float64s = np.maximum(CLOSE_AFTER, 0)
 
 
 def bucket_of(age: Float64s) -> NDArray[np.intp]:
-    """Return the bucket of each age in triggers; ages beyond the grid fall into its first and last bucket."""
-    return np.searchsorted(UPPER, age, side="left")
+    """Return the bucket of each age in triggers: ages beyond the grid count as those at its ends."""
+    return np.searchsorted(UPPER[:-1], age, side="left")
 
 
 _MAX_STEPS = 64

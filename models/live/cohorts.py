@@ -68,27 +68,23 @@ class OpenCohorts:
             self._room = np.hstack([self._room, np.zeros((len(self._room), new), self._room.dtype)])
 
     def open(self, first_us: int, last_us: int) -> int | None:
-        """Open all cohorts from one to another; return the start of the last one that had to be forgotten for them."""
-        granule_us = self._granule_us
-        if len(self.start_us) and self.start_us[0] <= first_us and last_us <= self.start_us[-1]:
+        """Open the cohorts from one to another, at most the newest; return the start of the last that is left out."""
+        granule_us, starts = self._granule_us, self.start_us
+        if len(starts) and starts[0] <= first_us and last_us <= starts[-1]:
             return None
-        oldest_us = last_us - (self._max_cohorts - 1) * granule_us
-        if not len(self.start_us):
-            self.start_us = np.arange(max(first_us, oldest_us), last_us + 1, granule_us)
-            self._move(0, 0, len(self.start_us))
-            return None
-        before = np.arange(max(first_us, oldest_us), self.start_us[0], granule_us)
-        after = np.arange(int(self.start_us[-1]) + granule_us, last_us + 1, granule_us)
-        cohorts = len(self.start_us) + len(after)
+        newest_us = max(last_us, int(starts[-1])) if len(starts) else last_us
+        oldest_us = newest_us - (self._max_cohorts - 1) * granule_us
+        self.forget(int(np.searchsorted(starts, oldest_us)))
+        kept = self.start_us
+        begin_us, end_us = (int(kept[0]), int(kept[-1])) if len(kept) else (newest_us + granule_us, newest_us)
+        before = np.arange(max(first_us, oldest_us), begin_us, granule_us)
+        after = np.arange(end_us + granule_us, newest_us + 1, granule_us)
+        cohorts = len(kept) + len(after)
         if len(before) or self._first + cohorts > len(self._room):
-            self._move(len(before), len(self.start_us), len(before) + cohorts)
-        self.start_us = np.concatenate([before, self.start_us, after])
-        surplus = len(self.start_us) - self._max_cohorts
-        if surplus <= 0:
-            return None
-        forgotten_us = int(self.start_us[surplus - 1])
-        self.forget(surplus)
-        return forgotten_us
+            self._move(len(before), len(kept), len(before) + cohorts)
+        self.start_us = np.concatenate([before, kept, after])
+        lowest_us = min(first_us, int(starts[0])) if len(starts) else first_us
+        return oldest_us - granule_us if lowest_us < oldest_us else None
 
     def forget(self, cohorts: int) -> None:
         """Forget the first cohorts."""

@@ -83,7 +83,8 @@ class FastPolicy:
         """The stream's partitions."""
         self.keys = OpenKeys()
         """The keys that have arrived and are not closed yet."""
-        self._own = ResumablePolicy(operator)
+        self.own = ResumablePolicy(operator)
+        """The live policy, over its restarts and targets."""
         self._granule_us = SPARK_TICK_US
         self._last_us = 0
         self._read_up = False
@@ -91,6 +92,7 @@ class FastPolicy:
 
     def restore(self, bases_us: Mapping[str, int], offered_us: int | None, now_us: int) -> None:
         """Restore the partitions of an earlier run; any key up to their bases may be open."""
+        bases_us = {name: min(max(base_us, NO_BASE_US), now_us) for name, base_us in bases_us.items()}
         self.partitions.restore(bases_us, now_us)
         if not bases_us:
             return
@@ -108,7 +110,7 @@ class FastPolicy:
 
     def learned(self) -> Learned | None:
         """Return what the policy has learned, for ``resume`` in a later run; None before there was any target."""
-        return self._own.learned()
+        return self.own.learned()
 
     def resume(self, learned: Learned) -> None:
         """Go on with what was learned before: see ``ResumablePolicy.resume``.
@@ -116,16 +118,16 @@ class FastPolicy:
         Raises:
             ValueError: when it does not fit. Then nothing is changed.
         """
-        self._own.resume(learned)
+        self.own.resume(learned)
 
     @property
     def begun_anew(self) -> Setup | None:
         """The problem of a policy that began without anything learned before, while it knows less than reports show."""
-        return self._own.begun_anew
+        return self.own.begun_anew
 
     def go_on_anew(self) -> None:
         """Let a policy that has begun anew go on as one that has not: there is nothing to resume."""
-        self._own.go_on_anew()
+        self.own.go_on_anew()
 
     def _max_key_us(self, event_us: int) -> int:
         return int(self._operator.keys(np.array([event_us], np.int64))[1].max())
@@ -165,9 +167,10 @@ class FastPolicy:
             self.partitions.stream_base_us = max(self.partitions.stream_base_us, base_us)
         self.keys.add(_keys_of(report), report.watermark_ms * SPARK_TICK_US)
         self.keys.close(report.watermark_ms * SPARK_TICK_US)
-        self._own.solve(order.target_ppm, order.latency_cap_us, trigger_us)
         self._read_up = self._read_up or not any((backlog or {}).values())
-        self._own.observe(report, self._last_us, representative=representative and self._read_up)
+        with self.own.failing_open():
+            self.own.solve(order.target_ppm, order.latency_cap_us, trigger_us)
+            self.own.observe(report, self._last_us, representative=representative and self._read_up)
 
     def decide(
         self, now_us: int, order: Order, checked_us: int | None = None, in_force_us: int | None = None
@@ -185,7 +188,9 @@ class FastPolicy:
         activity = self.partitions.activity(now_us if checked_us is None else checked_us)
 
         def answer(watermark_us: int | None, reason: str) -> WatermarkTarget:
-            details = "" if self._own.policy is None else explained(self._own.policy.explain())
+            details = ""
+            with self.own.failing_open():
+                details = "" if self.own.policy is None else explained(self.own.policy.explain())
             return WatermarkTarget(
                 watermark_us=watermark_us, reason=reason, activity=activity, details=details
             )
@@ -206,7 +211,7 @@ class FastPolicy:
         watermark_us, reason, wait_us = self._unlimited(now_us, order, activity, in_force_us)
         watermark_us, reason = self._limited(watermark_us, reason, order, activity, wait_us)
         # Only the policy decides for the time when the watermark is in force.
-        latest_us = now_us if self._own.policy is None or in_force_us is None else in_force_us
+        latest_us = now_us if self.own.policy is None or in_force_us is None else in_force_us
         return answer(self._clamped(watermark_us, latest_us), reason)
 
     @staticmethod
@@ -244,21 +249,26 @@ class FastPolicy:
         if activity.holder is None:
             slowest = "the stream, which is idle and moves with the clock"
         by_bound = by_bound_us, f"{bound} behind {slowest}", order.bound_us
-        policy, trigger_us = self._own.policy, self._own.trigger_us
-        if policy is None or order.target_ppm is None:
+        own, policy, trigger_us = self.own, self.own.policy, self.own.trigger_us
+        if order.target_ppm is None or (policy is None and own.error is None):
             return by_bound
         lag_us = self.partitions.last_us - self.partitions.stream_base_us
         if lag_us > self._ceiling_us:
             reason = f"{by_bound[1]}: rows come {format_about(lag_us)} after their time, so this is a replay"
             return by_bound_us, reason, order.bound_us
         decided_us = max(self._last_us, now_us - trigger_us)
-        if activity.holder is None:
-            policy.rest()
-        # Back to back the next batch is planned before the answer is there.
-        decision = policy.decide(decided_us, in_force_us or decided_us + 2 * trigger_us)
-        watermark_us = NO_BASE_US if decision.watermark_us is None else decision.watermark_us
-        said = policy.summary(self._own.partitions) or "the policy has seen no row yet"
-        return watermark_us, said, policy.wait_us
+        with own.failing_open():
+            if policy is not None:
+                if activity.holder is None:
+                    policy.rest()
+                # Back to back the next batch is planned before the answer is there.
+                decision = policy.decide(decided_us, in_force_us or decided_us + 2 * trigger_us)
+                watermark_us = NO_BASE_US if decision.watermark_us is None else decision.watermark_us
+                said = policy.summary(own.partitions) or "the policy has seen no row yet"
+                if own.error is None or policy.knows_enough:
+                    own.error = None
+                    return watermark_us, said, policy.wait_us
+        return by_bound_us, f"{own.failure}; {by_bound[1]}", order.bound_us
 
     @staticmethod
     def _limited(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tidemark.models.base.read_json import read_object
 
-FORMAT = 1
+FORMAT = 2
 """Raised whenever a number in the arrays changes its meaning; what has another one is not read."""
 
 _SIZE = 4
@@ -97,10 +97,10 @@ def part_of(arrays: Arrays, part: str) -> Arrays:
 
 
 def checked(arrays: Arrays, shapes: Mapping[str, Sequence[int | None]]) -> Arrays:
-    """Return ``arrays`` if they have these shapes; None stands for any length.
+    """Return ``arrays`` if they have these shapes and can be counts or times; None stands for any length.
 
     Raises:
-        ValueError: when an array is missing, has another shape, or numbers that are not finite.
+        ValueError: when an array is missing, has another shape, or numbers that are negative or not finite.
     """
     for name, shape in shapes.items():
         array = arrays.get(name)
@@ -109,6 +109,6 @@ def checked(arrays: Arrays, shapes: Mapping[str, Sequence[int | None]]) -> Array
         fits = len(array.shape) == len(shape) and all(
             expected in (None, length) for expected, length in zip(shape, array.shape, strict=True)
         )
-        if not fits or not np.isfinite(array).all():
-            raise ValueError(f"{name} has shape {array.shape} or numbers that are not finite")
+        if not fits or not (np.isfinite(array) & (array >= 0)).all():
+            raise ValueError(f"{name} has shape {array.shape}, or numbers that are negative or not finite")
     return arrays

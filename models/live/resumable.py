@@ -2,11 +2,18 @@
 
 What was learned before comes from an earlier run's checkpoint or from the stream's reports. It holds for one operator,
 target and trigger; without it the policy begins anew.
+
+A job must not depend on its policy. Whatever that raises, also for what it learned earlier, it is replaced by one that
+begins anew; what it had learned is put aside, and until the new one knows enough the bound decides (``fast``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+
+import numpy as np
 
 from tidemark.models.base.operators import Operator
 from tidemark.models.live.defaults import HISTORY_BATCHES
@@ -18,6 +25,14 @@ from tidemark.models.protocol.messages import Report
 
 _ALIKE = 2
 """Triggers that differ by no more than this factor are counted as one."""
+
+_ERROR_CHARACTERS = 200
+"""How much is said of an error."""
+
+
+def in_words(error: Exception) -> str:
+    """Return an error as a part of a sentence."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:_ERROR_CHARACTERS]
 
 
 class ResumablePolicy:
@@ -33,6 +48,36 @@ class ResumablePolicy:
         self._anew = False
         self._resumed = False
         self._bases = PartitionBases()
+        self.error: Exception | None = None
+        """What a policy raised, until the one after it knows enough to decide; None while the policy decides."""
+        self.unusable: Learned | None = None
+        """What it had learned, for whoever looks for the reason; None once that was taken."""
+
+    @property
+    def failure(self) -> str | None:
+        """The error as a sentence, with what holds instead."""
+        if self.error is None:
+            return None
+        return f"the live policy failed and learns anew, so the bound decides: {in_words(self.error)}"
+
+    def take_unusable(self) -> Learned | None:
+        """Return what a policy that raised had learned, once."""
+        unusable, self.unusable = self.unusable, None
+        return unusable
+
+    @contextmanager
+    def failing_open(self) -> Iterator[None]:
+        """Begin anew if the policy raises in this context, or meets numbers with which it cannot count."""
+        try:
+            with np.errstate(divide="raise", over="raise", invalid="raise"):
+                yield
+        except Exception as error:  # noqa: BLE001 - whatever it is, the bound decides
+            if self.error is None:
+                # Of one that fails again and again only the first has learned much.
+                with suppress(Exception):
+                    self.unusable = self.learned()
+            self.error, self.policy, self._setup, self._earlier = error, None, None, None
+            self._anew, self._bases = False, PartitionBases()
 
     @property
     def trigger_us(self) -> int:
@@ -73,7 +118,7 @@ class ResumablePolicy:
 
         Raises:
             ValueError: when it was learned of another operator, target or trigger, or is not of this form. Then nothing
-                is changed.
+                is changed. What is broken on purpose may raise anything else.
         """
         if learned.operator != str(self._operator):
             raise ValueError(f"it was learned of a {learned.operator}, and the query has a {self._operator}")
@@ -86,7 +131,8 @@ class ResumablePolicy:
         if (target_ppm, trigger_us) != (setup.target_ppm, setup.trigger_us):
             raise ValueError("it was learned for another target or trigger")
         policy = Tidemark(setup)
-        policy.resume(arrays)
+        with np.errstate(over="raise", invalid="raise"):
+            policy.resume(arrays)
         if self.policy is None:
             self._earlier, self._resumed = learned, True
         else:
@@ -96,6 +142,8 @@ class ResumablePolicy:
     def solve(self, target_ppm: int | None, latency_cap_us: int | None, trigger_us: int) -> None:
         """Have a policy for a problem: the one there is, or another one."""
         trigger_us = self._trigger_of(trigger_us)
+        if target_ppm is None:
+            self.error = None  # the bound decides anyway
         if target_ppm is None or not trigger_us:
             self._earlier, self.policy, self._setup, self._anew = self.learned(), None, None, False
             return
@@ -113,7 +161,8 @@ class ResumablePolicy:
             )
             if earlier is not None and same:
                 self.policy.resume(earlier.arrays)
-            self._anew = self._anew or not same
+            # After an error nothing that was learned before is trusted, and so reports are not read either.
+            self._anew = (self._anew or not same) and self.error is None
 
     def observe(self, report: Report, due_us: int, *, representative: bool) -> None:
         """Take a batch; batches come in order, each once."""

@@ -142,16 +142,16 @@ class FeedProgress:
         counted_us = np.where(caught_up, self._furthest_us, self._before_us)
         bucket = np.where(counted, np.searchsorted(_EDGES[:-1], counted_us / self._trigger_us), -1)
         self._lags *= self._decay
-        self._settle(bucket, at_once=caught_up | ~known, begins=self.behind & ~was_behind)
+        self._settle(bucket, at_once=caught_up | ~known)
         self._furthest_us = np.where(self.behind, np.maximum(self._furthest_us, lag_us), 0)
         self._before_us[:] = -1
         self._update_usual()
 
-    def _settle(self, bucket: NDArray[np.intp], at_once: _Bools, begins: _Bools) -> None:
+    def _settle(self, bucket: NDArray[np.intp], at_once: _Bools) -> None:
         """Take the lags of a decision, and count those that are old enough; before a backlog none was usual."""
         self._unsettled.append(np.where(at_once, -1, bucket))
         for waiting in self._unsettled:
-            waiting[begins[: len(waiting)]] = -1
+            waiting[self.behind[: len(waiting)]] = -1
         settled = [np.where(at_once, bucket, -1)]
         if len(self._unsettled) > self._settling:
             settled.append(self._unsettled.popleft())

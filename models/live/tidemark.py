@@ -242,6 +242,11 @@ class Tidemark:
             return f"{said}, {share} of what the target {target} allows"
         return f"{said} since it began with {pairs:,} earlier ones and an even account, of which {share} is spent"
 
+    @property
+    def knows_enough(self) -> bool:
+        """Whether the stream has been seen for long enough to trust what it shows."""
+        return not self._learning_step()
+
     def _learning_step(self) -> tuple[DecisionStep, ...]:
         if not self._rules.pairs:
             return (DecisionStep(StepKind.LEARNING, None, "no row has been counted yet"),)

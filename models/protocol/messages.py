@@ -88,6 +88,8 @@ class LiveState:
     """The newest watermark that Live required, in milliseconds; null before the first."""
     reason: str
     """Why this watermark, in one sentence."""
+    failure: str | None = None
+    """What keeps Live from deciding as it should, and what holds instead; null while nothing does."""
     behind: Annotated[tuple[Annotated[str, MaxLen(200)], ...], MaxLen(100_000)] = ()
     """Partitions with a backlog: rows in the source that the query has not read yet."""
     idle: Annotated[tuple[Annotated[str, MaxLen(200)], ...], MaxLen(100_000)] = ()

@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 from pyspark.sql import SparkSession
 
@@ -50,8 +51,10 @@ class KnownPartitions:
                 str(stream): {str(name): int(base_us) for name, base_us in bases.items()}
                 for stream, bases in found.items()
             }
-        except (Py4JError, ValueError, TypeError, AttributeError) as error:
+        except Exception as error:  # noqa: BLE001 - the file may hold anything
             _log.warning("how far partitions had come cannot be read from %s: %s", self._checkpoint, error)
+            with suppress(Py4JError, OSError):
+                HadoopFiles(self._spark, self._checkpoint).put_aside(f"{FOLDER}/{self._number}")
             return {}
 
     def keep(self, bases: Bases, *, at_once: bool = False) -> None:

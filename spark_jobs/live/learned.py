@@ -1,7 +1,8 @@
 """What the live policies of a query have learned: kept in its checkpoint, or learned from its stream's earlier reports.
 
-The next driver goes on with it. Nothing depends on it: a file that cannot be read or written costs what the policy
+The next driver goes on with it. Nothing depends on it: a file that cannot be used or written costs what the policy
 knew, and the log says so; where the controller does not answer, the policy begins anew and is careful while it learns.
+What cannot be used, and what a policy knew that failed, is kept beside it under another name.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tidemark.models.live.policy import Setup
 from tidemark.models.protocol.messages import Report
 from tidemark.spark_jobs.core.client import ControllerClient, ControllerUnavailable, RequestRejected
 from tidemark.spark_jobs.live.queries import LiveQueries
-from tidemark.spark_jobs.spark.checkpoint import HadoopFiles
+from tidemark.spark_jobs.spark.checkpoint import UNUSABLE, HadoopFiles
 from tidemark.spark_jobs.spark.jvm import Py4JError
 from tidemark.spark_jobs.spark.running_query import RunningQuery
 
@@ -102,15 +103,22 @@ class LearnedFiles:
         try:
             data = HadoopFiles(self._spark, self._checkpoint).read_bytes(name)
             return None if data is None else unpacked(data)
-        except (Py4JError, ValueError) as error:
-            _log.warning(
-                "stream %s: its policy begins anew, because %s/%s cannot be used: %s",
-                stream,
-                self._checkpoint,
-                name,
-                error,
-            )
+        except Exception as error:  # noqa: BLE001 - the file may hold anything
+            what = "stream %s: its policy begins anew, because %s/%s cannot be used: %s"
+            _log.warning(what, stream, self._checkpoint, name, error)
+            self.put_aside(stream)
             return None
+
+    def put_aside(self, stream: str, learned: Learned | None = None) -> None:
+        """Keep the file of a stream under another name, in place of an earlier one; first write ``learned`` into it."""
+        name = file_of(stream)
+        try:
+            if learned is not None:
+                self.write({stream: learned})
+            HadoopFiles(self._spark, self._checkpoint).put_aside(name)
+            _log.warning("stream %s: what was learned before is kept as %s%s", stream, name, UNUSABLE)
+        except (Py4JError, OSError) as error:
+            _log.warning("stream %s: %s/%s is not put aside: %s", stream, self._checkpoint, name, error)
 
     def write(self, learned: Mapping[str, Learned]) -> None:
         """Write what is new of these streams."""
@@ -138,8 +146,8 @@ class LearnedSaver:
         self._ended = threading.Event()
         for stream in live.streams_of(run_id):
             learned = files.read(stream)
-            if learned is not None:
-                live.resume(run_id, stream, learned)
+            if learned is not None and not live.resume(run_id, stream, learned):
+                files.put_aside(stream)
         self._asked_s: dict[str, float] = {}
         self._thread = threading.Thread(target=self._keep, name="tidemark-learned", daemon=True)
         self._thread.start()
@@ -153,6 +161,7 @@ class LearnedSaver:
         saved_s = time.monotonic()
         while not self._ended.wait(min(_LOOK_SECONDS, SAVE_SECONDS)):
             self._try(self._begin_with_history)
+            self._try(self._put_aside)
             if time.monotonic() - saved_s >= SAVE_SECONDS:
                 saved_s = time.monotonic()
                 self._try(self._save)
@@ -166,7 +175,12 @@ class LearnedSaver:
             _log.exception("what the live policies have learned is not kept")
 
     def _save(self) -> None:
+        self._put_aside()
         self._files.write(self._live.learned(self._run_id))
+
+    def _put_aside(self) -> None:
+        for stream, learned in self._live.take_unusable(self._run_id).items():
+            self._files.put_aside(stream, learned)
 
     def _begin_with_history(self) -> None:
         for found in self._live.begun_anew(self._run_id):

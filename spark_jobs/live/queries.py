@@ -23,6 +23,7 @@ from tidemark.models.live.defaults import CEILING_ALARM_PPM, PILED_UP_TRIGGERS
 from tidemark.models.live.fast import FastPolicy, Order, WatermarkTarget
 from tidemark.models.live.learned import Learned
 from tidemark.models.live.policy import NO_BASE_US
+from tidemark.models.live.resumable import in_words
 from tidemark.models.protocol.messages import LiveState, Report
 from tidemark.spark_jobs.live.orders import order_now
 from tidemark.spark_jobs.live.streams import BegunAnew, LiveStream
@@ -41,6 +42,7 @@ class _Stream:
     policy: FastPolicy
     wanted: WatermarkTarget | None = None
     near_ceiling: bool = False
+    failing: bool = False
 
 
 @dataclass(slots=True)
@@ -68,11 +70,25 @@ class _Query:
     """Wall time at which it did, in microseconds."""
     not_steered: str | None = None
     """Why the query is not steered; None while it is."""
+    error: Exception | None = None
+    """What the newest try to decide raised; None when nothing."""
+    undecided: int = 0
+    """Batches since the last decision."""
     triggered_us: deque[int] = field(default_factory=lambda: deque(maxlen=_PACE_BATCHES))
 
     def due_us(self, now_us: int) -> int:
         """Return when the batch was due that is planned or started now; triggers lie on multiples of the interval."""
         return now_us // self.trigger_us * self.trigger_us if self.trigger_us else now_us
+
+    def failure(self) -> str | None:
+        """Return why the watermark is not where the streams require it; None while it is."""
+        if self.not_steered is not None:
+            return f"not steered, the ceiling alone holds: {self.not_steered}"
+        if self.error is not None:
+            return f"nothing can be decided, the ceiling alone holds: {in_words(self.error)}"
+        if self.undecided > _PACE_BATCHES and len(self.seen) == len(self.streams):
+            return f"nothing was decided in the last {_PACE_BATCHES} batches, the ceiling alone holds"
+        return None
 
     def pace_us(self) -> int:
         """Return the time between two triggers in microseconds, 0 while it is not known."""
@@ -154,14 +170,16 @@ class LiveQueries:
             names = [] if query is None else [entry.stream.name for entry in query.streams.values()]
             return [name for name in names if names.count(name) == 1]
 
-    def resume(self, run_id: str, stream: str, learned: Learned) -> None:
-        """Let the policy of a stream go on with what was learned before, in place of what it has seen itself."""
+    def resume(self, run_id: str, stream: str, learned: Learned) -> bool:
+        """Let the policy of a stream go on with what was learned before, unless that cannot be used."""
         with self._lock:
             for entry in self._streams_named(run_id, stream):
                 try:
                     entry.policy.resume(learned)
-                except ValueError as error:
+                except Exception as error:  # noqa: BLE001 - it may hold anything
                     _log.warning("stream %s: its policy begins anew: %s", stream, error)
+                    return False
+            return True
 
     def begun_anew(self, run_id: str) -> list[BegunAnew]:
         """Return the streams of a run whose policies have begun without anything learned before."""
@@ -184,12 +202,11 @@ class LiveQueries:
 
     def learned(self, run_id: str) -> dict[str, Learned]:
         """Return what the policies of a run have learned, by stream."""
-        names = self.streams_of(run_id)
-        with self._lock:
-            query = self._queries.get(run_id)
-            entries = [] if query is None else query.streams.values()
-            every = {e.stream.name: e.policy.learned() for e in entries if e.stream.name in names}
-            return {name: learned for name, learned in every.items() if learned is not None}
+        return self._of_policies(run_id, FastPolicy.learned)
+
+    def take_unusable(self, run_id: str) -> dict[str, Learned]:
+        """Return by stream what policies that failed had learned, once."""
+        return self._of_policies(run_id, lambda policy: policy.own.take_unusable())
 
     def batch(self, run_id: str, watermark_ms: int, started_us: int) -> None:
         """Learn where the watermark is in a batch of this trigger; from the first batch what an earlier run left."""
@@ -228,6 +245,7 @@ class LiveQueries:
                 return None
             if not query.triggered_us or query.triggered_us[-1] != report.started_us:
                 query.triggered_us.append(report.started_us)
+                query.undecided += 1
             order, pace_us = order_now(entry.stream.orders), query.pace_us()
             piled_up = report.started_us <= query.started_us + PILED_UP_TRIGGERS * max(
                 pace_us, _MIN_TRIGGER_US
@@ -265,6 +283,14 @@ class LiveQueries:
                 return None
             query.required_ms = offered_us // SPARK_TICK_US
             return query.required_ms
+
+    def decided(self, run_id: str, error: Exception | None = None) -> None:
+        """Note that what a query requires was decided, or what kept it from that."""
+        with self._lock:
+            if (query := self._queries.get(run_id)) is not None:
+                if error is not None and query.error is None:
+                    _log.error("run %s: its watermark cannot be decided for now", run_id, exc_info=error)
+                query.error = error
 
     def moved(self, run_id: str, watermark_ms: int) -> None:
         """Note that Spark's watermark was moved."""
@@ -307,11 +333,19 @@ class LiveQueries:
         query = self._queries.get(run_id)
         return [] if query is None else [e for e in query.streams.values() if e.stream.name == stream]
 
+    def _of_policies(self, run_id: str, what: Callable[[FastPolicy], Learned | None]) -> dict[str, Learned]:
+        names = self.streams_of(run_id)
+        with self._lock:
+            query = self._queries.get(run_id)
+            entries = [] if query is None else query.streams.values()
+            every = {e.stream.name: what(e.policy) for e in entries if e.stream.name in names}
+            return {name: learned for name, learned in every.items() if learned is not None}
+
     def _offer(self, query: _Query) -> int:
         due_us = query.due_us(self._clock_us())
         # The newest batch was planned then, or the source found empty later.
         checked_us = query.due_us(query.triggered_us[-1]) if query.fresh else query.looked_us
-        query.fresh, query.looked_us = False, due_us
+        query.fresh, query.looked_us, query.undecided = False, due_us, 0
         in_force_us = None if not query.trigger_us else due_us + query.trigger_us
         wants = []
         for entry in query.streams.values():
@@ -335,16 +369,23 @@ class LiveQueries:
         reason = "nothing has been decided yet" if entry.wanted is None else entry.wanted.reason
         if entry.wanted is not None and entry.wanted.details:
             _log.debug("stream %s: %s", stream.name, entry.wanted.details)
-        if query.not_steered is not None:
-            reason = f"not steered, the ceiling alone holds: {query.not_steered}"
+        failure = query.failure() or entry.policy.own.failure
+        if failure is not None and failure not in reason:
+            reason = failure
+        logged = query.not_steered is not None or query.error is not None or entry.failing
+        if failure is not None and not logged:
+            _log.error("stream %s: %s", stream.name, failure, exc_info=entry.policy.own.error)
+        entry.failing = failure is not None
         used_ppm = _used_ppm(entry.policy.partitions.stream_base_us, reached_us, stream.ceiling_us)
         if offered_us == NO_BASE_US and len(query.triggered_us) < _PACE_BATCHES:
             used_ppm = 0  # until the first offer, and before it is overdue, the ceiling is all there is
-        self._alarm(entry, used_ppm)
+        # Where Live fails a larger ceiling would mend nothing.
+        self._alarm(entry, 0 if failure else used_ppm)
         return LiveState(
             ceiling_ms=stream.ceiling_us // SPARK_TICK_US,
             control_ms=query.required_ms,
             reason=reason,
+            failure=failure,
             behind=activity.behind,
             idle=activity.idle,
             ceiling_used_ppm=used_ppm,

@@ -54,8 +54,6 @@ class Steering:
         """The watermark that is required and that Spark does not have yet, in milliseconds."""
         self._busy = False
         """Whether Spark's watermark could not be moved at the last moment."""
-        self._failed = False
-        """Whether the last decision failed."""
         self._thread = threading.Thread(target=self._steer, name="tidemark-steering", daemon=True)
         self._thread.start()
 
@@ -79,15 +77,13 @@ class Steering:
             try:
                 self._decide()
                 self._move()
-                self._failed = False
+                self._queries.decided(self._run_id)
             except Py4JError as error:
                 if not self._ended.is_set():
                     self._queries.cannot_steer(self._run_id, str(error).splitlines()[0])
                 return
-            except Exception:  # noqa: BLE001 - the bound in the plan holds, which is safe, and the next time may succeed
-                if not self._failed:
-                    _log.exception("query %s: its watermark cannot be decided for now", self._query.query_id)
-                self._failed = True
+            except Exception as error:  # noqa: BLE001 - the bound in the plan holds, which is safe, and the next time may succeed
+                self._queries.decided(self._run_id, error)
 
     def _decide(self) -> None:
         self._catch_up(self._run_id)

@@ -36,6 +36,9 @@ Without Hadoop's native library, which PySpark does not bring, Spark's default f
 this manager 8 are left, all ``chmod``. What is written is the same. A shared file system needs none of this.
 """
 
+UNUSABLE = ".unusable"
+"""What is added to the name of a file that cannot be used."""
+
 
 class HadoopFiles:
     """The files below one folder.
@@ -127,13 +130,19 @@ class HadoopFiles:
             raise OSError(f"{self.path(name)} cannot be written")
 
     def rename(self, name: str, new: str) -> None:
-        """Rename a folder to one that is not there.
+        """Rename a file or folder to one that is not there.
 
         Raises:
             OSError: when the file system refuses.
         """
         if not self._system.rename(self._path(name), self._path(new)):
             raise OSError(f"{self.path(name)} cannot be renamed to {self.path(new)}")
+
+    def put_aside(self, name: str) -> None:
+        """Give a file that cannot be used another name, if it is there, so that it is neither read again nor lost."""
+        if self.exists(name):
+            self.delete(name + UNUSABLE)
+            self.rename(name, name + UNUSABLE)
 
     def delete(self, name: str) -> None:
         """Delete a file or folder, if it is there."""

@@ -115,6 +115,8 @@ class Live(Answer):
     """How many there are."""
     reason: str
     """Why Live requires this watermark, in one sentence."""
+    failure: str | None
+    """What keeps Live from deciding as it should, and what holds instead; null while nothing does."""
     last_contact_us: int | None
     """When the controller last answered the job, in microseconds since the epoch; null for never."""
     pin: Pin | None

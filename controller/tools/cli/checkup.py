@@ -285,8 +285,9 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
     "BoundNotAcknowledged in Live": lambda _, place: (
         f"a job takes it by itself once it was started in Live: {place.start()}"
     ),
-    "LiveWithoutCeiling": lambda _, place: (
-        f"read the job's log for what is in the way, and start it again: {place.start()}"
+    **dict.fromkeys(
+        ("LiveFailed", "LiveWithoutCeiling"),
+        lambda _, place: f"read the job's log for what is in the way, and start it again: {place.start()}",
     ),
     **dict.fromkeys(
         ("SkewBeyondCeiling", "CeilingNear"),

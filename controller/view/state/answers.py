@@ -37,6 +37,7 @@ ConditionType = Literal[
     "Paused",
     "NarrowingFrozen",
     "Pinned",
+    "LiveFailed",
     "LiveWithoutCeiling",
     "SkewBeyondCeiling",
     "CeilingNear",
@@ -125,6 +126,7 @@ CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
     "WatermarkStandsStill": ConditionKind(
         "critical", "Watermark stands still", "TidemarkWatermarkStandsStill"
     ),
+    "LiveFailed": ConditionKind("critical", "Live failed"),
     "LiveWithoutCeiling": ConditionKind("critical", "Live without a ceiling"),
     "SkewBeyondCeiling": ConditionKind("critical", "Skew beyond the ceiling"),
     "CeilingNear": ConditionKind("critical", "Ceiling near", "TidemarkBoundSaturated"),

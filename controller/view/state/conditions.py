@@ -18,7 +18,6 @@ from tidemark.models.base.text import plural
 from tidemark.models.evidence.horizon import HorizonFacts
 from tidemark.models.evidence.misdated import CLOCKS_AGREE_US
 from tidemark.models.evidence.progress import UNKNOWN_PROGRESS, Progress
-from tidemark.models.live.defaults import CEILING_ALARM_PPM
 from tidemark.models.protocol.late_policy import why_not_followed
 from tidemark.models.protocol.messages import RunEnd
 from tidemark.models.recommend.choice import percent_of
@@ -346,7 +345,9 @@ def _rollout(rollout: RolloutRow) -> Iterator[Condition]:
 
 def _ceiling(state: StreamState, found: HorizonState | None) -> Iterator[Condition]:
     live, room = state.live, state.room(None if found is None else found.skew)
-    if live is not None and live.ceiling_used_ppm >= CEILING_ALARM_PPM:
+    if live is not None and live.failure is not None:
+        yield condition("LiveFailed", live.failure)
+    if live is not None and live.near_ceiling:
         detail = (
             f"the watermark trails the stream by {live.ceiling_used_ppm / PPM:.0%} of the ceiling, "
             f"{_bound(live.ceiling_ms)}: beyond it the ceiling closes windows that live control holds open"

@@ -35,7 +35,6 @@ from tidemark.models.evidence.horizon import HorizonFacts
 from tidemark.models.evidence.needs import effective_bound_ms
 from tidemark.models.evidence.progress import Progress
 from tidemark.models.evidence.skew import skew_text
-from tidemark.models.live.defaults import CEILING_ALARM_PPM
 from tidemark.models.protocol.late_policy import LateTreatment
 from tidemark.models.protocol.messages import AppliedState, Mode, has_applied
 from tidemark.models.recommend.steps import DecisionStep, StepKind
@@ -159,7 +158,7 @@ class StreamState:
     @property
     def saturated(self) -> bool | None:
         """Whether the rows require more than the limits of the bound or the ceiling allow; None when unknown."""
-        near = self.live is not None and self.live.ceiling_used_ppm >= CEILING_ALARM_PPM
+        near = self.live is not None and self.live.near_ceiling
         if self.recommendation is None:
             return near if self.live is not None else None
         return near or _limited(self.steps)

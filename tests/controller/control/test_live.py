@@ -273,6 +273,7 @@ def test_what_the_fast_policy_did_is_shown_as_of_the_newest_batch(either: Contro
         "idle": ["0", "2"],
         "idle_partitions": 2,
         "reason": "rows that are missing are waited for",
+        "failure": None,
         "last_contact_us": START_US,
         "pin": None,
     }
@@ -313,6 +314,28 @@ def test_a_watermark_that_trails_by_most_of_the_ceiling_is_a_condition(
 ) -> None:
     controller.report(replace(REPORTS[0], live=replace(STATE, ceiling_used_ppm=used_ppm)))
     assert ("CeilingNear" in conditions(controller)) is near
+
+
+def test_where_live_fails_a_condition_and_one_event_name_the_error_and_no_larger_ceiling_is_advised(
+    either: Controller,
+) -> None:
+    """Until it decides again; when it fails once more, that counts once more."""
+    why = "the live policy failed and learns anew, so the bound decides: ValueError: shapes"
+    failed = replace(STATE, failure=why, reason=f"{why}; 5 s behind partition 3", ceiling_used_ppm=1_000_000)
+    states = [STATE, failed, replace(failed, failure=why + " of another batch"), STATE, failed]
+    either.put("/slo", TARGET)
+    for report, live in zip(REPORTS, states, strict=False):
+        either.report(replace(report, live=live))
+    status = either.status()
+
+    assert status["live"]["failure"] == why
+    assert status["summary"] == why
+    assert conditions(either)["LiveFailed"] == why
+    assert "CeilingNear" not in conditions(either)
+    events = [each for each in either.get("/events").json()["events"] if each["kind"] == "LiveFailed"]
+    assert [(each["reason"], each["count"]) for each in events] == [(why, 2)]
+    either.report(replace(REPORTS[5], live=STATE))
+    assert "LiveFailed" not in conditions(either)
 
 
 def test_future_dated_rows_are_counted_by_partition_and_a_condition_within_the_horizon(

@@ -98,3 +98,25 @@ def test_the_base_does_not_depend_on_the_order_of_reports_nor_on_repeats(
     for batch in range(len(maxima) + 3):
         before = [maximum // 1_000 for maximum in maxima[: max(batch - 1, 0)] if maximum is not None]
         assert tracker.late_base_ms(batch) == max(before, default=None)
+
+
+def test_a_maximum_counts_however_many_batches_ago_it_was() -> None:
+    """A driver runs for months, and takes no more memory then."""
+    tracker = BaseTracker()
+    for batch in range(3_000):
+        tracker.add(batch, (5_000 - batch) * 1_000)
+        assert tracker.late_base_ms(batch + 2) == 5_000
+    assert tracker.late_base_ms(2_500) == 5_000
+    assert len(tracker._maxima_ms) == BaseTracker._REMEMBERED
+
+
+@pytest.mark.parametrize(
+    ("batch", "late_watermark_ms", "early"),
+    [(1, None, True), (2, None, False), (2, 1, False), (2, 0, True), (500, 0, True), (1, 1, True)],
+)
+def test_rows_without_a_base_are_early_where_the_filter_had_no_watermark_and_else_unknown(
+    batch: int, late_watermark_ms: int | None, *, early: bool
+) -> None:
+    report = report_of([("p", 5)] * 3, RowLevel(), late_watermark_ms=late_watermark_ms, batch_id=batch)
+    found = needs_against(report, None)
+    assert (found.early_rows, found.unknown_rows, found.pairs) == ((3, 0, 0) if early else (0, 3, 0))

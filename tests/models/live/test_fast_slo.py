@@ -157,13 +157,13 @@ def test_another_target_begins_a_policy_of_its_own_and_a_slower_trigger_does_not
     """What an age means must not change under a policy; what it aims at may."""
     stream, order = FastStream(TEN_SECONDS, SECOND), Order(bound_us=0, target_ppm=990_000)
     stream.batch([("a", stream.now_us)], order)
-    first = stream.policy._own.policy
+    first = stream.policy.own.policy
     stream.trigger_us = 5 * SECOND
     stream.batch([("a", stream.now_us)], order)
-    assert stream.policy._own.policy is first
+    assert stream.policy.own.policy is first
 
     stream.batch([("a", stream.now_us)], replace(order, target_ppm=999_000))
-    assert stream.policy._own.policy is not first
+    assert stream.policy.own.policy is not first
 
     stream.batch([("a", stream.now_us)], replace(order, target_ppm=None))
-    assert stream.policy._own.policy is None
+    assert stream.policy.own.policy is None

@@ -6,6 +6,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidemark.models.live.cohorts import OpenCohorts
 
@@ -67,3 +69,24 @@ def test_a_cohort_of_a_partition_takes_two_bytes() -> None:
         cohorts.open(0, last * GRANULE_US)
     cohorts.add(np.array([0]), np.array([0]), np.array([60_000]))
     assert cohorts._room.nbytes < 1.2 * 2 * 1_000 * 1_000
+
+
+@given(st.lists(st.tuples(st.integers(-(2**50), 2**50), st.integers(0, 2**50)), min_size=1))
+def test_however_far_apart_cohorts_are_there_is_room_for_the_newest_ones_alone(
+    asked: list[tuple[int, int]],
+) -> None:
+    """One row of a year ago takes no more memory than one of a minute ago."""
+    cohorts, newest = OpenCohorts(GRANULE_US, 10), -(2**60)
+    cohorts.widen(3)
+    for first, length in asked:
+        newest = max(newest, first + length)
+        forgotten_us = cohorts.open(first * GRANULE_US, (first + length) * GRANULE_US)
+        starts = (cohorts.start_us // GRANULE_US).tolist()
+        assert starts == list(range(starts[0], newest + 1))
+        assert len(starts) <= 10
+        assert len(cohorts._room) <= 50
+        assert cohorts.counts.shape == (len(starts), 3)
+        if forgotten_us is None:
+            assert starts[0] <= first
+        else:
+            assert forgotten_us == (newest - 10) * GRANULE_US < starts[0] * GRANULE_US

@@ -145,7 +145,7 @@ def test_who_resumes_expects_the_same_share() -> None:
         ({"share": np.zeros(2)}, "share has shape"),
         ({"share": np.array(9.0), "cohorts": np.array(3.0)}, "9 of 3 is no share"),
         ({"share": np.array(0.0), "cohorts": np.array(0.0)}, "0 of 0 is no share"),
-        ({"cohorts": np.array(np.nan)}, "numbers that are not finite"),
+        ({"cohorts": np.array(np.nan)}, "numbers that are negative or not finite"),
     ],
 )
 def test_numbers_of_another_form_are_refused(changed: dict[str, NDArray[np.float64]], why: str) -> None:

@@ -86,6 +86,45 @@ def test_a_queue_that_fills_slowly_does_not_become_usual_while_it_fills() -> Non
     assert played.clock.lag_us > 10 * SECOND
 
 
+def counted(played: Played, least_s: float, most_s: float = np.inf) -> list[float]:
+    """Return how many lags of such a length count, by column; older ones count for less."""
+    lags, upper_s = played.clock.feed.learned()["lags"], np.concatenate([[0.0], 1.2 ** np.arange(47)])
+    found: list[float] = lags[:, (upper_s >= least_s) & (upper_s < most_s)].sum(axis=1).tolist()
+    return found
+
+
+def test_each_lag_counts_once_of_a_young_feed_at_once_and_else_when_it_has_settled() -> None:
+    played, young = Played(), 5
+    for _ in range(young):
+        played.batch([(0, 0, 10), (1, 0, 10)])
+    for later in range(200):
+        played.batch([(0, 1, 10), (1, 1, 10)])
+        assert all(young - 1.5 < each <= young for each in counted(played, 1, 1.1))
+        assert all(each <= max(later - 40, 1) for each in counted(played, 1.5))
+    assert min(counted(played, 1.5)) > 130
+
+
+def test_a_young_feed_that_falls_behind_is_not_taken_for_a_slow_one() -> None:
+    played = Played()
+    played.calm(8)
+    for lag_s in range(2, 30):
+        played.batch([(0, lag_s, 10), (1, lag_s, 10)])
+    assert played.clock.lag_us > 25 * SECOND
+
+
+def test_lags_just_before_a_backlog_never_count_and_the_backlog_counts_once_when_it_is_over() -> None:
+    """A queue that fills is a little behind before it is noticed, in each partition."""
+    played = Played()
+    played.calm()
+    for lag_s in [*[1.9] * 20, *range(10, 60), *range(60, 1, -5)]:
+        played.batch([(0, lag_s, 10), (1, lag_s, 10)])
+        assert max(counted(played, 5)) == 0
+    played.calm(2)
+    assert [round(each, 1) for each in counted(played, 50)] == [1.0, 1.0, 1.0]
+    played.calm(100)
+    assert max(counted(played, 2.5, 50)) == 0
+
+
 def test_a_feed_that_is_slower_from_now_on_is_not_behind_once_that_is_usual() -> None:
     played = Played()
     played.calm(150)

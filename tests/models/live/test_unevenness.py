@@ -88,7 +88,7 @@ def test_who_resumes_goes_on_with_the_same_numbers() -> None:
     [
         ({"deviation": np.zeros(3)}, "counts has shape"),
         ({"counts": np.zeros(1)}, "needs counts above 0"),
-        ({"deviation": np.array([np.nan])}, "numbers that are not finite"),
+        ({"deviation": np.array([np.nan])}, "numbers that are negative or not finite"),
     ],
 )
 def test_numbers_of_another_form_are_refused(changed: dict[str, np.ndarray], why: str) -> None:

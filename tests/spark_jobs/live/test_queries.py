@@ -26,9 +26,10 @@ class Query:
         self.batches, self.required_ms = 0, 0
         queries.started(run_id, {"tap": tumbling("10 s")}, 1_000, alone=alone)
 
-    def batch(self, time_us: int, watermark_ms: int | None = None) -> Any:
-        """Run a batch under a watermark, the required one unless given; return what is reported."""
+    def batch(self, time_us: int, watermark_ms: int | None = None, *, decides: bool = True) -> Any:
+        """Run a batch under a watermark, the required one unless given; return what is reported before it decides."""
         started_us = START_US + (1_000 + self.batches * 60) * SECOND
+        in_force_ms = self.required_ms if watermark_ms is None else watermark_ms
         report = report_of(
             [("p", time_us)],
             tumbling("10 s"),
@@ -36,12 +37,12 @@ class Query:
             granule_us=SECOND,
             batch_id=self.batches,
             started_us=started_us,
+            watermark_ms=in_force_ms,
         )
-        in_force_ms = self.required_ms if watermark_ms is None else watermark_ms
         self.queries.batch(self.run_id, in_force_ms, started_us)
         self.batches += 1
         state = self.queries.observe(self.run_id, "tap", report, {"p": report.counts.granules[0]}, None)
-        required_ms = self.queries.requires(self.run_id, finds_nothing=False)
+        required_ms = self.queries.requires(self.run_id, finds_nothing=False) if decides else None
         if required_ms is not None:
             self.required_ms = required_ms
             self.queries.moved(self.run_id, required_ms)
@@ -99,3 +100,49 @@ def test_beside_a_watermark_of_another_input_nothing_says_how_far_spark_must_hav
     states = [query.batch(START_US + number * 60 * SECOND, watermark_ms=0) for number in range(6)]
 
     assert not any(state.reason.startswith("not steered") for state in states)
+
+
+def decided_once(queries: LiveQueries) -> Query:
+    """Return a query whose watermark was required to be two hours and a half ago."""
+    query = Query(queries, "run")
+    for number in range(2):
+        query.batch(START_US - 9_060 * SECOND + number * 60 * SECOND)
+    assert query.required_ms
+    return query
+
+
+LATER_US = START_US - 9_000 * SECOND + CEILING_US - 60 * SECOND
+"""When the watermark from before is nearly the ceiling behind."""
+
+
+def test_while_decisions_fail_each_report_names_the_error_in_place_of_an_old_reason(
+    queries: LiveQueries, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = decided_once(queries)
+    with caplog.at_level(logging.WARNING, "tidemark.spark"):
+        for _ in range(3):
+            queries.decided("run", ValueError("shapes (395,) and\n(396,)"))
+            failing = query.batch(LATER_US, decides=False)
+        logged = list(caplog.records)
+    queries.decided("run")
+    query.batch(LATER_US)
+    decided = query.batch(LATER_US)
+
+    assert failing.reason == failing.failure
+    assert failing.failure == (
+        "nothing can be decided, the ceiling alone holds: ValueError: shapes (395,) and (396,)"
+    )
+    assert failing.ceiling_used_ppm > 900_000
+    assert len(logged) == 1, "once, with its traceback, and nobody is told to raise the ceiling"
+    assert logged[0].exc_info is not None
+    assert (decided.failure, decided.reason) == (None, "5 s behind partition p")
+
+
+def test_a_thread_that_decides_nothing_any_more_shows_in_the_reports(queries: LiveQueries) -> None:
+    query = decided_once(queries)
+    states = [query.batch(LATER_US, decides=False) for _ in range(12)]
+
+    assert [state.failure is not None for state in states] == [False] * 10 + [True] * 2
+    assert states[-1].reason == "nothing was decided in the last 10 batches, the ceiling alone holds"
+    query.batch(LATER_US)
+    assert query.batch(LATER_US).failure is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -57,6 +58,7 @@ def rollout(state: State) -> RolloutRow:
         ({"rollout": rollout("Verified")}, []),
         ({"missed": rollout("Verified")}, ["TargetMissed"]),
         ({"driver": NewestState(live=LIVE)}, ["CeilingNear"]),
+        ({"driver": NewestState(live=replace(LIVE, failure="why"))}, ["LiveFailed"]),
         ({"mode": "Live"}, ["LiveWithoutCeiling"]),
         ({"mode": "Live", "ceiling_ms": 9_000}, ["SkewBeyondCeiling"]),
         ({"mode": "Live", "ceiling_ms": 60_000}, []),
