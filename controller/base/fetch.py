@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import socket
 import ssl
+import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +30,37 @@ def fetch(method: str, url: str, timeout_seconds: float, **request: Any) -> tupl
     Args:
         method: the HTTP method.
         url: where to.
-        timeout_seconds: how long it may take from the connection to the end of the answer, in seconds.
+        timeout_seconds: how long it may take from the look-up of the name to the end of the answer, in seconds.
         request: the rest of it, as ``httpx`` takes it.
 
     Raises:
-        NoAnswer: when there is none within that time, or one that is too large.
+        NoAnswer: when there is none within that time, or one that is too large or compressed, which is not asked for:
+            a few bytes can unpack to gigabytes.
     """
-    return asyncio.run(_fetch(method, url, timeout_seconds, request))
+    with asyncio.Runner(loop_factory=_Loop) as runner:
+        return runner.run(_fetch(method, url, timeout_seconds, request))
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    async def getaddrinfo(self, host: Any, port: Any, **how: int) -> Any:  # type: ignore[override]
+        """Resolve a name in a daemon thread: the end of the loop waits for those of its own pool."""
+        found: Future[Any] = Future()
+        found.set_running_or_notify_cancel()
+
+        def resolve() -> None:
+            try:
+                found.set_result(socket.getaddrinfo(host, port, **how))
+            except Exception as error:  # noqa: BLE001 - whoever waits raises it
+                found.set_exception(error)
+
+        threading.Thread(target=resolve, name="tidemark-resolve", daemon=True).start()
+        return await asyncio.wrap_future(found)
 
 
 async def _fetch(
     method: str, url: str, timeout_seconds: float, request: Mapping[str, Any]
 ) -> tuple[int, bytes]:
+    request = {**request, "headers": {**request.get("headers", {}), "Accept-Encoding": "identity"}}
     try:
         # Timeouts of single steps would let the other side take any number of them.
         async with (
@@ -46,6 +68,8 @@ async def _fetch(
             httpx.AsyncClient(timeout=None, verify=_tls()) as http,  # noqa: S113 - the line above has it
             http.stream(method, url, **request) as answer,
         ):
+            if answer.headers.get("Content-Encoding", "identity") != "identity":
+                raise NoAnswer("its answer is compressed, which was not asked for")
             body = b""
             async for part in answer.aiter_bytes():
                 body += part

@@ -7,6 +7,7 @@ that expands to gigabytes is rejected early.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import zlib
 from collections.abc import Callable, Coroutine
 from email.message import Message
@@ -22,8 +23,10 @@ from tidemark.controller.base.errors import (
     RequestTooSlowError,
     UnsupportedMediaTypeError,
 )
+from tidemark.controller.reports.take_reports import StoredReceipt
 from tidemark.controller.server.http.authorize import authorize
 from tidemark.controller.server.http.parameters import TheService, check_accept, reject_unknown
+from tidemark.controller.server.schemas.bounds import Receipt
 from tidemark.models.base.text import format_number
 
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
@@ -65,11 +68,26 @@ async def read_json(request: Request, limit: int) -> bytes:
         raise RequestTooSlowError(
             f"the body did not arrive within {format_number(TIMEOUT_SECONDS)} seconds"
         ) from None
-    if encoding != "gzip":
-        return sent
-    if len(sent) <= _GUNZIP_AT_ONCE_BYTES:
-        return gunzip(sent, limit)
-    return await run_in_threadpool(gunzip, sent, limit)
+    if encoding == "gzip":
+        at_once = len(sent) <= _GUNZIP_AT_ONCE_BYTES
+        sent = gunzip(sent, limit) if at_once else await run_in_threadpool(gunzip, sent, limit)
+    # Receipts and problems name what they are about.
+    request.state.body_sha256 = await parse_aside(_sha256, sent)
+    return sent
+
+
+def receipt_answer(request: Request, receipt: StoredReceipt) -> Receipt:
+    """Return the receipt for what a request to a stream sent."""
+    return Receipt(
+        **request.path_params,
+        received_us=receipt.received_us,
+        duplicate=receipt.duplicate,
+        body_sha256=request.state.body_sha256,
+    )
+
+
+def _sha256(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
 
 
 async def _json_body(request: Request, service: TheService) -> bytes:
