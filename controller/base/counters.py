@@ -111,6 +111,10 @@ _VALUES: dict[str, str] = {
 }
 
 _OTHER: dict[str, tuple[str, tuple[str, ...]]] = {
+    "tidemark_limit_used_ratio": (
+        "How much of a limit is used, or of the share of who has most of its own: 1 is full.",
+        ("limit",),
+    ),
     "tidemark_reports_rejected_total": (
         "Reports rejected since this process started, by problem type.",
         ("type",),

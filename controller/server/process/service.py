@@ -18,6 +18,7 @@ from tidemark.controller.base.db.database import Database, Limits
 from tidemark.controller.base.db.leases import LeaseKeeper
 from tidemark.controller.base.operator_file import Destination, read_gates
 from tidemark.controller.base.settings import Settings
+from tidemark.controller.base.shares import Shares
 from tidemark.controller.control.bounds.watch import SharedReads, Watch
 from tidemark.controller.control.decide.decider import Decider
 from tidemark.controller.control.decide.pace import Pace
@@ -37,6 +38,10 @@ from tidemark.models.base.otlp import NOT_INSTALLED, wants_otlp
 from tidemark.models.evidence.skew import SkewRule
 
 _log = logging.getLogger(__name__)
+
+
+_BODIES_AT_ONCE = 8
+"""Bodies of the maximum size that are read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,8 @@ class Service:
     """Authenticates requests."""
     rates: RateLimits
     """Rate limits of requests."""
+    bodies: Shares
+    """Bytes of bodies that are read."""
     notifier: Notifier | None
     """Notifies destinations of alerts; None without any."""
     destinations: Mapping[str, Destination]
@@ -139,6 +146,8 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
     measure(registry, "tidemark_tick_interval_seconds", lambda: settings.tick_seconds)
     gates, destinations = read_gates(settings.gates_file), destinations_in(settings)
     authenticator = Authenticator(database, settings, clock, steady)
+    bodies = Shares("bodies", _BODIES_AT_ONCE * settings.max_body_bytes)
+    scrape.limits |= {"polls": lambda: watch.callers.used, "bodies": lambda: bodies.used}
     rates = RateLimits(settings.reports_per_second, settings.requests_per_second, steady)
     return Service(
         settings,
@@ -157,6 +166,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
         SharedReads(),
         authenticator,
         rates,
+        bodies,
         make_notifier(settings, destinations, database, leases, registry=registry, clock=clock),
         destinations,
         GateKeeper(

@@ -58,8 +58,8 @@ async def post_report(request: Request) -> Response:
     service: Service = request.app.state.service
     which = await which_stream(**request.path_params)
     try:
-        body = await read_json(request, service.settings.max_body_bytes)
-        report = await parse_aside(partial(_checked_report, which.job, which.stream), body)
+        async with read_json(request) as body:
+            report = await parse_aside(partial(_checked_report, which.job, which.stream), body)
         receipt = await asyncio.wrap_future(service.reports.take(report))
     except TidemarkError as error:
         service.intake.rejected.labels(error.kind).inc()
