@@ -281,8 +281,8 @@ ALERTS: tuple[Alert, ...] = (
         labels=("limit",),
         summary="A limit of Tidemark is nearly full: {limit}",
         description=(
-            "{value} of it is used, or of the share that one job or caller has of it. What comes beyond is answered with "
-            "429; drivers keep it and try again, until their queues are full."
+            "{value} of it is used, or of the share that one job or caller has of it. What comes beyond is answered "
+            "with 429; drivers keep it and try again, until their queues are full."
         ),
         meaning="more than 80 % of a limit is used, or of the share that one job, caller or stream has of it",
         notified=False,

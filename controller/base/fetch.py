@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import socket
 import ssl
-import threading
 from collections.abc import Mapping
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -37,24 +34,12 @@ def fetch(method: str, url: str, timeout_seconds: float, **request: Any) -> tupl
         NoAnswer: when there is none within that time, or one that is too large or compressed, which is not asked for:
             a few bytes can unpack to gigabytes.
     """
-    with asyncio.Runner(loop_factory=_Loop) as runner:
-        return runner.run(_fetch(method, url, timeout_seconds, request))
-
-
-class _Loop(asyncio.SelectorEventLoop):
-    async def getaddrinfo(self, host: Any, port: Any, **how: int) -> Any:  # type: ignore[override]
-        """Resolve a name in a daemon thread: the end of the loop waits for those of its own pool."""
-        found: Future[Any] = Future()
-        found.set_running_or_notify_cancel()
-
-        def resolve() -> None:
-            try:
-                found.set_result(socket.getaddrinfo(host, port, **how))
-            except Exception as error:  # noqa: BLE001 - whoever waits raises it
-                found.set_exception(error)
-
-        threading.Thread(target=resolve, name="tidemark-resolve", daemon=True).start()
-        return await asyncio.wrap_future(found)
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(_fetch(method, url, timeout_seconds, request))
+    finally:
+        # Not asyncio.run: that waits until a name is resolved that nobody waits for any more.
+        loop.close()
 
 
 async def _fetch(

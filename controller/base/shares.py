@@ -20,38 +20,33 @@ LIMITS: Mapping[str, str] = MappingProxyType(
 """The limits by name, with what they count and what helps."""
 
 
-def check_share(limit: str, most: int, of_one: int, of_all: int, new: int = 1) -> None:
-    """Check that there is room for more.
+def _share(most: int, of_one: int, of_all: int) -> int:
+    # Rounded up: what is left in the end is for one who has nothing.
+    return max(-(-(most - of_all + of_one) // 2), 0)
 
-    Args:
-        limit: name of the limit.
-        most: the limit.
-        of_one: what the job or the caller has of it.
-        of_all: what all have of it, this one included.
-        new: what it wants in addition.
+
+def check_share(limit: str, most: int, of_one: int, of_all: int, new: int = 1) -> None:
+    """Check that one who has ``of_one`` of what all have can have so much more of a limit.
 
     Raises:
-        LimitReachedError: when there is none now.
+        LimitReachedError: when not now.
     """
-    # Rounded up: what is left in the end is for one who has nothing.
-    share = -(-(most - of_all + of_one) // 2)
+    share = _share(most, of_one, of_all)
     if of_one + new > share:
         raise LimitReachedError(
-            f"{of_all:,} of {most:,}, {of_one:,} of them this one's, whose share is {max(share, 0):,}: {LIMITS[limit]}"
+            f"{of_all:,} of {most:,}, {of_one:,} of them this one's, whose share is {share:,}: {LIMITS[limit]}"
         )
 
 
 def used(most: int, by_one: Mapping[Hashable, int]) -> float:
-    """Return how much of a limit is used: of all of it, or of the share of who has most of its own; 1 is full."""
+    """Return how much of a limit is used, or of the share of who has most of its own; 1 is full."""
     of_all = sum(by_one.values())
-    shares = ((own, -(-(most - of_all + own) // 2)) for own in by_one.values())
-    return max(
-        [of_all / most if most else 1.0, *(own / share if share > 0 else 1.0 for own, share in shares)]
-    )
+    parts = [(of_all, most), *((own, _share(most, own, of_all)) for own in by_one.values())]
+    return max(own / max(part, 1) for own, part in parts)
 
 
 class Shares:
-    """What callers have of a limit of this process, while they have it. For one thread."""
+    """What callers have of a limit of this process, while they have it."""
 
     def __init__(self, limit: str, most: int) -> None:
         self._limit, self._most = limit, most
@@ -60,16 +55,16 @@ class Shares:
     @property
     def total(self) -> int:
         """What all have; may be read from any thread."""
-        return sum(self._by_one.copy().values())
+        return self._by_one.copy().total()
 
     @property
     def used(self) -> float:
-        """How much is used, as ``used`` says; may be read from any thread."""
+        """How much is used; may be read from any thread."""
         return used(self._most, self._by_one.copy())
 
     @contextmanager
     def taken(self, one: Hashable, amount: int = 1) -> Iterator[None]:
-        """Have so much of the limit within the context.
+        """Have so much within the context; on one thread.
 
         Raises:
             LimitReachedError: when there is no room for it.
@@ -80,5 +75,4 @@ class Shares:
             yield
         finally:
             self._by_one[one] -= amount
-            if not self._by_one[one]:
-                del self._by_one[one]
+            self._by_one = +self._by_one

@@ -35,7 +35,7 @@ from tidemark.models.protocol.messages import (
     read_report,
     to_json_object,
 )
-from tidemark.spark_jobs.core.http import MAX_BYTES, Http, NoAnswer
+from tidemark.spark_jobs.core.http import MAX_BYTES, UnusableAnswer, answer_to, close, open_http
 
 TOKEN_FILE_KEY = "spark.tidemark.token.file"  # noqa: S105 - the name of a key
 """Conf key that names the file."""
@@ -172,7 +172,7 @@ class ControllerClient:
         self.url = url.rstrip("/")
         self._token = BearerToken(token_file)
         self._timeout_s = timeout_s
-        self._http = Http(transport)
+        self._http = open_http(transport)
 
     def bound(self, job: str, stream: str) -> BoundAnswer:
         """Return the bound for a stream.
@@ -255,7 +255,7 @@ class ControllerClient:
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        close(self._http)
 
     def _answer(self, response: httpx.Response, job: str, stream: str) -> BoundAnswer:
         try:
@@ -295,10 +295,9 @@ class ControllerClient:
                 content = gzip.compress(content, 5)
         limit_s = self._timeout_s + more_s + len(content or b"") / _BYTES_A_SECOND
         try:
-            response = self._http.request(
-                method, url, limit_s, headers=sent, content=content, max_bytes=max_bytes
-            )
-        except NoAnswer as error:
+            request = self._http.build_request(method, url, headers=sent, content=content)
+            response = answer_to(self._http, request, limit_s, max_bytes)
+        except UnusableAnswer as error:
             raise ControllerUnavailable(f"{self.url}: {error}") from None
         if response.status_code != _NOT_MODIFIED or "If-None-Match" not in sent:
             self._raise_unless_good(response, named)

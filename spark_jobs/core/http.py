@@ -10,7 +10,6 @@ import asyncio
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
 from concurrent.futures import Future
 from functools import cache
 from typing import Any
@@ -22,82 +21,62 @@ from tidemark.models.base.text import format_number
 MAX_BYTES = 1_000_000
 """Maximum size of an answer, unless the caller expects more."""
 
-_GRACE_S = 1.0
-"""How much longer than its limit a request is waited for: in a process that was forked its thread is not there."""
 
-
-class NoAnswer(Exception):
+class UnusableAnswer(Exception):
     """Nothing answered that could be used; the text says why."""
 
 
-class Http:
-    """Sends requests, over connections that stay open.
+def open_http(transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
+    """Return what keeps connections open, as many as streams are watched; ``transport`` replaces the network."""
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
+    # The limit is for the whole of a request.
+    return httpx.AsyncClient(timeout=None, limits=limits, transport=transport, verify=_tls())  # noqa: S113
 
-    Args:
-        transport: replaces the network, for tests.
-        tls: whom to trust; by default as the environment says.
+
+def answer_to(
+    http: httpx.AsyncClient, request: httpx.Request, limit_s: float, max_bytes: int = MAX_BYTES
+) -> httpx.Response:
+    """Send a request and return the answer, up to ``max_bytes`` long; redirects are not followed.
+
+    ``limit_s`` seconds are from the look-up of the name to the end of the answer.
+
+    Raises:
+        UnusableAnswer: when there is none within that time, or one that is too large or compressed, which is not asked
+            for: a few bytes can unpack to gigabytes.
     """
+    request.headers["Accept-Encoding"] = "identity"
+    sent = asyncio.run_coroutine_threadsafe(_answer(http, request, limit_s, max_bytes), _loop())
+    try:
+        # In a process that was forked the thread is not there.
+        return sent.result(limit_s + 1.0)
+    except TimeoutError:
+        raise UnusableAnswer(f"no answer within {format_number(limit_s)} s") from None
+    except (httpx.HTTPError, OSError) as error:
+        raise UnusableAnswer(f"{type(error).__name__}: {error}") from None
 
-    def __init__(
-        self, transport: httpx.AsyncBaseTransport | None = None, tls: ssl.SSLContext | None = None
-    ) -> None:
-        # As many connections as streams are watched.
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-        self._http = httpx.AsyncClient(timeout=None, limits=limits, transport=transport, verify=tls or _tls())  # noqa: S113 - each request has a limit
 
-    def request(
-        self,
-        method: str,
-        url: str,
-        limit_s: float,
-        *,
-        headers: Mapping[str, str],
-        content: bytes | None = None,
-        max_bytes: int = MAX_BYTES,
-    ) -> httpx.Response:
-        """Return the answer to a request; redirects are not followed.
+def close(http: httpx.AsyncClient) -> None:
+    """Close the connections."""
+    asyncio.run_coroutine_threadsafe(http.aclose(), _loop())
 
-        Args:
-            method: the HTTP method.
-            url: where to.
-            limit_s: how long it may take from the look-up of the name to the end of the answer, in seconds.
-            headers: what is sent with it.
-            content: the body; None for none.
-            max_bytes: maximum size of the answer.
 
-        Raises:
-            NoAnswer: when there is none within that time, or one that is too large or compressed, which is not asked
-                for: a few bytes can unpack to gigabytes.
-        """
-        headers = {**headers, "Accept-Encoding": "identity"}
-        request = self._http.build_request(method, url, headers=headers, content=content)
-        sent = asyncio.run_coroutine_threadsafe(self._answer(request, limit_s, max_bytes), _loop())
+async def _answer(
+    http: httpx.AsyncClient, request: httpx.Request, limit_s: float, max_bytes: int
+) -> httpx.Response:
+    async with asyncio.timeout(limit_s):
+        answer = await http.send(request, stream=True)
         try:
-            return sent.result(limit_s + _GRACE_S)
-        except TimeoutError:
-            raise NoAnswer(f"no answer within {format_number(limit_s)} s") from None
-        except (httpx.HTTPError, OSError) as error:
-            raise NoAnswer(f"{type(error).__name__}: {error}") from None
-
-    def close(self) -> None:
-        """Close the connections."""
-        asyncio.run_coroutine_threadsafe(self._http.aclose(), _loop())
-
-    async def _answer(self, request: httpx.Request, limit_s: float, max_bytes: int) -> httpx.Response:
-        async with asyncio.timeout(limit_s):
-            answer = await self._http.send(request, stream=True)
-            try:
-                encoding = answer.headers.get("Content-Encoding", "identity")
-                if encoding != "identity":
-                    raise NoAnswer(f"its answer is compressed ({encoding[:40]!r}), which was not asked for")
-                body = bytearray()
-                async for part in answer.aiter_bytes():
-                    body += part
-                    if len(body) > max_bytes:
-                        raise NoAnswer(f"its answer is larger than {format_number(max_bytes / 1e6)} MB")
-            finally:
-                await answer.aclose()
-            return httpx.Response(answer.status_code, headers=answer.headers, content=bytes(body))
+            encoding = answer.headers.get("Content-Encoding", "identity")
+            if encoding != "identity":
+                raise UnusableAnswer(f"its answer is compressed ({encoding[:40]!r}), which was not asked for")
+            body = bytearray()
+            async for part in answer.aiter_bytes():
+                body += part
+                if len(body) > max_bytes:
+                    raise UnusableAnswer(f"its answer is larger than {format_number(max_bytes / 1e6)} MB")
+        finally:
+            await answer.aclose()
+        return httpx.Response(answer.status_code, headers=answer.headers, content=bytes(body))
 
 
 class _Loop(asyncio.SelectorEventLoop):
@@ -118,7 +97,6 @@ class _Loop(asyncio.SelectorEventLoop):
 
 @cache
 def _tls() -> ssl.SSLContext:
-    # A megabyte each.
     return httpx.create_ssl_context()
 
 

@@ -9,11 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import scipy.special  # noqa: F401 - `models` loads it when it is first needed, and here a request would wait for it
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter
 
 from tidemark.controller.base.background import LimitedRuns, TickingThread, Watchdog
 from tidemark.controller.base.clock import Clock, SteadyClock
-from tidemark.controller.base.counters import GateCounters, IntakeCounters, LoopCounters, measure
+from tidemark.controller.base.counters import (
+    GateCounters,
+    IntakeCounters,
+    LoopCounters,
+    measure,
+    otlp_failures,
+)
 from tidemark.controller.base.db.database import Database, Limits
 from tidemark.controller.base.db.leases import LeaseKeeper
 from tidemark.controller.base.operator_file import Destination, read_gates
@@ -178,17 +184,17 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
             clock=clock,
             every_seconds=settings.tick_seconds,
         ),
-        _otlp_export(scrape, clock),
+        _otlp_export(scrape, clock, otlp_failures(registry)),
     )
 
 
-def _otlp_export(scrape: Scrape, clock: Clock) -> TickingThread | None:
+def _otlp_export(scrape: Scrape, clock: Clock, failures: Counter) -> TickingThread | None:
     try:
         if not wants_otlp(os.environ):
             return None
         from tidemark.controller.view.metrics.otlp import OtlpExport  # noqa: PLC0415 - an extra
 
-        return OtlpExport(scrape, clock)
+        return OtlpExport(scrape, clock, failures)
     except ImportError:
         _log.warning(NOT_INSTALLED)
     except Exception as error:  # noqa: BLE001 - the controller must start

@@ -17,7 +17,7 @@ import pytest
 from spark_jobs.core.test_sender import REPORT
 
 from tidemark.spark_jobs.core.client import ControllerClient, ControllerUnavailable
-from tidemark.spark_jobs.core.http import MAX_BYTES, Http, NoAnswer
+from tidemark.spark_jobs.core.http import MAX_BYTES, UnusableAnswer, answer_to, open_http
 from tidemark.spark_jobs.core.sender import Sender
 
 from support.patience import PATIENCE_S
@@ -147,15 +147,15 @@ def test_no_odd_answer_is_a_delivery_a_refusal_or_the_end(kind: str) -> None:
 
 
 def test_an_answer_is_refused_by_its_size_before_all_of_it_is_read() -> None:
-    with answering(without_end, odd=1) as (url, _), pytest.raises(NoAnswer, match="larger than 1 MB"):
-        Http().request("POST", url, PATIENCE_S, headers={}, content=b"{}")
+    with answering(without_end, odd=1) as (url, _), pytest.raises(UnusableAnswer, match="larger than 1 MB"):
+        answer_to(http := open_http(), http.build_request("POST", url, content=b"{}"), PATIENCE_S)
 
 
 def test_a_name_that_does_not_resolve_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     released = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: released.wait())
-    with pytest.raises(NoAnswer, match=r"no answer within 0\.05 s"):
-        Http().request("GET", "http://tidemark.invalid", 0.05, headers={})
+    with pytest.raises(UnusableAnswer, match=r"no answer within 0\.05 s"):
+        answer_to(http := open_http(), http.build_request("GET", "http://tidemark.invalid"), 0.05)
     (resolving,) = [each for each in threading.enumerate() if each.name == "tidemark-resolve"]
     assert resolving.daemon, "it would hold up the end of the driver"
     released.set()
