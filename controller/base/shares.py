@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
+from typing import Any
 
 from tidemark.controller.base.errors import LimitReachedError
 
@@ -38,7 +39,7 @@ def check_share(limit: str, most: int, of_one: int, of_all: int, new: int = 1) -
         )
 
 
-def used(most: int, by_one: Mapping[Hashable, int]) -> float:
+def used(most: int, by_one: Mapping[Any, int]) -> float:
     """Return how much of a limit is used, or of the share of who has most of its own; 1 is full."""
     of_all = sum(by_one.values())
     parts = [(of_all, most), *((own, _share(most, own, of_all)) for own in by_one.values())]

@@ -80,7 +80,7 @@ async def _answer(
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    async def getaddrinfo(self, host: Any, port: Any, **how: int) -> Any:  # type: ignore[override]
+    async def getaddrinfo(self, host: Any, port: Any, **how: int) -> Any:
         """Resolve a name in a daemon thread: those of the loop's own pool would hold up the end of the process."""
         found: Future[Any] = Future()
         found.set_running_or_notify_cancel()

@@ -83,7 +83,7 @@ class Sender:
         self._drops: Counter[DropReason] = Counter()
         self._failed = 0
         """Tries that failed since one succeeded."""
-        self._said: dict[tuple[int, type[BaseException]], tuple[float, int]] = {}
+        self._said: dict[tuple[int, type], tuple[float, int]] = {}
         """By kind when it was logged last, and how often it came since."""
         self._thread = threading.Thread(target=self._run, name="tidemark-sender", daemon=True)
         self._thread.start()
