@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -72,7 +73,8 @@ class OtherRelease(httpx.AsyncBaseTransport):
             request = httpx.Request(
                 request.method, request.url, headers=headers, content=body, extensions=request.extensions
             )
-        answer = self._inner.handle_request(request)
+        # The thread of the requests is that of all clients.
+        answer = await asyncio.to_thread(self._inner.handle_request, request)
         answer.read()
         if not answer.content:
             return answer
