@@ -275,6 +275,18 @@ ALERTS: tuple[Alert, ...] = (
     APPROVAL_PENDING,
     ROLLED_BACK,
     PREDICTION_WRONG,
+    Alert(
+        name="TidemarkLimitNearlyFull",
+        hold_us=5 * _MINUTE_US,
+        labels=("limit",),
+        summary="A limit of Tidemark is nearly full: {limit}",
+        description=(
+            "{value} of it is used, or of the share that one job or caller has of it. What comes beyond is answered "
+            "with 429; drivers keep it and try again, until their queues are full."
+        ),
+        meaning="more than 80 % of a limit is used, or of the share that one job, caller or stream has of it",
+        notified=False,
+    ),
     *_twice(
         name="TidemarkControllerStalled",
         hold_us=_MINUTE_US,

@@ -193,16 +193,6 @@ class InvalidBodyError(TidemarkError, status=422, kind="invalid-body", title="Th
     """The body is JSON but does not match the schema; nothing is stored."""
 
 
-class TooManyStreamsError(TidemarkError, status=422, kind="too-many-streams", title="Too many streams"):
-    """The store takes no more streams."""
-
-
-class TooManyPartitionsError(
-    TidemarkError, status=422, kind="too-many-partitions", title="Too many partitions"
-):
-    """The stream takes no more partitions."""
-
-
 class TooManyPairsError(
     TidemarkError, status=422, kind="too-many-pairs", title="More than can be counted exactly"
 ):
@@ -237,8 +227,11 @@ class TooManyRequestsError(TidemarkError, status=429, kind="too-many-requests", 
     """The caller sends more requests than allowed; nothing was done."""
 
 
-class TooManyPollsError(TidemarkError, status=503, kind="too-many-polls", title="Too many requests wait"):
-    """No more requests can wait for a new bound."""
+class LimitReachedError(TidemarkError, status=429, kind="limit-reached", title="A limit is reached"):
+    """A limit that all share, or the share of one, is full; nothing was done, and the same may be sent later."""
+
+    def __init__(self, detail: str, *, errors: tuple[ErrorItem, ...] = ()) -> None:
+        super().__init__(detail, errors=errors, headers={"Retry-After": "5"})
 
 
 class LeaseLostError(

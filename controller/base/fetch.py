@@ -27,18 +27,25 @@ def fetch(method: str, url: str, timeout_seconds: float, **request: Any) -> tupl
     Args:
         method: the HTTP method.
         url: where to.
-        timeout_seconds: how long it may take from the connection to the end of the answer, in seconds.
+        timeout_seconds: how long it may take from the look-up of the name to the end of the answer, in seconds.
         request: the rest of it, as ``httpx`` takes it.
 
     Raises:
-        NoAnswer: when there is none within that time, or one that is too large.
+        NoAnswer: when there is none within that time, or one that is too large or compressed, which is not asked for:
+            a few bytes can unpack to gigabytes.
     """
-    return asyncio.run(_fetch(method, url, timeout_seconds, request))
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(_fetch(method, url, timeout_seconds, request))
+    finally:
+        # Not asyncio.run: that waits until a name is resolved that nobody waits for any more.
+        loop.close()
 
 
 async def _fetch(
     method: str, url: str, timeout_seconds: float, request: Mapping[str, Any]
 ) -> tuple[int, bytes]:
+    request = {**request, "headers": {**request.get("headers", {}), "Accept-Encoding": "identity"}}
     try:
         # Timeouts of single steps would let the other side take any number of them.
         async with (
@@ -46,6 +53,8 @@ async def _fetch(
             httpx.AsyncClient(timeout=None, verify=_tls()) as http,  # noqa: S113 - the line above has it
             http.stream(method, url, **request) as answer,
         ):
+            if answer.headers.get("Content-Encoding", "identity") != "identity":
+                raise NoAnswer("its answer is compressed, which was not asked for")
             body = b""
             async for part in answer.aiter_bytes():
                 body += part

@@ -1,14 +1,16 @@
 """The log: one line an event, for people or as JSON, the web server's lines included.
 
 Every line carries its context (request, job, stream, caller). Tokens are never logged: whatever looks like one is
-hidden.
+hidden. What a terminal would obey is written out. A fault that repeats is one line, and a count in ``left_out``.
 """
 
 from __future__ import annotations
 
+import copy
 import logging
 import re
 import sys
+import threading
 from typing import TextIO
 
 import structlog
@@ -17,12 +19,22 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from tidemark.controller.base.errors import StoreUnavailableError
 from tidemark.controller.base.settings import LogFormat, LogLevel
 from tidemark.controller.base.token_format import TOKEN
+from tidemark.models.base.text import plain
 
 HIDDEN = "[hidden]"
 """Replaces a secret."""
 
-_FIELDS = frozenset({"method", "route", "status", "duration_ms"})
+_FIELDS = frozenset({"method", "route", "status", "duration_ms", "left_out"})
 """Fields of a line beside its text and its context."""
+
+REPEAT_SECONDS = 60.0
+"""How long a line stands for those like it."""
+
+_MAX_FAULTS = 100
+"""Faults of one minute that are told apart by what they are about."""
+
+_FAULT = 400
+"""Status of an answer from which on a request is a fault."""
 
 _CREDENTIALS = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]+")
 """Credentials as in a header, those of other systems too."""
@@ -59,19 +71,74 @@ def handler_for(form: LogFormat, stream: TextIO) -> logging.Handler:
         structlog.stdlib.ExtraAdder(allow=_FIELDS),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    handler = logging.StreamHandler(stream)
+    handler = _Handler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=before,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 _say_why,
+                structlog.processors.format_exc_info,
+                _write_out,
                 *_renderers(form, colors=stream.isatty()),
                 _hide_secrets,
             ],
         )
     )
     return handler
+
+
+_Kind = tuple[object, ...]
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Writes a fault once a minute, and then how often it came again."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._faults: dict[_Kind, logging.LogRecord] = {}
+        """Those of this minute."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line, or count it."""
+        status: int = getattr(record, "status", 0)
+        if record.levelno >= logging.WARNING or status >= _FAULT:
+            context = structlog.contextvars.get_contextvars()
+            kind: _Kind = (record.name, str(record.msg), status, (record.exc_info or [None])[0])
+            about: _Kind = tuple(getattr(record, name, None) for name in ("method", "route"))
+            one = (*kind, *about, context.get("job"), context.get("stream"))
+            # A stranger may send any number of names.
+            counted = self._faults.get(one if len(self._faults) < _MAX_FAULTS else kind)
+            if counted is not None:
+                vars(counted)["left_out"] = getattr(counted, "left_out", 0) + 1
+                return
+            if not self._faults:
+                timer = threading.Timer(REPEAT_SECONDS, self._end_minute)
+                timer.daemon = True
+                timer.start()
+            brief = copy.copy(record)
+            # A traceback is long, and keeps alive whatever was at work there.
+            brief.exc_info = brief.exc_text = None
+            if kind in self._faults:
+                record = brief
+            self._faults.setdefault(kind, copy.copy(brief))
+            self._faults[one] = copy.copy(brief)
+        super().emit(record)
+
+    def close(self) -> None:
+        """Write what was counted, and no more."""
+        self._end_minute()
+        super().close()
+
+    def _end_minute(self) -> None:
+        self.acquire()
+        try:
+            faults, self._faults = self._faults, {}
+            for record in faults.values():
+                if hasattr(record, "left_out"):
+                    super().emit(record)
+        finally:
+            self.release()
 
 
 def without_secrets(text: str) -> str:
@@ -81,10 +148,10 @@ def without_secrets(text: str) -> str:
 
 def _renderers(form: LogFormat, *, colors: bool) -> list[Processor]:
     if form == "console":
-        # Tracebacks without the values of variables, which may be secret.
-        plain = structlog.dev.plain_traceback
-        return [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
-    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        return [
+            structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)
+        ]
+    return [structlog.processors.JSONRenderer()]
 
 
 def _say_why(_: WrappedLogger, __: str, line: EventDict) -> EventDict:
@@ -93,6 +160,15 @@ def _say_why(_: WrappedLogger, __: str, line: EventDict) -> EventDict:
     if isinstance(error, StoreUnavailableError):
         del line["exc_info"]
         line["event"] = f"{line['event']}: {error.detail}"
+    return line
+
+
+def _write_out(_: WrappedLogger, __: str, line: EventDict) -> EventDict:
+    """Write out what a terminal would obey in each text: names and paths may come from a stranger."""
+    for name, value in line.items():
+        if isinstance(value, str):
+            parts = value.split("\n") if name == "exception" else [value]
+            line[name] = "\n".join(map(plain, parts))
     return line
 
 

@@ -18,6 +18,9 @@ T = TypeVar("T")
 
 _NOWHERE = object()
 
+MAX_REPEATED_BYTES = 1_000_000
+"""Of larger bodies an error repeats nothing: that would take many times their size in memory once more."""
+
 
 _SAYS_FIELD = re.compile(r"[a-z_]+\b")
 """The first word of a message of the wire types; often the field that it is about."""
@@ -54,7 +57,8 @@ def problem_of(
         return MalformedBodyError(f"the body is not JSON: {json_problem(found[0]['msg'])}")
     # What is missing is often what stands there under another name.
     found = sorted(found, key=lambda one: one["type"] not in UNKNOWN_FIELD)
-    return invalid_body(error_items(found[:MAX_ERRORS], from_json(body), known), more=len(found) - 1)
+    document = from_json(body) if len(body) <= MAX_REPEATED_BYTES else _NOWHERE
+    return invalid_body(error_items(found[:MAX_ERRORS], document, known), more=len(found) - 1)
 
 
 def invalid_body(errors: tuple[ErrorItem, ...], *, more: int | None = None) -> InvalidBodyError:
@@ -86,7 +90,11 @@ def _item(error: ErrorDetails, document: object, known: Collection[str]) -> Erro
         within = _within(here, part)
         last = position == len(error["loc"]) - 1
         # A missing field is not in the document; any other part that is not there names a member of a union.
-        if within is _NOWHERE and not (last and error["type"].startswith("missing")):
+        if (
+            within is _NOWHERE
+            and document is not _NOWHERE
+            and not (last and error["type"].startswith("missing"))
+        ):
             continue
         here = within
         path.append(str(part))

@@ -68,7 +68,7 @@ def sentence(error: ErrorDetails, known: Collection[str] = (), *, repeat: bool =
     if kind in {"value_error", "assertion_error"}:
         return error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     text = _must(kind, error.get("ctx") or {}) or _first_lower(error["msg"])
-    value = error["input"]
+    value = error.get("input", {})  # a large one is left out
     if not repeat or kind.startswith("missing") or isinstance(value, dict | list):
         return text
     said = "null" if value is None else repr(value)

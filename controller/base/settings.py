@@ -110,11 +110,13 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1_024, le=1024 * 1024 * 1024)
     """Maximum size of a request body in bytes, as sent and after decompression."""
     max_streams: int = Field(default=10_000, ge=1)
-    """Maximum number of streams; each is a label of the metrics and costs a decision a tick."""
+    """Maximum number of streams, half of those that other jobs leave for one job; each is a label of the metrics and
+    costs a decision a tick."""
     max_partitions: int = Field(default=10_000, ge=1)
     """Maximum number of partitions of a stream."""
     max_open_polls: int = Field(default=2_000, ge=0)
-    """Maximum number of requests that wait for a new bound at once, in one process; half of them of one caller."""
+    """Maximum number of requests that wait for a new bound at once, in one process; half of those that others leave for
+    one."""
     reports_per_second: float = Field(default=1_000.0, ge=0)
     """Requests of jobs (reports, acknowledgements, bounds) a second per token, address or user; 0 for no limit."""
     requests_per_second: float = Field(default=100.0, ge=0)

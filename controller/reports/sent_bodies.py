@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, FailFast, Field, TypeAdapter, ValidationEr
 from pydantic_core import ErrorDetails, from_json, to_json
 
 from tidemark.controller.base.errors import ErrorItem, UnknownSchemaVersionError
-from tidemark.controller.base.parse_body import problem_of
+from tidemark.controller.base.parse_body import MAX_REPEATED_BYTES, problem_of
 from tidemark.models.base.operators import Operator
 from tidemark.models.protocol.granule_counts import GranuleCounts
 from tidemark.models.protocol.messages import READ_AS, REPORT_SCHEMA, Report
@@ -27,7 +27,7 @@ def _whole_number(value: object) -> object:
 
 # A column stops at its first error: a list of them would cost more than the report.
 _Counts = Annotated[tuple[int, ...], Field(max_length=100_000), FailFast()]
-_Cells = Annotated[tuple[int, ...], Field(max_length=1_000_000), FailFast()]
+_Cells = Annotated[tuple[int, ...], Field(max_length=300_000), FailFast()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def parse_sent(adapter: TypeAdapter[T], body: bytes, version: int = 1) -> T:
     try:
         return adapter.validate_json(body)
     except ValidationError as error:
-        found = _errors(error)
+        found = _errors(error, body)
     sent = _other_version(found)
     if sent is not None:
         older = "this controller" if sent > version else "the job"
@@ -95,7 +95,7 @@ def parse_sent(adapter: TypeAdapter[T], body: bytes, version: int = 1) -> T:
         try:
             return adapter.validate_json(to_json(document))
         except ValidationError as error:
-            found = [each for each in _errors(error) if not _of_a_later_release(each)]
+            found = [each for each in _errors(error, body) if not _of_a_later_release(each)]
     raise problem_of(found, body)
 
 
@@ -107,8 +107,11 @@ def parse_report(body: bytes) -> Report:
     return parse_sent(_REPORT, body, REPORT_SCHEMA)
 
 
-def _errors(error: ValidationError) -> list[ErrorDetails]:
-    return error.errors(include_url=False)
+def _errors(error: ValidationError, body: bytes) -> list[ErrorDetails]:
+    small = len(body) <= MAX_REPEATED_BYTES
+    # A version and a word of a later release are read there.
+    small = small or any(each["type"] == "literal_error" for each in error.errors(include_input=False))
+    return error.errors(include_url=False, include_input=small)
 
 
 def _other_version(found: list[ErrorDetails]) -> int | None:

@@ -90,8 +90,7 @@ def take_reports(
 
         * ReportConflictError: the batch was reported before with other content; the first report stays;
         * ReportTooOldError: later reports of its query are deleted, so that it might be counted twice;
-        * TooManyStreamsError: the store has no room for another stream;
-        * TooManyPartitionsError: the stream has no room for its partitions;
+        * LimitReachedError: there is no room now for another stream of its job, or for its partitions;
         * TooManyPairsError: what the stream counts would not be exact.
     """
     streams: dict[_Name, _Stream] = {}

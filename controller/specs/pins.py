@@ -186,7 +186,7 @@ def set_pin(change: ChangeRequest, pin: StoredPin, limits: Limits) -> Write[Stor
     """Set a pin; the known streams of its scope are locked.
 
     Raises:
-        TooManyStreamsError: when it names a stream that is new and there is no room for it.
+        LimitReachedError: when it names a stream that is new and there is no room for it.
         Exception: whatever the precondition raises.
     """
     session, scope = change.session, pin.scope

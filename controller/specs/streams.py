@@ -98,7 +98,7 @@ def lock_stream(session: Session, job: str, stream: str, limits: Limits = NO_LIM
     """Return the stream for writing, creating it when it is new, within the limits; others wait for the commit.
 
     Raises:
-        TooManyStreamsError: when it is new and there is no room for it.
+        LimitReachedError: when it is new and there is no room for it.
     """
     return lock_or_make(session, job, stream, limits)[0]
 
@@ -114,7 +114,7 @@ def lock_or_make(session: Session, job: str, stream: str, limits: Limits) -> tup
 
 def _make_stream(session: Session, job: str, stream: str, limits: Limits) -> bool:
     """Make a stream that is not known; return False when another process was faster."""
-    check_room_for_stream(session, limits)
+    check_room_for_stream(session, job, limits)
     # Another process may make it at the same time: then this waits for its commit and does nothing.
     made: Any = session.execute(
         insert_into(session, StreamRow)

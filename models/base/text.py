@@ -19,6 +19,13 @@ def format_number(number: float, digits: int = 6) -> str:
     return f"{Decimal(f'{number:.{digits - 1}e}').normalize():,f}"
 
 
+def plain(text: str) -> str:
+    """Return a text in which what a terminal would obey is written out: a name may hold any character."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
 def plural(number: int, noun: str, nouns: str | None = None) -> str:
     """Return ``"1 row"`` or ``"1,452 rows"``."""
     return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"

@@ -298,6 +298,7 @@ RESERVED_LABELS = frozenset(
         "cluster",
         "instance",
         "job",
+        "limit",
         "mode",
         "namespace",
         "objective",

@@ -15,7 +15,6 @@ import json
 import logging
 import os
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,7 +23,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tidemark.models.base.duration import format_duration
-from tidemark.models.base.text import format_number
 from tidemark.models.protocol.messages import BoundAnswer, BoundSource, Mode, Pin
 from tidemark.spark_jobs.core.client import ControllerClient, read_answer
 from tidemark.spark_jobs.core.settings import PIN_KEY
@@ -163,19 +161,18 @@ def imposed_bounds(bounds: Mapping[_Key, ChosenBound]) -> Iterator[None]:
         _imposed.reset(token)
 
 
-def choose_bound_at_start(  # noqa: PLR0917 - what a bound depends on
+def choose_bound_at_start(
     job: str,
     stream: str,
     own_bound_ms: int,
     client: ControllerClient | None,
     cache: BoundCache,
-    limit_s: float = 3.0,
     *,
     pin: Pin | None = None,
     ceiling_ms: int | None = None,
     restarts: bool = True,
 ) -> ChosenBound:
-    """Return the bound to start with, within about ``limit_s`` seconds. Never raises: a job must start.
+    """Return the bound to start with, within the limit of a request. Never raises: a job must start.
 
     The first of these that exists: the bound that the job's own pin fixes (then the controller is not asked), the one
     that ``imposed_bounds`` gives, the controller's answer, the last good answer on disk, the job's own bound. A pin in
@@ -187,7 +184,6 @@ def choose_bound_at_start(  # noqa: PLR0917 - what a bound depends on
         own_bound_ms: the job's own bound, in milliseconds.
         client: the controller; None when the job has none.
         cache: last good answers.
-        limit_s: how long the controller may take, in seconds.
         pin: the job's own pin, from ``spark.tidemark.pin``.
         ceiling_ms: the ceiling of a job that can run in Live, in milliseconds: what the pin ``Ceiling`` holds it to.
         restarts: whether another bound needs another start; a stream that takes it at once is none of the runner's.
@@ -199,7 +195,7 @@ def choose_bound_at_start(  # noqa: PLR0917 - what a bound depends on
     elif imposed is not None:
         chosen = imposed
     else:
-        chosen = _from_controller(client, cache, (job, stream), own, limit_s)
+        chosen = _from_controller(client, cache, (job, stream), own)
     choice = Choice(
         job=job,
         stream=stream,
@@ -228,13 +224,11 @@ class _Own:
     ceiling_ms: int | None = None
 
 
-def _from_controller(
-    client: ControllerClient | None, cache: BoundCache, key: _Key, own: _Own, limit_s: float
-) -> ChosenBound:
+def _from_controller(client: ControllerClient | None, cache: BoundCache, key: _Key, own: _Own) -> ChosenBound:
     """Return what the controller's answer gives, or the last good answer on disk."""
     if client is None:
         return ChosenBound(own.bound_ms, "job", None, "Off", "no controller is set")
-    answer, problem = _ask(client, *key, limit_s)
+    answer, problem = _ask(client, *key)
     if answer is None:
         last = cache.read(*key)
         if last is None:
@@ -244,22 +238,12 @@ def _from_controller(
     return _chosen(answer, "controller", own, answer.reason)
 
 
-def _ask(client: ControllerClient, job: str, stream: str, limit_s: float) -> tuple[BoundAnswer | None, str]:
+def _ask(client: ControllerClient, job: str, stream: str) -> tuple[BoundAnswer | None, str]:
     """Return the controller's answer, or None and why there is none."""
-    got: list[BoundAnswer] = []
-    problems = [f"{client.url} did not answer within {format_number(limit_s)} s"]
-
-    def ask() -> None:
-        try:
-            got.append(client.bound(job, stream))
-        except Exception as error:  # noqa: BLE001 - no fault of the network or its settings may stop the job
-            problems.append(str(error) or type(error).__name__)
-
-    # In a thread of its own, since the limit of a request does not hold for names and for answers that trickle.
-    thread = threading.Thread(target=ask, name="tidemark-bound", daemon=True)
-    thread.start()
-    thread.join(limit_s + 0.5)
-    return (got[0] if got else None), problems[-1]
+    try:
+        return client.bound(job, stream), ""
+    except Exception as error:  # noqa: BLE001 - no fault of the network or its settings may stop the job
+        return None, str(error) or type(error).__name__
 
 
 def _chosen(answer: BoundAnswer, source: BoundSource, own: _Own, reason: str) -> ChosenBound:

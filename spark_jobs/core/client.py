@@ -1,5 +1,9 @@
 """The client of the controller: requests a bound, sends reports and acknowledgements.
 
+What is sent counts as delivered, or as rejected for good, only by an answer that names it: the controller repeats the
+SHA-256 of the body. Whatever else answers, such as a proxy, a page to log in or another service, is a failure, and the
+same may be sent again.
+
 The bearer token of a job comes from a file or the environment, never from Spark's conf, which Spark shows to everybody.
 Both are read before each request, so that a token can be rotated while the job runs.
 """
@@ -7,6 +11,7 @@ Both are read before each request, so that a token can be rotated while the job 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import logging
 import os
@@ -15,11 +20,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Literal, get_args
 from urllib.parse import quote
 
 import httpx
 
+from tidemark.models.base.text import plain
 from tidemark.models.protocol.late_policy import LatePolicy
 from tidemark.models.protocol.messages import (
     Acknowledgement,
@@ -29,6 +36,7 @@ from tidemark.models.protocol.messages import (
     read_report,
     to_json_object,
 )
+from tidemark.spark_jobs.core.http import MAX_BYTES, UnusableAnswer, answer_to, close, open_http
 
 TOKEN_FILE_KEY = "spark.tidemark.token.file"  # noqa: S105 - the name of a key
 """Conf key that names the file."""
@@ -41,8 +49,19 @@ _log = logging.getLogger("tidemark.spark")
 _NOT_MODIFIED = 304
 _BROKEN = 500
 _UNAUTHORISED = (401, 403)
-_LATER = (404, 408, 425, 429)
+_TOO_MANY = 429
+_LATER = (404, 408, 425, _TOO_MANY)
 """Temporary: a proxy that has no controller behind it yet, too many requests."""
+
+_BYTES_A_SECOND = 250_000
+"""How fast a body goes out at least; it has so much more time than the limit of a request."""
+
+_MAX_PAGE_BYTES = 32_000_000
+_PAGE_S = 30.0
+"""How large a page of reports is at most, and how long it may take beyond the limit of a request, in seconds."""
+
+_MAX_DETAIL = 500
+"""Characters of an answer that a message repeats."""
 
 _GZIP_FROM_BYTES = 2_000
 """Smaller bodies are not compressed: that would save less than a packet."""
@@ -122,7 +141,7 @@ class ControllerUnavailable(Exception):
 
 
 class ControllerBroken(ControllerUnavailable):
-    """The controller failed on this very request (status 500): perhaps it alone, so others should have their turn."""
+    """This very request failed, perhaps it alone (status 500, a full share): others should have their turn."""
 
 
 class TokenRejected(ControllerUnavailable):
@@ -130,7 +149,7 @@ class TokenRejected(ControllerUnavailable):
 
 
 class RequestRejected(Exception):
-    """The controller rejected the request for good: sending it again would not help."""
+    """The controller itself rejected this very request for good: sending it again would not help."""
 
 
 class ControllerClient:
@@ -140,7 +159,7 @@ class ControllerClient:
         url: address of the controller, such as ``http://tidemark:8642``.
         token_file: file that holds a bearer token, read before each request so that rotation needs no restart; without
             one the environment variable ``TIDEMARK_TOKEN`` is used, if it is set.
-        timeout_s: limit for each request, in seconds.
+        timeout_s: limit for each request, from the look-up of the name to the end of the answer, in seconds.
         transport: replaces the network, for tests.
     """
 
@@ -149,19 +168,19 @@ class ControllerClient:
         url: str,
         token_file: Path | None = None,
         timeout_s: float = 3.0,
-        transport: httpx.BaseTransport | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.url = url.rstrip("/")
         self._token = BearerToken(token_file)
         self._timeout_s = timeout_s
-        self._http = httpx.Client(timeout=timeout_s, transport=transport)
+        self._http = open_http(transport)
 
     def bound(self, job: str, stream: str) -> BoundAnswer:
         """Return the bound for a stream.
 
         Raises:
-            ControllerUnavailable: when there is no answer now.
-            RequestRejected: when the controller rejects the request, or this release cannot read its answer.
+            ControllerUnavailable: when there is no answer now, or none that this release can read.
+            RequestRejected: when the controller rejects what is sent.
         """
         return self._answer(self._send("GET", job, stream, "bound"), job, stream)
 
@@ -180,12 +199,10 @@ class ControllerClient:
             wait_s: how long to wait, in seconds; parts of a second are left off.
 
         Raises:
-            ControllerUnavailable: when there is no answer now.
-            RequestRejected: when the controller rejects the request, or this release cannot read its answer.
+            ControllerUnavailable: as ``bound`` does.
         """
         conditions = {} if etag is None else {"If-None-Match": etag, "Prefer": f"wait={int(wait_s)}"}
-        limits = httpx.Timeout(self._timeout_s, read=self._timeout_s + wait_s)
-        response = self._send("GET", job, stream, "bound", headers=conditions, limits=limits)
+        response = self._send("GET", job, stream, "bound", headers=conditions, more_s=wait_s)
         if response.status_code == _NOT_MODIFIED:
             return None
         return self._answer(response, job, stream), response.headers.get("ETag")
@@ -208,13 +225,11 @@ class ControllerClient:
         which = f"missing?query_id={quote(query_id, safe='')}&from_batch={from_batch}"
         response = self._send("GET", job, stream, which)
         try:
-            found = response.json()
+            found = _object_in(response)
             ranges = [(int(each["first"]), int(each["last"])) for each in found["missing"]]
             late = found["late"]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RequestRejected(
-                f"{self.url} sent an answer that this release cannot read: {error!r}"
-            ) from None
+            raise self._unreadable(error) from None
         # What a newer release can say besides is not known here.
         return LedgerGaps(ranges, late if late in get_args(LatePolicy) else None)
 
@@ -228,14 +243,12 @@ class ControllerClient:
         which = f"reports/bodies?limit={limit}" + (
             "" if cursor is None else f"&cursor={quote(cursor, safe='')}"
         )
-        response = self._send("GET", job, stream, which)
+        response = self._send("GET", job, stream, which, more_s=_PAGE_S, max_bytes=_MAX_PAGE_BYTES)
         try:
-            found = response.json()
+            found = _object_in(response)
             sent, next_cursor = list(found["reports"]), found.get("next_cursor")
         except (ValueError, KeyError, TypeError) as error:
-            raise RequestRejected(
-                f"{self.url} sent an answer that this release cannot read: {error!r}"
-            ) from None
+            raise self._unreadable(error) from None
         reports = []
         for each in sent:
             with suppress(ValueError):
@@ -244,18 +257,19 @@ class ControllerClient:
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        close(self._http)
 
     def _answer(self, response: httpx.Response, job: str, stream: str) -> BoundAnswer:
         try:
-            answer = read_answer(response.json(), self.url)
+            answer = read_answer(_object_in(response), self.url)
         except ValueError as error:
-            raise RequestRejected(
-                f"{self.url} sent an answer that this release cannot read: {error}"
-            ) from None
+            raise self._unreadable(error) from None
         if (answer.job, answer.stream) != (job, stream):
-            raise RequestRejected(f"{self.url} answered for {answer.job!r}/{answer.stream!r}")
+            raise ControllerUnavailable(f"{self.url} answered for {answer.job!r}/{answer.stream!r}")
         return answer
+
+    def _unreadable(self, error: Exception) -> ControllerUnavailable:
+        return ControllerUnavailable(f"{self.url} sent an answer that this release cannot read: {error!r}")
 
     def _send(
         self,
@@ -266,39 +280,47 @@ class ControllerClient:
         *,
         body: Report | Acknowledgement | str | None = None,
         headers: Mapping[str, str] | None = None,
-        limits: httpx.Timeout | None = None,
+        more_s: float = 0.0,
+        max_bytes: int = MAX_BYTES,
     ) -> httpx.Response:
         url = f"{self.url}/v1/jobs/{quote(job, safe='')}/streams/{quote(stream, safe='')}/{what}"
         sent = {"Accept": "application/json", **self._authorization(), **(headers or {})}
         content: bytes | None = None
+        named: str | None = None
         if body is not None:
             sent["Content-Type"] = "application/json"
             text = body if isinstance(body, str) else json.dumps(to_json_object(body), separators=(",", ":"))
             content = text.encode()
+            named = hashlib.sha256(content).hexdigest()
             if len(content) >= _GZIP_FROM_BYTES:
                 sent["Content-Encoding"] = "gzip"
                 content = gzip.compress(content, 5)
-        timeout = httpx.USE_CLIENT_DEFAULT if limits is None else limits
+        limit_s = self._timeout_s + more_s + len(content or b"") / _BYTES_A_SECOND
         try:
-            response = self._http.request(method, url, headers=sent, content=content, timeout=timeout)
-        except httpx.HTTPError as error:
-            raise ControllerUnavailable(f"{self.url}: {type(error).__name__}: {error}") from None
-        self._raise_unless_good(response, asked_for_news="If-None-Match" in sent)
+            request = self._http.build_request(method, url, headers=sent, content=content)
+            response = answer_to(self._http, request, limit_s, max_bytes)
+        except UnusableAnswer as error:
+            raise ControllerUnavailable(f"{self.url}: {error}") from None
+        if response.status_code != _NOT_MODIFIED or "If-None-Match" not in sent:
+            self._raise_unless_good(response, named)
         return response
 
-    def _raise_unless_good(self, response: httpx.Response, *, asked_for_news: bool) -> None:
-        """Raise unless the answer is good."""
-        status = response.status_code
-        if response.is_success or (status == _NOT_MODIFIED and asked_for_news):
+    def _raise_unless_good(self, response: httpx.Response, named: str | None) -> None:
+        """Raise unless the answer is good: to a body of the SHA-256 ``named``, or where none was sent."""
+        status, said = response.status_code, _object_in(response)
+        is_named = named is not None and said.get("body_sha256") == named
+        if response.is_success and (named is None or is_named):
             return
-        reason = f"{self.url}: {status} {_detail(response)}"
+        reason = f"{self.url}: {status} {_detail(said) or response.reason_phrase}"
+        if response.is_success:
+            raise ControllerUnavailable(f"{reason}, and no receipt for what was sent; who answers there?")
         if status in _UNAUTHORISED:
             raise TokenRejected(f"token rejected: {reason} ({self._what_to_check()})")
-        if status in _LATER or status > _BROKEN:
-            raise ControllerUnavailable(reason)
-        if status == _BROKEN:
-            raise ControllerBroken(reason)
-        raise RequestRejected(reason)
+        if is_named and status < _BROKEN and status != _TOO_MANY:
+            raise RequestRejected(reason)
+        # A proxy, too, may refuse one body alone, such as the largest.
+        alone = is_named if status == _TOO_MANY else 400 <= status <= _BROKEN and status not in _LATER
+        raise (ControllerBroken if alone else ControllerUnavailable)(reason)
 
     def _authorization(self) -> dict[str, str]:
         try:
@@ -316,10 +338,19 @@ class ControllerClient:
         )
 
 
-def _detail(response: httpx.Response) -> str:
+def _object_in(response: httpx.Response) -> dict[str, Any]:
     try:
-        problem: Any = response.json()
-        errors = "; ".join(f"{error['pointer']}: {error['detail']}" for error in problem.get("errors", []))
-        return f"{problem.get('title', '')}: {problem.get('detail', '')} {errors}".strip()
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return response.reason_phrase
+        found = response.json()
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _detail(problem: dict[str, Any]) -> str:
+    try:
+        errors = "; ".join(f"{error['pointer']}: {error['detail']}" for error in problem.get("errors") or [])
+        return shorten(
+            plain(f"{problem['title']}: {problem['detail']} {errors}"), _MAX_DETAIL, placeholder=" ..."
+        )
+    except (KeyError, TypeError):
+        return ""

@@ -155,7 +155,6 @@ def start_of(
         own_bound_ms,
         client,
         cache,
-        settings.timeout_s,
         pin=settings.pin,
         ceiling_ms=ceiling_ms,
         restarts=restarts,

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import atexit
 import logging
+import math
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_ran
 from tenacity.nap import sleep_using_event
 from tenacity.stop import stop_any, stop_base, stop_when_event_set
 
+from tidemark.models.base.text import plural
 from tidemark.models.protocol.messages import Acknowledgement, Report
 from tidemark.spark_jobs.core.client import (
     ControllerBroken,
@@ -32,6 +35,7 @@ DEFAULT_QUEUE = 1_000
 
 _FIRST_WAIT_S = 0.2
 _LONGEST_WAIT_S = 10.0
+_REPEAT_S = 60.0
 _log = logging.getLogger("tidemark.spark")
 
 
@@ -77,7 +81,10 @@ class Sender:
         self._in_flight = False
         self._stop = threading.Event()
         self._drops: Counter[DropReason] = Counter()
-        self._away = False
+        self._failed = 0
+        """Tries that failed since one succeeded."""
+        self._said: dict[tuple[int, type], tuple[float, int]] = {}
+        """By kind when it was logged last, and how often it came since."""
         self._thread = threading.Thread(target=self._run, name="tidemark-sender", daemon=True)
         self._thread.start()
         atexit.register(self.close)
@@ -173,30 +180,41 @@ class Sender:
             wait=wait_random_exponential(_FIRST_WAIT_S, self._longest_wait_s),
             stop=stop_any(stop_when_event_set(self._stop), _StopWhenBroken()),
             sleep=sleep_using_event(self._stop),
-            before_sleep=self._log_away,
+            before_sleep=self._note_failed,
             reraise=True,
         )
         try:
             retrying(item.send)
         except ControllerBroken as error:
-            _log.error("%s waits behind the others: %s", item.what, error)
+            self._say(logging.ERROR, f"{item.what} waits behind the others", error)
             return False
         except RequestRejected as error:
             self._drop(item, "rejected")
-            _log.error("%s was rejected: %s", item.what, error)
+            self._say(logging.ERROR, f"{item.what} was rejected", error)
         except ControllerUnavailable:
             return True  # the sender closes, and close() has counted it
-        except Exception:  # noqa: BLE001 - no error may end the thread
+        except Exception as error:  # noqa: BLE001 - no error may end the thread
             self._drop(item, "not sent")
-            _log.exception("%s could not be sent", item.what)
-        if self._away:
-            self._away = False
+            self._say(logging.ERROR, f"{item.what} could not be sent", error)
+        if self._failed:
+            failed, self._failed = plural(self._failed, "try", "tries"), 0
             drops = ", ".join(f"{reason}: {number}" for reason, number in self._drops.items()) or "none"
-            _log.warning("%s answers again; reports dropped so far: %s", self._client.url, drops)
+            text = "%s answers again after %s that failed; reports dropped so far: %s"
+            _log.warning(text, self._client.url, failed, drops)
         return True
 
-    def _log_away(self, state: RetryCallState) -> None:
-        if not self._away:
-            self._away = True
-            error = state.outcome.exception() if state.outcome else None
-            _log.warning("reports wait in the driver, up to %d of them: %s", self._limit, error)
+    def _note_failed(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        if not self._failed:
+            self._say(logging.WARNING, f"reports wait in the driver, up to {self._limit} of them", error)
+        self._failed += 1
+
+    def _say(self, level: int, text: str, error: BaseException | None) -> None:
+        """Log what became of something: once a minute for each kind of error, with how often it came meanwhile."""
+        kind, now_s = (level, type(error)), time.monotonic()
+        since_s, unsaid = self._said.get(kind, (-math.inf, 0))
+        if now_s - since_s < _REPEAT_S:
+            self._said[kind] = since_s, unsaid + 1
+            return
+        self._said[kind] = now_s, 0
+        _log.log(level, "%s: %s%s", text, error, f" (and {plural(unsaid, 'line')} like it)" if unsaid else "")

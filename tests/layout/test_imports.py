@@ -32,7 +32,12 @@ IMPURE = frozenset({
 """Modules of the standard library that a pure module may not use: clocks, chance, threads, and all input and output."""
 
 # Imported under their own name although another requirement brings them: they are its foundation.
-FOUNDATIONS = {"py4j": "pyspark", "starlette": "fastapi", "pydantic-core": "pydantic"}
+FOUNDATIONS = {
+    "py4j": "pyspark",
+    "starlette": "fastapi",
+    "pydantic-core": "pydantic",
+    "requests": "opentelemetry-exporter-otlp-proto-http",
+}
 
 
 @dataclass(frozen=True)

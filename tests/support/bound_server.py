@@ -10,6 +10,8 @@ from typing import Any, Self, cast
 
 from tidemark.models.protocol.messages import BoundAnswer, Envelope, Mode, Pin, to_json_object
 
+from support.receipts import body_of, receipt_for
+
 __all__ = ["BoundServer", "LoopbackServer"]
 
 
@@ -140,17 +142,22 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         away = self.said.is_away()
         if not away and self.path.endswith("/acks"):
-            self.said.acknowledgements.append(json.loads(body))
-        self._send(503 if away else 201, None)
+            self.said.acknowledgements.append(json.loads(body_of(body, self.headers.get("Content-Encoding"))))
+        receipt = receipt_for(body, self.headers.get("Content-Encoding"))
+        self._answer(503 if away else 201, b"" if away else json.dumps(receipt).encode())
 
     def log_message(self, *arguments: object) -> None:
         """Log nothing."""
 
     def _send(self, status: int, answer: BoundAnswer | None) -> None:
-        content = b"" if answer is None else json.dumps(to_json_object(answer)).encode()
-        self.send_response(status)
         # Of the answer that is sent: another one may be published meanwhile, which the caller does not have then.
-        self.send_header("ETag", self.said.etag if answer is None else f'"{answer.generation}"')
+        etag = self.said.etag if answer is None else f'"{answer.generation}"'
+        self._answer(status, b"" if answer is None else json.dumps(to_json_object(answer)).encode(), etag)
+
+    def _answer(self, status: int, content: bytes, etag: str | None = None) -> None:
+        self.send_response(status)
+        if etag is not None:
+            self.send_header("ETag", etag)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from support.receipts import body_of, receipt_for
 
 __all__ = ["Losing"]
 
@@ -31,10 +32,10 @@ class Losing:
             await self._refuse(send, 503)
         elif path.endswith("/reports"):
             body = await self._body(receive)
-            packed = dict(scope["headers"]).get(b"content-encoding") == b"gzip"
-            report = json.loads(gzip.decompress(body) if packed else body)
+            encoding = dict(scope["headers"]).get(b"content-encoding", b"").decode()
+            report = json.loads(body_of(body, encoding))
             if report["batch_id"] in self.lost and not report["reread"]:
-                await self._refuse(send, 422)
+                await self._refuse(send, 422, json.dumps(receipt_for(body, encoding)).encode())
                 return
 
             async def again() -> Message:
@@ -53,7 +54,8 @@ class Losing:
         return body
 
     @staticmethod
-    async def _refuse(send: Send, status: int) -> None:
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"2")]
+    async def _refuse(send: Send, status: int, body: bytes = b"{}") -> None:
+        length = str(len(body)).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", length)]
         await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"{}"})
+        await send({"type": "http.response.body", "body": body})

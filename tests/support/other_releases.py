@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import httpx
 
+from support.receipts import body_of, sha256_of
 from support.tree import ROOT
 
 __all__ = ["DOCUMENT", "OtherRelease", "with_unknown", "without_optional"]
@@ -45,7 +46,7 @@ def without_optional(document: Any, schema: Mapping[str, Any]) -> Any:
     return {name: without_optional(document[name], schema["properties"][name]) for name in schema["required"]}
 
 
-class OtherRelease(httpx.BaseTransport):
+class OtherRelease(httpx.AsyncBaseTransport):
     """Lets a client of this release talk as one of another release, with a controller of a later one.
 
     Args:
@@ -58,13 +59,12 @@ class OtherRelease(httpx.BaseTransport):
         self.asked: list[str] = []
         """Method and path of each request."""
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request and return its answer."""
         self.asked.append(f"{request.method} {request.url.path}")
-        content = request.read()
+        content, encoding = await request.aread(), request.headers.get("content-encoding")
         if content:
-            zipped = request.headers.get("content-encoding") == "gzip"
-            body = json.dumps(self._made(json.loads(gzip.decompress(content) if zipped else content)))
+            body = json.dumps(self._made(json.loads(body_of(content, encoding))))
             headers = {
                 name: value
                 for name, value in request.headers.items()
@@ -73,15 +73,18 @@ class OtherRelease(httpx.BaseTransport):
             request = httpx.Request(
                 request.method, request.url, headers=headers, content=body, extensions=request.extensions
             )
-        answer = self._inner.handle_request(request)
+        # The thread of the requests is that of all clients.
+        answer = await asyncio.to_thread(self._inner.handle_request, request)
         answer.read()
         if not answer.content:
             return answer
+        found = answer.json()
+        if found.get("body_sha256") is not None:
+            # The name of what a client of that release would have sent.
+            found["body_sha256"] = sha256_of(content, encoding)
         kept = {name: value for name, value in answer.headers.items() if name in {"etag", "content-type"}}
-        return httpx.Response(
-            answer.status_code, headers=kept, json=with_unknown(answer.json()), request=request
-        )
+        return httpx.Response(answer.status_code, headers=kept, json=with_unknown(found), request=request)
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connections."""
         self._inner.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections import defaultdict
 from http.server import BaseHTTPRequestHandler
@@ -19,6 +18,7 @@ from tidemark.models.protocol.messages import (
 )
 
 from support.bound_server import LoopbackServer
+from support.receipts import body_of, receipt_for
 
 __all__ = ["ReportServer"]
 
@@ -84,16 +84,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         job, stream, what = self._place()
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.headers.get("Content-Encoding") == "gzip":
-            body = gzip.decompress(body)
+        content, encoding = (
+            self.rfile.read(int(self.headers["Content-Length"])),
+            self.headers.get("Content-Encoding"),
+        )
+        body = body_of(content, encoding)
         if not self.said.away:
             said = json.loads(body)
             if what == "reports":
                 self.said.reports[job, stream].append(read_report(said))
             elif what == "acks":
                 self.said.acknowledgements[job, stream].append(said)
-        self._send(503 if self.said.away else 201, b"")
+        receipt = json.dumps(receipt_for(content, encoding)).encode()
+        self._send(*((503, b"") if self.said.away else (201, receipt)))
 
     def log_message(self, *arguments: object) -> None:
         """Log nothing."""

@@ -4,32 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from sqlalchemy import ColumnElement, ScalarSelect, func, select
+from sqlalchemy import ColumnElement, ScalarSelect, case, func, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.database import Limits
 from tidemark.controller.base.db.tables import KNOWN, PartitionRow, StreamRow
 from tidemark.controller.base.errors import (
     ErrorItem,
+    LimitReachedError,
     TooManyPairsError,
-    TooManyPartitionsError,
-    TooManyStreamsError,
 )
+from tidemark.controller.base.shares import check_share
 from tidemark.models.base.ranges import MAX_COUNT
 
 
-def check_room_for_stream(session: Session, limits: Limits) -> None:
-    """Check that the store can take one more stream.
+def check_room_for_stream(session: Session, job: str, limits: Limits) -> None:
+    """Check that the store can take one more stream of a job.
 
     Raises:
-        TooManyStreamsError: when it cannot.
+        LimitReachedError: when it cannot, or the job has its share.
     """
-    limit = limits.streams
-    if limit is not None and session.scalars(select(func.count(StreamRow.id)).where(KNOWN)).one() >= limit:
-        raise TooManyStreamsError(
-            f"this store has its maximum of {limit:,} streams; does a job take a new name at each start? If not, raise "
-            "TIDEMARK_MAX_STREAMS"
-        )
+    if limits.streams is not None:
+        counted = select(func.count(case((StreamRow.job == job, 1))), func.count(StreamRow.id)).where(KNOWN)
+        of_job, of_all = session.execute(counted).one()
+        check_share("streams", limits.streams, of_job, of_all)
 
 
 def check_room_for_pairs(counted: int, new: int) -> None:
@@ -83,7 +81,7 @@ def make_room_for_partitions(
         forget: forgets the partitions that are gone, and returns how many.
 
     Raises:
-        TooManyPartitionsError: when there is not enough room.
+        LimitReachedError: when there is not enough room.
     """
     limit = limits.partitions
     if limit is None or known + len(names) <= limit:
@@ -101,7 +99,7 @@ def make_room_for_partitions(
                 f"{new:,} new partitions beside the {known:,} known are more than the {limit:,} that a "
                 "stream may have; has the partition column few values? If so, raise TIDEMARK_MAX_PARTITIONS"
             )
-            raise TooManyPartitionsError(f"/partitions: {reason}", errors=(ErrorItem("/partitions", reason),))
+            raise LimitReachedError.at("/partitions", reason)
 
 
 def _new(session: Session, stream_id: int, names: Collection[str]) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, cast
@@ -21,7 +20,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.base.db.database import Database
 from tidemark.controller.base.db.epoch import epoch_of, version_in
 from tidemark.controller.base.db.tables import PublishedRow, StreamRow
-from tidemark.controller.base.errors import TooManyPollsError
+from tidemark.controller.base.shares import Shares
 from tidemark.controller.control.bounds.publication import newest_generation_query
 from tidemark.controller.specs.pins import StoredPin, pins_in_force
 from tidemark.controller.specs.streams import named_streams, names_given
@@ -33,9 +32,6 @@ _POLL_SECONDS = 1.0
 
 _MIN_PAUSE_SECONDS = 0.02
 """Minimum time between two reads: a tick that decides a thousand streams commits a thousand times."""
-
-_RETRY_AFTER_SECONDS = "5"
-"""How long a client that cannot wait here should wait before it asks again."""
 
 _Name = tuple[str, str]
 """Job and stream."""
@@ -83,13 +79,14 @@ class Watch:
     """All requests of this process that wait for a new answer.
 
     Args:
-        max_waiting: how many requests may wait at once; half of them, rounded up, of one caller.
+        max_waiting: how many requests may wait at once, of all callers together.
         poll_seconds: time between two reads while a request waits, in seconds.
     """
 
     def __init__(self, database: Database, max_waiting: int, poll_seconds: float = _POLL_SECONDS) -> None:
         self._database = database
-        self._max_waiting = max_waiting
+        self.callers = Shares("polls", max_waiting)
+        """Who waits."""
         self._poll_seconds = poll_seconds
         self._waiters: dict[_Name, set[Waiter]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -97,16 +94,18 @@ class Watch:
         self._any_waiter = asyncio.Event()
         self._written = asyncio.Event()
         self._released = False
-        self._callers: Counter[Hashable] = Counter()
         self.polls = 0
         """Reads of the store so far."""
-        self.waiting = 0
-        """Number of waiting requests; may be read from any thread."""
 
     def start(self) -> None:
         """Start; called in the event loop that serves the requests."""
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._run(), name="tidemark-watch")
+
+    @property
+    def waiting(self) -> int:
+        """Number of waiting requests; may be read from any thread."""
+        return self.callers.total
 
     @property
     def released(self) -> bool:
@@ -142,38 +141,20 @@ class Watch:
         """Open a wait of ``caller`` for a stream's answer; no later change is missed.
 
         Raises:
-            TooManyPollsError: when too many requests wait, or too many of this caller.
+            LimitReachedError: when too many requests wait, or too many of this caller.
         """
-        self._check_room(caller)
         name, waiter = (job, stream), Waiter()
-        if self._released:
-            waiter.release()
-        self._waiters.setdefault(name, set()).add(waiter)
-        self.waiting += 1
-        self._callers[caller] += 1
-        self._any_waiter.set()
-        try:
-            yield waiter
-        finally:
-            self.waiting -= 1
-            self._callers[caller] -= 1
-            if not self._callers[caller]:
-                del self._callers[caller]
-            self._waiters[name].discard(waiter)
-            if not self._waiters[name]:
-                del self._waiters[name]
-
-    def _check_room(self, caller: Hashable) -> None:
-        for waiting, limit, whose in (
-            (self.waiting, self._max_waiting, ""),
-            (self._callers[caller], -(-self._max_waiting // 2), " of this caller"),
-        ):
-            if waiting >= limit:
-                raise TooManyPollsError(
-                    f"{waiting:,} requests{whose} already wait for a new bound; ask again later, or without waiting "
-                    "(TIDEMARK_MAX_OPEN_POLLS)",
-                    headers={"Retry-After": _RETRY_AFTER_SECONDS},
-                )
+        with self.callers.taken(caller):
+            if self._released:
+                waiter.release()
+            self._waiters.setdefault(name, set()).add(waiter)
+            self._any_waiter.set()
+            try:
+                yield waiter
+            finally:
+                self._waiters[name].discard(waiter)
+                if not self._waiters[name]:
+                    del self._waiters[name]
 
     async def _run(self) -> None:
         while True:

@@ -195,7 +195,8 @@ def ask(gate: Gate, question: GateQuestion) -> Reply:
 def _of_webhook(status: int, body: bytes) -> Reply:
     text = _shown(body.decode("utf-8", "replace"))
     said = f"{status}: {text}" if text else str(status)
-    if status in _NO_ANSWER:
+    # A page is what a proxy shows, such as one to log in.
+    if status in _NO_ANSWER or 300 <= status < 400 or text.startswith("<"):
         return Reply("unknown", said)
     return Reply("yes" if 200 <= status < 300 else "no", said)
 

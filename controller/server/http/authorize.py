@@ -131,7 +131,8 @@ async def authorize(request: Request) -> Principal | None:
         _count(service.rates.of(None), ("peer", peer))
         raise
     bind_contextvars(principal=principal.name)
-    _count(service.rates.of(need.right), _caller(principal, peer))
+    request.state.caller = _caller(principal, peer)
+    _count(service.rates.of(need.right), request.state.caller)
     for job in jobs:
         if not principal.may(need, job):
             raise _forbidden(principal, need, job)

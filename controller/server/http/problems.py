@@ -61,7 +61,9 @@ def install(app: FastAPI) -> None:
 
 
 def _answer(request: Request, problem: Problem, headers: dict[str, str] | None = None) -> Response:
-    found = problem.model_copy(update={"instance": request.url.path})
+    found = problem.model_copy(
+        update={"instance": request.url.path, "body_sha256": getattr(request.state, "body_sha256", None)}
+    )
     return Response(
         found.model_dump_json(exclude_none=True),
         status_code=problem.status,

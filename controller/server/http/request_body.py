@@ -7,8 +7,10 @@ that expands to gigabytes is rejected early.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import zlib
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from email.message import Message
 from typing import Annotated, Any, TypeVar
 
@@ -22,8 +24,11 @@ from tidemark.controller.base.errors import (
     RequestTooSlowError,
     UnsupportedMediaTypeError,
 )
+from tidemark.controller.reports.take_reports import StoredReceipt
 from tidemark.controller.server.http.authorize import authorize
-from tidemark.controller.server.http.parameters import TheService, check_accept, reject_unknown
+from tidemark.controller.server.http.parameters import check_accept, reject_unknown
+from tidemark.controller.server.process.service import Service
+from tidemark.controller.server.schemas.bounds import Receipt
 from tidemark.models.base.text import format_number
 
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
@@ -32,6 +37,11 @@ _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 
 TIMEOUT_SECONDS = 30.0
 """How long the body of a request may take to arrive."""
+
+MAX_VALUES = 1_000_000
+MAX_PARTS = 300_000
+"""How much a body may hold; each takes many times the bytes in memory that it has in JSON. A report has at most 100,000
+partitions and 300,000 cells, in columns."""
 
 _AT_ONCE_BYTES = 32 * 1024
 """JSON up to this size is parsed on the event loop, in less than a millisecond; larger one in a thread."""
@@ -42,38 +52,65 @@ _GUNZIP_AT_ONCE_BYTES = 4 * 1024
 T = TypeVar("T")
 
 
-async def read_json(request: Request, limit: int) -> bytes:
-    """Return the JSON of a request's body, decompressed.
-
-    Args:
-        request: the request.
-        limit: how many bytes are read, and how many they may expand to.
+@asynccontextmanager
+async def read_json(request: Request) -> AsyncIterator[bytes]:
+    """Yield the JSON of a request's body, decompressed; it counts against the limits until the context ends.
 
     Raises:
+        LimitReachedError: when too much is read at once, of all callers or of this one.
         MalformedBodyError: when it is not compressed as its Content-Encoding says.
         RequestTooSlowError: when it does not arrive in time.
-        BodyTooLargeError: when it is larger than the limit.
+        BodyTooLargeError: when it is larger than the limit, or has too many values.
         UnsupportedMediaTypeError: when it is no JSON, or has another encoding than gzip.
     """
+    service: Service = request.app.state.service
+    limit, bodies = service.settings.max_body_bytes, service.bodies
     encoding = _checked_encoding(request)
-    if _int_or_zero(request.headers.get("content-length")) > limit:
+    announced = _int_or_zero(request.headers.get("content-length"))
+    if announced > limit:
         raise _too_large(limit)
-    try:
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            sent = await _received(request, limit)
-    except TimeoutError:
-        raise RequestTooSlowError(
-            f"the body did not arrive within {format_number(TIMEOUT_SECONDS)} seconds"
-        ) from None
-    if encoding != "gzip":
-        return sent
-    if len(sent) <= _GUNZIP_AT_ONCE_BYTES:
-        return gunzip(sent, limit)
-    return await run_in_threadpool(gunzip, sent, limit)
+    with bodies.taken(request.state.caller, announced):
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                sent = await _received(request, limit)
+        except TimeoutError:
+            raise RequestTooSlowError(
+                f"the body did not arrive within {format_number(TIMEOUT_SECONDS)} seconds"
+            ) from None
+        if encoding == "gzip":
+            at_once = len(sent) <= _GUNZIP_AT_ONCE_BYTES
+            sent = gunzip(sent, limit) if at_once else await run_in_threadpool(gunzip, sent, limit)
+        # Receipts and problems name what they are about.
+        request.state.body_sha256 = await parse_aside(_sha256, sent)
+        if sent.count(b",") > MAX_VALUES or _parts(sent) > MAX_PARTS:
+            raise BodyTooLargeError(
+                f"the body has more than {MAX_VALUES:,} values, or {MAX_PARTS:,} objects, lists and texts"
+            )
+        with bodies.taken(request.state.caller, max(len(sent) - announced, 0)):
+            yield sent
 
 
-async def _json_body(request: Request, service: TheService) -> bytes:
-    return await read_json(request, service.settings.max_body_bytes)
+def receipt_answer(request: Request, receipt: StoredReceipt) -> Receipt:
+    """Return the receipt for what a request to a stream sent."""
+    return Receipt(
+        **request.path_params,
+        received_us=receipt.received_us,
+        duplicate=receipt.duplicate,
+        body_sha256=request.state.body_sha256,
+    )
+
+
+def _parts(body: bytes) -> int:
+    return body.count(b"{") + body.count(b"[") + body.count(b'"') // 2
+
+
+def _sha256(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+async def _json_body(request: Request) -> AsyncIterator[bytes]:
+    async with read_json(request) as body:
+        yield body
 
 
 JsonBody = Annotated[bytes, Depends(_json_body)]

@@ -9,15 +9,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import scipy.special  # noqa: F401 - `models` loads it when it is first needed, and here a request would wait for it
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter
 
 from tidemark.controller.base.background import LimitedRuns, TickingThread, Watchdog
 from tidemark.controller.base.clock import Clock, SteadyClock
-from tidemark.controller.base.counters import GateCounters, IntakeCounters, LoopCounters, measure
+from tidemark.controller.base.counters import (
+    GateCounters,
+    IntakeCounters,
+    LoopCounters,
+    measure,
+    otlp_failures,
+)
 from tidemark.controller.base.db.database import Database, Limits
 from tidemark.controller.base.db.leases import LeaseKeeper
 from tidemark.controller.base.operator_file import Destination, read_gates
 from tidemark.controller.base.settings import Settings
+from tidemark.controller.base.shares import Shares
 from tidemark.controller.control.bounds.watch import SharedReads, Watch
 from tidemark.controller.control.decide.decider import Decider
 from tidemark.controller.control.decide.pace import Pace
@@ -37,6 +44,10 @@ from tidemark.models.base.otlp import NOT_INSTALLED, wants_otlp
 from tidemark.models.evidence.skew import SkewRule
 
 _log = logging.getLogger(__name__)
+
+
+_BODIES_AT_ONCE = 8
+"""Bodies of the maximum size that are read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +83,8 @@ class Service:
     """Authenticates requests."""
     rates: RateLimits
     """Rate limits of requests."""
+    bodies: Shares
+    """Bytes of bodies that are read."""
     notifier: Notifier | None
     """Notifies destinations of alerts; None without any."""
     destinations: Mapping[str, Destination]
@@ -139,6 +152,8 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
     measure(registry, "tidemark_tick_interval_seconds", lambda: settings.tick_seconds)
     gates, destinations = read_gates(settings.gates_file), destinations_in(settings)
     authenticator = Authenticator(database, settings, clock, steady)
+    bodies = Shares("bodies", _BODIES_AT_ONCE * settings.max_body_bytes)
+    scrape.limits |= {"polls": lambda: watch.callers.used, "bodies": lambda: bodies.used}
     rates = RateLimits(settings.reports_per_second, settings.requests_per_second, steady)
     return Service(
         settings,
@@ -157,6 +172,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
         SharedReads(),
         authenticator,
         rates,
+        bodies,
         make_notifier(settings, destinations, database, leases, registry=registry, clock=clock),
         destinations,
         GateKeeper(
@@ -168,17 +184,17 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
             clock=clock,
             every_seconds=settings.tick_seconds,
         ),
-        _otlp_export(scrape, clock),
+        _otlp_export(scrape, clock, otlp_failures(registry)),
     )
 
 
-def _otlp_export(scrape: Scrape, clock: Clock) -> TickingThread | None:
+def _otlp_export(scrape: Scrape, clock: Clock, failures: Counter) -> TickingThread | None:
     try:
         if not wants_otlp(os.environ):
             return None
         from tidemark.controller.view.metrics.otlp import OtlpExport  # noqa: PLC0415 - an extra
 
-        return OtlpExport(scrape, clock)
+        return OtlpExport(scrape, clock, failures)
     except ImportError:
         _log.warning(NOT_INSTALLED)
     except Exception as error:  # noqa: BLE001 - the controller must start

@@ -32,6 +32,7 @@ from tidemark.controller.server.http.request_body import (
     check_request,
     parse_aside,
     read_json,
+    receipt_answer,
 )
 from tidemark.controller.server.process.service import Service
 from tidemark.controller.server.schemas.bounds import Receipt
@@ -57,17 +58,15 @@ async def post_report(request: Request) -> Response:
     service: Service = request.app.state.service
     which = await which_stream(**request.path_params)
     try:
-        body = await read_json(request, service.settings.max_body_bytes)
-        report = await parse_aside(partial(_checked_report, which.job, which.stream), body)
+        async with read_json(request) as body:
+            report = await parse_aside(partial(_checked_report, which.job, which.stream), body)
         receipt = await asyncio.wrap_future(service.reports.take(report))
     except TidemarkError as error:
         service.intake.rejected.labels(error.kind).inc()
         raise
     if not receipt.duplicate:
         service.database.answers_changed()
-    answer = Receipt(
-        job=which.job, stream=which.stream, received_us=receipt.received_us, duplicate=receipt.duplicate
-    )
+    answer = receipt_answer(request, receipt)
     status_code = status.HTTP_200_OK if receipt.duplicate else status.HTTP_201_CREATED
     return Response(answer.model_dump_json(), status_code, media_type="application/json")
 
@@ -109,6 +108,7 @@ def post_acknowledgement(
     which: WhichStream,
     answer: Annotated[Acknowledgement, Depends(_acknowledgement_of)],
     service: TheService,
+    request: Request,
     response: Response,
 ) -> Receipt:
     """Store what a run of the job really applied, once; a job may acknowledge before its first report."""
@@ -124,9 +124,7 @@ def post_acknowledgement(
         service.database.answers_changed()
     if receipt.duplicate:
         response.status_code = status.HTTP_200_OK
-    return Receipt(
-        job=which.job, stream=which.stream, received_us=receipt.received_us, duplicate=receipt.duplicate
-    )
+    return receipt_answer(request, receipt)
 
 
 @router.get(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response, status
+from fastapi import APIRouter, Depends, Query, Request, Response, status
 from pydantic import TypeAdapter
 
 from tidemark.controller.base.db.tables import PartitionRow
@@ -18,7 +18,7 @@ from tidemark.controller.reports.sent_bodies import parse_sent
 from tidemark.controller.server.http.cursors import ThePaging, decode_cursor
 from tidemark.controller.server.http.openapi import answers, takes
 from tidemark.controller.server.http.parameters import TheService, WhichStream
-from tidemark.controller.server.http.request_body import JsonBody, parse_aside
+from tidemark.controller.server.http.request_body import JsonBody, parse_aside, receipt_answer
 from tidemark.controller.server.schemas.bounds import Receipt
 from tidemark.controller.server.schemas.charts import PartitionCurve, PartitionPoint
 from tidemark.controller.server.schemas.partitions import (
@@ -205,6 +205,7 @@ def post_late_rows(
     which: WhichStream,
     counts: Annotated[LateCounts, Depends(_counts_of)],
     service: TheService,
+    request: Request,
     response: Response,
 ) -> Receipt:
     """Count the rows of some batches by the values of a dimension, once: batches that overlap counted ones get 200."""
@@ -216,9 +217,7 @@ def post_late_rows(
         response.status_code = status.HTTP_200_OK
     else:
         service.database.answers_changed()
-    return Receipt(
-        job=which.job, stream=which.stream, received_us=receipt.received_us, duplicate=receipt.duplicate
-    )
+    return receipt_answer(request, receipt)
 
 
 @_lost_router.get(

@@ -203,6 +203,8 @@ class Receipt(OfStream):
     """When it was first received, in microseconds since the epoch."""
     duplicate: bool
     """Whether it was received before; then nothing was changed."""
+    body_sha256: str
+    """SHA-256 of the request's body, decompressed, in hex: what was sent is delivered once a receipt names it."""
 
 
 class Applied(Answer):

@@ -30,6 +30,8 @@ class Problem(Answer):
     """What went wrong this time."""
     instance: str | None = None
     """Path of the request."""
+    body_sha256: str | None = None
+    """SHA-256 of the request's body, decompressed, in hex; missing when no body was read."""
     errors: list[ProblemItem] | None = None
     """Errors by place; missing when none is about a part of the request."""
     known_versions: list[int] | None = None

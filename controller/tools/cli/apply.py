@@ -26,7 +26,7 @@ from tidemark.controller.tools.cli.remote import (
     open_client,
     streams_by_name,
 )
-from tidemark.controller.tools.cli.show import fail_request, fail_usage, plain, say, show_consequences
+from tidemark.controller.tools.cli.show import fail_request, fail_usage, say, show_consequences
 from tidemark.controller.tools.client.address import DEFAULT_URL
 from tidemark.controller.tools.client.applying import Action, SpecChange, carry_out, check, in_force, plan
 from tidemark.controller.tools.client.base import checked
@@ -41,7 +41,7 @@ from tidemark.controller.tools.documents.documents import (
 )
 from tidemark.controller.tools.documents.odcs import odcs_document
 from tidemark.controller.tools.documents.openslo import documents_text, openslo_documents
-from tidemark.models.base.text import plural
+from tidemark.models.base.text import plain, plural
 
 _STANDARD_INPUT = "-"
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})

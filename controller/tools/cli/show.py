@@ -14,6 +14,7 @@ import typer
 from tidemark.controller.base.clock import utc_text
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.target import format_share
+from tidemark.models.base.text import plain
 from tidemark.models.recommend.steps import StepKind
 from tidemark.models.rollout.states import rollout_text
 
@@ -31,13 +32,6 @@ _MAX_WIDTH = 100_000
 
 _UNKNOWN = "-"
 """What stands for an unknown value."""
-
-
-def plain(text: str) -> str:
-    """Return a text in which what a terminal would obey is written out: a name may hold any character."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def say(text: str) -> None:

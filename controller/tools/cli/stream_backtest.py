@@ -18,12 +18,12 @@ from tidemark.controller.tools.cli.options import milliseconds_of
 from tidemark.controller.tools.cli.output import Format, write
 from tidemark.controller.tools.cli.progress import slots_bar
 from tidemark.controller.tools.cli.remote import open_client
-from tidemark.controller.tools.cli.show import duration, percent, plain, say, table
+from tidemark.controller.tools.cli.show import duration, percent, say, table
 from tidemark.controller.tools.traces.format import PlausibleRows
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.recommended import RecommendedPolicy
 from tidemark.models.base.target import parse_target
-from tidemark.models.base.text import plural
+from tidemark.models.base.text import plain, plural
 from tidemark.models.live.policy import BoundPolicy, Setup
 from tidemark.models.live.tidemark import Tidemark
 from tidemark.models.specs.slo import Policy, Slo

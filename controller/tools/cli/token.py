@@ -26,8 +26,9 @@ from tidemark.controller.tools.cli.remote import (
     client_errors_in_one_line,
     open_client,
 )
-from tidemark.controller.tools.cli.show import fail_usage, moment, plain, say, table
+from tidemark.controller.tools.cli.show import fail_usage, moment, say, table
 from tidemark.controller.tools.client.address import DEFAULT_URL, TOKEN_VARIABLE
+from tidemark.models.base.text import plain
 
 if TYPE_CHECKING:
     from tidemark.controller.tools.cli.stored_tokens import StoredTokens

@@ -19,6 +19,7 @@ from opentelemetry.sdk.metrics.export import (
     Histogram,
     HistogramDataPoint,
     Metric,
+    MetricExportResult,
     MetricsData,
     NumberDataPoint,
     ResourceMetrics,
@@ -27,8 +28,10 @@ from opentelemetry.sdk.metrics.export import (
 )
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from prometheus_client import Counter
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.samples import Sample
+from requests import Session
 
 from tidemark.controller.base.background import TickingThread
 from tidemark.controller.base.clock import Clock
@@ -50,13 +53,18 @@ class OtlpExport(TickingThread):
     Args:
         scrape: what is sent.
         clock: the wall time in microseconds.
+        failures: counts what could not be sent.
     """
 
-    def __init__(self, scrape: Scrape, clock: Clock) -> None:
+    def __init__(self, scrape: Scrape, clock: Clock, failures: Counter) -> None:
         super().__init__("otlp", self.send, _interval_seconds(), stop_seconds=_STOP_SECONDS)
         self._scrape = scrape
         self._clock = clock
-        self._exporter = OTLPMetricExporter()
+        session = Session()
+        # The body of an answer says nothing that is needed, and may have no end: it is not read.
+        session.stream = True
+        self._exporter = OTLPMetricExporter(session=session)
+        self._failures = failures
         own = {"service.name": "tidemark-controller", "service.instance.id": str(uuid4())}
         # What the environment says goes before.
         self._resource = Resource.create().merge(Resource(own)).merge(OTELResourceDetector().detect())
@@ -69,7 +77,9 @@ class OtlpExport(TickingThread):
             for family in self._scrape.families()
         ]
         scope = ScopeMetrics(InstrumentationScope("tidemark"), metrics, "")
-        self._exporter.export(MetricsData([ResourceMetrics(self._resource, [scope], "")]))
+        sent = self._exporter.export(MetricsData([ResourceMetrics(self._resource, [scope], "")]))
+        if sent is not MetricExportResult.SUCCESS:
+            self._failures.inc()
 
     def stop(self) -> None:
         """End what is being sent, and send no more."""

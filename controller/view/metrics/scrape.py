@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -24,6 +24,7 @@ from tidemark.controller.base.db.tables import (
     RollupRow,
     StreamRow,
 )
+from tidemark.controller.base.shares import used
 from tidemark.controller.control.rollout.store import rollouts_by_state
 from tidemark.controller.evidence.lost import LostSummary
 from tidemark.controller.view.metrics.partition_metrics import (
@@ -75,6 +76,8 @@ class Scrape:
         self._max_partitions = max_partitions
         self._label_names = label_names
         self._seconds = scrape_seconds(registry)
+        self.limits: dict[str, Callable[[], float]] = {}
+        """How much is used of each limit of this process."""
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format; without a store, those of streams are missing."""
@@ -99,6 +102,7 @@ class Scrape:
             return [_one("tidemark_store_up", 0)], []
         exposed, left_out = most_notable(read.streams, read.partitions, self._max_partitions)
         families: list[Metric] = [
+            self._limits(read),
             _one("tidemark_store_up", 1),
             _one("tidemark_streams", len(read.streams)),
             _one("tidemark_partitions_not_exposed", left_out),
@@ -107,6 +111,19 @@ class Scrape:
             ),
         ]
         return families, exposed
+
+    def _limits(self, read: _Read) -> GaugeMetricFamily:
+        name, limits = "tidemark_limit_used_ratio", self._database.limits
+        family = GaugeMetricFamily(name, HELP[name], labels=LABELS[name])
+        for limit, of_process in self.limits.items():
+            family.add_metric([limit], of_process())
+        if limits.streams is not None:
+            of_jobs = Counter(state.row.job for state in read.streams)
+            family.add_metric(["streams"], used(limits.streams, of_jobs))
+        if limits.partitions is not None:
+            most = max(map(len, read.partitions.values()), default=0)
+            family.add_metric(["partitions"], most / limits.partitions)
+        return family
 
     def _read(self) -> _Read:
         with self._database.read() as session:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
+from unittest.mock import patch
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tidemark.controller.base.errors import LimitReachedError
 from tidemark.controller.base.settings import Settings
+from tidemark.controller.base.shares import Shares
 from tidemark.controller.server.access.authenticator import RateLimits
 from tidemark.controller.server.process.service import Service
+from tidemark.controller.server.routes import jobs
 from tidemark.models.protocol.granule_counts import GranuleCounts
 from tidemark.models.protocol.messages import Report, to_json_object
 
@@ -107,11 +115,11 @@ def test_the_rates_of_the_settings_are_in_force(database_url: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_a_store_takes_so_many_streams_and_no_more_however_they_come(
+def test_a_job_has_half_of_the_streams_that_others_leave_however_they_come(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
     url = request.getfixturevalue("database_url" if kind == "sqlite" else "new_postgres_url")
-    with Controller(url, max_streams=1) as controller:
+    with Controller(url, max_streams=2) as controller:
         assert controller.report(REPORTS[0]).status_code == 201
         other = "/v1/jobs/job/streams/other"
         for method, path, body in (
@@ -121,10 +129,15 @@ def test_a_store_takes_so_many_streams_and_no_more_however_they_come(
             ("POST", f"{other}/reports", to_json_object(replace(REPORTS[0], stream="other"))),
         ):
             refused = controller.http.request(method, path, json=body)
-            assert refused.status_code == 422, path
-            assert refused.json()["type"] == "urn:tidemark:problem:too-many-streams"
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "5"), path
+            assert refused.json()["type"] == "urn:tidemark:problem:limit-reached"
             assert "TIDEMARK_MAX_STREAMS" in refused.json()["detail"]
         assert len(controller.http.get("/v1/fleet").json()["streams"]) == 1
+        for other in ("second", "third"):
+            body = to_json_object(replace(REPORTS[0], job=other))
+            answer = controller.http.post(f"/v1/jobs/{other}/streams/stream/reports", json=body)
+            assert answer.status_code == (201 if other == "second" else 429)
+        assert 'tidemark_limit_used_ratio{limit="streams"} 1.0' in controller.http.get("/metrics").text
         # What is known goes on.
         assert controller.report(REPORTS[1]).status_code == 201
         assert controller.put("/slo", {"target_ppm": 900_000}).status_code == 200
@@ -145,9 +158,9 @@ def test_a_report_with_partitions_beyond_the_limit_is_refused_whole(
         assert controller.report(REPORTS[0]).status_code == 201
         assert controller.report(renamed(1, "new")).status_code == 201
         refused = controller.report(renamed(2, "another"))
-        assert refused.status_code == 422
+        assert refused.status_code == 429
         body = refused.json()
-        assert body["type"] == "urn:tidemark:problem:too-many-partitions"
+        assert body["type"] == "urn:tidemark:problem:limit-reached"
         assert body["errors"][0]["pointer"] == "/partitions"
         assert f"1 new partitions beside the {len(known) + 1} known" in body["detail"]
         assert controller.status()["evidence"]["batches"] == 2
@@ -156,7 +169,7 @@ def test_a_report_with_partitions_beyond_the_limit_is_refused_whole(
         assert controller.report(REPORTS[2]).status_code == 201
 
 
-def test_no_more_requests_wait_for_a_bound_than_are_allowed_and_half_of_them_of_one_caller(
+def test_a_caller_has_half_of_the_waits_for_a_bound_that_others_leave(
     database_url: str,
 ) -> None:
     app = make_app(Settings(database_url=database_url, max_open_polls=4, tick_seconds=3_600))
@@ -171,8 +184,11 @@ def test_no_more_requests_wait_for_a_bound_than_are_allowed_and_half_of_them_of_
             etag = (await one.get(STREAM + "/bound")).headers["etag"]
             asked = {"If-None-Match": etag, "Prefer": "wait=60"}
             held, rejected = [], []
-            for client, waiting in ((one, 2), (two, 4)):
-                held += [asyncio.create_task(client.get(STREAM + "/bound", headers=asked)) for _ in range(2)]
+            for client, waiting in ((one, 2), (two, 3), (three, 4)):
+                new = waiting - watch.waiting
+                held += [
+                    asyncio.create_task(client.get(STREAM + "/bound", headers=asked)) for _ in range(new)
+                ]
                 await until_async(lambda waiting=waiting: watch.waiting == waiting, "two more that wait")  # type: ignore[misc]
                 if client is one:
                     rejected.append(await one.get(STREAM + "/bound", headers=asked))
@@ -188,11 +204,11 @@ def test_no_more_requests_wait_for_a_bound_than_are_allowed_and_half_of_them_of_
     held, rejected, at_once = asyncio.run(ask())
     assert held == [304] * 4
     of_one, of_all = rejected
-    assert of_one.json()["detail"].startswith("2 requests of this caller already wait")
-    assert of_all.json()["detail"].startswith("4 requests already wait")
+    assert of_one.json()["detail"].startswith("2 of 4, 2 of them this one's, whose share is 2")
+    assert of_all.json()["detail"].startswith("4 of 4, 1 of them this one's, whose share is 1")
     for answer in rejected:
-        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
-        assert answer.json()["type"] == "urn:tidemark:problem:too-many-polls"
+        assert (answer.status_code, answer.headers["retry-after"]) == (429, "5")
+        assert answer.json()["type"] == "urn:tidemark:problem:limit-reached"
     assert at_once == 304, "who does not wait is answered"
 
 
@@ -214,3 +230,51 @@ def test_answers_are_compressed_where_it_pays_and_the_caller_can_read_it(control
 
 def test_metrics_are_compressed_for_prometheus(controller: Controller) -> None:
     assert controller.http.get("/metrics").headers["content-encoding"] == "gzip"
+
+
+def test_a_caller_has_half_of_what_others_leave_of_the_bodies_that_are_read_and_gives_it_back(
+    database_url: str,
+) -> None:
+    with Controller(database_url, max_body_bytes=4_096) as controller:
+        bodies = controller.service.bodies
+        with ExitStack() as others:
+            for number in range(6):
+                others.enter_context(bodies.taken(number, 16_384 >> number))
+            refused = controller.put("/slo", {"target_ppm": 900_000, "labels": {"name": "x" * 300}})
+            assert (refused.status_code, refused.json()["type"]) == (
+                429,
+                "urn:tidemark:problem:limit-reached",
+            )
+        assert controller.put("/slo", {"target_ppm": 900_000}).status_code == 200
+        assert bodies.total == 0
+
+
+@pytest.mark.parametrize("value", [b"{}", b"[]", b"1", b'"a"', b"null"])
+def test_a_body_of_small_values_is_refused_before_it_is_parsed(controller: Controller, value: bytes) -> None:
+    size = controller.service.settings.max_body_bytes
+    body = b"[" + b",".join([value] * (size // (len(value) + 1) - 1)) + b"]"
+    headers = {"Content-Type": "application/json"}
+    with patch.object(jobs, "_checked_report", side_effect=AssertionError("it was parsed")):
+        refused = controller.http.post(STREAM + "/reports", content=body, headers=headers)
+    assert (refused.status_code, refused.json()["type"]) == (413, "urn:tidemark:problem:body-too-large")
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 40), st.lists(st.integers(0, 5), max_size=120))
+def test_however_many_fill_a_limit_the_next_one_has_room_until_it_is_full(
+    most: int, callers: list[int]
+) -> None:
+    shares, taken = Shares("streams", most), Counter[int]()
+    with ExitStack() as all_of_it:
+        for caller in callers:
+            others = shares.total - taken[caller]
+            try:
+                all_of_it.enter_context(shares.taken(caller))
+            except LimitReachedError:
+                assert 2 * taken[caller] >= most - others
+            else:
+                taken[caller] += 1
+                assert 2 * (taken[caller] - 1) < most - others
+        if shares.total < most:
+            all_of_it.enter_context(shares.taken("new"))
+    assert shares.total == 0

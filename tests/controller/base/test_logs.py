@@ -46,6 +46,7 @@ def captured(form: LogFormat = "json", level: int = logging.INFO) -> Iterator[io
     finally:
         root.removeHandler(handler)
         root.setLevel(before)
+        handler.close()
 
 
 def lines(stream: io.StringIO, event: str | None = None) -> list[dict[str, Any]]:
@@ -336,3 +337,61 @@ def test_a_line_for_people_has_the_event_and_the_fields(controller: Controller) 
     (line,) = stream.getvalue().splitlines()
     for part in ("[info", "request", "method=GET", "status=404", "request_id=abc"):
         assert part in line
+
+
+# -- what repeats, and what a stranger sends --------------------------------------------------------------------------
+
+
+def _failed(text: str) -> None:
+    raise OSError(text)
+
+
+def test_a_fault_that_repeats_is_one_line_and_a_count() -> None:
+    with captured() as stream:
+        logger = logging.getLogger("test")
+        for number in range(1_000):
+            try:
+                _failed("no space left on device")
+            except OSError:
+                logger.exception("report %d was not stored", number)
+            logger.warning("another")
+            logger.info("tick")
+    found = [(line["event"], line.get("left_out"), "exception" in line) for line in lines(stream)]
+    assert [each for each in found if each[0] != "tick"] == [
+        ("report 0 was not stored", None, True),
+        ("another", None, False),
+        ("report 0 was not stored", 999, False),
+        ("another", 999, False),
+    ]
+    assert len(found) == 1_004, "what is no fault is written each time"
+
+
+def test_the_lines_of_a_storm_of_requests_are_few_whatever_they_ask_for_and_each_is_counted(
+    controller: Controller,
+) -> None:
+    with captured() as stream:
+        for number in range(300):
+            for path in ("/", "slo", "policy"):
+                controller.http.get(f"/v1/jobs/{number}/streams/{number}/{path}", headers=bearer("guessed"))
+    found = lines(stream, "request")
+    assert sum(line.get("left_out", 1) for line in found) == 900
+    assert len(found) < 220
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_nothing_that_a_stranger_sends_reaches_a_terminal_raw(
+    controller: Controller, form: LogFormat
+) -> None:
+    with captured(form, logging.DEBUG) as stream:
+        for odd in ("%1b]0;owned%07", "%9b31m", "%0a%0dforged", "%e2%80%ae"):
+            for path in (f"/{odd}", f"/v1/jobs/{odd}/streams/{odd}/slo", f"/v1/fleet?job={odd}"):
+                controller.http.get(path)
+        raw = "\x1b[2J\x07\x9b\u202e"
+        try:
+            _failed(raw)
+        except OSError:
+            logging.getLogger(raw).exception("it failed: %s\nforged", raw)
+    written = stream.getvalue()
+    assert written.replace("\n", "").isprintable()
+    assert not any(line.startswith("forged") for line in written.splitlines())
+    assert r"\x1b[2J\x07" in written.replace("\\\\", "\\")

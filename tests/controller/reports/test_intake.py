@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import tempfile
@@ -91,6 +92,7 @@ def test_the_first_report_is_201_and_registers_the_stream_in_mode_off(controller
         "stream": "stream",
         "received_us": controller.clock(),
         "duplicate": False,
+        "body_sha256": hashlib.sha256(answer.request.content).hexdigest(),
     }
     status = controller.status()
     assert (status["mode"], status["registered_us"]) == ("Off", controller.clock())

@@ -278,12 +278,12 @@ def test_of_thousands_of_errors_the_first_of_each_column_or_twenty_are_listed(co
     good = to_json_object(REPORTS[0])
     columns = {
         **dict.fromkeys(("partitions", "sizes", "future_rows"), [None] * 90_000),
-        "granules": ["x"] * 500_000,
-        "rows": [1.5] * 500_000,
+        "granules": ["x"] * 100_000,
+        "rows": [1.5] * 200_000,
     }
     answer = controller.http.post(STREAM + "/reports", json=good | {"counts": columns})
     assert answer.status_code == 422
-    assert "/counts/partitions/0: it must be a text, not null (and 4 more)" in answer.json()["detail"]
+    assert "/counts/partitions/0: it must be a text (and 4 more)" in answer.json()["detail"]
     answer = controller.http.post(STREAM + "/reports", json=dict.fromkeys(good, "x") | {"schema_version": 1})
     assert len(answer.json()["errors"]) == 20
     assert len(answer.content) < 4_000

@@ -164,13 +164,13 @@ def test_what_has_no_room_is_rejected_by_itself_and_leaves_nothing(
         replace(second, stream="taken"),
         replace(first, stream="zone"),
     ]
-    limits = Limits(streams=2, partitions=len(first.counts.partitions) * 2)
+    limits = Limits(streams=3, partitions=len(first.counts.partitions) * 2)
     database = open_store()
     assert together(database, reports, limits) == [
         ("stored", False, True),
-        ("too-many-partitions", False, False),
+        ("limit-reached", False, False),
         ("stored", False, False),
-        ("too-many-streams", False, False),
+        ("limit-reached", False, False),
     ]
     rows = stored(database)
     assert len(rows["reports"]) == 2

@@ -129,7 +129,9 @@ def test_a_driver_reads_every_answer_of_a_later_controller_as_that_of_its_own(co
     controller.report_all(report for report in REPORTS[:-1] if report.batch_id != 7)
     controller.tick()
     transport = OtherRelease(controller.http._transport)
-    plain = ControllerClient("http://testserver", transport=controller.http._transport)
+    plain = ControllerClient(
+        "http://testserver", transport=httpx.MockTransport(controller.http._transport.handle_request)
+    )
     later = ControllerClient("http://testserver", transport=transport)
     known = asked_by(plain)
     assert asked_by(later) == known

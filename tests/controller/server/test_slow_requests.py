@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
+from tidemark.controller.base import slow_requests
 from tidemark.controller.base.slow_requests import TimedProtocol
 from tidemark.controller.server.http import request_body
 
@@ -57,3 +59,33 @@ def test_a_body_that_does_not_arrive_gets_408_and_nothing_is_stored(
     assert answer.startswith(b"HTTP/1.1 408")
     assert b"urn:tidemark:problem:request-too-slow" in answer
     assert controller.get().status_code == 404
+
+
+@pytest.mark.parametrize("begin", ["GET /livez HTTP/1.1\r\nX-Long: ", "GET /", "GET /livez HTTP/1.1\r\n"])
+def test_a_head_without_an_end_is_refused_before_much_of_it_is_read(
+    controller: Controller, begin: str
+) -> None:
+    """One header, one path, and any number of headers."""
+    part = ("X-More: 1\r\n" if begin.endswith("\n") else "a" * 11) * 6_000
+    with served(controller.app) as url:
+        address = urlsplit(url)
+        with closing(socket.create_connection((address.hostname, address.port or 0), PATIENCE_S)) as opened:
+            opened.sendall(begin.encode())
+            with pytest.raises(OSError, match=r"reset|pipe"):
+                opened.sendall(part.encode() * 500)
+
+
+def test_a_request_has_so_many_headers_and_no_more(connection: socket.socket) -> None:
+    headers = "".join(f"X-{number}: 1\r\n" for number in range(slow_requests.MAX_HEADERS + 1))
+    connection.sendall(f"GET /livez HTTP/1.1\r\n{headers}\r\n".encode())
+    assert everything(connection).startswith(b"HTTP/1.1 400")
+
+
+def test_a_large_body_after_a_small_head_is_no_large_head(controller: Controller) -> None:
+    body = b" " * 1_000_000 + b"{}"
+    with served(controller.app) as url:
+        for _ in range(2):
+            answer = httpx.post(
+                url + STREAM + "/reports", content=body, headers={"Content-Type": "application/json"}
+            )
+            assert answer.status_code == 422

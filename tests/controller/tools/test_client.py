@@ -239,7 +239,7 @@ def test_reads_puts_and_idempotent_posts_are_tried_again_and_not_before_they_are
 ) -> None:
     slept: list[float] = []
     answers = iter([problem(status, **{"Retry-After": "3"})] * 3)
-    receipt = {"job": "j", "stream": "s", "received_us": 1, "duplicate": False}
+    receipt = {"job": "j", "stream": "s", "received_us": 1, "duplicate": False, "body_sha256": ""}
 
     def answer(_: Request) -> Response:
         return next(answers, None) or JSONResponse(receipt, 201)

@@ -21,8 +21,6 @@ from tidemark.spark_jobs.core.bound import (
 from tidemark.spark_jobs.core.client import ControllerClient
 from tidemark.spark_jobs.core.settings import SETTINGS, JobSettings
 
-from support.patience import PATIENCE_S
-
 ANSWER = BoundAnswer(
     job="a/b", stream="s", mode="OnRestart", generation=4, bound_ms=12_300, reason="certified"
 )
@@ -44,7 +42,7 @@ def _away(_: httpx.Request) -> httpx.Response:
 
 
 def _start(client: ControllerClient | None, cache: BoundCache) -> ChosenBound:
-    return choose_bound_at_start("a/b", "s", 60_000, client, cache, limit_s=PATIENCE_S)
+    return choose_bound_at_start("a/b", "s", 60_000, client, cache)
 
 
 def test_the_controllers_bound_is_used_and_kept(tmp_path: Path) -> None:
@@ -180,21 +178,6 @@ def test_an_answer_of_one_controller_is_not_used_for_another(tmp_path: Path) -> 
     assert _start(_client(_away), BoundCache(tmp_path, "http://production")).source == "job"
 
 
-def test_a_controller_that_trickles_its_answer_does_not_hold_up_the_start(tmp_path: Path) -> None:
-    """A request's limit holds between two bytes only."""
-    released = threading.Event()
-
-    def trickle(_: httpx.Request) -> httpx.Response:
-        released.wait(PATIENCE_S)
-        return httpx.Response(200, json=to_json_object(ANSWER))
-
-    chosen = choose_bound_at_start("a/b", "s", 60_000, _client(trickle), BoundCache(tmp_path), limit_s=0.05)
-    released.set()
-
-    assert chosen.source == "job"
-    assert "did not answer within" in chosen.reason
-
-
 def test_every_conf_key_starts_with_spark_since_spark_submit_drops_the_others() -> None:
     """DESIGN 2.7, and the only namespace that is ours."""
     assert all(setting.key.startswith("spark.tidemark.") for setting in SETTINGS)
@@ -252,7 +235,7 @@ def _pinned(
 ) -> ChosenBound:
     client = _client(_away) if answer is None else _answering(answer)
     return choose_bound_at_start(
-        "a/b", "s", 60_000, client, BoundCache(folder), pin=pin, ceiling_ms=ceiling_ms, limit_s=PATIENCE_S
+        "a/b", "s", 60_000, client, BoundCache(folder), pin=pin, ceiling_ms=ceiling_ms
     )
 
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -24,6 +25,7 @@ from tidemark.spark_jobs.core.client import (
 from tidemark.spark_jobs.core.sender import Sender
 
 from support.patience import PATIENCE_S, until
+from support.receipts import receipt_for
 
 REPORT = Report(
     schema_version=1,
@@ -57,6 +59,12 @@ ACK = Acknowledgement(
 )
 
 
+def answer(status: int, request: httpx.Request, **more: Any) -> httpx.Response:
+    """Return the controller's own answer to what it was sent: a receipt, or a problem."""
+    receipt = receipt_for(request.content, request.headers.get("content-encoding"))
+    return httpx.Response(status, json={**receipt, "title": "t", "detail": "d", "errors": [], **more})
+
+
 class Controller:
     """A controller that can be away, and remembers what reached it."""
 
@@ -78,8 +86,8 @@ class Controller:
         if request.url.path.endswith("reports"):
             self.batches.append(batch := json.loads(request.content)["batch_id"])
             if batch in self.failing:
-                return httpx.Response(500, json={"title": "t", "detail": "d"})
-        return httpx.Response(self.status, json={"title": "t", "detail": "d", "errors": []})
+                return answer(500, request)
+        return answer(self.status, request)
 
 
 @pytest.fixture
@@ -272,14 +280,9 @@ def test_a_status_that_may_pass_is_worth_another_try(status: int) -> None:
 
 def test_a_refusal_carries_the_pointer_to_what_is_wrong() -> None:
     """The driver's log is where the job's owner looks."""
-    problem = {
-        "title": "Invalid",
-        "detail": "no",
-        "errors": [{"pointer": "/rows", "detail": "must be at least 0"}],
-    }
-    client = ControllerClient(
-        "http://c", transport=httpx.MockTransport(lambda _: httpx.Response(422, json=problem))
-    )
+    errors = [{"pointer": "/rows", "detail": "must be at least 0"}]
+    refusing = httpx.MockTransport(lambda request: answer(422, request, errors=errors))
+    client = ControllerClient("http://c", transport=refusing)
     with pytest.raises(RequestRejected, match="/rows: must be at least 0"):
         client.report(REPORT)
 
@@ -288,12 +291,12 @@ def test_the_token_is_read_anew_for_each_request(tmp_path: Path) -> None:
     """A rotated token must not need a restart of the job."""
     seen: list[str | None] = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def seeing(request: httpx.Request) -> httpx.Response:
         seen.append(request.headers.get("authorization"))
-        return httpx.Response(201)
+        return answer(201, request)
 
     token = tmp_path / "token"
-    client = ControllerClient("http://c", token, transport=httpx.MockTransport(answer))
+    client = ControllerClient("http://c", token, transport=httpx.MockTransport(seeing))
     for text in ("old\n", "new\n"):
         token.write_text(text)
         client.report(REPORT)
@@ -346,16 +349,16 @@ def test_the_token_may_come_from_the_environment_and_a_file_wins(
 ) -> None:
     seen: list[str | None] = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def seeing(request: httpx.Request) -> httpx.Response:
         seen.append(request.headers.get("authorization"))
-        return httpx.Response(201)
+        return answer(201, request)
 
     (tmp_path / "token").write_text("from-file")
     monkeypatch.setenv("TIDEMARK_TOKEN", " from-environment\n")
     for file in (None, tmp_path / "token"):
-        ControllerClient("http://c", file, transport=httpx.MockTransport(answer)).report(REPORT)
+        ControllerClient("http://c", file, transport=httpx.MockTransport(seeing)).report(REPORT)
     monkeypatch.delenv("TIDEMARK_TOKEN")
-    ControllerClient("http://c", transport=httpx.MockTransport(answer)).report(REPORT)
+    ControllerClient("http://c", transport=httpx.MockTransport(seeing)).report(REPORT)
 
     assert seen == ["Bearer from-environment", "Bearer from-file", None]
 

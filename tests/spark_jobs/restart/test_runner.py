@@ -17,8 +17,6 @@ from tidemark.spark_jobs.core.bound import BoundCache, Choice, ChosenBound, choo
 from tidemark.spark_jobs.core.client import ControllerClient, ControllerUnavailable
 from tidemark.spark_jobs.restart.runner import EXIT_NEW_BOUND, AdaptiveQuery, Parts
 
-from support.patience import PATIENCE_S
-
 OWN_MS = 60_000
 COOLDOWN_S = 300.0
 
@@ -113,7 +111,7 @@ class World:
     def build(self) -> FakeQuery:
         """Build the plan, as a user's function would."""
         client, cache = cast("ControllerClient", self), BoundCache(self.folder)
-        chosen = choose_bound_at_start("j", "s", OWN_MS, client, cache, pin=self.pin, limit_s=PATIENCE_S)
+        chosen = choose_bound_at_start("j", "s", OWN_MS, client, cache, pin=self.pin)
         if chosen.bound_ms in self.does_not_start_with:
             raise RuntimeError("no such topic")
         self.queries.append(FakeQuery(self, chosen))

@@ -45,13 +45,26 @@ def test_a_webhook_is_told_of_the_rollout_with_its_token(webhook: Webhook, tmp_p
 
 @pytest.mark.parametrize(
     ("status", "verdict"),
-    [(200, "yes"), (204, "yes"), (302, "no"), (403, "no"), (500, "no"), (429, "unknown"), (503, "unknown")],
+    [
+        (200, "yes"),
+        (204, "yes"),
+        (302, "unknown"),
+        (403, "no"),
+        (500, "no"),
+        (429, "unknown"),
+        (503, "unknown"),
+    ],
 )
 def test_a_webhook_says_yes_by_a_2xx_and_no_by_all_that_does_not_stand_before_it(
     webhook: Webhook, status: int, verdict: Any
 ) -> None:
     webhook.answers[:] = [status]
     assert ask(WebhookGate(webhook=webhook.url), QUESTION) == Reply(verdict, str(status))
+
+
+def test_a_page_of_whatever_stands_before_it_is_no_answer(webhook: Webhook) -> None:
+    webhook.said = "\n<!DOCTYPE html><p>Log in"
+    assert ask(WebhookGate(webhook=webhook.url), QUESTION).verdict == "unknown"
 
 
 def test_the_reason_repeats_the_beginning_of_an_answer_in_one_line(webhook: Webhook) -> None:

@@ -84,7 +84,7 @@ def test_a_report_with_too_many_partitions_at_once_is_refused_and_forgets_nothin
         ),
         rows=second.rows + parts[0].rows * MAX,
     )
-    assert send(controller, many).json()["type"] == "urn:tidemark:problem:too-many-partitions"
+    assert send(controller, many).json()["type"] == "urn:tidemark:problem:limit-reached"
     assert names(controller) == {"0a", "0b", "all"}
     assert send(controller, second).status_code == 201
 

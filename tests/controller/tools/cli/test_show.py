@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 from tidemark.controller.tools.cli import app
 from tidemark.controller.tools.cli.output import write
-from tidemark.controller.tools.cli.show import plain, table
+from tidemark.controller.tools.cli.show import table
 from tidemark.models.base.operators import Operator, sliding, tumbling
+from tidemark.models.base.text import plain
 
 from support.controller_app import Controller
 from support.rolled_job import RolledJob

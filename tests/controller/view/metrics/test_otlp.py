@@ -104,7 +104,7 @@ def test_a_controller_works_and_stops_as_ever_while_its_collector(
     database_url: str, endpoint: Environment, monkeypatch: pytest.MonkeyPatch, *, hangs: bool
 ) -> None:
     """Sending may take an hour here, far longer than the test may."""
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3600")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3600" if hangs else "1")
     with OtlpReceiver(hangs=True) as receiver:
         endpoint(receiver.url if hangs else "http://127.0.0.1:1")
         with Controller(database_url) as controller:
@@ -112,6 +112,9 @@ def test_a_controller_works_and_stops_as_ever_while_its_collector(
                 assert receiver.asked.wait(PATIENCE_S)
             controller.put("/slo", {"target_ppm": 990_000})
             assert controller.tick().failed == 0
+            if not hangs:
+                failed = ("tidemark_otlp_failures_total", ())
+                until(lambda: _scraped(controller)[failed], "an export that failed")
 
 
 @pytest.mark.parametrize(

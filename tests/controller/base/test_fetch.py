@@ -1,0 +1,43 @@
+"""Requests of the controller to others: none lasts longer or grows larger than its limit."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+
+from tidemark.controller.base.fetch import NoAnswer, fetch
+
+from support.patience import PATIENCE_S
+from support.tcp_server import running_tcp_server
+
+
+def test_a_compressed_answer_is_not_unpacked_and_none_is_asked_for() -> None:
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers["Accept-Encoding"])
+            body = gzip.compress(gzip.compress(bytes(10_000_000)))
+            head = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip, gzip\r\nConnection: close\r\n\r\n"
+            self.wfile.write(head.encode() + body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with running_tcp_server(Handler) as url, pytest.raises(NoAnswer, match="compressed"):
+        fetch("GET", url, PATIENCE_S)
+    assert asked == ["identity"]
+
+
+def test_a_name_that_does_not_resolve_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: released.wait())
+    try:
+        with pytest.raises(NoAnswer, match=r"no answer within 0\.05 s"):
+            fetch("GET", "http://gate.invalid", 0.05)
+    finally:
+        released.set()
