@@ -16,6 +16,7 @@ from tidemark.models.specs.slo import Objective
 ConditionType = Literal[
     "NoReportYet",
     "NoRecentReport",
+    "NotLookedAt",
     "PartitionsSilent",
     "NoSlo",
     "NotEnoughEvidence",
@@ -133,6 +134,7 @@ CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
     "JoinMissesTarget": ConditionKind("warning", "Join misses its target"),
     "RolledBack": ConditionKind("warning", "Rolled back"),
     "NoRecentReport": ConditionKind("warning", "No recent report", "TidemarkReportsAbsent"),
+    "NotLookedAt": ConditionKind("warning", "Not looked at of late"),
     "BatchesQuarantined": ConditionKind("warning", "Batches in quarantine"),
     "CoverageGap": ConditionKind("warning", "Batches missing"),
     "SeveralQueries": ConditionKind("warning", "Several queries"),
