@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from tidemark.models.rollout.states import Verdict
 
 # They would double each counter; Prometheus does not read them.
-disable_created_metrics()
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 STREAM = ("spark_job", "stream")
 """Labels of what belongs to a stream."""

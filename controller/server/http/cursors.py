@@ -29,7 +29,7 @@ Cursor = Annotated[
 
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
-_MAX_NUMBER = 2**63 - 1
+MAX_NUMBER = 2**63 - 1
 """Greatest integer that the store can hold."""
 
 
@@ -132,7 +132,7 @@ def decode_stream_cursor(cursor: str | None, length: int) -> tuple[tuple[int, ..
 
 
 def _numbers(parts: Sequence[str]) -> tuple[int, ...]:
-    if not all(_NUMBER.fullmatch(part) and abs(int(part)) <= _MAX_NUMBER for part in parts):
+    if not all(_NUMBER.fullmatch(part) and abs(int(part)) <= MAX_NUMBER for part in parts):
         raise _not_ours()
     return tuple(map(int, parts))
 

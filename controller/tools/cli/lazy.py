@@ -170,6 +170,20 @@ class LazyGroup(TyperGroup):
             if name.startswith(incomplete)
         ]
 
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Read what stands before the command; options of commands stand behind it."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except NoArgsIsHelpError:
+            raise
+        except UsageError as error:
+            name = getattr(error, "option_name", "")
+            command = next((each for each in given if each in COMMANDS), None)
+            if name and command is not None:
+                fail_usage(f"{name} stands behind the command: tidemark {command} {name} ...")
+            fail_usage(usage_line(error))
+
     def invoke(self, ctx: Context) -> Any:
         """Run a command; name the extra to install when a module of it is missing."""
         try:

@@ -136,7 +136,8 @@ def _gap_us(row: Row[Any]) -> int | None:
     """Return the typical time between two batches; before a snapshot knows it, their mean since the first report."""
     if row.gap_us is not None or row.received_us is None or row.reports < MIN_BATCHES_OF_A_PACE:
         return cast("int | None", row.gap_us)
-    return int(row.received_us - row.registered_us) // (row.reports - 1)
+    mean_us: int = (row.received_us - row.registered_us) // (row.reports - 1)
+    return mean_us
 
 
 _NEWEST = aliased(ReportRow)

@@ -168,6 +168,6 @@ def load_partitions(session: Session, *, notable: bool = True) -> Mapping[int, l
         odd = table.state.in_(("Idle", "Behind")), table.future_rows > 0, table.misdated_rows > 0
         wanted = wanted.where(or_(table.skewed, *odd))
     found: defaultdict[int, list[PartitionSummary]] = defaultdict(list)
-    for stream_id, *known in session.connection().execute(wanted):
-        found[stream_id].append(PartitionSummary(*known))
+    for row in session.connection().execute(wanted):
+        found[row[0]].append(PartitionSummary(*row[1:]))
     return found
