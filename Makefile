@@ -48,7 +48,7 @@ fi
 @echo "installing the $$(grep -c '==' $(LOCKS)/$(1)) packages of $(LOCKS)/$(1) into $(VENV) (a minute or two the first time)"
 @$(PIP) install --require-hashes --only-binary :all: -r $(LOCKS)/uv.txt || true
 @install() { \
-	$(BIN)/uv pip install --python $(BIN)/python --no-deps --no-build-isolation \
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation \
 		--config-settings-package pyspark:--build-option=--compression=stored "$$@" || { \
 		echo "uv cannot install this here, so pip does it, which takes minutes"; \
 		$(PIP) install --no-deps --no-build-isolation "$$@"; \

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from tidemark.models.rollout.states import Verdict
+
+# They would double each counter; Prometheus does not read them.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 STREAM = ("spark_job", "stream")
 """Labels of what belongs to a stream."""
@@ -37,7 +40,8 @@ _PROCESS: dict[str, str] = {
     "tidemark_store_up": "Whether the store answered this scrape: 1 or 0. The metrics of streams are missing at 0.",
     "tidemark_store_writable": "Whether the store took the last write of this process: 1 or 0.",
     "tidemark_streams": "Streams known, expected ones included.",
-    "tidemark_partitions_not_exposed": "Partitions without series of their own (TIDEMARK_METRICS_PARTITIONS).",
+    "tidemark_partitions_not_exposed": "Partitions without series of their own.",
+    "tidemark_snapshot_age_seconds": "Age of the oldest snapshot of a stream: what lists and budgets are as of.",
     "tidemark_notifications_firing": "Alerts that the notifier of this process has notified of and that still fire.",
 }
 
@@ -58,7 +62,6 @@ _STREAMS: dict[str, str] = {
     "tidemark_batch_gap_seconds": "Mean time between the triggers of the newest 20 batches.",
     "tidemark_watermark_timestamp_seconds": "Watermark after the newest batch; missing while there is none.",
     "tidemark_event_time_timestamp_seconds": "Maximum event time that this watermark could know.",
-    "tidemark_watermark_lag_seconds": "How far the watermark trailed the clock at the end of the newest batch.",
     "tidemark_state_rows": "Rows of state in the newest batch.",
     "tidemark_state_bytes": "Bytes of state in the newest batch.",
     "tidemark_slo_target_ratio": "Completeness target of the stream.",
@@ -73,18 +76,15 @@ _STREAMS: dict[str, str] = {
     "tidemark_bound_effective_seconds": "How far the watermark really trails the maximum event time.",
     "tidemark_bound_max_seconds": "The policy's maximum bound; missing without one.",
     "tidemark_bound_ceiling_seconds": "Ceiling of a job that can be steered live.",
-    "tidemark_bound_ceiling_used_ratio": "Share of the ceiling by which the watermark trails, in Live.",
     "tidemark_bound_saturated": "Whether the maximum bound, or the ceiling, is too small for the rows: 1 or 0.",
     "tidemark_bound_adopted": "Whether the job applies what is published: 1 or 0; missing when nothing is published.",
     "tidemark_bound_published_timestamp_seconds": "When the newest generation was published.",
-    "tidemark_bound_change_ratio": "The bound published last against the one before: -0.2 is a fifth narrower.",
     "tidemark_generation": "Newest generation published to the job.",
     "tidemark_generation_acknowledged": "Generation last acknowledged; missing when the job uses its own bound.",
     "tidemark_completeness_predicted_ratio": "Completeness predicted for the last published bound.",
     "tidemark_completeness_predicted_min_ratio": "Lower end of the interval of that prediction.",
     "tidemark_completeness_realised_ratio": "Completeness counted under it; missing until enough rows are judged.",
     "tidemark_completeness_realised_max_ratio": "Upper end of the interval of that completeness, right at every look.",
-    "tidemark_prediction_error_ratio": "Absolute difference of the two; 0.001 is a tenth of a percentage point.",
     "tidemark_partitions": "Partitions with a row within the horizon of the SLO.",
     "tidemark_partitions_skewed": "Skewed partitions: without any one of them the bound would be far narrower.",
     "tidemark_partitions_idle": "Partitions that used to report and are silent.",
@@ -157,8 +157,44 @@ HELP: dict[str, str] = {
 }
 """Help text of every metric by name; docs/reference/metrics.md is made from it."""
 
-OF_STREAMS = tuple(_STREAMS)
-"""Metrics that the store has one number of for each stream."""
+OF_STREAMS = (
+    *_STREAMS,
+    *_PARTITIONS,
+    *_VALUES,
+    "tidemark_stream_info",
+    "tidemark_need_seconds",
+    "tidemark_rollout_state",
+)
+"""Metrics of streams, and of their partitions, that are read from the store."""
+
+IN_DETAIL = frozenset(
+    {
+        "tidemark_event_time_timestamp_seconds",
+        "tidemark_generation_acknowledged",
+        "tidemark_last_batch_timestamp_seconds",
+        "tidemark_need_seconds",
+        "tidemark_reports_duplicate_total",
+    }
+)
+"""Metrics that a scrape has only where it asks for all: no rule and no panel needs them of every stream."""
+
+ZERO_IN_DETAIL = frozenset(
+    {
+        "tidemark_paused",
+        "tidemark_rows_corrected_total",
+        "tidemark_missing_batches",
+        "tidemark_dropped_reports",
+        "tidemark_constraints_conflict",
+        "tidemark_bound_saturated",
+        "tidemark_loss_biased",
+        "tidemark_rollout_vetoed",
+        "tidemark_partitions_skewed",
+        "tidemark_partitions_idle",
+        "tidemark_partitions_behind",
+        *_PARTITIONS,
+    }
+)
+"""Metrics of what few streams have: at 0 only a scrape that asks for all has them."""
 
 LABELS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_PROCESS, ()),

@@ -126,8 +126,8 @@ class Settings(BaseSettings):
     metrics_open: bool = False
     """Whether /metrics is answered without credentials; otherwise it needs a viewer of every job."""
     metrics_partitions: int = Field(default=256, ge=0)
-    """Maximum number of partitions of a stream in /metrics, skewed and idle ones first; the others are counted in
-    tidemark_partitions_not_exposed. With 0 no alert names a partition."""
+    """Maximum number of partitions of a stream in /metrics, skewed and idle ones first; without detail=all only those
+    of which there is something to say, at most 500 of all. With 0 no alert names a partition."""
     metrics_labels: Annotated[str, AfterValidator(_checked(_label_names))] = ""
     """Names of the labels of streams that tidemark_stream_info has too, separated by commas, such as team."""
     proxy_user_header: _HeaderName | None = None

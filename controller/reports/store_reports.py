@@ -263,16 +263,14 @@ def _store(session: Session, reports: Sequence[CountedReport], evidence: ReportF
         ],
     )
     for report_id, each in zip(ids, reports, strict=True):
-        _store_rest(session, report_id, each, now_us, evidence)
+        _store_rest(session, report_id, each, evidence)
     return ids
 
 
-def _store_rest(
-    session: Session, report_id: int, counted: CountedReport, now_us: int, evidence: ReportFollower
-) -> None:
+def _store_rest(session: Session, report_id: int, counted: CountedReport, evidence: ReportFollower) -> None:
     """Store what few reports have: a state of Live, a base above that of later ones."""
     new, report, last_batch = counted.new, counted.new.report, counted.new.known.last_batch
-    keep_live(session, new.stream_id, report_id, report, now_us)
+    keep_live(session, new.stream_id, report_id, report, new.received_us)
     # Only batches that are stored already can have been counted against too low a base.
     later = last_batch is not None and last_batch >= report.batch_id + 2
     if later and report.max_event_time_us is not None:

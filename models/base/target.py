@@ -44,7 +44,8 @@ def parse_target(value: str | int) -> int:
         of_text = isinstance(value, str) and not value.strip().endswith("%") and ppm.is_finite()
         in_percent = of_text and PPM <= ppm < 100 * PPM
         way_out = f"in percent write '{value}%'" if in_percent else "such as '0.995', '99.5%' or 995000 (ppm)"
-        raise ValueError(f"target {value!r} must lie between 0 and 1, both excluded; {way_out}")
+        ends = "0% and 100%" if isinstance(value, str) and value.strip().endswith("%") else "0 and 1"
+        raise ValueError(f"target {value!r} must lie between {ends}, both excluded; {way_out}")
     if ppm != ppm.to_integral_value():
         raise ValueError(f"target {value!r} is finer than one part per million")
     return int(ppm)

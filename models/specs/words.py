@@ -52,8 +52,8 @@ def read_share(text: str) -> int | None:
     if not share.is_finite() or share != share.to_integral_value():
         raise ValueError(f"{text!r} is finer than one part per million, or not a number")
     if share > PPM:
-        way_out = "" if number.endswith("%") else f"; in percent write '{number}%'"
-        raise ValueError(f"{text!r} is more than 1{way_out}")
+        wrong = "100%" if number.endswith("%") else f"1; in percent write '{number}%'"
+        raise ValueError(f"{text!r} is more than {wrong}")
     return int(share)
 
 

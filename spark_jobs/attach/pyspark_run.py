@@ -16,7 +16,7 @@ import runpy
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -72,8 +72,11 @@ def replace_this_process(job: str, arguments: Sequence[str], confs: Sequence[str
         raise ValueError(f"there is no file {job}")
     if wrong := [conf for conf in confs if "=" not in conf]:
         raise ValueError(f"--conf {wrong[0]}: write it as KEY=VALUE")
-    with suppress(JavaNotFound):  # a client of Spark Connect needs none, and PySpark says it itself
+    try:
         ensure_java()
+    except JavaNotFound as error:  # a client of Spark Connect needs none; others fail with words of PySpark's
+        if "SPARK_REMOTE" not in os.environ:
+            sys.stderr.write(f"tidemark: {error}\n")
     if confs:
         options = shlex.join(part for conf in confs for part in ("--conf", conf))
         os.environ[_SUBMIT_ARGS] = f"{options} {os.environ.get(_SUBMIT_ARGS, _SUBMIT_DEFAULT)}"

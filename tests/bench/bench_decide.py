@@ -21,7 +21,7 @@ from tidemark.controller.server.process.loop import run_once
 from tidemark.controller.server.process.service import make_service
 from tidemark.controller.server.routes import fleet
 from tidemark.controller.server.schemas.views import stream_status
-from tidemark.controller.view.state.fleet import fleet_page, load_fleet
+from tidemark.controller.view.state.fleet import load_fleet, read_verdicts
 from tidemark.models.evidence.slots import Retention
 
 from support.copied_streams import copy_stream
@@ -108,13 +108,13 @@ class Fleet:
     def jobs(self) -> None:
         with self.database.read() as session:
             names = sorted({stream_name(number)[0] for number in range(self.streams)})
-            fleet.listed_jobs(session, names, self.now_us, self.service.cache)
+            fleet.listed_jobs(session, names, self.now_us)
 
     def fleet(self) -> None:
         with self.database.read() as session:
-            rows = fleet_page(session, None, 1_000)
-            found = load_fleet(session, [row.stream_id for row in rows])
-            assert len([fleet._stream(state, pin) for state, pin in found]) == self.streams
+            verdicts = read_verdicts(session, self.now_us)
+            found = zip(load_fleet(session, [each.id for each in verdicts]), verdicts, strict=True)
+            assert len([fleet._stream(*state, each.conditions) for state, each in found]) == self.streams
 
     def steps(self) -> dict[str, Callable[[], object]]:
         return {

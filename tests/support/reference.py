@@ -17,7 +17,7 @@ from fastapi import FastAPI
 
 from tidemark.controller.base import errors
 from tidemark.controller.base.alert_table import ALERTS
-from tidemark.controller.base.counters import HELP, LABELS
+from tidemark.controller.base.counters import HELP, IN_DETAIL, LABELS, ZERO_IN_DETAIL
 from tidemark.controller.base.settings import Settings
 from tidemark.controller.server.app import create_app
 from tidemark.controller.server.http.authorize import need_of
@@ -111,7 +111,8 @@ The conf that the driver is started with decides alone, and not a session's, whi
 _METRICS_HEAD = """# Metrics
 
 The controller's `/metrics` exposes these in Prometheus' text format. [Alerts and metrics](../how-to/alerts.md) explains
-how to scrape them. The Spark job's label is `spark_job`, because Prometheus keeps `job` for what it scrapes.
+how to scrape them. The Spark job's label is `spark_job`, because Prometheus keeps `job` for what it scrapes. In the
+column *scraped*, *detail* means only with `/metrics?detail=all`, and *not 0* that a 0 is left out without it.
 """
 
 _DRIVER_METRICS = """
@@ -138,9 +139,14 @@ def _metrics() -> str:
     for labels, names in groupby(HELP, key=lambda name: LABELS[name]):
         listed = ", ".join(map(_code, labels))
         parts.append(f"\n## {f'Labels {listed}' if labels else 'No labels'}\n\n")
-        parts.append(_table(("metric", "meaning"), ((_code(name), HELP[name]) for name in names)))
+        rows = ((_code(name), HELP[name], _scraped(name)) for name in names)
+        parts.append(_table(("metric", "meaning", "scraped"), rows))
     gauges = ((_code(gauge_name("", name).rpartition("-")[2]), GAUGES[name]) for name in GAUGES)
     return "".join([*parts, _DRIVER_METRICS, _table(("gauge", "meaning"), gauges)])
+
+
+def _scraped(name: str) -> str:
+    return "detail" if name in IN_DETAIL else "not 0" if name in ZERO_IN_DETAIL else "always"
 
 
 def _alerts() -> str:

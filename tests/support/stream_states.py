@@ -136,7 +136,6 @@ def stream_state(**changes: Any) -> StreamState:
         future_rows=0,
         misdated_rows=0,
         missing_batches=0,
-        previous_bound_ms=None,
         unpinned=parts["published"],
         prediction=None,
         **parts,

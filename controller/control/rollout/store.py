@@ -129,6 +129,7 @@ def list_rollouts(
     session: Session,
     *,
     limit: int,
+    rollout_id: int | None = None,
     stream_id: int | None = None,
     states: Collection[State] = (),
     vetoed: bool = False,
@@ -137,9 +138,12 @@ def list_rollouts(
     """Return up to ``limit`` rollouts, the newest first.
 
     Args:
+        rollout_id: only the one of this number; None for all.
         states: only those in one of these states; empty for all.
     """
     found = select(RolloutRow).order_by(RolloutRow.id.desc()).limit(limit)
+    if rollout_id is not None:
+        found = found.where(RolloutRow.id == rollout_id)
     if stream_id is not None:
         found = found.where(RolloutRow.stream_id == stream_id)
     if states:

@@ -29,7 +29,7 @@ Cursor = Annotated[
 
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
-_MAX_NUMBER = 2**63 - 1
+MAX_NUMBER = 2**63 - 1
 """Greatest integer that the store can hold."""
 
 
@@ -115,11 +115,26 @@ def decode_numbers_cursor(cursor: str | None, length: int) -> tuple[int, ...] | 
         InvalidParameterError: when it is not a cursor of this list.
     """
     position = decode_cursor(cursor, length)
+    return None if position is None else _numbers(position)
+
+
+def decode_stream_cursor(cursor: str | None, length: int) -> tuple[tuple[int, ...], str, str] | None:
+    """Return the whole numbers, the job and the stream that a cursor encodes, None for no cursor.
+
+    Raises:
+        InvalidParameterError: when it is not a cursor of this list.
+    """
+    position = decode_cursor(cursor, length + 2)
     if position is None:
         return None
-    if not all(_NUMBER.fullmatch(part) and abs(int(part)) <= _MAX_NUMBER for part in position):
+    *numbers, job, stream = position
+    return _numbers(numbers), job, stream
+
+
+def _numbers(parts: Sequence[str]) -> tuple[int, ...]:
+    if not all(_NUMBER.fullmatch(part) and abs(int(part)) <= MAX_NUMBER for part in parts):
         raise _not_ours()
-    return tuple(map(int, position))
+    return tuple(map(int, parts))
 
 
 def _can_be_stored(text: str) -> bool:

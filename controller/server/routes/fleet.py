@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, get_args
@@ -12,12 +11,10 @@ from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.tables import OverviewRow
-from tidemark.controller.base.errors import InvalidParameterError
-from tidemark.controller.base.principal import Principal
 from tidemark.controller.control.rollout.store import read_fleet_share
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.server.http.authorize import ThePrincipal
-from tidemark.controller.server.http.cursors import ThePaging, decode_cursor, in_reach
+from tidemark.controller.server.http.cursors import ThePaging, decode_cursor, decode_stream_cursor, in_reach
 from tidemark.controller.server.http.etags import IfNoneMatch, answered
 from tidemark.controller.server.http.openapi import answers
 from tidemark.controller.server.http.parameters import OfJob, TheService, WhichJob
@@ -51,7 +48,7 @@ from tidemark.controller.view.state.answers import (
 )
 from tidemark.controller.view.state.budget import BudgetCourse
 from tidemark.controller.view.state.conditions import conditions_of
-from tidemark.controller.view.state.fleet import fleet_page, list_worst, load_fleet, worst_by_job
+from tidemark.controller.view.state.fleet import Verdict, load_fleet, read_verdicts
 from tidemark.controller.view.state.load import load_horizon, load_states
 from tidemark.controller.view.state.provisional_bound import provisional_from_json
 from tidemark.controller.view.state.state import StreamState
@@ -66,9 +63,6 @@ _UNSEEN = OverviewRow(
     **dict.fromkeys(("partitions", "idle", "behind", "skewed", "future"), 0),
 )
 """Of a stream without a snapshot; all else is unknown."""
-
-_UNKNOWN = ""
-"""Stands for an unknown budget in a cursor."""
 
 
 @_fleet.get(
@@ -85,59 +79,35 @@ def all_streams(
     job: OfJob = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """List the streams in reach with what matters most about each, those with the smallest budget left first."""
-    after = _position(paging.cursor)
+    """List the streams in reach with what matters most about each.
+
+    Those that are silent, or were not looked at of late, come first, then those with the smallest budget left.
+    """
+    position = decode_stream_cursor(paging.cursor, 4)
+    # Every page has the now of the first: with a later one, what falls silent meanwhile would stand on a page before.
+    at_us = service.clock() if position is None else position[0][0]
+    after = None if position is None else (*position[0][1:], *position[1:])
     with service.database.read() as session:
-        rows = in_reach(
-            principal,
-            lambda position, limit: fleet_page(session, position, limit, job),
-            job=lambda row: row.job,
-            position=_place,
-            after=after,
-            limit=paging.rows,
-        )
-        page, next_cursor = paging.cut(rows, _in_cursor)
-        worst = worst_by_job(session)
+        verdicts = [
+            each
+            for each in read_verdicts(session, at_us, None if job is None else [job])
+            if principal.sees_all or principal.sees(each.job)
+        ]
+        left = [each for each in verdicts if after is None or each.place > after]
+        page, next_cursor = paging.cut(left[: paging.rows], lambda each: (at_us, *each.place))
         narrowing, max_narrowing = read_fleet_share(session, service.decider.fleet.narrowing_ppm)
-        states = load_fleet(session, [row.stream_id for row in page])
+        states = load_fleet(session, [each.id for each in page])
     found = FleetPage(
-        streams=[_stream(state, pin) for state, pin in states],
-        totals=_totals(principal, [found for found in worst if job is None or found[0] == job]),
+        streams=[_stream(*state, each.conditions) for state, each in zip(states, page, strict=True)],
+        totals=_totals(verdicts),
         narrowing=Narrowing(streams=narrowing, max_streams=max_narrowing),
         next_cursor=next_cursor,
     )
     return answered(found, if_none_match)
 
 
-def _position(cursor: str | None) -> tuple[int | None, str, str] | None:
-    position = decode_cursor(cursor, 3)
-    if position is None:
-        return None
-    budget, job, stream = position
-    try:
-        remaining = None if budget == _UNKNOWN else int(budget)
-    except ValueError:
-        remaining = 2**63
-    if remaining is not None and abs(remaining) >= 2**63:
-        reason = "this is not a cursor of this list; leave it out to begin at the first page"
-        raise InvalidParameterError.at("cursor", reason)
-    return remaining, job, stream
-
-
-def _place(row: Row[Any]) -> tuple[int | None, str, str]:
-    return row.remaining_ppm, row.job, row.stream
-
-
-def _in_cursor(row: Row[Any]) -> tuple[int | str, str, str]:
-    remaining, job, stream = _place(row)
-    return _UNKNOWN if remaining is None else remaining, job, stream
-
-
-def _totals(principal: Principal, worst: list[tuple[str, ConditionType | None, int]]) -> FleetTotals:
-    counted: Counter[ConditionType | None] = Counter()
-    for job, kind, streams in worst:
-        if principal.sees_all or principal.sees(job):
-            counted[kind] += streams
+def _totals(verdicts: Sequence[Verdict]) -> FleetTotals:
+    counted = Counter(next(iter(each.conditions), None) for each in verdicts)
     rows = [
         WorstCount(**dict(summary_of(kind)), streams=counted[kind])
         for kind in CONDITION_TYPES
@@ -148,9 +118,9 @@ def _totals(principal: Principal, worst: list[tuple[str, ConditionType | None, i
     return FleetTotals(streams=counted.total(), worst=rows)
 
 
-def _stream(state: Row[Any], pin: StoredPin | None) -> FleetStream:
+def _stream(state: Row[Any], pin: StoredPin | None, kinds: Sequence[ConditionType]) -> FleetStream:
     seen: OverviewRow = state.OverviewRow or _UNSEEN
-    rollout, kinds = state.RolloutRow, [kind for kind, _ in json.loads(seen.conditions)]
+    rollout = state.RolloutRow
     return FleetStream.of(
         seen,
         job=state.job,
@@ -171,6 +141,8 @@ def _stream(state: Row[Any], pin: StoredPin | None) -> FleetStream:
         else provisional_bound_answer(provisional_from_json(seen.provisional_bound)),
         published_bound_ms=state.published_bound_ms,
         applied_bound_ms=state.applied_bound_ms,
+        in_use_bound_ms=state.in_use_bound_ms,
+        last_batch_us=state.last_batch_us,
         rollout=None if rollout is None else FleetRollout.of(rollout),
         worst=summary_of(kinds[0]) if kinds else None,
         alerts=[kind for kind in kinds if CONDITION_TYPES[kind].problem],
@@ -206,10 +178,10 @@ _MAX_CONDITIONS = 100
 
 @_jobs.get("/v1/jobs", operation_id="listJobs", summary="List jobs", responses=answers("JobPage", 422, 503))
 def all_jobs(service: TheService, principal: ThePrincipal, paging: ThePaging) -> JobPage:
-    """List the known jobs in reach by name, each with the worst condition of its streams' newest snapshots.
+    """List the known jobs in reach by name, each with the worst condition of its streams.
 
-    A stream gets a snapshot every 15 seconds while something happens, and every minute otherwise; `GET /v1/jobs/{job}`
-    says what holds now.
+    What time alone ends or brings, such as silence, is as of now. The rest is as of each stream's newest snapshot, one
+    every 15 seconds while something happens and every minute otherwise; `GET /v1/jobs/{job}` says all as of now.
     """
     position = decode_cursor(paging.cursor, 1)
     now_us = service.clock()
@@ -223,7 +195,7 @@ def all_jobs(service: TheService, principal: ThePrincipal, paging: ThePaging) ->
             limit=paging.rows,
         )
         page, next_cursor = paging.cut(names, lambda name: (name,))
-        return JobPage(jobs=listed_jobs(session, page, now_us, service.cache), next_cursor=next_cursor)
+        return JobPage(jobs=listed_jobs(session, page, now_us), next_cursor=next_cursor)
 
 
 @_jobs.get(
@@ -246,28 +218,17 @@ def read(job: WhichJob, service: TheService) -> JobStatus:
     )
 
 
-def listed_jobs(session: Session, jobs: Sequence[str], now_us: int, cache: EvidenceCache) -> list[JobSummary]:
-    """Return known jobs as they are listed.
-
-    Args:
-        kept: the evidence on streams: the conditions of one without a snapshot are computed.
-    """
-    streams = list_worst(session, jobs)
-    unseen = load_states(session, [row.id for row in streams if row.seen_us is None])
-    computed = {state.id: _conditions(session, state, now_us, cache) for state in unseen}
-    found: defaultdict[str, list[tuple[str, Mode, ConditionSummary | None]]] = defaultdict(list)
-    for row in streams:
-        if row.seen_us is not None:
-            worst = None if row.worst is None else summary_of(row.worst)
-        else:
-            worst = next(iter(computed[row.id]), None)
-        found[row.job].append((row.stream, row.mode, worst))
+def listed_jobs(session: Session, jobs: Sequence[str], now_us: int) -> list[JobSummary]:
+    """Return known jobs as they are listed."""
+    found: defaultdict[str, list[Verdict]] = defaultdict(list)
+    for verdict in read_verdicts(session, now_us, jobs):
+        found[verdict.job].append(verdict)
     return [
         _summary(
             job,
-            Counter(mode for _, mode, _ in found[job]),
+            Counter(each.mode for each in found[job]),
             min(
-                ((stream, worst) for stream, _, worst in found[job] if worst is not None),
+                ((each.stream, each.worst) for each in found[job] if each.worst is not None),
                 key=lambda one: (place_of(one[1]), one[0]),
                 default=None,
             ),

@@ -17,7 +17,13 @@ from tidemark.controller.control.rollout.failed_bounds import carry_failures
 from tidemark.controller.control.rollout.store import list_rollouts
 from tidemark.controller.server.http.authorize import ThePrincipal
 from tidemark.controller.server.http.bodies import ReasonBody
-from tidemark.controller.server.http.cursors import Paging, ThePaging, decode_number_cursor, in_reach
+from tidemark.controller.server.http.cursors import (
+    MAX_NUMBER,
+    Paging,
+    ThePaging,
+    decode_number_cursor,
+    in_reach,
+)
 from tidemark.controller.server.http.etags import etag, precondition
 from tidemark.controller.server.http.openapi import answers, takes
 from tidemark.controller.server.http.parameters import DryRun, StreamPath, TheService, WhichStream
@@ -66,6 +72,13 @@ _Vetoed = Annotated[
     bool, Query(description="Only rollouts that a person discarded or rolled back, while that veto holds.")
 ]
 
+_OfNumber = Annotated[
+    int | None,
+    Query(
+        alias="id", ge=1, le=MAX_NUMBER, description="Only the rollout of this number, of whichever stream."
+    ),
+]
+
 
 _Act = Callable[[SteeredStream, int, str, FleetLimits], RolloutRow]
 """An action on a rollout: the stream, the rollout's number, the reason, and the limits of the fleet."""
@@ -84,13 +97,16 @@ def all_rollouts(
     state: _InState = [],  # noqa: B006 - never changed
     *,
     vetoed: _Vetoed = False,
+    number: _OfNumber = None,
 ) -> RolloutPage:
     """List the rollouts of every stream that the caller may see, the newest first."""
     before = decode_number_cursor(paging.cursor)
     with service.database.read() as session:
 
         def fetch(position: int | None, count: int) -> Sequence[tuple[RolloutRow, StreamRow]]:
-            rows = list_rollouts(session, limit=count, states=state, vetoed=vetoed, before_id=position)
+            rows = list_rollouts(
+                session, limit=count, rollout_id=number, states=state, vetoed=vetoed, before_id=position
+            )
             return [(row, session.get_one(StreamRow, row.stream_id)) for row in rows]
 
         found = in_reach(

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter
 
-from tidemark.controller.base.errors import InvalidParameterError
 from tidemark.controller.server.http.authorize import ThePrincipal
-from tidemark.controller.server.http.cursors import ThePaging, decode_cursor
+from tidemark.controller.server.http.cursors import ThePaging, decode_stream_cursor
 from tidemark.controller.server.http.openapi import answers
 from tidemark.controller.server.http.parameters import OfJob, TheService
 from tidemark.controller.server.schemas.savings import (
@@ -25,8 +24,6 @@ from tidemark.models.recommend.savings import Figures, Savings, total_of
 
 router = APIRouter(tags=["streams"])
 
-_Place = tuple[int, int, int, int, str, str]
-
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
@@ -36,7 +33,7 @@ class _Listed:
     savings: Savings
 
     @property
-    def place(self) -> _Place:
+    def place(self) -> tuple[int | str, ...]:
         return (*self.savings.place, self.job, self.stream)
 
 
@@ -54,7 +51,8 @@ def get_savings(
     Streams in reach that certainly lose more rows than they may come first, those that lose most before the others;
     then those that would save most waiting. Figures are as of each stream's newest snapshot.
     """
-    after = _position(paging.cursor)
+    position = decode_stream_cursor(paging.cursor, 4)
+    after = None if position is None else (*position[0], *position[1:])
     with service.database.read() as session:
         rows = list_savings(session, job)
     found = sorted(
@@ -72,19 +70,6 @@ def get_savings(
         totals=_totals([each.savings for each in found]),
         next_cursor=next_cursor,
     )
-
-
-def _position(cursor: str | None) -> _Place | None:
-    position = decode_cursor(cursor, 6)
-    if position is None:
-        return None
-    *numbers, job, stream = position
-    try:
-        loses, late, waiting, rows = map(int, numbers)
-    except ValueError:
-        reason = "this is not a cursor of this list; leave it out to begin at the first page"
-        raise InvalidParameterError.at("cursor", reason) from None
-    return loses, late, waiting, rows, job, stream
 
 
 def _stream(listed: _Listed) -> SavingsOfStream:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, get_args
+from typing import Annotated, Literal, get_args
 
 from fastapi import APIRouter, Path, Query, Response, status
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -23,7 +23,7 @@ from tidemark.controller.server.access.token_store import MadeToken, fields, get
 from tidemark.controller.server.http.authorize import ThePrincipal
 from tidemark.controller.server.http.bodies import RotationBody, TokenBody
 from tidemark.controller.server.http.cursors import ThePaging, decode_number_cursor
-from tidemark.controller.server.http.openapi import answers, takes, text_answer
+from tidemark.controller.server.http.openapi import answers, problem, takes, text_answer
 from tidemark.controller.server.http.parameters import TheService
 from tidemark.controller.server.http.request_body import JsonBody
 from tidemark.controller.server.process.service import Service
@@ -145,6 +145,13 @@ _STUCK_SECONDS = 60
 
 _Verbose = Annotated[str | None, Query(description="List what was checked; any value will do.")]
 
+_Detail = Annotated[
+    Literal["all"] | None,
+    Query(
+        description="all: every partition and metric of every stream, not only what rules and dashboards need."
+    ),
+]
+
 
 @health_router.get(
     "/livez", operation_id="getLiveness", summary="Liveness", responses=answers("Health", 422, 503)
@@ -172,11 +179,11 @@ def readyz(service: TheService, verbose: _Verbose = None) -> Health:
     operation_id="getMetrics",
     summary="Metrics",
     response_class=Response,
-    responses=text_answer("Metrics for Prometheus."),
+    responses=text_answer("Metrics for Prometheus.") | problem(422),
 )
-def metrics(service: TheService) -> Response:
+def metrics(service: TheService, detail: _Detail = None) -> Response:
     """Return the metrics in Prometheus' text format."""
-    return Response(service.scrape.text(), media_type=CONTENT_TYPE_LATEST)
+    return Response(service.scrape.text(detail=detail is not None), media_type=CONTENT_TYPE_LATEST)
 
 
 # Some load balancers and monitors probe with HEAD. The document has GET alone: HEAD is the same without the body.

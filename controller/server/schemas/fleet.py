@@ -56,8 +56,8 @@ class SkewedPartition(Answer):
 class FleetStream(OfStream):
     """A stream in the list of the fleet.
 
-    Specifications, pins, rollouts and bounds but those in use and effective are as of now; the rest is as of
-    ``updated_us``.
+    Specifications, pins, rollouts, the newest batch, bounds but the effective one, and whether it is silent are as of
+    now; the rest is as of ``updated_us``.
     """
 
     mode: Mode
@@ -146,7 +146,7 @@ class Narrowing(Answer):
 
 
 class FleetPage(Answer):
-    """A page of the fleet: the smallest budget left first, streams of unknown budget last."""
+    """A page of the fleet: silent streams first, then the smallest budget left, streams of unknown budget last."""
 
     streams: list[FleetStream]
     """The streams."""

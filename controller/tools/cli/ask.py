@@ -24,11 +24,20 @@ def confirm(what: str, option: str) -> None:
     typer.confirm(f"{what}?", abort=True, err=True)
 
 
-def _ask_reason(given: str) -> str:
+_NAMED_BY = {"every": "ROLLOUT or --all", "fleet": "JOB, JOB and STREAM, or --fleet"}
+"""By the option that stands for all: how a command line names what it acts on."""
+
+
+def _ask_reason(context: typer.Context, given: str) -> str:
     if given:
         return given
     if not somebody_answers():
-        raise typer.BadParameter("say why; the event records it")
+        # All other options and arguments are read before: what is not named either is said at once.
+        named = any(context.params.get(name) for name in ("rollout", "job", *_NAMED_BY))
+        missing = "".join(
+            f"; and name {how}" for by, how in _NAMED_BY.items() if by in context.params and not named
+        )
+        raise typer.BadParameter(f"say why; the event records it{missing}")
     return str(typer.prompt("Why (the event records it)", err=True))
 
 

@@ -226,7 +226,7 @@ def _is_of_stream(context: typer.Context, traces: Sequence[Path]) -> bool:
 
 def _open(traces: Sequence[Path]) -> list[OpenTrace]:
     """Open all traces, so that a wrong one is found before the first is replayed."""
-    if len(traces) == 1 and not traces[0].exists() and not traces[0].suffix:
+    if len(traces) == 1 and not traces[0].is_file() and not traces[0].suffix:
         raise ValueError(
             f"there is no trace {traces[0]}; of a stream name both: tidemark backtest {traces[0]} STREAM"
         )

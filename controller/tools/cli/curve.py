@@ -110,7 +110,7 @@ def curve(
         return
     from tidemark.controller.tools.cli.trace_curve import Question, show_trace_curve  # noqa: PLC0415 - a stream needs no scipy
 
-    if not trace.exists() and not trace.suffix:
+    if not trace.is_file() and not trace.suffix:
         fail_usage(f"there is no trace {trace}; of a stream name both: tidemark curve {trace} STREAM")
     question = Question(
         window, slide, session_gap, engine, trigger, bounds, grace, target, confidence, latency_cap, latency

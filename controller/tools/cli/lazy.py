@@ -171,6 +171,20 @@ class LazyGroup(TyperGroup):
             Completion(name, entry.help) for name, entry in COMMANDS.items() if name.startswith(incomplete)
         ]
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read what stands before the command; options of commands stand behind it."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            if not _is_usage(error):
+                raise
+            name = getattr(error, "option_name", "")
+            command = next((word for word in given if word in COMMANDS), None)
+            if name and command is not None:
+                fail_usage(f"{name} stands behind the command: tidemark {command} {name} ...")
+            fail_usage(usage_line(error))
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command; name the extra to install when a module of it is missing."""
         try:
@@ -179,11 +193,15 @@ class LazyGroup(TyperGroup):
             _name_extra(ctx.invoked_subcommand or "", error)
             raise
         except typer.TyperException as error:
-            asked = getattr(error, "ctx", None)
-            # A group without a command is no mistake: the message is its help.
-            if error.exit_code != _USAGE or (asked is not None and error.message == asked.get_help()):
+            if not _is_usage(error):
                 raise
             fail_usage(usage_line(error))
+
+
+def _is_usage(error: typer.TyperException) -> bool:
+    """Return whether an error says that a command line is wrong; a group without a command only prints its help."""
+    ctx = getattr(error, "ctx", None)
+    return error.exit_code == _USAGE and (ctx is None or error.message != ctx.get_help())
 
 
 def _name_extra(name: str, error: ModuleNotFoundError) -> None:

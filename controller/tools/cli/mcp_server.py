@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -43,9 +44,24 @@ def register(app: typer.Typer) -> None:
 def server_of(tidemark: Client) -> MCPServer:
     """Return the server of a controller's tools, each of which only reads."""
     from mcp.server import MCPServer  # noqa: PLC0415 - only this command needs it
+    from mcp.server.mcpserver.exceptions import ToolError  # noqa: PLC0415
     from mcp.types import ToolAnnotations  # noqa: PLC0415
+    from pydantic import ValidationError  # noqa: PLC0415
 
-    server, tools = MCPServer("tidemark", instructions=_INSTRUCTIONS, log_level="WARNING"), _Tools(tidemark)
+    from tidemark.controller.base.parse_body import error_items  # noqa: PLC0415
+
+    class Server(MCPServer):
+        async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+            try:
+                return await super().call_tool(name, arguments, context)
+            except ToolError as error:
+                wrong = error.__cause__
+                if not isinstance(wrong, ValidationError):
+                    raise
+                items = error_items(wrong.errors(include_url=False), arguments)
+                raise ToolError("; ".join(f"{each.pointer[1:]}: {each.detail}" for each in items)) from None
+
+    server, tools = Server("tidemark", instructions=_INSTRUCTIONS, log_level="WARNING"), _Tools(tidemark)
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     for tool in (tools.fleet, tools.status, tools.why, tools.what_if, tools.savings):
         server.add_tool(_answering(tool), annotations=reads)
@@ -59,8 +75,8 @@ class _Tools:
         self._tidemark = tidemark
 
     def fleet(self, job: str | None = None) -> dict[str, Any]:
-        """List the streams of the fleet, or of one job: mode, target, bounds, completeness, budget, worst condition."""
-        return {"streams": [*self._tidemark.fleet(self._known(job))]}
+        """List streams of the fleet, or of one job, silent ones and those with the least budget first, at most 20."""
+        return _first(self._tidemark.fleet(self._known(job)))
 
     def status(self, job: str, stream: str) -> dict[str, Any]:
         """Return all that is known of one stream: SLO, completeness, bounds, rollout, budget and conditions."""
@@ -80,14 +96,25 @@ class _Tools:
         }
 
     def savings(self, job: str | None = None) -> dict[str, Any]:
-        """Return what the recommended bounds would save, of each stream and in sum; those that lose rows come first."""
-        pages = [*self._tidemark.savings(self._known(job))]
-        return {"totals": pages[0].totals, "streams": [row for page in pages for row in page.streams]}
+        """Return what the recommended bounds would save in sum, and of the 20 streams that lose or would save most."""
+        page = next(self._tidemark.savings(self._known(job)))
+        return {"totals": page.totals, **_first(page.streams)}
 
     def _known(self, job: str | None) -> str | None:
         """Return the name of a job that is known."""
         check_job(self._tidemark, job)
         return job
+
+
+_MOST_STREAMS = 20
+"""How many streams an answer has: an agent reads all of it."""
+
+
+def _first(streams: Iterable[Any]) -> dict[str, Any]:
+    """Return the first streams of a list, and whether there are more."""
+    (*found,) = islice(streams, _MOST_STREAMS + 1)
+    more = "there are more streams: name a job, or a stream" if len(found) > _MOST_STREAMS else None
+    return {"streams": found[:_MOST_STREAMS], "more": more}
 
 
 def _answering(tool: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
+import typer
+
 from tidemark.models.base.duration import format_duration, parse_duration
 from tidemark.models.base.operators import Operator, row_level, session, sliding, tumbling
 from tidemark.models.specs.words import read_duration
@@ -77,5 +79,9 @@ def operator_of(window: str, slide: str | None, session_gap: str | None = None) 
 
 
 def _with_unit(text: str) -> str:
-    """Return the duration; a bare number gets the unit s."""
-    return f"{text}s" if re.fullmatch(r"\s*[+-]?\d+(\.\d+)?\s*", text) else text
+    """Return the duration; a bare number gets the unit s, and that is said unless it is 0."""
+    if not re.fullmatch(r"\s*[+-]?\d+(\.\d+)?\s*", text):
+        return text
+    if float(text):
+        typer.echo(f"tidemark: {text.strip()} is read as {text.strip()} s: it has no unit", err=True)
+    return f"{text}s"

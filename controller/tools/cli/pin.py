@@ -60,9 +60,9 @@ def register(app: typer.Typer) -> None:
                 help="ceiling: live control stops, and the ceiling is the bound; off: the job uses its own bound."
             ),
         ],
-        reason: NeededReasonOption = "",
         fleet: _FleetOption = False,
         yes: _YesOption = False,
+        reason: NeededReasonOption = "",
         dry_run: DryRunOption = False,
         call: Call,
     ) -> None:

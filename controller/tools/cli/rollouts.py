@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice, takewhile
+from itertools import islice
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
@@ -29,7 +29,7 @@ from tidemark.controller.tools.cli.show import (
 from tidemark.controller.tools.cli.why import why_text
 from tidemark.controller.tools.client.errors import RequestRejectedError
 from tidemark.models.base.text import plural
-from tidemark.models.rollout.states import CANDIDATE, OPEN, State
+from tidemark.models.rollout.states import OPEN, State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -309,17 +309,7 @@ def _states(names: Sequence[str]) -> tuple[State, ...]:
 
 def _find(tidemark: Client, rollout: int) -> RolloutAnswer:
     """Return a rollout by its number, which is unique in the fleet."""
-    lists = (tidemark.rollouts(states=states) for states in (tuple(sorted(CANDIDATE)), ()))
-    # The newest come first, so that older ones need not be read.
-    found = next(
-        (
-            row
-            for rows in lists
-            for row in takewhile(lambda row: row.id >= rollout, rows)
-            if row.id == rollout
-        ),
-        None,
-    )
+    found = next(tidemark.rollouts(rollout_id=rollout), None)
     if found is None:
         fail_request(f"there is no rollout {rollout}; `tidemark rollouts --all` lists all")
     return found

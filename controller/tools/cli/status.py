@@ -151,7 +151,7 @@ def _show_stream(found: StreamStatus) -> None:
     if found.provisional_bound is not None:
         if found.provisional_bound.text not in found.summary:
             facts["provisional"] = found.provisional_bound.text
-        facts["an hour at once"] = f"of a Kafka topic: {_HISTORY}"
+        facts["an hour at once"] = f"where the source is a Kafka topic: {_HISTORY}"
     if found.frozen_until_us is not None:
         facts["frozen"] = (
             f"nothing is narrowed until {moment(found.frozen_until_us)}, by a freeze window of its policy"

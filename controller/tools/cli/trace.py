@@ -115,7 +115,7 @@ def trace(
         if source_kind == "files":
             _reject_given("only --from kafka takes", {**of_kafka, "--since": since})
             files = sources or []
-            if len(files) == 2 and not any(file.suffix or file.exists() for file in files):
+            if len(files) == 2 and not any(file.suffix or file.is_file() for file in files):
                 raise ValueError(
                     f"there is no file {files[0]}; for a trace of JOB STREAM add --from controller"
                 )

@@ -182,6 +182,7 @@ class Client(SpecificationsClient):
         *,
         states: Sequence[State] = (),
         vetoed: bool = False,
+        rollout_id: int | None = None,
     ) -> Iterator[RolloutAnswer]:
         """Return the rollouts of a stream, of a job, or of the whole fleet, the newest first.
 
@@ -190,8 +191,9 @@ class Client(SpecificationsClient):
             stream: only of this stream of the job.
             states: only those in one of these states; all of them when it is empty.
             vetoed: only those that a person vetoed.
+            rollout_id: only that of this number; only for the whole fleet.
         """
-        query = {"state": states, "vetoed": vetoed or None}
+        query = {"state": states, "vetoed": vetoed or None, "id": rollout_id}
         found = self._items(_within(job, stream, "/rollouts"), "rollouts", RolloutAnswer, query)
         return (row for row in found if job is None or row.job == job)
 

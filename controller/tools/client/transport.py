@@ -73,7 +73,8 @@ class Transport:
         attempts: int = 5,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.url = (url or os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
+        # Paths begin with /v1: people copy addresses with it, too.
+        self.url = (url or os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/").removesuffix("/v1")
         self.token_file = token_file
         self._sleep = sleep
         self._token = token

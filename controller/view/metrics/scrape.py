@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.metrics_core import Metric
 from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session, aliased
 
-from tidemark.controller.base.counters import HELP, LABELS, OF_STREAMS, scrape_seconds
+from tidemark.controller.base.clock import Clock
+from tidemark.controller.base.counters import (
+    IN_DETAIL,
+    LABELS,
+    OF_STREAMS,
+    STREAM,
+    ZERO_IN_DETAIL,
+    scrape_seconds,
+)
 from tidemark.controller.base.db.database import STORE_ERRORS, Database
 from tidemark.controller.base.db.tables import (
     OffsetRow,
+    OverviewRow,
     PredictionRow,
     ReportBodyRow,
     ReportRow,
@@ -27,35 +34,14 @@ from tidemark.controller.base.db.tables import (
 from tidemark.controller.base.shares import used
 from tidemark.controller.control.rollout.store import rollouts_by_state
 from tidemark.controller.evidence.lost import LostSummary
-from tidemark.controller.view.metrics.partition_metrics import (
-    Exposed,
-    family_of,
-    most_notable,
-    partition_families,
-    partition_lines,
-)
+from tidemark.controller.view.metrics.partition_metrics import Exposed, most_notable, partition_values
+from tidemark.controller.view.metrics.series import LabelSet, Samples, families_of, lines_of
 from tidemark.controller.view.state.load import load_states
-from tidemark.controller.view.state.partition_rows import PartitionSummary, load_partitions
+from tidemark.controller.view.state.partition_rows import load_partitions
 from tidemark.controller.view.state.state import NewestBatch, StreamState
 from tidemark.models.base.target import PPM
 from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.evidence.slots import SLOT_US, merge_all, slot_of_us
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    streams: Sequence[StreamState]
-    partitions: Mapping[int, Sequence[PartitionSummary]]
-    needs: Mapping[int, Sketch]
-    rollouts: Mapping[str, int]
-
-
-class _Families(Collector):
-    def __init__(self, families: Iterable[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Metric]:
-        return self._families
 
 
 class Scrape:
@@ -66,78 +52,91 @@ class Scrape:
         registry: what this process counts.
         max_partitions: how many partitions of a stream have series of their own, at most.
         label_names: names of the labels of streams that are exposed.
+        clock: the wall time in microseconds.
     """
 
     def __init__(
-        self, database: Database, registry: CollectorRegistry, max_partitions: int, label_names: Sequence[str]
+        self,
+        database: Database,
+        registry: CollectorRegistry,
+        max_partitions: int,
+        label_names: Sequence[str],
+        clock: Clock,
     ) -> None:
         self._database = database
         self._registry = registry
         self._max_partitions = max_partitions
         self._label_names = label_names
+        self._clock = clock
         self._seconds = scrape_seconds(registry)
         self.limits: dict[str, Callable[[], float]] = {}
         """How much is used of each limit of this process."""
 
-    def text(self) -> bytes:
-        """Return all metrics in Prometheus' text format; without a store, those of streams are missing."""
+    def text(self, *, detail: bool = False) -> bytes:
+        """Return the metrics in Prometheus' text format; without a store, those of streams are missing.
+
+        Args:
+            detail: whether to add what no rule needs: all partitions, needs, and what is 0.
+        """
         begun = perf_counter()
-        families, exposed = self._of_the_store()
-        text = generate_latest(self._registry) + generate_latest(_Families(families))
-        text += "".join(partition_lines(exposed)).encode()
+        samples = self._of_the_store(detail=detail)
+        text = generate_latest(self._registry) + "".join(lines_of(samples)).encode()
         self._seconds.observe(perf_counter() - begun)
         return text
 
     def families(self) -> Iterator[Metric]:
-        """Yield the same metrics for what is not Prometheus."""
-        families, exposed = self._of_the_store()
+        """Yield the same metrics, without the detail, for what is not Prometheus."""
         yield from self._registry.collect()
-        yield from families
-        yield from partition_families(exposed)
+        yield from families_of(self._of_the_store(detail=False))
 
-    def _of_the_store(self) -> tuple[list[Metric], list[Exposed]]:
+    def _of_the_store(self, *, detail: bool) -> Samples:
         try:
-            read = self._read()
+            with self._database.read() as session:
+                streams = load_states(session)
+                partitions = load_partitions(session, notable=not detail)
+                needs = load_needs(session) if detail else {}
+                rollouts = rollouts_by_state(session)
         except STORE_ERRORS:
-            return [_one("tidemark_store_up", 0)], []
-        exposed, left_out = most_notable(read.streams, read.partitions, self._max_partitions)
-        families: list[Metric] = [
-            self._limits(read),
-            _one("tidemark_store_up", 1),
-            _one("tidemark_streams", len(read.streams)),
-            _one("tidemark_partitions_not_exposed", left_out),
-            *stream_families(
-                read.streams, read.partitions, read.needs, read.rollouts, label_names=self._label_names
+            return {"tidemark_store_up": [(_NO_LABELS, 0)]}
+        exposed = most_notable(streams, partitions, self._max_partitions, detail=detail)
+        overviews = [stream.overview for stream in streams if stream.overview is not None]
+        alone: dict[str, float] = {
+            "tidemark_store_up": 1,
+            "tidemark_streams": len(streams),
+            "tidemark_partitions_not_exposed": max(
+                sum(each.partitions for each in overviews) - len(exposed), 0
             ),
-        ]
-        return families, exposed
+        }
+        ages_us = [self._clock() - each.seen_us for each in overviews]
+        return {
+            **{name: [(_NO_LABELS, value)] for name, value in alone.items()},
+            "tidemark_limit_used_ratio": [
+                (LabelSet(LABELS["tidemark_limit_used_ratio"], (limit,)), ratio)
+                for limit, ratio in self._limits_used(streams).items()
+            ],
+            "tidemark_snapshot_age_seconds": [(_NO_LABELS, max(ages_us) / 1e6)] if ages_us else [],
+            **_of_streams(streams, needs, self._label_names, exposed, detail=detail),
+            "tidemark_rollouts": [
+                (LabelSet(LABELS["tidemark_rollouts"], (state,)), count)
+                for state, count in sorted(rollouts.items())
+            ],
+        }
 
-    def _limits(self, read: _Read) -> GaugeMetricFamily:
-        name, limits = "tidemark_limit_used_ratio", self._database.limits
-        family = GaugeMetricFamily(name, HELP[name], labels=LABELS[name])
-        for limit, of_process in self.limits.items():
-            family.add_metric([limit], of_process())
+    def _limits_used(self, streams: Sequence[StreamState]) -> dict[str, float]:
+        """Return by limit how much of it is used, or of the share of the job that has most of its own."""
+        ratios, limits = (
+            {name: of_process() for name, of_process in self.limits.items()},
+            self._database.limits,
+        )
         if limits.streams is not None:
-            of_jobs = Counter(state.row.job for state in read.streams)
-            family.add_metric(["streams"], used(limits.streams, of_jobs))
+            ratios["streams"] = used(limits.streams, Counter(state.row.job for state in streams))
         if limits.partitions is not None:
-            most = max(map(len, read.partitions.values()), default=0)
-            family.add_metric(["partitions"], most / limits.partitions)
-        return family
-
-    def _read(self) -> _Read:
-        with self._database.read() as session:
-            return _Read(
-                load_states(session),
-                load_partitions(session),
-                load_needs(session),
-                rollouts_by_state(session),
-            )
+            overviews = [state.overview for state in streams if state.overview is not None]
+            ratios["partitions"] = max((each.partitions for each in overviews), default=0) / limits.partitions
+        return ratios
 
 
-def _one(name: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, HELP[name], value=value)
-
+_NO_LABELS = LabelSet((), ())
 
 _NEED_SLOTS = 2
 """How many of the newest slots are merged: the newest one alone may have begun with the newest batch."""
@@ -180,50 +179,50 @@ QUANTILES = (0.5, 0.9, 0.99, 0.999, 1.0)
 """Shares of the rows whose needs are exposed."""
 
 
-def stream_families(
+def _of_streams(
     streams: Iterable[StreamState],
-    partitions: Mapping[int, Sequence[PartitionSummary]],
     needs: Mapping[int, Sketch],
-    rollouts: Mapping[str, int],
-    *,
     label_names: Sequence[str],
-) -> Iterator[Metric]:
-    """Return the metrics of ``streams``, with their partitions and needs, and of ``rollouts`` by state.
+    exposed: Iterable[Exposed],
+    *,
+    detail: bool,
+) -> Samples:
+    """Return the metrics of streams, and of the partitions that are exposed."""
+    found: dict[str, list[tuple[LabelSet, float]]] = {
+        name: [] for name in OF_STREAMS if detail or name not in IN_DETAIL
+    }
 
-    Args:
-        streams: the streams.
-        partitions: their partitions, by number of the stream.
-        needs: their needs, by number of the stream.
-        rollouts: how many rollouts there are in each state.
-        label_names: names of the labels of streams that are exposed.
-    """
-    families = {name: family_of(name) for name in OF_STREAMS}
-    info, rollout_state = family_of("tidemark_stream_info"), family_of("tidemark_rollout_state")
-    rows, rows_lost = family_of("tidemark_value_rows"), family_of("tidemark_value_rows_lost")
-    # The text format keeps the label `quantile` for summaries.
-    quantiles = Metric("tidemark_need_seconds", HELP["tidemark_need_seconds"], "summary")
-    for state in streams:
-        labels = (state.row.job, state.row.stream)
-        values = {**_values(state), **_counts(partitions.get(state.id, ()))}
+    def add(labels: LabelSet, values: Mapping[str, float | None]) -> None:
         for name, value in values.items():
-            if value is not None:
-                families[name].add_metric(labels, value)
+            if value or (value is not None and (detail or name not in ZERO_IN_DETAIL)):
+                found[name].append((labels, value))
+
+    for state in streams:
+        of_stream = (state.row.job, state.row.stream)
+        add(LabelSet(STREAM, of_stream), _values(state) | (_only_in_detail(state) if detail else {}))
         objective = "" if state.slo is None else state.slo.value.objective
-        named = dict(zip(LABELS[info.name], (*labels, state.mode, objective), strict=True))
         given = state.policy.value.labels
-        info.add_sample(info.name, named | {name: given[name] for name in label_names if name in given}, 1)
+        more = [name for name in label_names if name in given]
+        labelled = (
+            (*LABELS["tidemark_stream_info"], *more),
+            (
+                *(*of_stream, state.mode, objective),
+                *map(given.__getitem__, more),
+            ),
+        )
+        add(LabelSet(*labelled), {"tidemark_stream_info": 1})
         for of_value, (came, lost) in _of_values(state.lost).items():
-            rows.add_metric((*labels, *of_value), came)
-            rows_lost.add_metric((*labels, *of_value), lost)
+            labels = LabelSet(LABELS["tidemark_value_rows"], (*of_stream, *of_value))
+            add(labels, {"tidemark_value_rows": came, "tidemark_value_rows_lost": lost})
         if state.rollout is not None:
-            rollout_state.add_metric((*labels, state.rollout.state), 1)
+            labels = LabelSet(LABELS["tidemark_rollout_state"], (*of_stream, state.rollout.state))
+            add(labels, {"tidemark_rollout_state": 1})
         for quantile, need_s in _needs(needs.get(state.id)):
-            named = dict(zip(LABELS["tidemark_need_seconds"], (*labels, format(quantile, "g")), strict=True))
-            quantiles.add_sample(quantiles.name, named, need_s)
-    count = family_of("tidemark_rollouts")
-    for name, number in sorted(rollouts.items()):
-        count.add_metric((name,), number)
-    yield from (*families.values(), info, quantiles, rollout_state, count, rows, rows_lost)
+            labels = LabelSet(LABELS["tidemark_need_seconds"], (*of_stream, format(quantile, "g")))
+            add(labels, {"tidemark_need_seconds": need_s})
+    for labels, values in partition_values(exposed):
+        add(labels, values)
+    return found
 
 
 def _values(state: StreamState) -> dict[str, float | None]:
@@ -233,7 +232,6 @@ def _values(state: StreamState) -> dict[str, float | None]:
     return {
         "tidemark_paused": state.paused,
         "tidemark_reports_received_total": row.reports,
-        "tidemark_reports_duplicate_total": row.duplicates,
         "tidemark_rows_judged_total": row.pairs,
         "tidemark_rows_admitted_total": row.pairs - row.late_max,
         "tidemark_rows_corrected_total": row.corrected_min,
@@ -252,9 +250,6 @@ def _values(state: StreamState) -> dict[str, float | None]:
         "tidemark_bound_applied_seconds": None if applied is None else _seconds(applied.bound_ms),
         "tidemark_bound_max_seconds": _seconds(policy.max_bound_ms),
         "tidemark_bound_ceiling_seconds": None if applied is None else _seconds(applied.ceiling_ms),
-        "tidemark_bound_ceiling_used_ratio": None
-        if state.live is None
-        else _ratio(state.live.ceiling_used_ppm),
         "tidemark_bound_saturated": state.saturated,
         "tidemark_bound_adopted": state.adopted,
         "tidemark_loss_biased": None if state.lost is None else state.lost.bias is not None,
@@ -262,10 +257,32 @@ def _values(state: StreamState) -> dict[str, float | None]:
         if state.rollout is None
         else state.rollout.changed_us / 1e6,
         "tidemark_rollout_vetoed": None if state.rollout is None else state.rollout.vetoed,
-        "tidemark_generation_acknowledged": None if applied is None else applied.generation,
+        **_of_partitions(state.overview),
         **_of_newest(state.newest),
         **_published(state),
         **_predicted(state.prediction),
+    }
+
+
+def _only_in_detail(state: StreamState) -> dict[str, float | None]:
+    """Return the values of ``IN_DETAIL``, but for needs."""
+    newest = state.newest
+    return {
+        "tidemark_reports_duplicate_total": state.row.duplicates,
+        "tidemark_generation_acknowledged": None if state.applied is None else state.applied.generation,
+        "tidemark_last_batch_timestamp_seconds": None if newest is None else newest.report.started_us / 1e6,
+        "tidemark_event_time_timestamp_seconds": None if newest is None else _seconds(newest.base_ms),
+    }
+
+
+def _of_partitions(seen: OverviewRow | None) -> dict[str, float | None]:
+    if seen is None:
+        return {}
+    return {
+        "tidemark_partitions": seen.partitions,
+        "tidemark_partitions_skewed": seen.skewed,
+        "tidemark_partitions_idle": seen.idle,
+        "tidemark_partitions_behind": seen.behind,
     }
 
 
@@ -273,17 +290,11 @@ def _of_newest(newest: NewestBatch | None) -> dict[str, float | None]:
     if newest is None:
         return {}
     report = newest.report
-    watermark_s = _seconds(newest.watermark_ms)
     return {
         "tidemark_dropped_reports": report.dropped_reports,
-        "tidemark_last_batch_timestamp_seconds": report.started_us / 1e6,
         "tidemark_last_report_timestamp_seconds": report.received_us / 1e6,
         "tidemark_batch_gap_seconds": None if newest.gap_us is None else newest.gap_us / 1e6,
-        "tidemark_watermark_timestamp_seconds": watermark_s,
-        "tidemark_event_time_timestamp_seconds": _seconds(newest.base_ms),
-        "tidemark_watermark_lag_seconds": None
-        if watermark_s is None
-        else newest.ended_us / 1e6 - watermark_s,
+        "tidemark_watermark_timestamp_seconds": _seconds(newest.watermark_ms),
         "tidemark_state_rows": report.state_rows,
         "tidemark_state_bytes": report.state_bytes,
         "tidemark_bound_in_use_seconds": report.bound_ms / 1_000,
@@ -295,36 +306,22 @@ def _published(state: StreamState) -> dict[str, float | None]:
     published = state.published
     if published is None:
         return {"tidemark_generation": 0}
-    changed = None
-    if published.bound_ms is not None and state.previous_bound_ms:
-        changed = published.bound_ms / state.previous_bound_ms - 1
     return {
         "tidemark_generation": published.generation,
         "tidemark_bound_published_seconds": _seconds(published.bound_ms),
         "tidemark_bound_published_timestamp_seconds": published.published_us / 1e6,
-        "tidemark_bound_change_ratio": changed,
     }
 
 
 def _predicted(prediction: PredictionRow | None) -> dict[str, float | None]:
     if prediction is None:
         return {}
-    rows, error_ppm = prediction.rows, prediction.error_ppm
+    rows = prediction.rows
     return {
         "tidemark_completeness_predicted_ratio": (rows - prediction.late) / rows if rows else None,
         "tidemark_completeness_predicted_min_ratio": _ratio(prediction.min_ppm),
         "tidemark_completeness_realised_ratio": _ratio(prediction.realised_ppm),
         "tidemark_completeness_realised_max_ratio": _ratio(prediction.realised_max_ppm),
-        "tidemark_prediction_error_ratio": None if error_ppm is None else abs(error_ppm) / PPM,
-    }
-
-
-def _counts(partitions: Sequence[PartitionSummary]) -> dict[str, float]:
-    return {
-        "tidemark_partitions": len(partitions),
-        "tidemark_partitions_skewed": sum(each.skewed for each in partitions),
-        "tidemark_partitions_idle": sum(each.state == "Idle" for each in partitions),
-        "tidemark_partitions_behind": sum(each.state == "Behind" for each in partitions),
     }
 
 

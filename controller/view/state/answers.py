@@ -16,6 +16,7 @@ from tidemark.models.specs.slo import Objective
 ConditionType = Literal[
     "NoReportYet",
     "NoRecentReport",
+    "VerdictOld",
     "PartitionsSilent",
     "NoSlo",
     "NotEnoughEvidence",
@@ -136,6 +137,7 @@ CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
     "RolledBack": ConditionKind("warning", "Rolled back"),
     "NoRecentReport": ConditionKind("warning", "No recent report", "TidemarkReportsAbsent"),
     "ClockWrong": ConditionKind("warning", "A clock is wrong"),
+    "VerdictOld": ConditionKind("warning", "Verdict is old"),
     "CoverageGap": ConditionKind("warning", "Batches missing"),
     "SeveralQueries": ConditionKind("warning", "Several queries"),
     "BatchesRanAgain": ConditionKind("warning", "Batches ran again"),

@@ -1,12 +1,14 @@
-"""What lists of streams and of jobs show: the newest snapshots, and a small part of the whole state of a stream."""
+"""What lists of streams and of jobs show: a verdict of now, the newest snapshots, and a part of a stream's state."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from sqlalchemy import Row, Select, and_, bindparam, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.base.db.tables import (
     KNOWN,
@@ -15,6 +17,7 @@ from tidemark.controller.base.db.tables import (
     PolicyRow,
     PublishedRow,
     RecommendationRow,
+    ReportRow,
     RolloutRow,
     SloRow,
     StreamRow,
@@ -22,8 +25,17 @@ from tidemark.controller.base.db.tables import (
 from tidemark.controller.control.bounds.acknowledgements import newest_acknowledgement_query
 from tidemark.controller.control.bounds.publication import newest_generation_query
 from tidemark.controller.control.rollout.store import newest_rollout_query
+from tidemark.controller.reports.store import newest_report_query
 from tidemark.controller.specs.pins import StoredPin, pins_in_force
-from tidemark.controller.view.state.answers import ConditionType
+from tidemark.controller.view.state.answers import (
+    CONDITION_TYPES,
+    ConditionSummary,
+    ConditionType,
+    summary_of,
+)
+from tidemark.controller.view.state.overviews import QUIET_US
+from tidemark.models.base.defaults import MIN_BATCHES_OF_A_PACE, NO_DATA_GAPS
+from tidemark.models.protocol.messages import Mode
 
 
 def load_fleet(session: Session, stream_ids: Collection[int]) -> list[tuple[Row[Any], StoredPin | None]]:
@@ -48,6 +60,8 @@ _FLEET: Select[*tuple[Any, ...]] = (
         RecommendationRow.bound_ms.label("recommended_bound_ms"),
         PublishedRow.bound_ms.label("published_bound_ms"),
         AcknowledgementRow.bound_ms.label("applied_bound_ms"),
+        ReportRow.started_us.label("last_batch_us"),
+        ReportRow.bound_ms.label("in_use_bound_ms"),
         OverviewRow,
         RolloutRow,
     )
@@ -61,41 +75,93 @@ _FLEET: Select[*tuple[Any, ...]] = (
     )
     .outerjoin(AcknowledgementRow, AcknowledgementRow.id == newest_acknowledgement_query())
     .outerjoin(RolloutRow, RolloutRow.id == newest_rollout_query())
+    .outerjoin(ReportRow, ReportRow.id == newest_report_query())
     .where(StreamRow.id.in_(bindparam("ids", expanding=True)))
 )
 
 
-def fleet_page(
-    session: Session,
-    after: tuple[int | None, str, str] | None,
-    limit: int,
-    job: str | None = None,
-) -> Sequence[Row[Any]]:
-    """Return up to ``limit`` streams by the budget that is left, unknown budgets last, then by job and stream.
+SNAPSHOT_OLD_US = 2 * QUIET_US
+"""A snapshot that is older says nothing of the present: each stream gets one within half of that, in microseconds."""
 
-    Args:
-        after: (remaining budget, job, stream) of the one that the page before ended with; None for the first page.
-    """
-    remaining = OverviewRow.remaining_ppm
-    wanted: Select[*tuple[Any, ...]] = (
-        select(StreamRow.id.label("stream_id"), StreamRow.job, StreamRow.stream, remaining)
-        .outerjoin(OverviewRow, OverviewRow.stream_id == StreamRow.id)
-        .where(KNOWN)
-        .order_by(remaining.is_(None), remaining, StreamRow.job, StreamRow.stream)
-        .limit(limit)
+_UNKNOWN_NOW: frozenset[ConditionType] = frozenset({"NoRecentReport", "VerdictOld"})
+"""Conditions under which what is stored of a stream may not hold any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is known of a stream as of now: nothing that time alone ends, or brings, is taken from a snapshot."""
+
+    id: int
+    job: str
+    stream: str
+    mode: Mode
+    remaining_ppm: int | None
+    """What is left of its budget; None when unknown."""
+    conditions: Sequence[ConditionType]
+    """Its conditions, the worst first."""
+
+    @property
+    def place(self) -> tuple[int | str, ...]:
+        """Where it stands in the fleet: silent ones first, then the smallest budget, unknown ones last."""
+        known = _UNKNOWN_NOW.isdisjoint(self.conditions)
+        left = self.remaining_ppm
+        return int(known), int(left is None), left or 0, self.job, self.stream
+
+    @property
+    def worst(self) -> ConditionSummary | None:
+        """The worst of its conditions; None without any."""
+        return summary_of(self.conditions[0]) if self.conditions else None
+
+
+def read_verdicts(session: Session, now_us: int, jobs: Collection[str] | None = None) -> list[Verdict]:
+    """Return the verdicts of now on the streams of some jobs, by default of all, the first in the fleet first."""
+    wanted, given = (_VERDICTS, {}) if jobs is None else (_OF_JOBS, {"jobs": [*jobs]})
+    found = [_verdict(row, now_us) for row in session.connection().execute(wanted, given)]
+    return sorted(found, key=lambda verdict: verdict.place)
+
+
+def _verdict(row: Row[Any], now_us: int) -> Verdict:
+    kinds = {*json.loads(row.conditions or "[]")} - {"NoRecentReport"}
+    if row.received_us is None:
+        kinds |= {"NoReportYet"}
+    elif row.seen_us is None or now_us - row.seen_us > SNAPSHOT_OLD_US:
+        kinds |= {"VerdictOld"}
+    if not row.paused and (gap_us := _gap_us(row)) and now_us - row.received_us > NO_DATA_GAPS * gap_us:
+        kinds |= {"NoRecentReport"}
+    conditions = sorted(kinds, key=[*CONDITION_TYPES].index)
+    return Verdict(row.id, row.job, row.stream, row.mode, row.remaining_ppm, conditions)
+
+
+def _gap_us(row: Row[Any]) -> int | None:
+    """Return the typical time between two batches; before a snapshot knows it, their mean since the first report."""
+    if row.gap_us is not None or row.received_us is None or row.reports < MIN_BATCHES_OF_A_PACE:
+        return cast("int | None", row.gap_us)
+    mean_us: int = (row.received_us - row.registered_us) // (row.reports - 1)
+    return mean_us
+
+
+_NEWEST = aliased(ReportRow)
+_VERDICTS: Select[*tuple[Any, ...]] = (
+    select(
+        StreamRow.id,
+        StreamRow.job,
+        StreamRow.stream,
+        StreamRow.registered_us,
+        StreamRow.reports,
+        func.coalesce(PolicyRow.mode, "Off").label("mode"),
+        PolicyRow.paused,
+        OverviewRow.seen_us,
+        OverviewRow.conditions,
+        OverviewRow.batch_gap_us.label("gap_us"),
+        OverviewRow.remaining_ppm,
+        _NEWEST.received_us,
     )
-    if job is not None:
-        wanted = wanted.where(StreamRow.job == job)
-    if after is not None:
-        budget, *named = after
-        beyond = (StreamRow.job > named[0]) | and_(StreamRow.job == named[0], StreamRow.stream > named[1])
-        if budget is None:
-            wanted = wanted.where(remaining.is_(None), beyond)
-        else:
-            wanted = wanted.where(
-                remaining.is_(None) | (remaining > budget) | and_(remaining == budget, beyond)
-            )
-    return session.execute(wanted).all()
+    .outerjoin(PolicyRow, PolicyRow.stream_id == StreamRow.id)
+    .outerjoin(OverviewRow, OverviewRow.stream_id == StreamRow.id)
+    .outerjoin(_NEWEST, _NEWEST.id == newest_report_query())
+    .where(KNOWN)
+)
+_OF_JOBS = _VERDICTS.where(StreamRow.job.in_(bindparam("jobs", expanding=True)))
 
 
 def list_savings(session: Session, job: str | None = None) -> Sequence[Row[Any]]:
@@ -106,35 +172,3 @@ def list_savings(session: Session, job: str | None = None) -> Sequence[Row[Any]]
         .where(KNOWN)
     )
     return session.execute(wanted if job is None else wanted.where(StreamRow.job == job)).all()
-
-
-def list_worst(session: Session, jobs: Collection[str]) -> Sequence[Row[Any]]:
-    """Return the known streams of some jobs: when each had its newest snapshot, and its worst condition then."""
-    return session.execute(_WORST, {"jobs": [*jobs]}).all()
-
-
-# Built once: building it takes longer than running it.
-_WORST: Select[*tuple[Any, ...]] = (
-    select(
-        StreamRow.id,
-        StreamRow.job,
-        StreamRow.stream,
-        func.coalesce(PolicyRow.mode, "Off").label("mode"),
-        OverviewRow.seen_us,
-        OverviewRow.worst,
-    )
-    .outerjoin(PolicyRow, PolicyRow.stream_id == StreamRow.id)
-    .outerjoin(OverviewRow, OverviewRow.stream_id == StreamRow.id)
-    .where(KNOWN, StreamRow.job.in_(bindparam("jobs", expanding=True)))
-)
-
-
-def worst_by_job(session: Session) -> Sequence[tuple[str, ConditionType | None, int]]:
-    """Return how many streams of each job have which worst condition, as (job, type or None, streams)."""
-    found = session.execute(
-        select(StreamRow.job, OverviewRow.worst, func.count())
-        .outerjoin(OverviewRow, OverviewRow.stream_id == StreamRow.id)
-        .where(KNOWN)
-        .group_by(StreamRow.job, OverviewRow.worst)
-    )
-    return [(job, cast("ConditionType | None", worst), streams) for job, worst, streams in found]

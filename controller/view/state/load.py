@@ -137,7 +137,6 @@ def _state(row: Row[Any], pin: StoredPin | None) -> StreamState:
         recommendation=recommended,
         steps=() if recommended is None else steps_of(recommended),
         published=row.PublishedRow,
-        previous_bound_ms=row.previous_bound_ms,
         unpinned=row.unpinned,
         pin=pin,
         applied=row.AcknowledgementRow,
@@ -197,7 +196,7 @@ def _seen_us(batch: int) -> ScalarSelect[int | None]:
 def _statement() -> Select[*tuple[Any, ...]]:
     """Return the statement for all states. Each newest row is found at the end of an index, stream by stream."""
     of_stream = StreamRow.id
-    previous, query = aliased(PublishedRow), aliased(QueryRow)
+    query = aliased(QueryRow)
     unpinned, missed = aliased(PublishedRow, name="unpinned"), aliased(RolloutRow, name="missed")
     other_prediction = aliased(PredictionRow)
     predicted = select(func.max(other_prediction.generation)).where(other_prediction.stream_id == of_stream)
@@ -216,7 +215,6 @@ def _statement() -> Select[*tuple[Any, ...]]:
             RecommendationRow,
             OverviewRow,
             PublishedRow,
-            previous.bound_ms.label("previous_bound_ms"),
             unpinned,
             AcknowledgementRow,
             RolloutRow,
@@ -239,10 +237,6 @@ def _statement() -> Select[*tuple[Any, ...]]:
         .outerjoin(
             PublishedRow,
             and_(PublishedRow.stream_id == of_stream, PublishedRow.generation == newest_generation_query()),
-        )
-        .outerjoin(
-            previous,
-            and_(previous.stream_id == of_stream, previous.generation == PublishedRow.generation - 1),
         )
         .outerjoin(
             unpinned,

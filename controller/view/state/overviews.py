@@ -207,8 +207,7 @@ class Overviews:
             now_us,
             conditions_of(state, found, now_us),
             report_id=newest.report.id,
-            last_batch_us=newest.report.started_us,
-            in_use_bound_ms=newest.report.bound_ms,
+            batch_gap_us=found.progress.batch_gap_us,
             effective_bound_ms=newest.effective_bound_ms,
             bound_ms=snapshot.bound_ms,
             now_min_ppm=now_min_ppm,
@@ -239,8 +238,7 @@ def _overview(state: StreamState, now_us: int, conditions: list[Condition], **kn
         "stream_id": state.id,
         "seen_us": now_us,
         "provisional": False,
-        "conditions": json.dumps([[condition.type, condition.detail] for condition in conditions]),
-        "worst": conditions[0].type if conditions else None,
+        "conditions": json.dumps([condition.type for condition in conditions]),
         "lost": None if state.lost is None else state.lost.to_json(),
     }
     return {**nothing, **named, **known}

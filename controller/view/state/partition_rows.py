@@ -144,23 +144,30 @@ class PartitionSummary:
         return not self.skewed, not idle, not behind, -(self.costs_ms or 0), self.partition
 
 
-def load_partitions(session: Session) -> Mapping[int, list[PartitionSummary]]:
-    """Return by stream its partitions in order of their names; those that are gone are left out."""
-    found: defaultdict[int, list[PartitionSummary]] = defaultdict(list)
-    rows = session.execute(
+def load_partitions(session: Session, *, notable: bool = True) -> Mapping[int, list[PartitionSummary]]:
+    """Return by stream its partitions in order of their names; those that are gone are left out.
+
+    Args:
+        notable: whether to leave out those of which there is nothing to say, too.
+    """
+    table = PartitionRow
+    wanted = (
         select(
-            PartitionRow.stream_id,
-            PartitionRow.partition,
-            PartitionRow.state,
-            PartitionRow.skewed,
-            PartitionRow.costs_ms,
-            PartitionRow.future_rows,
-            PartitionRow.misdated_rows,
+            table.stream_id,
+            table.partition,
+            table.state,
+            table.skewed,
+            table.costs_ms,
+            table.future_rows,
+            table.misdated_rows,
         )
-        .where(or_(PartitionRow.state.is_(None), PartitionRow.state != _GONE))
-        .order_by(PartitionRow.stream_id, PartitionRow.partition)
+        .where(or_(table.state.is_(None), table.state != _GONE))
+        .order_by(table.stream_id, table.partition)
     )
-    for row in rows.mappings():
-        known = dict(row)
-        found[known.pop("stream_id")].append(PartitionSummary(**known))
+    if notable:
+        odd = table.state.in_(("Idle", "Behind")), table.future_rows > 0, table.misdated_rows > 0
+        wanted = wanted.where(or_(table.skewed, *odd))
+    found: defaultdict[int, list[PartitionSummary]] = defaultdict(list)
+    for row in session.connection().execute(wanted):
+        found[row[0]].append(PartitionSummary(*row[1:]))
     return found

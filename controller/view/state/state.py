@@ -55,11 +55,6 @@ class NewestBatch:
     """What its report says of live control, the append delay and the operator."""
 
     @property
-    def ended_us(self) -> int:
-        """When it ended, by the driver's clock."""
-        return self.report.started_us + self.report.duration_ms * 1_000
-
-    @property
     def watermark_ms(self) -> int | None:
         """The watermark after it; None while there is none."""
         return self.report.watermark_ms or None
@@ -93,7 +88,6 @@ class StreamState:
     """Its steps; empty without one."""
     published: PublishedRow | None
     """What is published to the job; None before the first generation."""
-    previous_bound_ms: int | None
     unpinned: PublishedRow | None
     pin: StoredPin | None
     applied: AcknowledgementRow | None

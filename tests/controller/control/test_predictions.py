@@ -289,7 +289,6 @@ def test_the_metrics_show_prediction_and_outcome(controller: Controller) -> None
     assert found["tidemark_completeness_predicted_ratio"] == 1 - scored["late"] / scored["rows"]
     realised = scored["realised"]
     assert found["tidemark_completeness_realised_ratio"] == realised["completeness_ppm"] / 1e6
-    assert found["tidemark_prediction_error_ratio"] == abs(realised["error_ppm"]) / 1e6
 
 
 # -- guard rails, through the service ------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def test_corrected_rows_are_summed_with_the_late_ones_in_reports_status_metrics_
     (newest, *_) = controller.get("/reports").json()["reports"]
     assert (newest["late_min"], newest["corrected_min"], newest["corrected_max"]) == (4, 3, 3)
     metrics = controller.http.get("/metrics").text
-    assert 'tidemark_rows_corrected_total{spark_job="job",stream="stream"} 3.0' in metrics
+    assert 'tidemark_rows_corrected_total{spark_job="job",stream="stream"} 3' in metrics
     with served(controller.app) as url:
         printed = CliRunner().invoke(app, ["status", "job", "stream", "--url", url]).stdout
     words = " ".join(printed.split())

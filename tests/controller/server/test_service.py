@@ -151,7 +151,7 @@ def test_a_loop_that_does_not_run_is_not_alive(controller: Controller) -> None:
 
 
 def samples(controller: Controller) -> dict[str, float]:
-    text = controller.http.get("/metrics").text
+    text = controller.http.get("/metrics?detail=all").text
     return {
         sample.name + (f"[{sample.labels['type']}]" if "type" in sample.labels else ""): sample.value
         for family in text_string_to_metric_families(text)
@@ -190,8 +190,8 @@ def test_every_metric_has_its_help_text_in_one_place(controller: Controller) -> 
     controller.send("/reports", b"{")
     exposed = {
         line.split()[2]: line.split(maxsplit=3)[3]
-        for line in controller.http.get("/metrics").text.splitlines()
-        if line.startswith("# HELP") and not line.split()[2].endswith("_created")
+        for line in controller.http.get("/metrics?detail=all").text.splitlines()
+        if line.startswith("# HELP")
     }
     assert exposed == HELP
     assert all(name.startswith("tidemark_") for name in HELP)

@@ -84,6 +84,16 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ("status shpo", 1, "there is no job 'shpo'; did you mean 'shop'?"),
         ("status clicks", 1, "there is no job 'clicks'; 'clicks' is a stream of job 'shop': name both"),
         ("statsu", 2, "no such command 'statsu'; did you mean 'status'? (`tidemark --help` shows how)"),
+        (
+            "approve",
+            2,
+            "--reason: say why; the event records it; and name ROLLOUT or --all (`tidemark approve --help` shows how)",
+        ),
+        (
+            "pin --to off",
+            2,
+            "--reason: say why; the event records it; and name JOB, JOB and STREAM, or --fleet (`tidemark pin --help` shows how)",
+        ),
         ("approve 1", 2, "--reason: say why; the event records it (`tidemark approve --help` shows how)"),
         ("approve 7 --reason x", 1, "there is no rollout 7; `tidemark rollouts --all` lists all"),
         (
@@ -91,7 +101,15 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             1,
             "'localhost:8642' is not an address that can be called; write it like http://127.0.0.1:8642",
         ),
-        ("status --url URL/v1", 1, "there is nothing at /v1/v1/jobs; did you mean /v1/jobs?"),
+        ("status shpo --url URL/v1", 1, "there is no job 'shpo'; did you mean 'shop'?"),
+        ("--url URL status", 2, "--url stands behind the command: tidemark status --url ..."),
+        ("--urk URL", 2, "there is no option --urk (`tidemark --help` shows how)"),
+        (
+            "slo set shop clicks --target 101%",
+            2,
+            "--target: '101%' must lie between 0% and 100%, both excluded; such as '0.995', '99.5%' or 995000 (ppm)",
+        ),
+        ("slo set shop clicks --confidence 101%", 2, "--confidence: '101%' is more than 100%"),
         (
             "policy set shop clicks --mode Auto",
             2,
@@ -110,7 +128,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         (
             "policy set shop clicks --max-bound 10sec --min-bound 600",
             1,
-            "--max-bound, 10 s, is below --min-bound, 10 min",
+            "600 is read as 600 s: it has no unit\ntidemark: --max-bound, 10 s, is below --min-bound, 10 min",
         ),
         (
             "policy set shop clicks --freeze 'weekdays 8-18'",
@@ -226,6 +244,16 @@ def test_a_slip_on_the_command_line_is_one_line_in_its_own_words(
     url: str, line: str, code: int, says: str
 ) -> None:
     assert answer_to(Command(line), url) == (code, f"tidemark: {says}")
+
+
+@pytest.mark.parametrize("command", ["curve", "backtest"])
+def test_a_folder_beside_is_no_trace(
+    url: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop").mkdir()
+    monkeypatch.chdir(tmp_path)
+    says = f"tidemark: there is no trace shop; of a stream name both: tidemark {command} shop STREAM"
+    assert answer_to(Command(f"{command} shop"), url) == (2, says)
 
 
 def test_a_pin_on_a_job_that_nobody_knows_says_which_one_is_meant(url: str) -> None:

@@ -180,30 +180,45 @@ def written(controller: Controller) -> list[dict[str, Any]]:
         return sorted(rows, key=repr)
 
 
-def test_the_list_of_jobs_has_the_worst_condition_of_the_newest_snapshots(either: Controller) -> None:
-    def listed() -> dict[str, Any]:
-        (job,) = either.http.get("/v1/jobs").json()["jobs"]
-        assert isinstance(job, dict)
-        return job
+def listed(controller: Controller) -> tuple[list[str], str | None, str | None]:
+    """What the fleet's list says of the one stream, its totals, and the list of jobs."""
+    fleet = controller.http.get("/v1/fleet").json()
+    (row,), (total,) = fleet["streams"], fleet["totals"]["worst"]
+    (job,) = controller.http.get("/v1/jobs").json()["jobs"]
+    assert (row["worst"] or {}).get("type") == total["type"]
+    return row["alerts"], total["type"], None if job["worst"] is None else job["worst"]["type"]
 
-    def now() -> dict[str, Any]:
-        job = either.http.get("/v1/jobs/job").json()
-        return {name: job[name] for name in listed()}
 
-    either.report_all(REPORTS)
-    # Without a snapshot it is computed.
-    assert listed() == now()
-    either.snapshot()
-    assert listed() == now()
-    assert listed()["worst"]["type"] == "PartitionSkewed"
-    either.clock.now_us += 3_600 * SECOND
-    assert listed()["worst"]["type"] == "PartitionSkewed"
-    assert now()["worst"]["type"] == "NoRecentReport"
-    # Its mode is as of now.
-    either.put("/policy", {"mode": "OnRestart"})
-    assert listed()["modes"] == [{"mode": "OnRestart", "streams": 1}]
-    either.snapshot()
-    assert listed() == now()
+@pytest.mark.parametrize("silent_s", [0, 9, 11, 119, 121, 3_600, 366 * 86_400])
+def test_lists_say_as_the_status_does_whether_reports_come_however_old_the_snapshot(
+    each_url: str, silent_s: int
+) -> None:
+    with Controller(each_url) as controller:
+        controller.put("/slo", {"target_ppm": 900_000})
+        for report in FINE:
+            controller.clock.now_us += SECOND
+            controller.report(report)
+        assert listed(controller) == (["VerdictOld"], "VerdictOld", "VerdictOld")
+        controller.clock.now_us += 3_600 * SECOND
+        assert listed(controller)[0] == ["NoRecentReport", "VerdictOld"]
+        controller.clock.now_us -= 3_600 * SECOND
+        controller.snapshot()
+        last_us = controller.clock.now_us
+        controller.clock.now_us += silent_s * SECOND
+        alerts, total, of_job = listed(controller)
+        assert total == of_job == next(iter(alerts), None)
+        assert ("NoRecentReport" in alerts) == ("NoRecentReport" in conditions(controller))
+        assert ("VerdictOld" in alerts) == (silent_s > 120)
+        # One report ends the silence, without a snapshot, and a pause says that it is meant.
+        controller.put("/policy", {"mode": "OnRestart", "paused": True})
+        assert "NoRecentReport" not in listed(controller)[0]
+        controller.put("/policy", {"mode": "OnRestart", "paused": False})
+        newest = replace(FINE[-1], batch_id=FINE[-1].batch_id + 1, started_us=controller.clock.now_us)
+        controller.report(newest)
+        assert "NoRecentReport" not in listed(controller)[0]
+        (row,) = controller.http.get("/v1/fleet").json()["streams"]
+        assert row["last_batch_us"] == controller.clock.now_us
+        assert row["updated_us"] == last_us
 
 
 def test_thresholds_are_set_from_outside(database_url: str) -> None:

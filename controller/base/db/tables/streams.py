@@ -13,7 +13,6 @@ from tidemark.controller.base.db.tables.columns import (
     Identifier,
     KeyIdentifier,
     KeyName,
-    Kind,
     Long,
     Name,
     OfReport,
@@ -263,8 +262,8 @@ class OverviewRow(Base):
     """When the snapshot was taken."""
     report_id: Mapped[Whole]
     """The newest report then; 0 without any."""
-    last_batch_us: Mapped[Whole | None]
-    in_use_bound_ms: Mapped[Whole | None]
+    batch_gap_us: Mapped[Whole | None]
+    """Typical time between two batches: with it, whoever reads knows when the stream has fallen silent."""
     effective_bound_ms: Mapped[Whole | None]
     bound_ms: Mapped[Whole | None]
     """The bound that all partitions together needed; each partition's cost is counted against it."""
@@ -280,9 +279,7 @@ class OverviewRow(Base):
     budget_course: Mapped[Long | None]
     """How it went over the SLO's window, as JSON (``BudgetCourse``); null without an SLO."""
     conditions: Mapped[Long]
-    """The conditions, the worst first, as JSON: [[type, detail], ...]."""
-    worst: Mapped[Kind | None]
-    """Type of the first of them; null without any."""
+    """Types of the conditions, the worst first, as JSON."""
     partitions: Mapped[Whole]
     """Partitions that had a row within the horizon."""
     idle: Mapped[Whole]

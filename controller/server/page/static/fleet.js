@@ -2,7 +2,7 @@
 
 import { allPages, get, query } from "./api.js";
 import { button, el, icon, put, say } from "./dom.js";
-import { COLUMNS, rowOf, wordsOf } from "./fleet_row.js";
+import { COLUMNS, rowOf, showAges, wordsOf } from "./fleet_row.js";
 import { countsOf, levelOf, LEVELS, nextSort, ordered, sortOf, sortText } from "./fleet_list.js";
 import { nothingYet } from "./nothing_yet.js";
 import { fleetHash, here, replaceHash } from "./router.js";
@@ -97,6 +97,7 @@ export class Fleet {
         const [pages] = await Promise.all([listed, this.#refreshSavings(signal)]);
         const first = !this.hasData;
         if (first) this.#build();
+        showAges(this.#body);
         // Answers that have not changed are the same objects.
         if (!first && pages.length === this.#pages.length && pages.every((page, n) => page === this.#pages[n])) return;
         this.#pages = pages;
@@ -137,7 +138,7 @@ export class Fleet {
             el(
                 "table",
                 { class: "fleet", role: "table" },
-                el("caption", { class: "visually-hidden", text: "Streams, the smallest budget left first" }),
+                el("caption", { class: "visually-hidden", text: "Streams, silent ones and then the smallest budget left first" }),
                 el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, this.#headings)),
                 this.#body,
             ),

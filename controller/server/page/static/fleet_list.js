@@ -16,6 +16,7 @@ const KEYS = {
     window: ({ window_min_ppm: ppm }) => ppm,
     now: ({ completeness_min_ppm: ppm }) => ppm,
     bound: appliedOf,
+    batch: ({ last_batch_us: us }) => us,
     rollout: ({ rollout }) => rollout?.state ?? null,
     worst: (stream) => LEVELS.indexOf(levelOf(stream)),
 };

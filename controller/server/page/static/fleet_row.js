@@ -1,8 +1,8 @@
 // One stream in the list of the fleet.
 
-import { badge, el, icon } from "./dom.js";
+import { badge, el, icon, say } from "./dom.js";
 import { appliedOf, awaitsApproval, levelOf, nextOf, provisionalOf } from "./fleet_list.js";
-import { bound, budget, coarse, duration, shares, target } from "./format.js";
+import { ago, bound, budget, coarse, duration, fullMoment, shares, target } from "./format.js";
 import { streamHash } from "./router.js";
 import { sparkline } from "./sparkline.js";
 import { budgetKind, gate, provisionalEnds, rolloutState, sentence, spaced } from "./words.js";
@@ -22,6 +22,7 @@ export const COLUMNS = [
     ["now", "Complete now", "number", nowCell],
     ["bound", "Bound", "number", boundCell],
     ["rollout", "Last rollout", "text", rolloutCell],
+    ["batch", "Newest batch", "number", batchCell],
     ["worst", "Worst condition", "text", worstCell],
 ];
 
@@ -180,6 +181,25 @@ function rolloutCell({ rollout }) {
     const { kind, name } = rolloutState(rollout.state);
     const way = `${bound(rollout.from_bound_ms)} → ${bound(rollout.to_bound_ms)}`;
     return badge(kind, name, rollout.held_by ? `${way}, ${gate(rollout.held_by)}` : way);
+}
+
+/**
+ * How long ago the newest batch began; `showAges` keeps it true.
+ * @param {FleetStream} stream
+ */
+function batchCell({ last_batch_us: us }) {
+    if (us === null) return none();
+    return el("time", { class: "age", data: { us: String(us) }, title: fullMoment(us), text: ago(us) });
+}
+
+/**
+ * Show in all rows how old their newest batches are now.
+ * @param {Element} rows
+ */
+export function showAges(rows) {
+    for (const age of rows.querySelectorAll("time.age")) {
+        if (age instanceof HTMLElement) say(age, ago(Number(age.dataset.us)));
+    }
 }
 
 /** @param {FleetStream} stream */

@@ -130,11 +130,33 @@ def test_unknown_values_are_null_and_not_zero(fleet: Controller) -> None:
 def test_a_stream_without_a_snapshot_is_listed_too(controller: Controller) -> None:
     controller.put("/slo", {"target_ppm": 900_000})
     (row,) = page(controller)["streams"]
-    assert (row["updated_us"], row["worst"], row["provisional"]) == (None, None, True)
+    assert (row["updated_us"], row["worst"]["type"], row["provisional"]) == (None, "NoReportYet", True)
     assert page(controller)["totals"] == {
         "streams": 1,
-        "worst": [{"type": None, "severity": "ok", "title": "No condition", "streams": 1}],
+        "worst": [{"type": "NoReportYet", "severity": "info", "title": "No report yet", "streams": 1}],
     }
+
+
+def test_silent_streams_come_first_on_every_page_though_more_fall_silent_meanwhile(
+    controller: Controller,
+) -> None:
+    for number in range(6):
+        path = f"/v1/jobs/job/streams/{number}"
+        for report in query_reports(exponential_batches(30, 60)):
+            sent = to_json_object(replace(report, job="job", stream=str(number)))
+            controller.http.post(f"{path}/reports", json=sent)
+        controller.snapshot()
+        # The last ones have reported until now.
+        controller.clock.now_us += 4_000_000
+    found, cursor = [], None
+    for _ in range(6):
+        body = page(controller, cursor=cursor, limit=1)
+        found += [(row["stream"], row["worst"]["type"]) for row in body["streams"]]
+        cursor = body["next_cursor"]
+        controller.clock.now_us += 2_000_000
+    silent = [stream for stream, worst in found if worst == "NoRecentReport"]
+    assert 0 < len(silent) < 6
+    assert [stream for stream, _ in found] == [*silent, *(str(n) for n in range(len(silent), 6))]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5])

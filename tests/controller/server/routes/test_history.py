@@ -42,6 +42,7 @@ def test_jobs_are_listed_with_their_modes_and_the_worst_of_their_conditions(eith
             mode = "OnRestart" if stream == "x" else "Off"
             assert either.http.put(f"{path}/policy", json={"mode": mode}).status_code == 200
     assert either.http.put("/v1/pin?job=b&stream=x", json={"to": "Off", "reason": "why"}).is_success
+    either.snapshot()
     jobs = pages(either, "/v1/jobs", "jobs")
     assert [job["job"] for job in jobs] == ["a", "b", "c"]
     assert jobs[0]["streams"] == 2

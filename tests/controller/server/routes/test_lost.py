@@ -221,11 +221,11 @@ def test_a_biased_loss_is_a_condition_and_each_value_has_a_series(controller: Co
     text = controller.http.get("/metrics").text
     labels = '{spark_job="biased",stream="stream"'
     for line in (
-        f"tidemark_loss_biased{labels}}} 1.0",
-        f'tidemark_value_rows{{dimension="region",{labels[1:]},value="south"}} 1000.0',
-        f'tidemark_value_rows_lost{{dimension="region",{labels[1:]},value="north"}} 100.0',
-        f'tidemark_value_rows{{dimension="partition",{labels[1:]},value="of south"}} 1000.0',
-        f'tidemark_value_rows_lost{{dimension="partition",{labels[1:]},value="of north"}} 100.0',
+        f"tidemark_loss_biased{labels}}} 1",
+        f'tidemark_value_rows{{dimension="region",{labels[1:]},value="south"}} 1000',
+        f'tidemark_value_rows_lost{{dimension="region",{labels[1:]},value="north"}} 100',
+        f'tidemark_value_rows{{dimension="partition",{labels[1:]},value="of south"}} 1000',
+        f'tidemark_value_rows_lost{{dimension="partition",{labels[1:]},value="of north"}} 100',
     ):
         assert line in text, line
     assert 'value="(null)"' not in text, "it lost nothing"

@@ -17,6 +17,7 @@ def test_lists_are_paged_by_opaque_cursors(controller: Controller) -> None:
     controller.report_all(REPORTS[:1])
     for job in ("z", "a", "m/"[:1]):
         controller.http.put(f"/v1/jobs/{job}/streams/s/slo", json=TARGET)
+    controller.snapshot()
     names: list[str] = []
     cursor: str | None = None
     while True:

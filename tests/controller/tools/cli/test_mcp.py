@@ -77,9 +77,11 @@ def test_what_an_agent_gets_wrong_is_said_to_it_as_to_a_person(url: str) -> None
         ("why", {"job": "shop", "stream": "click"}),
         ("fleet", {"job": "shpo"}),
         ("what_if", {"job": "shop", "stream": "clicks", "bounds": ["10 sek"]}),
+        ("status", {"job": "shop"}),
     )
-    assert [answer.is_error for answer in answers] == [True, True, True]
-    stream, job, bound = map(text_of, answers)
+    assert all(answer.is_error for answer in answers)
+    stream, job, bound, missing = map(text_of, answers)
+    assert missing == "stream: it is missing"
     assert stream.endswith("; did you mean 'clicks'?")
     assert job.endswith("there is no job 'shpo'; did you mean 'shop'?")
     assert bound.endswith("bounds: duration '10 sek': unknown unit 'sek'; use one of us, ms, s, m, h, d, w")
@@ -92,3 +94,15 @@ def test_an_agent_has_the_rights_of_its_token(controller: Controller, url: str) 
     assert len(seen.structured_content["streams"]) == 3
     assert refused.is_error
     assert "answers 401" in text_of(refused)
+
+
+def test_an_answer_about_a_fleet_of_any_size_is_short_and_says_that_there_is_more(
+    controller: Controller, url: str
+) -> None:
+    for number in range(60):
+        controller.http.put(f"/v1/jobs/fleet/streams/{number}/slo", json={"target_ppm": 990_000})
+    _, answers = asked(url, ("savings", {}), ("fleet", {}))
+    for found in (answer.structured_content for answer in answers):
+        assert len(found["streams"]) == 20
+        assert "name a job" in found["more"]
+    assert answers[0].structured_content["totals"]["streams"] == 63

@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import event, text, update
 
-from tidemark.controller.base.counters import HELP, LABELS
+from tidemark.controller.base.counters import HELP, IN_DETAIL, LABELS, OF_STREAMS, PARTITION, ZERO_IN_DETAIL
 from tidemark.controller.base.db.tables import PartitionRow
 
 from support.controller_app import Controller
@@ -30,10 +30,10 @@ pytestmark = pytest.mark.slow
 Samples = dict[str, list[tuple[dict[str, str], float]]]
 
 
-def scraped(controller: Controller) -> Samples:
+def scraped(controller: Controller, query: str = "?detail=all") -> Samples:
     """Return the samples by name, as (labels, value)."""
     found: defaultdict[str, list[tuple[dict[str, str], float]]] = defaultdict(list)
-    for family in text_string_to_metric_families(controller.http.get("/metrics").text):
+    for family in text_string_to_metric_families(controller.http.get(f"/metrics{query}").text):
         for sample in family.samples:
             found[sample.name].append((sample.labels, sample.value))
     return found
@@ -77,17 +77,40 @@ def test_every_metric_is_exposed_with_its_labels_where_all_is_known(whole: Contr
         assert samples[name], f"{name} has no sample"
         for found, _ in samples[name]:
             assert tuple(sorted(found)) == tuple(sorted(labels)), name
-    others = {name for name in samples if name.removesuffix("_created") not in HELP}
-    ends = ("_bucket", "_count", "_sum", "_created")
+    others = {name for name in samples if name not in HELP}
+    ends = ("_bucket", "_count", "_sum")
     assert {name for name in others if not name.endswith(ends)} == set()
 
 
 @on_sqlite_alone("whole")
-def test_prometheus_own_linter_finds_nothing(whole: Controller) -> None:
+def test_a_scrape_leaves_out_by_default_what_is_0_or_no_rule_asks_for_and_says_nothing_else(
+    whole: Controller,
+) -> None:
+    every, found = scraped(whole), scraped(whole, "")
+    odd = {
+        (*labels.values(),)
+        for name in ("skewed", "idle", "behind", "rows_future_total", "rows_misdated_total")
+        for labels, number in every[f"tidemark_partition_{name}"]
+        if number
+    }
+    for name in (name for name in every if name in (*OF_STREAMS, "tidemark_rollouts")):
+        wanted = [
+            (labels, number)
+            for labels, number in every[name]
+            if name not in IN_DETAIL
+            and (number or name not in ZERO_IN_DETAIL)
+            and (LABELS[name] != PARTITION or (*labels.values(),) in odd)
+        ]
+        assert found[name] == wanted, name
+
+
+@on_sqlite_alone("whole")
+@pytest.mark.parametrize("query", ["", "?detail=all"])
+def test_prometheus_own_linter_finds_nothing(whole: Controller, query: str) -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("there is no promtool here; `make services` installs it")
-    text = whole.http.get("/metrics").text
+    text = whole.http.get(f"/metrics{query}").text
     done = subprocess.run(
         [promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False
     )
