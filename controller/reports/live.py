@@ -70,8 +70,7 @@ def keep_live(session: Session, stream_id: int, report_id: int, report: Report, 
     if live is not None and live.failure is not None:
         before = session.connection().scalar(_KEPT, {"stream": stream_id})
         if before is None or json.loads(before).get("failure") is None:
-            reason = live.failure[:_REASON_CHARACTERS]
-            add_event(session, stream_id, now_us, kind="LiveFailed", reason=reason)
+            add_event(session, stream_id, now_us, kind="LiveFailed", reason=live.failure[:_REASON_CHARACTERS])
             session.flush()
     upsert_many(
         session,

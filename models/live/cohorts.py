@@ -83,8 +83,7 @@ class OpenCohorts:
         if len(before) or self._first + cohorts > len(self._room):
             self._move(len(before), len(kept), len(before) + cohorts)
         self.start_us = np.concatenate([before, kept, after])
-        lowest_us = min(first_us, int(starts[0])) if len(starts) else first_us
-        return oldest_us - granule_us if lowest_us < oldest_us else None
+        return oldest_us - granule_us if min(first_us, *starts[:1].tolist(), newest_us) < oldest_us else None
 
     def forget(self, cohorts: int) -> None:
         """Forget the first cohorts."""

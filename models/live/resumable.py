@@ -26,13 +26,10 @@ from tidemark.models.protocol.messages import Report
 _ALIKE = 2
 """Triggers that differ by no more than this factor are counted as one."""
 
-_ERROR_CHARACTERS = 200
-"""How much is said of an error."""
-
 
 def in_words(error: Exception) -> str:
     """Return an error as a part of a sentence."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:_ERROR_CHARACTERS]
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 class ResumablePolicy:

@@ -179,7 +179,8 @@ class LearnedSaver:
         self._files.write(self._live.learned(self._run_id))
 
     def _put_aside(self) -> None:
-        for stream, learned in self._live.take_unusable(self._run_id).items():
+        unusable = self._live.learned(self._run_id, lambda policy: policy.own.take_unusable())
+        for stream, learned in unusable.items():
             self._files.put_aside(stream, learned)
 
     def _begin_with_history(self) -> None:

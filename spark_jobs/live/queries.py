@@ -5,13 +5,9 @@ Two threads call in: Spark's listener, when a batch has ended, and that which mo
 
 from __future__ import annotations
 
-import itertools
 import logging
-import statistics
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from tidemark.models.base.duration import format_duration
@@ -20,85 +16,24 @@ from tidemark.models.base.operators import Operator, TimeWindow
 from tidemark.models.base.target import PPM
 from tidemark.models.live.control import Control, StreamTarget, WatermarkPolicy
 from tidemark.models.live.defaults import CEILING_ALARM_PPM, PILED_UP_TRIGGERS
-from tidemark.models.live.fast import FastPolicy, Order, WatermarkTarget
+from tidemark.models.live.fast import FastPolicy, Order
 from tidemark.models.live.learned import Learned
 from tidemark.models.live.policy import NO_BASE_US
-from tidemark.models.live.resumable import in_words
 from tidemark.models.protocol.messages import LiveState, Report
 from tidemark.spark_jobs.live.orders import order_now
-from tidemark.spark_jobs.live.streams import BegunAnew, LiveStream
+from tidemark.spark_jobs.live.streams import (
+    MIN_TRIGGER_US,
+    PACE_BATCHES,
+    BegunAnew,
+    LiveInput,
+    LiveRun,
+    LiveStream,
+)
 
 _log = logging.getLogger("tidemark.spark")
 
-_PACE_BATCHES = 10
-_MIN_TRIGGER_US = 100_000
 _MAX_PARTITIONS = 1_000
 """Of more partitions none is kept: they are written to the checkpoint while the watermark moves."""
-
-
-@dataclass(slots=True)
-class _Stream:
-    stream: LiveStream
-    policy: FastPolicy
-    wanted: WatermarkTarget | None = None
-    near_ceiling: bool = False
-    failing: bool = False
-
-
-@dataclass(slots=True)
-class _Query:
-    """One run of a query."""
-
-    trigger_us: int | None
-    started_us: int
-    control: Control
-    streams: dict[str, _Stream]
-    alone: bool
-    """Whether every watermark of the query belongs to these streams, so that it must be where they require it."""
-    bases_us: Mapping[str, Mapping[str, int]]
-    """By stream and partition how far an earlier run had come."""
-    seen: set[str] = field(default_factory=set)
-    fresh: bool = False
-    """Whether a batch was observed after the last decision."""
-    looked_us: int = 0
-    """The trigger of the last decision."""
-    required_ms: int | None = None
-    """The newest watermark that the streams require, in milliseconds; None for none."""
-    moved_ms: int = 0
-    """The newest of them that Spark has taken."""
-    moved_us: int = 0
-    """Wall time at which it did, in microseconds."""
-    not_steered: str | None = None
-    """Why the query is not steered; None while it is."""
-    error: Exception | None = None
-    """What the newest try to decide raised; None when nothing."""
-    undecided: int = 0
-    """Batches since the last decision."""
-    triggered_us: deque[int] = field(default_factory=lambda: deque(maxlen=_PACE_BATCHES))
-
-    def due_us(self, now_us: int) -> int:
-        """Return when the batch was due that is planned or started now; triggers lie on multiples of the interval."""
-        return now_us // self.trigger_us * self.trigger_us if self.trigger_us else now_us
-
-    def failure(self) -> str | None:
-        """Return why the watermark is not where the streams require it; None while it is."""
-        if self.not_steered is not None:
-            return f"not steered, the ceiling alone holds: {self.not_steered}"
-        if self.error is not None:
-            return f"nothing can be decided, the ceiling alone holds: {in_words(self.error)}"
-        if self.undecided > _PACE_BATCHES and len(self.seen) == len(self.streams):
-            return f"nothing was decided in the last {_PACE_BATCHES} batches, the ceiling alone holds"
-        return None
-
-    def pace_us(self) -> int:
-        """Return the time between two triggers in microseconds, 0 while it is not known."""
-        if self.trigger_us:
-            return self.trigger_us
-        if len(self.triggered_us) < _PACE_BATCHES:
-            return 0
-        times = sorted(self.triggered_us)
-        gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
-        return max(round(statistics.median(gaps)), _MIN_TRIGGER_US)
 
 
 class LiveQueries:
@@ -108,7 +43,7 @@ class LiveQueries:
         self._clock_us = clock_us
         self._lock = threading.RLock()
         self._streams: dict[str, LiveStream] = {}
-        self._queries: dict[str, _Query] = {}
+        self._queries: dict[str, LiveRun] = {}
 
     def add(self, metric: str, stream: LiveStream) -> None:
         """Let the tap of name ``metric`` be the one of a live stream."""
@@ -141,7 +76,7 @@ class LiveQueries:
         """
         with self._lock:
             streams = {
-                metric: _Stream(stream, FastPolicy(operator, stream.ceiling_us, stream.idle_timeout_us))
+                metric: LiveInput(stream, FastPolicy(operator, stream.ceiling_us, stream.idle_timeout_us))
                 for metric, operator in operators.items()
                 if (stream := self._streams.get(metric)) is not None
             }
@@ -154,7 +89,7 @@ class LiveQueries:
                 policy,
             )
             trigger_us = None if trigger_ms is None else trigger_ms * 1_000
-            self._queries[run_id] = _Query(
+            self._queries[run_id] = LiveRun(
                 trigger_us, self._clock_us(), control, streams, alone=alone, bases_us=bases_us
             )
 
@@ -200,13 +135,16 @@ class LiveQueries:
             for entry in self._streams_named(run_id, stream):
                 entry.policy.go_on_anew()
 
-    def learned(self, run_id: str) -> dict[str, Learned]:
-        """Return what the policies of a run have learned, by stream."""
-        return self._of_policies(run_id, FastPolicy.learned)
-
-    def take_unusable(self, run_id: str) -> dict[str, Learned]:
-        """Return by stream what policies that failed had learned, once."""
-        return self._of_policies(run_id, lambda policy: policy.own.take_unusable())
+    def learned(
+        self, run_id: str, of: Callable[[FastPolicy], Learned | None] = FastPolicy.learned
+    ) -> dict[str, Learned]:
+        """Return what the policies of a run have learned, by stream: all of it, or what ``of`` returns of each."""
+        names = self.streams_of(run_id)
+        with self._lock:
+            query = self._queries.get(run_id)
+            entries = [] if query is None else query.streams.values()
+            every = {e.stream.name: of(e.policy) for e in entries if e.stream.name in names}
+            return {name: learned for name, learned in every.items() if learned is not None}
 
     def batch(self, run_id: str, watermark_ms: int, started_us: int) -> None:
         """Learn where the watermark is in a batch of this trigger; from the first batch what an earlier run left."""
@@ -245,17 +183,16 @@ class LiveQueries:
                 return None
             if not query.triggered_us or query.triggered_us[-1] != report.started_us:
                 query.triggered_us.append(report.started_us)
-                query.undecided += 1
             order, pace_us = order_now(entry.stream.orders), query.pace_us()
             piled_up = report.started_us <= query.started_us + PILED_UP_TRIGGERS * max(
-                pace_us, _MIN_TRIGGER_US
+                pace_us, MIN_TRIGGER_US
             )
             due_us = query.due_us(report.started_us)
             entry.policy.observe(
                 report, newest_granules, backlog, pace_us, order, due_us=due_us, representative=not piled_up
             )
             query.seen.add(metric)
-            query.fresh = True
+            query.undecided += 1
             return self._state(query, entry, order, report)
 
     def tick_s(self, run_id: str) -> float:
@@ -263,7 +200,7 @@ class LiveQueries:
         with self._lock:
             query = self._queries.get(run_id)
             trigger_us = 0 if query is None else query.trigger_us or 0
-            return max(trigger_us, 2 * _MIN_TRIGGER_US) / 2 / 1_000_000
+            return max(trigger_us, 2 * MIN_TRIGGER_US) / 2 / 1_000_000
 
     def requires(self, run_id: str, *, finds_nothing: bool) -> int | None:
         """Return the watermark that a query is to have from its next batch on, in milliseconds; None for no news.
@@ -275,7 +212,11 @@ class LiveQueries:
         with self._lock:
             query = self._queries.get(run_id)
             # An input that has shown nothing yet may be the slow one.
-            if query is None or len(query.seen) < len(query.streams) or not (query.fresh or finds_nothing):
+            if (
+                query is None
+                or len(query.seen) < len(query.streams)
+                or not (query.undecided or finds_nothing)
+            ):
                 return None
             before_us = query.control.offered_us
             offered_us = self._offer(query)
@@ -329,23 +270,15 @@ class LiveQueries:
 
     # -- inside -------------------------------------------------------------------------------------------------
 
-    def _streams_named(self, run_id: str, stream: str) -> list[_Stream]:
+    def _streams_named(self, run_id: str, stream: str) -> list[LiveInput]:
         query = self._queries.get(run_id)
         return [] if query is None else [e for e in query.streams.values() if e.stream.name == stream]
 
-    def _of_policies(self, run_id: str, what: Callable[[FastPolicy], Learned | None]) -> dict[str, Learned]:
-        names = self.streams_of(run_id)
-        with self._lock:
-            query = self._queries.get(run_id)
-            entries = [] if query is None else query.streams.values()
-            every = {e.stream.name: what(e.policy) for e in entries if e.stream.name in names}
-            return {name: learned for name, learned in every.items() if learned is not None}
-
-    def _offer(self, query: _Query) -> int:
+    def _offer(self, query: LiveRun) -> int:
         due_us = query.due_us(self._clock_us())
         # The newest batch was planned then, or the source found empty later.
-        checked_us = query.due_us(query.triggered_us[-1]) if query.fresh else query.looked_us
-        query.fresh, query.looked_us, query.undecided = False, due_us, 0
+        checked_us = query.due_us(query.triggered_us[-1]) if query.undecided else query.looked_us
+        query.undecided, query.looked_us = 0, due_us
         in_force_us = None if not query.trigger_us else due_us + query.trigger_us
         wants = []
         for entry in query.streams.values():
@@ -356,12 +289,12 @@ class LiveQueries:
         return query.control.offer(wants)
 
     @staticmethod
-    def _warn_not_steered(query: _Query, why: str) -> None:
+    def _warn_not_steered(query: LiveRun, why: str) -> None:
         query.not_steered = why
         names = ", ".join(sorted(entry.stream.name for entry in query.streams.values()))
         _log.error("stream %s is not steered, the ceiling alone holds: %s", names, why)
 
-    def _state(self, query: _Query, entry: _Stream, order: Order, report: Report) -> LiveState:
+    def _state(self, query: LiveRun, entry: LiveInput, order: Order, report: Report) -> LiveState:
         offered_us, stream = query.control.offered_us, entry.stream
         activity = entry.policy.partitions.activity(report.started_us)
         in_force_us = report.watermark_ms * SPARK_TICK_US
@@ -377,10 +310,9 @@ class LiveQueries:
             _log.error("stream %s: %s", stream.name, failure, exc_info=entry.policy.own.error)
         entry.failing = failure is not None
         used_ppm = _used_ppm(entry.policy.partitions.stream_base_us, reached_us, stream.ceiling_us)
-        if offered_us == NO_BASE_US and len(query.triggered_us) < _PACE_BATCHES:
+        if offered_us == NO_BASE_US and len(query.triggered_us) < PACE_BATCHES:
             used_ppm = 0  # until the first offer, and before it is overdue, the ceiling is all there is
-        # Where Live fails a larger ceiling would mend nothing.
-        self._alarm(entry, 0 if failure else used_ppm)
+        self._alarm(entry, 0 if failure else used_ppm)  # a larger ceiling would mend no failure
         return LiveState(
             ceiling_ms=stream.ceiling_us // SPARK_TICK_US,
             control_ms=query.required_ms,
@@ -394,7 +326,7 @@ class LiveQueries:
         )
 
     @staticmethod
-    def _alarm(entry: _Stream, used_ppm: int) -> None:
+    def _alarm(entry: LiveInput, used_ppm: int) -> None:
         near = used_ppm >= CEILING_ALARM_PPM
         if near and not entry.near_ceiling:
             _log.warning(
