@@ -48,6 +48,7 @@ _WELL: dict[str, Any] = {
     "required_ms": 9_000,
     "recommended_bound_ms": 10_000,
     "conflict": False,
+    "downstream": None,
 }
 
 
@@ -123,6 +124,7 @@ def stream_state(**changes: Any) -> StreamState:
             stream=facts["stream"],
             registered_us=facts["registered_us"],
             late_max=facts["late_max"],
+            downstream=facts["downstream"],
         ),
         slo=None if slo is None else Spec(slo, 1, NOW_US),
         join_id=None,
