@@ -76,7 +76,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast soak test-spark smoke lowest matrix lint lint-python lint-types lint-page site format mutants bench bench-policy benchmark migration lock archive jar wheel release manifests docs picture tools jars services clean
+.PHONY: help venv demo test test-fast soak test-spark smoke lowest matrix operators lint lint-python lint-types lint-page site format mutants bench bench-policy benchmark migration lock archive jar wheel release manifests docs picture tools jars services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -129,6 +129,10 @@ lowest: $(STAMP) ## install each extra with the lowest versions it declares, on 
 matrix: $(STAMP) ## the same on every version that is supported, then every front end; writes docs/reference/spark.md
 	@PYTHONPATH=tests $(BIN)/python -m support.spark_versions
 	@PYTHONPATH=tests $(BIN)/python -m support.front_ends
+	@$(MAKE) --silent docs
+
+operators: $(STAMP) ## what every version of Spark does at each stateful operator; writes docs/reference/operators.md
+	@PYTHONPATH=tests $(BIN)/python -m support.spark_versions --operators
 	@$(MAKE) --silent docs
 
 lint: lint-python lint-types lint-page site ## all that CI checks of the code itself; `.pre-commit-config.yaml` runs the same

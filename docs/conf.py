@@ -22,7 +22,10 @@ PAGES = {
         how-to/backtest""",
     "Explanation": """explanation/decisions explanation/rollouts explanation/late-rows explanation/live
         explanation/live-policy explanation/proof explanation/limits""",
-    "Reference": "reference/settings reference/metrics reference/spark reference/alerts reference/api reference/cli",
+    "Reference": (
+        "reference/settings reference/metrics reference/spark reference/operators reference/alerts reference/api "
+        "reference/cli"
+    ),
     "Operate": "troubleshooting upgrading ../CHANGELOG",
     "Develop": "../CONTRIBUTING architecture how-to/develop how-to/release ../SECURITY",
 }

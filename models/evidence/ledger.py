@@ -1,10 +1,10 @@
 """The ledger: which rows Spark admitted and which it dropped as late, from counts and Spark's own rule.
 
 Spark drops a row of batch n iff ``key_us <= 1000 * W(n-1)``, with W(n-1) the watermark of the batch before it in the
-offset log, no-data batches included and across restarts (Spark 4.2, measured; ``late_watermark_ms`` of a report). In
-complete mode it drops nothing. The ledger, not a model, says whether an SLO was met, so it reports as unknown what it
-does not know: rows that could not be counted by granule, batches never reported, the rows of a granule that the
-watermark cuts (an interval), and every row of a query whose operator is not known.
+offset log, no-data batches included and across restarts (Spark 4.2, measured; ``late_watermark_ms`` of a report). Where
+its operator drops none (``models.base.stateful``) no row is late. The ledger, not a model, says whether an SLO was met,
+so it reports as unknown what it does not know: rows that could not be counted by granule, batches never reported, the
+rows of a granule that the watermark cuts (an interval), and every row of a query whose operator is not known.
 """
 
 from __future__ import annotations
@@ -69,14 +69,13 @@ class Judgement:
 
 def judge(report: Report, pairs: KeyCounts | None = None) -> Judgement:
     """Return what Spark did with the rows of ``report``; ``pairs`` are its (row, key) pairs if the caller has them."""
-    complete_mode = report.output_mode == "complete"
-    unknown = report.late_watermark_ms is None and not complete_mode
+    unknown = report.late_watermark_ms is None and report.drops_late
     if unknown or report.contradiction is not None:
         nothing = np.empty(0, np.int64)
         return Judgement(nothing, np.empty((3, 0), np.int64), report.rows - report.null_rows)
     pairs = key_counts(report) if pairs is None else pairs
     late_min = late_max = np.zeros_like(pairs.counts)
-    if not complete_mode:
+    if report.drops_late:
         late_us = (report.late_watermark_ms or 0) * SPARK_TICK_US
         late_min, late_max = (
             pairs.counts * (pairs.last_us <= late_us),

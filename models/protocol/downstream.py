@@ -8,7 +8,9 @@ partner (Spark 4.2, ``StreamingSymmetricHashJoinExec.produceOutputWatermark``). 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import MaxLen
 
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.ranges import WIRE, DurationMs
@@ -75,6 +77,12 @@ class Downstream:
     unsafe: bool = False
     """Whether a narrower bound, or Live, may end the query: a transformWithState gives its rows an event time of their
     own, and the job has not confirmed that they stay ahead of any watermark."""
+    range_ms: DurationMs = 0
+    """How far the watermark must come beyond a row's time until joins let it go, in milliseconds; 0 without joins."""
+    state_unforeseen: Annotated[str, MaxLen(1_000)] | None = None
+    """Why the size of the query's state does not follow from the bound; null when it does."""
+    state_grows: bool = False
+    """Whether that is because Spark never forgets, so that it grows as long as the query runs."""
 
     def closes_ms(self, bound_ms: int) -> int | None:
         """Return how long after its end a window closes under a bound, in milliseconds of event time."""

@@ -50,9 +50,9 @@ ChangeKind = Literal["widen", "narrow", "same"]
 LatencyUnknown = Literal["NoWindows", "WindowsOpen"]
 """Why a mean wall latency is unknown. NoWindows: there is no window to measure it on; WindowsOpen: too many windows are
 still open, so that only a minimum is known."""
-RunEnd = Literal["Once", "AvailableNow", "Closed"]
-"""How a run ends by itself. Once: after one batch; AvailableNow: when all that its sources had is read; Closed: then a
-closing step has moved the watermark as far as the bound allows."""
+RunEnd = Literal["Once", "AvailableNow", "AtBound", "Closed"]
+"""How a run ends by itself. Once: after one batch; AvailableNow: when all that its sources had is read; AtBound: then a
+closing step has moved the watermark to the bound behind the newest rows; Closed: then one has moved it by the clock."""
 PartitionState = Literal["Active", "Idle", "Behind", "Gone"]
 """State of a partition. Idle: it used to report and is silent; Behind: its rows trail by more than the bound, or the
 source has rows of it that are not read; Gone: no row of it within the horizon; Active: none of these."""
@@ -127,7 +127,7 @@ class Report:
     operator: Operator
     """The stateful operator; it determines what the watermark is compared with."""
     output_mode: OutputMode
-    """Spark's output mode. In complete mode nothing is ever late."""
+    """Spark's output mode."""
     bound_ms: DurationMs
     """The lateness bound in milliseconds: Spark's delayThreshold in the plan of this run, or that of first versions."""
     generation: Count | None
@@ -172,6 +172,8 @@ class Report:
     """With ``late=revise(...)`` the watermark at or below which Spark dropped rows, W(n-1) of the plan, in
     milliseconds: late rows above it corrected a window, and ``late_watermark_ms`` is that of first versions. Null when
     windows come out once."""
+    drops_late: bool = True
+    """Whether Spark drops late rows: in complete mode an aggregate by windows drops none, and one by sessions does."""
 
     sent_us: TimeUs | None = None
     """Wall time of the driver as it sent this, in microseconds since the epoch, by which its clock is compared with the

@@ -49,7 +49,10 @@ def state_cap(inputs: Inputs, bound_ms: int) -> DecisionStep:
     """Compare the rows of state under the bound with the cap."""
     cap, rows = inputs.slo.state_cap_rows or 0, _state_rows(inputs, bound_ms)
     if rows is None:
+        why = None if inputs.downstream is None else inputs.downstream.state_unforeseen
         reason = f"no state is known yet to compare with the cap of {plural(cap, 'row')}"
+        if why is not None:
+            reason = f"the state cap decides nothing, since its size does not follow from the bound: {why}"
         return DecisionStep(StepKind.STATE_CAP, bound_ms, reason)
     state = f"about {plural(rows, 'row')} of state"
     if rows <= cap:

@@ -24,6 +24,7 @@ from tidemark.models.base.target import PPM
 from tidemark.models.base.text import plural
 from tidemark.models.evidence.curve import Curve, CurvePoint
 from tidemark.models.evidence.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
+from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.protocol.messages import ChangeKind, LatencyUnknown
 from tidemark.models.recommend.choice import percent_of
 from tidemark.models.recommend.joint_bounds import JoinSide
@@ -49,7 +50,7 @@ class Situation:
     """Typical time between the triggers of two batches, in microseconds; None when it is not known."""
     operator: Operator
     drops_state: bool
-    """Whether the watermark takes state away: not in complete mode."""
+    """Whether the watermark closes windows: not in complete mode."""
     state_rows: int
     """Rows in the state after the newest batch."""
     state_bytes: int
@@ -63,6 +64,8 @@ class Situation:
     """Confidence of the interval of the completeness, in parts per million."""
     rows_per_event: float
     """How many pairs share their fate."""
+    downstream: Downstream | None = None
+    """What the bound decides in the query, its state among it; None: the state is that of the operator alone."""
     join: JoinSide | None = None
     """The join whose output has an SLO: its other sides hold the watermark back as well; None without one."""
 
@@ -270,18 +273,21 @@ def state_at(situation: Situation, bound_us: int) -> tuple[int | None, int | Non
 
     It assumes the same keys and rates, and state in proportion to the event time that is open, from the watermark to
     the end of the newest window (or session): window size + base - W now, window size + L + one batch's step then.
+    Joins and deduplication keep rows beyond that. Where other things decide (``state_unforeseen``) it is not known.
     """
-    if not situation.drops_state:
-        return situation.state_rows or None, situation.state_bytes or None
+    downstream = situation.downstream or Downstream()
+    if not situation.drops_state or downstream.state_unforeseen is not None:
+        return None, None
     if situation.watermark_us is None or situation.base_us is None:
         return None, None
-    size_us = situation.operator.span_us
-    now_us = size_us + situation.base_us - situation.watermark_us
+    size_us = situation.operator.span_us + 1_000 * (downstream.range_ms + (downstream.horizon_ms or 0))
+    moves_us = (situation.bound_us, bound_us) if downstream.horizon_moves else (0, 0)
+    now_us = size_us + moves_us[0] + situation.base_us - situation.watermark_us
     # Once the bound is in effect, W trails it by one step more; now it may still trail an earlier bound.
     step_us = situation.step_us
     if step_us is None or now_us <= 0 or not situation.state_rows:
         return None, None
-    then_us = size_us + bound_us + max(step_us, 0)
+    then_us = size_us + moves_us[1] + max(bound_us, downstream.others_ms * 1_000) + max(step_us, 0)
     return (
         round(situation.state_rows * then_us / now_us),
         round(situation.state_bytes * then_us / now_us) or None,

@@ -24,6 +24,8 @@ FindingCode = Literal[
     "watermark_never_moves",
     "windows_never_close",
     "last_windows_open",
+    "never_forgotten",
+    "watermark_without_effect",
 ]
 
 _ORDER: tuple[Severity, ...] = ("error", "warning", "note")
@@ -34,8 +36,8 @@ class Finding:
     """Something about a query that its author should know."""
 
     severity: Severity
-    """``error``: the query must not start; ``warning``: it runs, and loses rows, grows or may end; ``note``: good to
-    know."""
+    """``error``: the query must not start; ``warning``: it runs, and loses rows, grows, may end, or has a watermark for
+    nothing; ``note``: good to know."""
     code: FindingCode
     text: str
     instead: str
@@ -138,7 +140,7 @@ def judge_joins(query: JoinedQuery) -> list[Finding]:
         finding for number, join in enumerate(query.joins, 1) for finding in _of_join(query, number, join)
     ]
     if query.refused is not None:
-        found.append(_refused(query, query.refused))
+        found.append(refused_start(query.refused, query.joins))
     elif query.starts and query.watermarks > 1:
         found.append(_POLICY_MAX if query.policy == "max" else _SILENT_SIDE)
     return worst_first(found)
@@ -188,10 +190,11 @@ def _of_join(query: JoinedQuery, number: int, join: StreamJoin) -> Iterator[Find
             yield Finding("warning", "never_evicted", never, _cure(join, side), number, side)
 
 
-def _refused(query: JoinedQuery, message: str) -> Finding:
+def refused_start(message: str, joins: Iterable[StreamJoin] = ()) -> Finding:
+    """Return that Spark does not start a query, in its own words, and what to do."""
     cures = (
         _cure(join, side)
-        for join in query.joins
+        for join in joins
         for side in (("left",) if join.type == "left_semi" else _OUTER_SIDES.get(join.type, ()))
         if join.side(side).retention_ms is None
     )

@@ -11,7 +11,10 @@ NEVER_MOVED = (
 )
 """Why runs leave the watermark where it is."""
 
-_CLOSE = "write close_at_end=True in the call of each input, or set spark.tidemark.close.at.end=true"
+_CLOSE = (
+    'write close_at_end="1 hour", or how late rows come at most by the clock, in the call of each input, or set '
+    "spark.tidemark.close.at.end; close_at_end=True lets inputs without rows hold nothing, and closes no later window"
+)
 
 
 def last_windows(run_end: RunEnd | None, mode: str = "append", inputs: int | None = None) -> Finding | None:
@@ -22,19 +25,19 @@ def last_windows(run_end: RunEnd | None, mode: str = "append", inputs: int | Non
         mode: the query's output mode; only in append mode anything waits for the watermark.
         inputs: how many watermarks the query has; None when that is not known.
     """
-    if mode != "append":
+    if mode != "append" or inputs == 0:
         return None
     if run_end == "Once":
         text = "once=True runs one batch, and the watermark moves after it: what it closes comes out in the next run"
         instead = f"write trigger(availableNow=True), which reads the same, and {_CLOSE}"
         return Finding("warning", "last_windows_open", text, instead)
-    if run_end != "AvailableNow":
+    if run_end not in {"AvailableNow", "AtBound"}:
         return None
     text = (
         "availableNow ends a run where the watermark is the bound behind the newest row: later windows, and outer rows "
         "of joins, stay open until a run has newer rows"
     )
-    if inputs == 1:
+    if inputs == 1 or run_end == "AtBound":
         return Finding("note", "last_windows_open", text, _CLOSE)
     several = "" if inputs else "with several inputs "
     return Finding("warning", "last_windows_open", f"{text}; and {several}{NEVER_MOVED}", _CLOSE)

@@ -139,6 +139,8 @@ class Judging:
     """Whether Spark says of each batch what the maximum event time is that the tap should have."""
     doubt: str | None = None
     """Why the plan cannot say whether the declared operator is right; None when it could."""
+    drops_late: bool = True
+    """Whether Spark drops late rows in the query's output mode."""
 
     def contradiction_in(self, progress: StreamingQueryProgress, newest_us: int | None) -> str | None:
         """Return why no row of a batch is judged; None when they are.

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.granules import Granules, default_granule_us
-from tidemark.models.base.operators import Operator, call_for, row_level
+from tidemark.models.base.operators import Operator, TimeWindow, call_for, row_level
+from tidemark.models.protocol.messages import RunEnd
 from tidemark.spark_jobs.core.binding import Binding, Judging, QueryRun, not_in_real_time
 from tidemark.spark_jobs.spark.query_plan import Found, NoOperator
 
@@ -23,7 +24,7 @@ class PlanRejectedError(Exception):
 def judge(run: QueryRun, found: Mapping[str, Found]) -> list[str]:
     """Settle how the rows of each stream of a run are judged; return why its query must not run."""
     rejected = []
-    run.is_real_time, run.run_end = run.query.is_real_time(), run.query.run_end()
+    run.is_real_time = run.query.is_real_time()
     run.spark_ui = run.query.page_url(run.run_id)
     names = Counter((binding.job, binding.stream) for binding in run.bindings.values())
     for metric, operator in found.items():
@@ -34,7 +35,12 @@ def judge(run: QueryRun, found: Mapping[str, Found]) -> list[str]:
             if run.plan is not None:
                 # Spark reports one of several watermarks, and has event times that were set back.
                 compared = len(run.plan.watermarks) == 1 and binding.tap.allowance_us is None
-                judging = replace(judging, compared=compared)
+                judging = replace(judging, compared=compared, drops_late=metric not in run.plan.undropped)
+            elif run.query.output_mode() == "complete":
+                judging = replace(judging, drops_late=False)
+                if not isinstance(judging.operator, TimeWindow):
+                    why = "only the plan says which operator drops late rows in complete mode, and it cannot be read"
+                    judging = not_judged(binding, why)
         except PlanRejectedError as error:
             rejected.append(f"stream {binding.stream}: {error}")
             judging = not_judged(binding, str(error))
@@ -42,7 +48,30 @@ def judge(run: QueryRun, found: Mapping[str, Found]) -> list[str]:
             why = f"{number} inputs of the query are called {binding.stream!r}, and a batch is reported once for a name"
             judging = not_judged(binding, f"{why}; give each call a name of its own: stream=...")
         run.streams[metric] = judging
+    # Live steers no stream whose rows it cannot judge, and does not close it.
+    may_close = [
+        binding
+        for metric, binding in run.bindings.items()
+        if binding.mode != "Live" or run.streams[metric].contradiction is None
+    ]
+    run.run_end = run_end_with(
+        run.query.run_end(), may_close, 0 if run.plan is None else len(run.plan.watermarks)
+    )
     return rejected
+
+
+def run_end_with(run_end: RunEnd | None, bindings: Iterable[Binding], watermarks: int) -> RunEnd | None:
+    """Return how a run ends with the closing steps of its inputs, each of which has to have one.
+
+    Args:
+        run_end: how its trigger ends it.
+        bindings: the streams that may close.
+        watermarks: how many its plan has.
+    """
+    closing = [binding.closing for binding in bindings if binding.closing is not None]
+    if run_end != "AvailableNow" or not watermarks or len(closing) < watermarks:
+        return run_end
+    return "AtBound" if any(each.delay_us is None for each in closing) else "Closed"
 
 
 def _check(run: QueryRun, metric: str, judging: Judging) -> None:

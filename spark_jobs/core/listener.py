@@ -316,6 +316,7 @@ class TidemarkListener(JsonListener):
             dropped_reports=binding.sink.dropped,
             append_delay=counts.append_delay,
             contradiction=judging.contradiction_in(progress, counts.max_event_time_us),
+            drops_late=judging.drops_late,
         )
 
     def _late_watermark_ms(self, run: _Run, batch: int) -> int | None:

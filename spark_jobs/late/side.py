@@ -186,8 +186,8 @@ class SideStream(Extension):
         plan, declared = run.plan, self._binding.operator
         if plan is None or not run.is_met_at_start:
             raise _NotKept("the query's plan could not be read as it began")
-        if run.query.output_mode() == "complete":
-            raise _NotKept("in complete mode no row is dropped as late")
+        if self._metric in plan.undropped:
+            raise _NotKept("in complete mode its operator drops no row as late")
         found, changed = plan.operators[self._metric], plan.changes.get(self._metric)
         operator = _known(found, declared)
         if operator is None or declared not in {None, operator} or changed is not None:

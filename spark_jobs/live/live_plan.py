@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from tidemark.models.protocol.messages import Acknowledgement, Report
+from tidemark.models.protocol.messages import Report
 from tidemark.spark_jobs.core.binding import Batch, Binding, Extension, Judging, QueryRun, not_in_real_time
 from tidemark.spark_jobs.core.counting import with_tap
 from tidemark.spark_jobs.core.listener import TidemarkListener
@@ -114,7 +114,7 @@ class LiveExtension(Extension):
             # Live does not steer a stream whose rows it cannot judge.
             and (judging.contradiction is None or self.queries.stream(metric) is None)
         }
-        if run.run_end != "AvailableNow" or not closing or run.plan is None:
+        if run.run_end in {None, "Once"} or not closing or run.plan is None:
             return
         inputs = {}
         for metric, rule in closing.items():
@@ -133,17 +133,6 @@ class LiveExtension(Extension):
             self._closing[run.run_id] = ClosingRun(
                 run.run_id, run.query.query_id, moment, target, self._listener.catch_up
             )
-
-    def acknowledged(
-        self,
-        run: QueryRun,
-        metric: str,
-        found: Acknowledgement,
-        batch_id: int,  # noqa: ARG002 - the same in all
-    ) -> Acknowledgement:
-        """Return ``found`` with that the run closes."""
-        closes = run.bindings[metric].closing is not None and found.run_end == "AvailableNow"
-        return replace(found, run_end="Closed") if closes else found
 
     def batch(self, run: QueryRun, progress: StreamingQueryProgress) -> None:
         """Learn where the batch's watermark is."""

@@ -51,7 +51,7 @@ def read_joins(session: _Node, analysed: _Node, output_mode: str = "append") -> 
     written = list(_stream_joins(analysed))
     if not written:
         return None
-    refused = _refusal(session, analysed, output_mode)
+    refused = refusal(session, analysed, output_mode)
     helper = find(JOIN_HELPER)
     if helper is None:
         return None
@@ -67,7 +67,7 @@ def read_joins(session: _Node, analysed: _Node, output_mode: str = "append") -> 
     )
 
 
-def _refusal(session: _Node, analysed: _Node, output_mode: str) -> str | None:
+def refusal(session: _Node, analysed: _Node, output_mode: str) -> str | None:
     """Return the message with which Spark would refuse to start a query."""
     if session.conf().get(_CHECK).lower() == "false":
         return None

@@ -11,12 +11,22 @@ from rich.table import Table
 
 from tidemark.models.base.duration import format_duration
 from tidemark.models.protocol.downstream import OperatorDelay
-from tidemark.models.specs.findings import Finding, JoinedQuery, JoinInput, judge_joins, worst_first
+from tidemark.models.specs.findings import (
+    Finding,
+    JoinedQuery,
+    JoinInput,
+    judge_joins,
+    refused_start,
+    worst_first,
+)
+from tidemark.models.specs.run_end import last_windows
+from tidemark.models.specs.state_findings import judge_state
 from tidemark.spark_jobs.core.connections import listener_of
+from tidemark.spark_jobs.core.judging import run_end_with
 from tidemark.spark_jobs.plans.downstream import read_operators
 from tidemark.spark_jobs.plans.job import JobNotCheckedError, Wanted, queries_of
-from tidemark.spark_jobs.plans.joins import read_joins
-from tidemark.spark_jobs.plans.start_check import check_own_times, check_run_end, never_emits
+from tidemark.spark_jobs.plans.joins import read_joins, refusal
+from tidemark.spark_jobs.plans.start_check import check_own_times, never_emits
 from tidemark.spark_jobs.spark.java import JavaNotFound, ensure_java
 from tidemark.spark_jobs.spark.query_plan import read_plan
 
@@ -68,17 +78,25 @@ def _check(wanted: Wanted, bound_ms: int | None) -> _Checked:
     spark = wanted.df.sparkSession
     session = spark._jsparkSession  # noqa: SLF001 - the one way to Spark's own session
     analysed = wanted.df._jdf.queryExecution().analyzed()  # noqa: SLF001 - and to the plan
-    joins = read_joins(session, analysed, wanted.output_mode)
-    plan = read_plan(analysed, session.sessionState().optimizer())
+    mode = wanted.output_mode
+    joins = read_joins(session, analysed, mode)
+    plan = read_plan(analysed, session.sessionState().optimizer(), mode)
     # Which checkpoint it will run from, and with which bounds that ran, is not known here.
     bindings = listener_of(spark).bindings_in(plan)
     found = check_own_times(plan.own_times, bindings, {})
-    found += check_run_end(wanted.run_end, wanted.output_mode, len(plan.watermarks), bindings)
-    found += [] if joins is None else judge_joins(joins)
-    if wanted.output_mode == "append":
+    inputs = len(plan.watermarks)
+    ended = last_windows(run_end_with(wanted.run_end, bindings, inputs), mode, inputs)
+    found += [] if ended is None else [ended]
+    if joins is not None:
+        found += judge_joins(joins)
+    elif (refused := refusal(session, analysed, mode)) is not None:
+        found.append(refused_start(refused))
+    if mode == "append":
         found += never_emits(analysed, session.sessionState().conf())
-    operators = [each for each, _ in read_operators(session, analysed, joins, bound_ms).operators]
-    return _Checked(wanted.name, wanted.output_mode, joins, worst_first(found), operators)
+    read = read_operators(session, analysed, joins, bound_ms, mode)
+    found += judge_state(read.stateful, read.event_times)
+    operators = [each for each, _ in read.operators]
+    return _Checked(wanted.name, mode, joins, worst_first(found), operators)
 
 
 def _as_json(checked: _Checked) -> dict[str, object]:

@@ -18,9 +18,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidemark.models.protocol.downstream import Downstream
-from tidemark.models.protocol.messages import Acknowledgement, RunEnd
-from tidemark.models.specs.findings import Finding, JoinedQuery, StreamStart, judge_joins, judge_own_times
+from tidemark.models.protocol.messages import Acknowledgement
+from tidemark.models.specs.findings import (
+    Finding,
+    JoinedQuery,
+    StreamStart,
+    judge_joins,
+    judge_own_times,
+)
 from tidemark.models.specs.run_end import last_windows
+from tidemark.models.specs.state_findings import judge_state
 from tidemark.spark_jobs.core.binding import Binding, Extension, QueryRun
 from tidemark.spark_jobs.plans.downstream import PlanOperators, read_operators
 from tidemark.spark_jobs.plans.joins import read_joins
@@ -63,12 +70,17 @@ class PlanCheck(Extension):
         findings += check_own_times(
             plan.own_times, bindings, {} if last_bounds is None else last_bounds.read()
         )
-        findings += check_run_end(run.run_end, query.output_mode(), len(plan.watermarks), bindings)
+        ended = last_windows(run.run_end, query.output_mode() or "append", len(plan.watermarks))
+        findings += [] if ended is None else [ended]
         operators = query.read(
             "what the bounds decide",
-            lambda session, analysed: read_operators(session, analysed, joins),
+            lambda session, analysed: read_operators(
+                session, analysed, joins, output_mode=query.output_mode()
+            ),
             PlanOperators(),
         )
+        # That a watermark has no effect is said of each stream already.
+        findings += judge_state(operators.stateful)
         self._runs[run.run_id] = _Checked(_downstream(run, plan, operators), last_bounds)
         errors = []
         for finding in findings:
@@ -161,24 +173,6 @@ def check_own_times(
     return judge_own_times(
         columns, starts, confirmed=any(binding.own_times_confirmed for binding in bindings)
     )
-
-
-def check_run_end(
-    run_end: RunEnd | None, mode: str | None, watermarks: int, bindings: Sequence[Binding]
-) -> list[Finding]:
-    """Return what keeps the last windows of a run open that ends by itself.
-
-    Args:
-        run_end: how it does; None when it does not.
-        mode: the query's output mode; None when it cannot be read.
-        watermarks: how many its plan has.
-        bindings: its streams.
-    """
-    closes = len(bindings) == watermarks and all(binding.closing is not None for binding in bindings)
-    if not watermarks or (closes and run_end == "AvailableNow"):
-        return []
-    found = last_windows(run_end, mode or "append", watermarks)
-    return [] if found is None else [found]
 
 
 class LastBounds:

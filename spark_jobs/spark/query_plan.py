@@ -27,27 +27,9 @@ from tidemark.models.base.operators import Operator, SessionWindow, TimeWindow, 
 from tidemark.spark_jobs.spark.event_time import SESSION_WINDOW, TIME_WINDOW, is_column, is_event_time
 from tidemark.spark_jobs.spark.jvm import Py4JError, SparkContext, get_field, items
 from tidemark.spark_jobs.spark.placement import BEHIND, changed_unseen, uncounted_because, what_changes_rows
+from tidemark.spark_jobs.spark.stateful import is_stateful, keys_of, rule_at
 
 _log = logging.getLogger("tidemark.spark")
-
-_WITH_TIMEOUT = frozenset({"FlatMapGroupsWithState", "FlatMapGroupsInPandasWithState"})
-"""Operators that judge rows only if their timeout is by event time."""
-
-_STATEFUL = _WITH_TIMEOUT | frozenset(
-    {
-        "Aggregate",
-        "Distinct",
-        "Deduplicate",
-        "DeduplicateWithinWatermark",
-        "TransformWithState",
-        "TransformWithStateInPandas",
-        "TransformWithStateInPySpark",
-    }
-)
-"""Stateful operators, beside the join of two streams. All but an aggregate judge rows whatever their keys are."""
-
-_BY_KEYS = frozenset({"Aggregate", "Distinct"})
-"""Operators that judge rows by their keys; Spark makes an aggregate of ``Distinct``."""
 
 TAP_PREFIX = "tidemark:"
 """Beginning of the name of a tap: of an observed metric, or of the column of a row counter."""
@@ -86,6 +68,8 @@ class QueryPlan:
     """The columns in which a ``transformWithState`` gives its rows an event time of their own."""
     changes: Mapping[str, str] = field(default_factory=dict)
     """By name of a tap what changes its rows before they reach the operator, in words; nothing where nothing does."""
+    undropped: frozenset[str] = frozenset()
+    """The taps of which Spark drops no late row in the query's output mode, though the operator has the event time."""
 
 
 class _NotFoundError(Exception):
@@ -96,8 +80,13 @@ class _NotFoundError(Exception):
         self.result = result
 
 
-def read_plan(plan: _Node, optimizer: _Node) -> QueryPlan:
+def read_plan(plan: _Node, optimizer: _Node, output_mode: str | None = None) -> QueryPlan:
     """Return what a plan in the JVM holds.
+
+    Args:
+        plan: the analysed plan.
+        optimizer: the session's.
+        output_mode: the query's output mode; None when it is not known, which is taken for append.
 
     Raises:
         Py4JError: when its nodes cannot be walked.
@@ -106,6 +95,7 @@ def read_plan(plan: _Node, optimizer: _Node) -> QueryPlan:
     changes: dict[str, str] = {}
     watermarks: dict[str, str | None] = {}
     own_times: dict[str, None] = {}
+    undropped: set[str] = set()
     times_taken = Counter[str]()
     optimised = cache(lambda: _ways_to_taps(plan, optimizer))
     for way in _ways(plan):
@@ -127,12 +117,19 @@ def read_plan(plan: _Node, optimizer: _Node) -> QueryPlan:
             changed = None if _judges_nothing(found) else _changed_on(way)
             if changed is not None:
                 changes[name] = changed
+            at = _first_stateful(way)
+            if (
+                at is not None
+                and not isinstance(found, NoOperator)
+                and not rule_at(way[at], output_mode).late_by
+            ):
+                undropped.add(name)
     for name, found in operators.items():
         unseen = _changed_unseen(optimised().get(name, []), name)
         uncounted = _uncounted(unseen, changes.get(name), times_taken[name])
         if uncounted is not None and not _judges_nothing(found):
             operators[name] = NoOperator("Uncounted", uncounted)
-    return QueryPlan(operators, watermarks, tuple(own_times), changes)
+    return QueryPlan(operators, watermarks, tuple(own_times), changes, frozenset(undropped))
 
 
 def tap_at(node: _Node, kind: str) -> str | None:
@@ -214,8 +211,11 @@ def _operator_on(way: Sequence[_Node], optimised: Sequence[Sequence[_Node]]) -> 
         if at is None:
             return NoOperator("NothingLate", "the query has no stateful operator")
         times = _event_times(way[at], way[at + 1])
-        if way[at].nodeName() in _BY_KEYS:
+        rule = rule_at(way[at], None)
+        if rule.operator == "aggregate":
             why = "it is no key of the query's aggregate, nor is a window of it"
+        elif not times and rule.kept == "function":
+            why = f"{rule} drops none"
         else:
             why = "the query's first stateful operator does not get it"
             times = _those_left(times, optimised)
@@ -224,12 +224,12 @@ def _operator_on(way: Sequence[_Node], optimised: Sequence[Sequence[_Node]]) -> 
     except _NotFoundError as ended:
         return ended.result
     # Py4J says TypeError of a class that this Spark does not have.
-    except (Py4JError, PySparkException, TypeError) as error:
+    except (Py4JError, PySparkException, TypeError, KeyError) as error:
         _log.warning("the operator cannot be read from the plan: %s", error)
         return NoOperator("Unreadable", "this Spark's plan cannot be read")
 
 
-def _those_left(times: Sequence[_Node], optimised: Sequence[Sequence[_Node]]) -> list[_Node]:
+def _those_left(times: list[_Node], optimised: Sequence[Sequence[_Node]]) -> list[_Node]:
     """Return those of an operator's event times that the optimizer has left, in the order in which it gets them."""
     found = ((way, _first_stateful(way)) for way in optimised)
     left = [column for way, at in found if at is not None for column in _event_times(way[at], way[at + 1])]
@@ -238,29 +238,25 @@ def _those_left(times: Sequence[_Node], optimised: Sequence[Sequence[_Node]]) ->
     names = [column.name() for column in times]
     named = {column.name(): column for column in times if names.count(column.name()) == 1}
     same = (known.get(column.exprId().id(), named.get(column.name())) for column in left)
-    return [column for column in same if column is not None]
+    # It moves a left semi join below an alias, so that the only event time has the name from before.
+    return [column for column in same if column is not None] or (times if len(times) == 1 and left else [])
 
 
 def _first_stateful(way: Sequence[_Node]) -> int | None:
     """Return the position of the stateful operator nearest to the end of a way."""
     for position in reversed(range(len(way) - 1)):
-        kind = way[position].nodeName()
-        if kind in _STATEFUL or (
-            kind == "Join" and all(side.isStreaming() for side in items(way[position].children()))
-        ):
+        if is_stateful(way[position]):
             return position
     return None
 
 
 def _event_times(node: _Node, child: _Node) -> list[_Node]:
     """Return the columns by which a stateful operator may judge the rows of ``child``."""
-    kind = node.nodeName()
-    if kind in _WITH_TIMEOUT and node.timeout().toString() != "EventTimeTimeout":
+    rule = rule_at(node, None)
+    if rule.late_by is None:
         return []
-    columns = (
-        node.groupingExpressions() if kind == "Aggregate" else child.output()
-    )  # all are keys of Distinct
-    return [column for column in items(columns) if is_event_time(column)]
+    columns = keys_of(node) if rule.operator == "aggregate" else items(child.output())
+    return [column for column in columns if is_event_time(column)]
 
 
 def _operator_by(column: _Node, path: Sequence[_Node]) -> Operator:

@@ -127,7 +127,7 @@ class RunningQuery:
         """Return what the query's plan holds; None when it cannot be read."""
         return self.read(
             "the query's plan",
-            lambda session, plan: read_plan(plan, session.sessionState().optimizer()),
+            lambda session, plan: read_plan(plan, session.sessionState().optimizer(), self.output_mode()),
             None,
         )
 
@@ -143,8 +143,8 @@ class RunningQuery:
             return (
                 unread if self._execution is None else reader(self._session(), self._execution.analyzedPlan())
             )
-        # Py4J says TypeError of a class that this Spark does not have.
-        except (Py4JError, PySparkException, TypeError) as error:
+        # Py4J says TypeError of a class that this Spark does not have; the table of operators lacks what is new.
+        except (Py4JError, PySparkException, TypeError, KeyError) as error:
             _log.warning("%s cannot be read: %s", what, error)
             return unread
 

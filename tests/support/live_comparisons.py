@@ -93,7 +93,9 @@ def fates_of(job: LiveJob, index: int, batches: Batches) -> list[Fate]:
         _, cells = operator.keys(granule_last_us(granules, granule_us, operator.closed))
         before_us = before_ms(log, number) * 1_000
         for entry, key, cell in zip(which.tolist(), keys.tolist(), cells.tolist(), strict=True):
-            late = job.output_mode != "complete" and key <= before_us
+            late = (
+                not (job.output_mode == "complete" and isinstance(operator, TimeWindow)) and key <= before_us
+            )
             result.append(Fate(rows[entry], key, (str(rows[entry].partition), cell), number, late))
     return result
 

@@ -30,6 +30,7 @@ from tidemark.spark_jobs.core.driver_metrics import GAUGES, gauge_name
 from tidemark.spark_jobs.core.settings import SETTINGS, Setting
 
 from support.reference_cli import cli_document
+from support.reference_operators import operators_document
 from support.reference_spark import spark_document
 from support.tree import ROOT
 
@@ -49,6 +50,7 @@ def reference() -> dict[Path, str]:
         "api.md": _api,
         "cli.md": lambda: cli_document(_table),
         "spark.md": spark_document,
+        "operators.md": operators_document,
     }
     return {FOLDER / name: _HEAD + make() for name, make in makers.items()}
 

@@ -3,10 +3,12 @@
     make test-spark SPARK=3.5.9
     make smoke
     make matrix
+    make operators
     make jar SPARK=3.5.9
 
 An environment is `.venv` with another PySpark in front of it, in `build/spark-VERSION`. The matrix is kept in
-`spark_versions.json` beside this file, from which `make docs` makes its table.
+`spark_versions.json` beside this file, and what Spark did at each stateful operator in `spark_operators.json`: from
+them `make docs` makes its tables.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import re
 import subprocess
 import sys
 import venv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -25,10 +27,13 @@ from tidemark.spark_jobs.spark.jvm import TRIED
 
 from support.tree import ROOT
 
-__all__ = ["MATRIX", "MODES", "OPERATORS"]
+__all__ = ["MATRIX", "MODES", "OBSERVED", "OPERATORS"]
 
 MATRIX = Path(__file__).with_name("spark_versions.json")
 """By version, operator and mode what came of it: ``exact``, ``refused`` or ``failed``."""
+
+OBSERVED = Path(__file__).with_name("spark_operators.json")
+"""By version and row of the table of stateful operators what Spark did, in words, each query."""
 
 OPERATORS = ("tumbling, append", "sliding", "session", "deduplication")
 MODES = {
@@ -40,6 +45,7 @@ MODES = {
 """Each mode with its test; one test has both kinds of restart."""
 
 _REFUSAL = "test_where_live_is_not_possible_the_job_runs_with_its_own_watermark_and_says_why"
+_RULES = "tests/spark_jobs/spark/test_operator_rules.py"
 _FILES = tuple(
     f"tests/spark_jobs/{name}.py"
     for name in (
@@ -56,6 +62,7 @@ _FILES = tuple(
         "core/test_real_time_mode",
         "restart/test_operators_over_restarts",
         "live/test_operators",
+        "spark/test_operator_rules",
     )
 )
 BRIEF = ("3.5.9", "4.0.5", "4.3.0")
@@ -100,10 +107,10 @@ def python_with(version: str) -> Path:
     return python
 
 
-def run(version: str, arguments: Sequence[str] = ()) -> tuple[int, Path]:
+def run(version: str, arguments: Sequence[str] = (), files: Sequence[str] = _FILES) -> tuple[int, Path]:
     """Run the tests on a version; return pytest's exit code and where its XML report is."""
     report = ROOT / "build" / f"spark-{version}.xml"
-    command = [str(python_with(version)), "-m", "pytest", *_FILES, "-m", "versions", f"--junitxml={report}"]
+    command = [str(python_with(version)), "-m", "pytest", *files, "-m", "versions", f"--junitxml={report}"]
     # It would name an installation of another version.
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
     return subprocess.run([*command, *arguments], cwd=ROOT, env=environment, check=False).returncode, report
@@ -127,9 +134,25 @@ def outcome(report: Path) -> dict[str, dict[str, str]]:
     }
 
 
+def _note_operators(reports: Mapping[str, Path]) -> None:
+    """Write down what Spark did at each stateful operator, from the reports by version."""
+    seen: dict[str, dict[str, list[str]]] = {}
+    for version, report in reports.items():
+        rules = seen.setdefault(version, {})
+        for found in ET.parse(report).iter("property"):
+            if found.attrib["name"] == "observed":
+                rule, _, text = found.attrib["value"].rpartition("|")
+                rules[rule] = sorted({*rules.get(rule, []), text})
+    OBSERVED.write_text(json.dumps(seen, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
 def _main(arguments: Sequence[str]) -> int:
     if arguments == ["--brief"]:
         return max(run(version, ["-k", _BRIEF_TESTS])[0] for version in BRIEF)
+    if arguments == ["--operators"]:
+        runs = {version: run(version, files=[_RULES]) for version in TRIED}
+        _note_operators({version: report for version, (_, report) in runs.items()})
+        return max(code for code, _ in runs.values())
     if arguments:
         only_python = arguments[0] == "--python"
         version, *more = arguments[only_python:]
@@ -139,13 +162,12 @@ def _main(arguments: Sequence[str]) -> int:
             print(python_with(version))
             return 0
         return run(version, more)[0]
-    matrix, codes = {}, []
-    for version in TRIED:
-        code, report = run(version)
-        codes.append(code)
-        matrix[version] = outcome(report)
+    runs = {version: run(version) for version in TRIED}
+    reports = {version: report for version, (_, report) in runs.items()}
+    _note_operators(reports)
+    matrix = {version: outcome(report) for version, report in reports.items()}
     MATRIX.write_text(json.dumps(matrix, indent=1) + "\n", encoding="utf-8")
-    return max(codes)
+    return max(code for code, _ in runs.values())
 
 
 if __name__ == "__main__":

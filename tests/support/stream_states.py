@@ -49,6 +49,7 @@ _WELL: dict[str, Any] = {
     "required_ms": 9_000,
     "recommended_bound_ms": 10_000,
     "conflict": False,
+    "downstream": None,
 }
 
 
@@ -124,6 +125,7 @@ def stream_state(**changes: Any) -> StreamState:
             registered_us=facts["registered_us"],
             late_max=facts["late_max"],
             unjudged_rows=facts["unjudged_rows"],
+            downstream=facts["downstream"],
         ),
         slo=None if slo is None else Spec(slo, 1, NOW_US),
         join_id=None,

@@ -36,6 +36,7 @@ from tidemark.models.base.read_json import read_object
 from tidemark.models.evidence.curve import Curve
 from tidemark.models.evidence.horizon import HorizonFacts, shortest_enough
 from tidemark.models.evidence.progress import PartitionTimes, Progress, progress_of_table
+from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.recommend.bound_in_use import UNCHANGED, BoundInUse
 from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.transition import CutBucket, Situation
@@ -101,6 +102,7 @@ def load(stream: SteeredStream, version: Version, cache: EvidenceCache) -> Loade
         progress,
         target_ppm=slo.value.target_ppm,
         confidence_ppm=slo.value.confidence_ppm,
+        downstream=stream.downstream,
     )
     situation = replace(situation, join=join)
     replaced = read_replaced_bound(session, horizon)
@@ -229,6 +231,7 @@ def read_situation(
     *,
     target_ppm: int,
     confidence_ppm: int,
+    downstream: Downstream | None,
 ) -> Situation:
     """Return what a change of the stream's bound depends on, as of its newest batch."""
     newest = horizon.newest
@@ -257,6 +260,7 @@ def read_situation(
         curve=curve,
         confidence_ppm=confidence_ppm,
         rows_per_event=curve.rows_per_event(target_ppm),
+        downstream=downstream,
     )
 
 

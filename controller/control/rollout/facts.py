@@ -78,7 +78,10 @@ def read_facts(stream: SteeredStream, row: RolloutRow, rules: RolloutRules) -> R
         at_risk=at_risk,
         event_us=row.event_ms * 1_000,
         latency_us=read_latency_us(stream, under) if timed else None,
-        state_rows=effect.state_rows,
+        # What Spark never forgets grows with time, and no other bound ends that.
+        state_rows=None
+        if stream.downstream is not None and stream.downstream.state_grows
+        else effect.state_rows,
         gate_answers=answers,
     )
 

@@ -330,6 +330,7 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
         f"give each query a stream of its own (stream=...), and start it again: {place.start()}"
     ),
     "LastWindowsOpen": _last_windows,
+    "StateGrows": lambda _, __: "tidemark lint JOB.py says what to write instead",
     "WatermarkStandsStill": lambda status, place: (
         _last_windows(status, place)
         or (

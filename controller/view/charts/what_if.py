@@ -87,6 +87,7 @@ def what_if_of(session: Session, stream_id: int, now_us: int, cache: EvidenceCac
     basis = read_evidence(session, stream_id, horizon_ms, cache)
     if basis is None:
         return WhatIf(slo, horizon_ms, None, None)
+    downstream = read_downstream(session, stream_id)
     situation = read_situation(
         session,
         basis.horizon,
@@ -94,8 +95,9 @@ def what_if_of(session: Session, stream_id: int, now_us: int, cache: EvidenceCac
         read_progress(session, basis.horizon, now_us, cache),
         target_ppm=DEFAULT_SHARE_PPM if slo is None else slo.target_ppm,
         confidence_ppm=DEFAULT_CONFIDENCE_PPM if slo is None else slo.confidence_ppm,
+        downstream=downstream,
     )
-    return WhatIf(slo, horizon_ms, basis, situation, read_downstream(session, stream_id))
+    return WhatIf(slo, horizon_ms, basis, situation, downstream)
 
 
 _MIN_SPAN_US = 60_000_000

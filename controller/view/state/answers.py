@@ -49,6 +49,7 @@ ConditionType = Literal[
     "LatePolicyNotFollowed",
     "JoinMissesTarget",
     "LastWindowsOpen",
+    "StateGrows",
 ]
 
 Severity = Literal["critical", "warning", "info", "ok"]
@@ -148,6 +149,7 @@ CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
     "PartitionSkewed": ConditionKind("warning", "Skewed partition", "TidemarkPartitionSkewed"),
     "LossIsBiased": ConditionKind("warning", "Loss is biased", "TidemarkLossIsBiased"),
     "LatePolicyNotFollowed": ConditionKind("warning", "Late rows not as set"),
+    "StateGrows": ConditionKind("warning", "State grows without end"),
     "PartitionsSilent": ConditionKind("warning", "Partitions silent", "TidemarkPartitionIdle"),
     "BoundNotAcknowledged": ConditionKind("warning", "Bound not taken up", "TidemarkBoundNotAdopted"),
     # In OnRestart nobody has to do anything: the job takes it when it next starts.

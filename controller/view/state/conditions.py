@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 from tidemark.controller.base.db.tables import RolloutRow
+from tidemark.controller.control.bounds.acknowledgements import downstream_in
 from tidemark.controller.reports.partitions import FutureRows, MisdatedRows
 from tidemark.controller.reports.ran_again import is_ran_again
 from tidemark.controller.view.state.answers import Condition, condition, place_of
@@ -52,6 +53,7 @@ def conditions_of(state: StreamState, found: HorizonState | None, now_us: int) -
         *_lost(state),
         *_late_policy(state),
         *_last_windows(state),
+        *_state_grows(state),
     ]
     if found is not None:
         conditions += [
@@ -156,7 +158,12 @@ def _several_queries(queries: Sequence[RecentQuery]) -> Iterator[Condition]:
 
 def _stands_still(state: StreamState, queries: Sequence[RecentQuery]) -> Iterator[Condition]:
     newest = None if state.newest is None else state.newest.report
-    if newest is not None and _run_end(state) is not None and newest.batch_id and newest.watermark_ms == 0:
+    if (
+        newest is not None
+        and _run_end(state) in {"Once", "AvailableNow"}
+        and newest.batch_id
+        and newest.watermark_ms == 0
+    ):
         # Runs are hours apart: the batches of a quarter of an hour show nothing.
         detail = (
             f"the watermark has never moved in {newest.batch_id + 1} batches: {NEVER_MOVED}; no window closes"
@@ -269,6 +276,12 @@ def _last_windows(state: StreamState) -> Iterator[Condition]:
     found = last_windows(_run_end(state), mode)
     if found is not None:
         yield condition("LastWindowsOpen", found.text)
+
+
+def _state_grows(state: StreamState) -> Iterator[Condition]:
+    downstream = downstream_in(state.row.downstream)
+    if downstream is not None and downstream.state_grows and downstream.state_unforeseen is not None:
+        yield condition("StateGrows", downstream.state_unforeseen)
 
 
 def _run_end(state: StreamState) -> RunEnd | None:

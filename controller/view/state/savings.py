@@ -165,7 +165,10 @@ def _unknown(what_if: WhatIf, state: StreamState, now: _Under, then: _Under) -> 
     if least is not None:
         found.append(least)
     if then.outcome.state_rows is None:
+        downstream = what_if.downstream
         why = "the job reports none" if not what_if.situation.state_rows else "the pace of event time is not"
+        if downstream is not None and downstream.state_unforeseen is not None:
+            why = downstream.state_unforeseen
         found.append(f"state: not known, because {why}")
     return found
 

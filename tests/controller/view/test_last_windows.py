@@ -43,11 +43,19 @@ def test_of_runs_that_read_all_there_is_the_last_windows_are_said_to_stay_open(
     said = ended(controller, "AvailableNow")
     assert "WatermarkStandsStill" not in said
     assert "stay open until a run has newer rows" in said["LastWindowsOpen"]
-    assert "-> write close_at_end=True in the call of each input" in said["LastWindowsOpen"]
+    assert '-> write close_at_end="1 hour"' in said["LastWindowsOpen"]
 
 
 def test_of_runs_of_one_batch_the_way_out_begins_with_another_trigger(controller: Controller) -> None:
     assert "-> write trigger(availableNow=True)" in ended(controller, "Once")["LastWindowsOpen"]
+
+
+def test_a_closing_step_that_stops_at_the_bound_leaves_the_last_windows_open_and_moves_the_watermark(
+    controller: Controller,
+) -> None:
+    said = ended(controller, "AtBound")["LastWindowsOpen"]
+    assert "a checkpoint keeps the query's watermark" not in said
+    assert '-> write close_at_end="1 hour"' in said
 
 
 @pytest.mark.parametrize("run_end", ["Closed", None])

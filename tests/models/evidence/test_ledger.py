@@ -197,15 +197,18 @@ def test_the_share_lies_between_all_unjudged_rows_late_and_all_admitted() -> Non
     assert (share.lower, share.upper) == (3 / 20, 14 / 20)
 
 
-def test_complete_mode_is_never_late_whatever_the_watermark() -> None:
-    """Spark keeps all state there; also when the watermark was not learned."""
+def test_where_spark_drops_nothing_no_row_is_late_whatever_the_watermark() -> None:
+    """Also when the watermark was not learned."""
     for watermark_ms in (10**9, None):
-        report = report_of(
-            [("p", 5)], tumbling("10s"), late_watermark_ms=watermark_ms, output_mode="complete"
-        )
+        report = report_of([("p", 5)], tumbling("10s"), late_watermark_ms=watermark_ms, drops_late=False)
         assert tallies_of(report) == {("p", 10 * SECOND): Tally(1, 0, 0)}
         assert judge(report).unjudged_rows == 0
         assert (judge(report).corrected_min, judge(report).corrected_max) == (0, 0)
+
+
+def test_the_output_mode_alone_makes_no_row_admitted() -> None:
+    report = report_of([("p", 5)], SessionWindow(SECOND), late_watermark_ms=10**9, output_mode="complete")
+    assert judge(report).total == Tally(1, 1, 1)
 
 
 def test_a_gap_in_the_batches_makes_it_not_exact_by_so_many_batches() -> None:

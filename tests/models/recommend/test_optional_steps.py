@@ -11,6 +11,7 @@ from tidemark.models.base.operators import tumbling
 from tidemark.models.evidence.curve import Curve, ExactNeeds
 from tidemark.models.evidence.horizon import EvidenceCounts
 from tidemark.models.evidence.progress import Progress
+from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.recommend.inputs import Inputs, WindowCounts, Windows
 from tidemark.models.recommend.recommendation import recommend
 from tidemark.models.recommend.steps import Conflict, Recommendation
@@ -40,6 +41,7 @@ def inputs(
     in_use_bound_ms: int | None = None,
     windows: Windows | None = None,
     state_rows: int | None = None,
+    downstream: Downstream | None = None,
 ) -> Inputs:
     """Needs of 1 to 1,000 ms, of which 99 % at 95 % requires 998 ms."""
     need = np.arange(1, 1_001, dtype=np.int64) * MS
@@ -63,6 +65,7 @@ def inputs(
             curve=curve,
             confidence_ppm=950_000,
             rows_per_event=1.0,
+            downstream=downstream,
         )
     return Inputs(
         curve=curve,
@@ -74,6 +77,7 @@ def inputs(
         in_use_bound_ms=in_use_bound_ms,
         progress=STEADY,
         situation=situation,
+        downstream=downstream,
         windows=windows,
     )
 
@@ -151,6 +155,16 @@ def test_a_state_cap_that_is_met_or_cannot_be_judged_changes_nothing() -> None:
         "about 2,998 rows of state, the cap is 2,998",
     )
     assert "no state is known yet" in step(recommend(inputs(slo=slo)), "state cap")[1]
+
+
+def test_no_cap_holds_a_bound_for_state_that_spark_never_forgets() -> None:
+    never = Downstream(state_unforeseen="Spark never forgets a key of dropDuplicates(id)", state_grows=True)
+    found = recommend(
+        inputs(slo=Slo(target_ppm=990_000, state_cap_rows=1), state_rows=2_000, downstream=never)
+    )
+    assert found.bound_ms == 998
+    assert found.conflicts == ()
+    assert step(found, "state cap")[1].endswith("Spark never forgets a key of dropDuplicates(id)")
 
 
 @pytest.mark.parametrize(

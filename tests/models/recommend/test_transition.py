@@ -16,6 +16,7 @@ from tidemark.models.base.defaults import PREDICTION_MIN_ROWS
 from tidemark.models.base.operators import Operator, TimeWindow, row_level, session, tumbling
 from tidemark.models.evidence.curve import Curve, Emissions, ExactNeeds, replay_spark
 from tidemark.models.evidence.sketch import Sketch
+from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.recommend.transition import Situation, cut_bucket, transition_to
 from tidemark.models.rollout.evidence import Judged, PredictionScore, score
 
@@ -145,9 +146,29 @@ def test_state_is_not_guessed_from_nothing(changes: dict[str, Any]) -> None:
     assert transition_to(situation(**changes), 60 * SECOND).state_rows is None
 
 
-def test_complete_mode_keeps_all_state_and_closes_no_window() -> None:
+def test_in_complete_mode_no_bound_says_how_much_state_there_is_and_no_window_closes() -> None:
     found = transition_to(situation(drops_state=False), 10 * SECOND)
-    assert (found.state_rows, found.windows_closing) == (4_000, None)
+    assert (found.state_rows, found.windows_closing) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("downstream", "rows"),
+    [
+        (Downstream(state_unforeseen="Spark never forgets a key", state_grows=True), None),
+        # Of deduplication within the watermark half of what is open is its horizon, which moves with the bound.
+        (Downstream(horizon_ms=0, horizon_moves=True), 4_000 * (10 + 2 * 69 + 1) // (10 + 2 * 30)),
+        (Downstream(horizon_ms=60_000), 4_000 * (10 + 60 + 69 + 1) // (10 + 60 + 30)),
+        (Downstream(range_ms=60_000), 4_000 * (10 + 60 + 69 + 1) // (10 + 60 + 30)),
+        # The watermark is that of the slowest input.
+        (Downstream(others_ms=100_000), 4_000 * (10 + 100 + 1) // (10 + 30)),
+    ],
+    ids=["never forgets", "deduplication", "deduplication in Live", "join", "another input"],
+)
+def test_state_is_in_proportion_to_all_that_its_operator_keeps(
+    downstream: Downstream, rows: int | None
+) -> None:
+    found = transition_to(situation(downstream=downstream), 69 * SECOND).state_rows
+    assert found == rows if rows is None else found == pytest.approx(rows, abs=1)
 
 
 def test_completeness_and_latency_are_the_curves() -> None:

@@ -158,7 +158,7 @@ def test_a_closing_step_puts_out_in_each_run_what_the_bound_closes(
     job = TwoInputs(spark, tmp_path, given={"close_at_end": True, **given})
     assert runs(job, 3) == CLOSED
     assert job.late("a") == 0
-    assert {each.run_end for each in job.recorded.acknowledgements} == {"Closed"}
+    assert {each.run_end for each in job.recorded.acknowledgements} == {"AtBound"}
 
 
 def test_runs_over_kafka_of_which_one_topic_is_empty_close_alike(
@@ -186,6 +186,7 @@ def test_a_delay_by_the_clock_puts_out_the_last_windows_of_the_run_too(
 ) -> None:
     job = TwoInputs(spark, tmp_path, given={"close_at_end": "1 hour"})
     assert runs(job, 2) == [seconds((0, 60)), seconds((100, 160))]
+    assert {each.run_end for each in job.recorded.acknowledgements} == {"Closed"}
 
 
 def test_rows_behind_the_closed_watermark_are_late_in_the_ledger_and_not_in_the_sink(

@@ -18,6 +18,7 @@ from tidemark.spark_jobs.plans.joins import read_joins
 from tidemark.spark_jobs.spark.progress import watermark_ms_of
 from tidemark.spark_jobs.spark.query_plan import TAP_PREFIX
 
+from support.live_operators import KINDS
 from support.spark_streams import EPOCH_US, SCHEMA, Row, write_batch
 
 if TYPE_CHECKING:
@@ -145,8 +146,10 @@ def test_each_stream_of_a_query_has_the_numbers_that_its_own_bound_moves(
 
     of_left = operators.downstream_of(LEFT, row_level(), bound_ms=2_000)
     of_right = operators.downstream_of(RIGHT, row_level(), bound_ms=1_000)
-    assert of_left == Downstream(retention_ms=6_001, horizon_ms=0, horizon_moves=True, others_ms=1_000)
-    assert of_right == Downstream(retention_ms=6_001, horizon_ms=2_000, others_ms=2_000)
+    several = "3 operators keep rows, and Spark counts them together"
+    chain = Downstream(retention_ms=6_001, range_ms=6_001, state_unforeseen=several)
+    assert of_left == replace(chain, horizon_ms=0, horizon_moves=True, others_ms=1_000)
+    assert of_right == replace(chain, horizon_ms=2_000, others_ms=2_000)
     in_live = operators.downstream_of(LEFT, row_level(), bound_ms=2_000, live=[LEFT])
     assert in_live == replace(of_left, horizon_ms=2_000, horizon_moves=False), (
         "the ceiling, which does not move"
@@ -164,3 +167,50 @@ def test_a_query_with_nothing_behind_a_streams_own_operator_has_no_chain(
     for df, operator in ((five(rows), tumbling("5 s")), (rows.groupBy("lts").count(), row_level())):
         session, analysed = spark._jsparkSession, df._jdf.queryExecution().analyzed()
         assert read_operators(session, analysed, None).downstream_of(LEFT, operator, bound_ms=2_000) is None
+
+
+def _transformed(left: DataFrame, _: DataFrame) -> DataFrame:
+    return KINDS["transformWithState, timers"].plan(
+        [left.selectExpr("lk as id", "0 as partition", "lts as ts")]
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "mode", "why", "grows"),
+    [
+        (
+            lambda left, _: left.dropDuplicates(["lk"]),
+            "append",
+            "never forgets a key of dropDuplicates(lk)",
+            True,
+        ),
+        (lambda left, _: five(left), "complete", "never forgets a key of aggregate(window)", True),
+        (lambda left, right: left.join(right, F.expr("lk = rk")), "append", "never evicts the rows", True),
+        (
+            lambda left, _: left.groupBy("lk").count(),
+            "update",
+            "aggregate(lk) keeps a row for each key",
+            False,
+        ),
+        (_transformed, "append", "transformWithState (EventTime) keeps what its function says", False),
+        (lambda left, right: left.join(right, F.expr(NEAR)), "append", None, False),
+        (lambda left, _: left.dropDuplicates(["lk", "lts"]), "append", None, False),
+        (lambda left, _: left.dropDuplicatesWithinWatermark(["lk"]), "append", None, False),
+        (lambda left, _: left.groupBy().count(), "update", None, False),
+    ],
+)
+def test_whether_the_size_of_the_state_follows_from_the_bound_is_what_the_table_says(
+    spark: SparkSession,
+    tmp_path: Path,
+    query: Callable[[DataFrame, DataFrame], DataFrame],
+    mode: str,
+    why: str | None,
+    grows: bool,
+) -> None:
+    df = query(side(spark, tmp_path, "l"), side(spark, tmp_path, "r"))
+    session, analysed = spark._jsparkSession, df._jdf.queryExecution().analyzed()
+    read = read_operators(session, analysed, read_joins(session, analysed, mode), output_mode=mode)
+
+    text, found = read.unforeseen
+    assert found is grows
+    assert text is None if why is None else why in (text or "")

@@ -58,7 +58,7 @@ def test_a_job_is_run_up_to_where_it_waits_and_no_query_of_it_starts(
     text = """
         print("the job prints", sys.argv[1:])
         query = good.writeStream.queryName("near").format("noop").start()
-        side("x").writeStream.format("noop").outputMode("update").start()
+        side("x", None).writeStream.format("noop").outputMode("update").start()
         query.awaitTermination()
         raise AssertionError("behind the wait")
     """
@@ -163,7 +163,7 @@ def test_what_another_bound_would_decide_is_shown(
     assert lint(path, "--bound", "soon") == 2
 
 
-def test_a_query_that_ends_by_itself_is_told_what_stays_open_and_a_closing_step_ends_that(
+def test_a_query_that_ends_by_itself_is_told_what_stays_open_until_a_closing_step_ends_that(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = """
@@ -172,21 +172,54 @@ def test_a_query_that_ends_by_itself_is_told_what_stays_open_and_a_closing_step_
         def count(df):
             return df.groupBy(F.window("lts", "5 seconds")).count().writeStream.format("noop")
 
-        closes = adaptive_watermark("lts", "10 seconds", stream="l", close_at_end=True)
+        def closes(how):
+            return side("l", None).transform(adaptive_watermark("lts", "10 seconds", stream="l", close_at_end=how))
+
         count(side("l")).trigger(availableNow=True).start()
         count(side("l")).trigger(once=True).start()
         count(side("l")).outputMode("update").trigger(availableNow=True).start()
-        count(side("l", None).transform(closes)).trigger(availableNow=True).start()
+        count(closes(True)).trigger(availableNow=True).start()
+        count(closes("1 hour")).trigger(availableNow=True).start()
         count(side("l")).trigger(processingTime="1 second").start()
         good.writeStream.format("noop").trigger(availableNow=True).start()
     """
     assert lint(job(tmp_path, text), "--json") == 0
     said = [{each["code"]: each for each in query["findings"]} for query in found(capsys)]
-    assert [("last_windows_open" in each) for each in said] == [True, True, False, False, False, True]
+    open_ = [("last_windows_open" in each) for each in said]
+    assert open_ == [True, True, False, True, False, False, True], (
+        "True stops at the bound, which one input has anyway"
+    )
     one, once, *_, joined = (each["last_windows_open"] for each in said if "last_windows_open" in each)
     assert one["severity"] == "note"
     assert "availableNow=True" in once["instead"]
     assert "each input, so a run that has rows of some inputs only does not move it" in joined["text"]
+
+
+def test_a_watermark_without_effect_and_state_without_end_are_said_before_the_query_runs(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = """
+        l, update = side("l"), lambda df: df.writeStream.format("noop").outputMode("update").start()
+        window = F.window("t", "1 minute")
+        update(l.agg(F.count("*")))
+        update(l.withColumn("t", F.expr("lts - interval 1 hour")).groupBy(window).count())
+        update(l.withColumn("t", F.date_format("lts", "yyyy-MM-dd").cast("timestamp")).groupBy(window).count())
+        l.writeStream.foreachBatch(lambda batch, _: batch.dropDuplicates(["lk"]).collect()).start()
+        l.dropDuplicates(["lk"]).writeStream.format("noop").start()
+        l.groupBy(F.window("lts", "1 minute")).count().writeStream.format("noop").outputMode("complete").start()
+        l.withColumn("t", F.expr("lts - interval 1 hour")).groupBy(window).count().writeStream.format("noop").start()
+        l.dropDuplicatesWithinWatermark(["lk"]).writeStream.format("noop").start()
+        update(l.groupBy(F.window("lts", "1 minute")).count())
+    """
+    assert lint(job(tmp_path, text), "--json") == 1
+    said = [[each["code"] for each in query["findings"]] for query in found(capsys)]
+    assert said == [
+        *[["watermark_without_effect"]] * 4,
+        *[["never_forgotten"]] * 2,
+        ["refused", "watermark_without_effect"],
+        [],
+        [],
+    ]
 
 
 def test_a_function_is_called_and_the_rest_of_its_file_is_no_main_program(

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from tidemark.models.base.operators import row_level
-from tidemark.spark_jobs import adaptive_watermark
+from tidemark.spark_jobs import adaptive_watermark, flush
 
-from support.patience import until
+from support.patience import PATIENCE_S, until
 from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, write_batch
 
 if TYPE_CHECKING:
@@ -51,6 +51,28 @@ def test_a_query_whose_outer_rows_would_never_come_is_stopped_with_what_to_write
         f"query {query.id} is stopped before its first batch: join 1, left: the left rows without a partner never come"
     )
     assert error.endswith('instead: call withWatermark("<event time>", "<delay>") on the left input')
+
+
+def test_what_spark_never_forgets_is_said_as_the_query_starts_and_acknowledged(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_batch(tmp_path / "in", 0, [Row(1, 0, EPOCH_US)])
+    sink = RecordingSink()
+    rows = spark.readStream.schema(SCHEMA).json(str(tmp_path / "in"))
+    df = rows.transform(adaptive_watermark("ts", "10 seconds", stream="in", sink=sink)).dropDuplicates(["id"])
+    with caplog.at_level(logging.WARNING, "tidemark.spark"):
+        query = df.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query.trigger(availableNow=True).start().awaitTermination()
+    assert flush(PATIENCE_S)
+
+    said = "Spark never forgets a key of dropDuplicates(id)"
+    assert f"{said}, none of which is an event time" in caplog.text
+    assert "write dropDuplicatesWithinWatermark" in caplog.text
+    (downstream,) = {acknowledged.downstream for acknowledged in sink.acknowledgements}
+    assert downstream is not None
+    assert downstream.state_grows
+    assert (downstream.state_unforeseen or "").startswith(said)
+    assert downstream.known_ms(10_000) is None, "it is known for ever"
 
 
 def test_a_query_whose_state_only_grows_is_warned_of_and_runs(

@@ -59,6 +59,11 @@ def rollout(state: State) -> RolloutRow:
         ({"missed": rollout("Verified")}, ["TargetMissed"]),
         ({"driver": NewestState(live=LIVE)}, ["CeilingNear"]),
         ({"driver": NewestState(live=replace(LIVE, failure="why"))}, ["LiveFailed"]),
+        (
+            {"downstream": '{"state_unforeseen": "Spark never forgets a key", "state_grows": true}'},
+            ["StateGrows"],
+        ),
+        ({"downstream": '{"state_unforeseen": "2 operators keep rows"}'}, []),
         ({"mode": "Live"}, ["LiveWithoutCeiling"]),
         ({"mode": "Live", "ceiling_ms": 9_000}, ["SkewBeyondCeiling"]),
         ({"mode": "Live", "ceiling_ms": 60_000}, []),

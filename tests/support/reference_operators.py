@@ -1,0 +1,65 @@
+"""The document of Spark's stateful operators: docs/reference/operators.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from tidemark.models.base.stateful import OPERATOR_RULES, Kept
+
+from support.spark_versions import OBSERVED
+
+__all__ = ["operator_rows", "operators_document"]
+
+_KEPT: dict[Kept, str] = {
+    "watermark": "until the watermark has passed its key",
+    "watermark + bound": "until it is the bound beyond its key",
+    "watermark + range": "until it is the range of the join beyond its key",
+    "function": "as the function, its timers, timeout or TTL say",
+    "keys": "for ever, one row for each key",
+    "ever": "for ever",
+    "one row": "no row: one sum for all",
+}
+
+_DOCUMENT = """# Stateful operators
+
+Which operators of Spark drop late rows, by what, and what they forget depends on more than their names. The ledger, the
+checks at the start, `tidemark lint` and the forecast of state go by this table.
+
+A row is late when its key (in the third column) is at or below the watermark of the batch before. Of operators behind
+one another the first one drops, and the others get nothing that is late. Under
+`spark.sql.streaming.statefulOperator.allowMultiple=false` it would be the watermark of the batch itself:
+`adaptive_watermark` refuses that setting.
+
+Where a row is kept *for ever*, the state grows as long as the query runs, whatever the bound is: the start of the query
+and `tidemark lint` say so, the condition `StateGrows` stays, no saving of state is foretold, and the SLO's cap on state
+decides nothing. A function may let rows go by the event time or not; the plan does not say, so there nothing is
+foretold either, nor where several operators keep rows, which Spark counts together.
+
+| operator | what decides | late rows are dropped by | a row is kept | what Spark did |
+| --- | --- | --- | --- | --- |
+{rows}
+
+The last column is what came of small queries, one or more for each row, with a watermark that passed the keys of old
+rows, then went on by the bound and by the range of a join, then far ahead: whether late rows were missing in the sink,
+and when the old ones were gone from the state. `make operators` runs them and writes this page. PySpark before 4.0 has
+no `transformWithState`.
+"""
+
+
+def operators_document() -> str:
+    """Return the document, without the head that all of them have."""
+    return _DOCUMENT.format(rows="\n".join(f"| {' | '.join(row)} |" for row in operator_rows()))
+
+
+def operator_rows() -> Iterator[list[str]]:
+    """Return a row for each of the table, with what each version of Spark did."""
+    seen: dict[str, dict[str, list[str]]] = json.loads(OBSERVED.read_text(encoding="utf-8"))
+    for (operator, case), rule in OPERATOR_RULES.items():
+        by_text: dict[str, list[str]] = {}
+        for version, rules in seen.items():
+            if f"{operator}|{case}" in rules:
+                by_text.setdefault("; or ".join(rules[f"{operator}|{case}"]), []).append(version)
+        late = {None: "none is", "event time": "event time"}.get(rule.late_by, f"end of the {rule.late_by}")
+        did = "; ".join(f"{text} ({', '.join(versions)})" for text, versions in by_text.items())
+        yield [f"`{operator}`", case, late, _KEPT[rule.kept], did]
