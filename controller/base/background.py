@@ -42,6 +42,25 @@ class GivenUpError(Exception):
     """Work took too long; the message says so, and when it is tried again."""
 
 
+def in_thread(work: Callable[[], T]) -> Future[T]:
+    """Start ``work`` in a thread of its own, and return what it will return or raise.
+
+    One that does not end takes no other's place, and none keeps the process from ending.
+    """
+    outcome: Future[T] = Future()
+
+    def to_the_end() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - whoever waits raises it
+            outcome.set_exception(error)
+
+    threading.Thread(
+        target=copy_context().run, args=(to_the_end,), name="tidemark-limited", daemon=True
+    ).start()
+    return outcome
+
+
 class LimitedRuns:
     """Runs work, and leaves alone for a while what took too long. For one thread.
 
@@ -78,22 +97,12 @@ class LimitedRuns:
             wait(self._left.values(), return_when="FIRST_COMPLETED")
             self._left = {each: left for each, left in self._left.items() if not left.done()}
         given_up = threading.Event()
-        outcome: Future[T] = Future()
 
         def go_on() -> None:
             if given_up.is_set():
                 raise GivenUpError("given up before this step")
 
-        def to_the_end() -> None:
-            try:
-                outcome.set_result(work(go_on))
-            except BaseException as error:  # noqa: BLE001 - whoever waits raises it
-                outcome.set_exception(error)
-
-        # A thread of its own: one that does not end takes no other's place, and none keeps the process from ending.
-        threading.Thread(
-            target=copy_context().run, args=(to_the_end,), name="tidemark-limited", daemon=True
-        ).start()
+        outcome = in_thread(lambda: work(go_on))
         wait([outcome], self._max_seconds)
         if not outcome.done():
             given_up.set()

@@ -84,7 +84,10 @@ class Settings(BaseSettings):
 
     database_url: str = "sqlite:///tidemark.db"
     """URL of the store: a SQLite file (a relative path is under the working directory), or PostgreSQL 15 or newer as
-    postgresql://user@host/name."""
+    postgresql://user@host/name; of several hosts, host1:5432,host2:5432, the one that takes writes is used. With
+    ?password_file=FILE the password is read from a file for each connection."""
+    database_connections: int = Field(default=10, ge=1, le=1_000)
+    """Maximum number of connections to the store, in one process; when all are in use, what needs one waits."""
     host: str = "127.0.0.1"
     """Address to listen on; one that other machines reach needs a token in the store or an authenticating proxy."""
     port: int = Field(default=8642, ge=0, le=65_535)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlalchemy import URL, make_url
 
 _SECRET = ("password", "passwd", "secret", "token")
 """Parts of the names of query parameters whose values are secrets."""
+
+_SEVERAL = re.compile(r"(postgres[^:]*://(?:[^/?@]*@)?)([^/?@]*,[^/?@]*)(/[^?]*)?\??(.*)", re.DOTALL)
+"""A URL of PostgreSQL that names several hosts in the place of one: what comes before them, they, and what follows."""
 
 
 def url_of(text: str) -> URL:
@@ -14,6 +19,13 @@ def url_of(text: str) -> URL:
     Raises:
         sqlalchemy.exc.ArgumentError: when it is none.
     """
+    if several := _SEVERAL.fullmatch(text):
+        start, given, path, query = several.groups("")
+        hosts = re.findall(r"(?:^|,)(?:\[([^]]*)\]|([^:,]*)):?([^,]*)", given)
+        names, ports = (
+            ",".join(part) for part in zip(*((a or b, port) for a, b, port in hosts), strict=True)
+        )
+        text = f"{start}{path or '/'}?host={names}&port={ports}&{query}"
     url = make_url(text)
     return url.set(drivername="postgresql+psycopg") if url.drivername in {"postgres", "postgresql"} else url
 

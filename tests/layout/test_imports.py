@@ -53,7 +53,7 @@ RULES = {
     "models": Rule(ours=frozenset({"models"}), extras=(), impure=IMPURE),
     "controller": Rule(
         ours=frozenset({"models", "controller"}),
-        extras=("controller", "kafka", "mcp", "otel", "trace", "plot"),
+        extras=("controller", "postgres", "kafka", "mcp", "otel", "trace", "plot"),
     ),
     "spark_jobs": Rule(
         ours=frozenset({"models", "spark_jobs"}), extras=("spark", "kafka", "otel", "trace", "postgres")

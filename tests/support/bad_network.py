@@ -1,4 +1,4 @@
-"""A network between a driver and its controller that fails as asked: a proxy on loopback."""
+"""A network between two programs that fails as asked: a proxy on loopback."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ class BadNetwork:
         self.broken = 0
         """Connections that were cut, with or without their request delivered."""
         self._expected = 0
+        self.lives = 0
+        """How often what is behind it was replaced without a word: older connections stay open and never answer."""
 
     def expect(self, breaks: int) -> None:
         """Let ``has_broken`` be true once so many more connections were cut."""
@@ -36,10 +38,12 @@ class BadNetwork:
         """Whether as many were cut as were expected."""
         return self.broken >= self._expected
 
-    def carry(self, source: socket.socket, target: socket.socket, *, answers: bool) -> None:
+    def carry(self, source: socket.socket, target: socket.socket, life: int, *, answers: bool) -> None:
         """Carry what comes in one direction, until a side ends or the network is cut."""
         with suppress(OSError):
             while content := source.recv(65_536 if self.state != "slow" else _BYTES):
+                if life != self.lives:
+                    continue
                 if self.state == "slow":
                     time.sleep(_SLOW_S)
                 if self.state == "cut" or (answers and self.state == "without answers"):
@@ -61,12 +65,16 @@ def bad_network(port: int) -> Iterator[tuple[str, BadNetwork]]:
             if network.state == "cut":
                 network.broken += 1
                 return
+            life = network.lives
             with suppress(OSError), socket.create_connection(("127.0.0.1", port)) as server:
                 back = threading.Thread(
-                    target=network.carry, args=(server, self.request), kwargs={"answers": True}, daemon=True
+                    target=network.carry,
+                    args=(server, self.request, life),
+                    kwargs={"answers": True},
+                    daemon=True,
                 )
                 back.start()
-                network.carry(self.request, server, answers=False)
+                network.carry(self.request, server, life, answers=False)
                 back.join()
 
     with running_tcp_server(Handler) as address:

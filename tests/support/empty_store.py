@@ -10,6 +10,7 @@ from uuid import uuid4
 from sqlalchemy import create_engine, make_url, text
 
 from tidemark.controller.base.db.database import Database
+from tidemark.controller.base.store_url import url_of
 
 __all__ = [
     "bare_postgres",
@@ -30,7 +31,7 @@ def put_sqlite(url: str, content: bytes | None = None) -> None:
         url: URL of any database.
         content: the file of a store with all its tables; an empty store when None.
     """
-    parsed = make_url(url)
+    parsed = url_of(url)
     if parsed.get_backend_name() == "sqlite" and parsed.database and not Path(parsed.database).exists():
         Path(parsed.database).write_bytes(_empty_sqlite() if content is None else content)
         _migrated.add(url)

@@ -8,12 +8,11 @@ since the log starts over only when all of it is moved (https://sqlite.org/wal.h
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, closing
-
-from sqlalchemy import PoolProxiedConnection
+from contextlib import AbstractContextManager
 
 from tidemark.controller.base.background import TickingThread
 
@@ -36,12 +35,14 @@ class Checkpoints:
     """Takes checkpoints, in a thread of its own.
 
     Args:
-        connect: opens a connection of the driver, outside of any transaction.
-        write_lock: held by writers.
+        connect: returns a connection of the driver, outside of any transaction.
+        write_lock: returns what writers hold.
     """
 
     def __init__(
-        self, connect: Callable[[], PoolProxiedConnection], write_lock: AbstractContextManager[object]
+        self,
+        connect: Callable[[], sqlite3.Connection],
+        write_lock: Callable[[], AbstractContextManager[object]],
     ) -> None:
         self._connect = connect
         self._write_lock = write_lock
@@ -66,17 +67,16 @@ class Checkpoints:
         """Move the log into the file; return whether all of it was moved, which readers of old pages can prevent.
 
         Raises:
-            sqlalchemy.exc.SQLAlchemyError: when it cannot connect.
             Exception: what the driver raises when the disk does not take it.
         """
-        with closing(self._connect()) as connection:
-            for _ in range(_MAX_PASSES):
-                began = time.perf_counter()
-                _move(connection)
-                if time.perf_counter() - began < _SHORT_SECONDS:
-                    break
-            with self._write_lock:
-                return _move(connection)
+        connection = self._connect()
+        for _ in range(_MAX_PASSES):
+            began = time.perf_counter()
+            _move(connection)
+            if time.perf_counter() - began < _SHORT_SECONDS:
+                break
+        with self._write_lock():
+            return _move(connection)
 
     def _take_if_due(self) -> None:
         if not self._due.is_set():
@@ -91,12 +91,7 @@ class Checkpoints:
             self._due.set()
 
 
-def _move(connection: PoolProxiedConnection) -> bool:
+def _move(connection: sqlite3.Connection) -> bool:
     # Passive: waits for nobody, and nobody for it.
-    cursor = connection.cursor()
-    try:
-        cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")
-        blocked, pages, moved = cursor.fetchone() or (1, -1, -1)
-    finally:
-        cursor.close()
+    blocked, pages, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone() or (1, -1, -1)
     return not blocked and pages == moved

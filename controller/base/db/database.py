@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import functools
 import math
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,16 +21,18 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, column, create_engine, event, inspect, select, table, text, update
-from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from tidemark.controller.base.db.checkpoints import MAX_PAGES, Checkpoints
-from tidemark.controller.base.db.room import found_no_room, prove_room
+from tidemark.controller.base.db.room import found_no_room, is_damaged, prove_room
+from tidemark.controller.base.db.store_files import BUSY_SECONDS, StoreFiles
 from tidemark.controller.base.db.tables import StreamRow
 from tidemark.controller.base.errors import StoreUnavailableError, StoreUnusableError
 from tidemark.controller.base.store_url import shown_url, url_of
+from tidemark.models.base.text import format_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +48,11 @@ class Limits:
 NO_LIMITS = Limits()
 """No limit at all."""
 
+CONNECTIONS = 10
+"""How many connections a process opens at most, unless it is told."""
 
-_BUSY_RETRY_SECONDS = 0.01
-_BUSY_TIMEOUT_MS = 10_000
-"""How long SQLite waits for another process's write, in milliseconds; longer than any transaction here."""
+_POOL_SECONDS = 10.0
+"""How long whoever needs a connection waits for one when all are in use."""
 
 _PROOF_SECONDS = 5.0
 """How long a write that succeeded proves that the store takes writes."""
@@ -69,12 +71,7 @@ _LOCKED_VERSION = select(_VERSION.c.version_num).with_for_update(read=True, key_
 
 _WRITES = "tidemark_writes"
 
-# A process that stops in the middle of a transaction blocks others for at most this long. Compiling the alerts' query
-# to machine code, which PostgreSQL does where it overrates a query, takes seconds, and running it milliseconds.
-_POSTGRES: dict[str, Any] = {
-    "pool_pre_ping": True,
-    "connect_args": {"options": "-c idle_in_transaction_session_timeout=15s -c jit=off"},
-}
+_POSTGRES: dict[str, Any] = {"pool_pre_ping": True}
 
 # The connection used last has the newest pages: any other one drops its pages when it finds that somebody wrote.
 _SQLITE: dict[str, Any] = {"pool_use_lifo": True}
@@ -89,12 +86,13 @@ class Database:
     Args:
         url: SQLAlchemy URL of a SQLite file or of PostgreSQL.
         limits: how many streams and partitions it takes.
+        connections: how many connections it opens at most; whoever needs one more waits.
 
     Raises:
         StoreUnusableError: when the URL cannot be understood or its driver is not installed.
     """
 
-    def __init__(self, url: str, limits: Limits = NO_LIMITS) -> None:
+    def __init__(self, url: str, limits: Limits = NO_LIMITS, connections: int = CONNECTIONS) -> None:
         self.limits = limits
         """How many streams and partitions it takes."""
         try:
@@ -112,6 +110,10 @@ class Database:
                 )
             self._engine = create_engine(
                 parsed,
+                creator=self._open,
+                pool_size=connections,
+                max_overflow=0,
+                pool_timeout=_POOL_SECONDS,
                 **(_POSTGRES if self.dialect == "postgresql" else _SQLITE),
                 # An error is logged with its statement; its values are what callers sent.
                 hide_parameters=True,
@@ -137,13 +139,13 @@ class Database:
             )
             self._writer = self._engine
         # SQLite lets one writer in and makes others poll; a lock of our own is fair and does not sleep.
-        self._write_lock = threading.Lock() if self.dialect == "sqlite" else nullcontext()
-        self.checkpoints = (
-            Checkpoints(self._engine.raw_connection, self._write_lock) if self.dialect == "sqlite" else None
-        )
-        self._listeners: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
         self._file = None if self.dialect == "postgresql" else Path(parsed.database or "")
-        self._file_identity: tuple[int, int] | None = None
+        self._files = None if self._file is None else StoreFiles(self._file)
+        self.checkpoints = None if self._files is None else Checkpoints(self._files.open, self._write_lock)
+        self._listeners: list[Callable[[], None]] = []
+        self._broken: str | None = None
+        """What SQLite said of a file that is damaged, which no later success mends."""
         self.release_version = _release_version()
         """The schema revision of this release."""
         self.writable = True
@@ -164,8 +166,7 @@ class Database:
         Raises:
             StoreUnavailableError: when the database's file is no longer the one that was opened.
         """
-        self._check_file()
-        with Session(self._reader) as session:
+        with self._watched(writes=False), Session(self._reader) as session:
             yield session
 
     @contextmanager
@@ -176,7 +177,7 @@ class Database:
             StoreUnavailableError: when another release has migrated the database, or its file is no longer the one
                 that was opened; a write would count wrong, or be lost.
         """
-        with self._write_lock, self._watched(), Session(self._writer) as session:
+        with self._write_lock(), self._watched(writes=True), Session(self._writer) as session:
             with session.begin() as transaction:
                 self._check_schema(session)
                 # On PostgreSQL the lock on the schema's version is a write already.
@@ -189,6 +190,7 @@ class Database:
                 if transaction.is_active:  # the block may have rolled it back
                     session.flush()
                     changed = before < 0 or _changes(session) > before
+            self._check_files()  # what went into a log that was taken away meanwhile is lost
             if changed:
                 # A transaction without changes succeeds on a full disk too, and proves nothing.
                 self.writable, self._written_s = not self._full, time.monotonic()
@@ -196,7 +198,7 @@ class Database:
                 self.checkpoints.due()
 
     def prove_writable(self) -> None:
-        """Write and commit something that changes nothing, unless a write has succeeded just before.
+        """Read, write and commit something that changes nothing, unless a write has succeeded just before.
 
         A probe must not wait behind the writes of a busy controller to find that it can write. After a write that found
         no room it writes as much as a large report needs, and deletes that again.
@@ -206,8 +208,10 @@ class Database:
             StoreUnavailableError: as ``write`` does.
         """
         if self.writable and time.monotonic() - self._written_s < _PROOF_SECONDS:
-            self._check_file()
+            self._check_files()
             return
+        with self.read() as session:
+            session.scalar(select(_VERSION.c.version_num))
         if self._full:
             prove_room(self.write, self.dialect)
             self._full = False
@@ -215,27 +219,52 @@ class Database:
             session.execute(update(_VERSION).values(version_num=_VERSION.c.version_num))
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Note when the store takes no write; what is wrong with a value or a key is not the store's fault."""
+    def _write_lock(self) -> Iterator[None]:
+        """Let one write in at a time where the database does, and wait no longer than that takes."""
+        if self._files is not None and not self._lock.acquire(timeout=BUSY_SECONDS):
+            self.writable = False
+            raise StoreUnavailableError(f"another write has not ended within {format_number(BUSY_SECONDS)} s")
         try:
-            self._check_file()
+            yield
+        finally:
+            if self._files is not None:
+                self._lock.release()
+
+    @contextmanager
+    def _watched(self, *, writes: bool) -> Iterator[None]:
+        """Note what is wrong with the store; what is wrong with a value or a key is not its fault."""
+        try:
+            self._check_files()
             yield
         except (IntegrityError, DataError):
             raise
         except (DBAPIError, StoreUnavailableError) as error:
-            self.writable = False
-            self._full = self._full or (isinstance(error, DBAPIError) and found_no_room(error))
+            self.writable = self.writable and not writes
+            if isinstance(error, DBAPIError):
+                self._full = self._full or (writes and found_no_room(error))
+                if is_damaged(error):
+                    self._broken = str(error.orig)
             raise
 
-    def _check_file(self) -> None:
-        """Check that SQLite's file is the one that was opened: a new connection would make an empty one."""
-        found = None if self._file is None else _identity(self._file)
-        self._file_identity = self._file_identity or found
-        if found != self._file_identity:
+    def _open(self) -> Any:
+        """Open a connection of the driver."""
+        dialect = self._engine.dialect
+        arguments, options = dialect.create_connect_args(self._engine.url)
+        if self._files is None:
+            from tidemark.controller.base.db.postgres import connect  # noqa: PLC0415 - an extra
+
+            return connect(options)
+        self._files.open()
+        self._files.check()  # a new connection would make what was taken away, empty
+        return dialect.connect(*arguments, **options)
+
+    def _check_files(self) -> None:
+        if self._broken is not None:
             raise StoreUnavailableError(
-                f"the database file {self._file} was removed or replaced while the controller ran; "
-                "put it back, or restart the controller"
+                f"the database file {self._file} is damaged ({self._broken}): tidemark restore FILE"
             )
+        if self._files is not None:
+            self._files.check()
 
     def _check_schema(self, session: Session) -> None:
         """Check that the database has this release's schema, until the transaction ends.
@@ -269,8 +298,9 @@ class Database:
         if only_known and self._file is not None and not self._file.exists():
             raise StoreUnusableError(nothing)
         try:
-            with self._write_lock, self._writer.begin() as connection:
+            with self._write_lock(), self._writer.begin() as connection:
                 if self.dialect == "postgresql":
+                    _take_time(connection)
                     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
                 version = select(_VERSION.c.version_num)
                 tables = inspect(connection)
@@ -298,7 +328,7 @@ class Database:
             raise StoreUnusableError(
                 f"database {self.name}: {found[0] if found else type(error.orig).__name__}"
             ) from error
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, StoreUnavailableError) as error:
             raise StoreUnusableError(f"database {self.name}: {error}") from error
 
     @contextmanager
@@ -317,21 +347,24 @@ class Database:
         if self.checkpoints is not None:
             self.checkpoints.stop()
         self._engine.dispose()
+        if self._files is not None:
+            self._files.close()
+
+
+def _take_time(connection: Connection) -> None:
+    """Let what a migration does take as long as it needs, on this connection alone."""
+    from tidemark.controller.base.db.postgres import MIGRATION_SECONDS  # noqa: PLC0415 - an extra
+
+    driver: Any = connection.connection.driver_connection
+    driver.answer_seconds = MIGRATION_SECONDS
+    connection.execute(text(f"SET statement_timeout = '{MIGRATION_SECONDS}s'"))
+    connection.detach()
 
 
 def _changes(session: Session) -> int:
     """Return how many rows a connection to SQLite has changed so far."""
     driver: Any = session.connection().connection.driver_connection
     return int(driver.total_changes)
-
-
-def _identity(file: Path) -> tuple[int, int] | None:
-    """Return what tells a file from another one of its name; None without a file."""
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 @functools.cache
@@ -348,31 +381,13 @@ def _migrations(connection: Connection | None = None) -> Config:
     return config
 
 
-def _use_wal(cursor: DBAPICursor) -> None:
-    """Have a file keep its changes in a log of their own.
-
-    Of two connections that switch a new file at the same time, SQLite fails one at once, whatever its timeout is.
-    """
-    end_s = time.monotonic() + _BUSY_TIMEOUT_MS / 1_000
-    while True:
-        try:
-            cursor.execute("PRAGMA journal_mode=WAL")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end_s:
-                raise
-            time.sleep(_BUSY_RETRY_SECONDS)
-        else:
-            return
-
-
 def _tune_sqlite(engine: Engine) -> None:
     @event.listens_for(engine, "connect")
     def _connected(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
         # The driver must not begin transactions by itself; _begin does.
         connection.isolation_level = None
         cursor = connection.cursor()
-        cursor.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}")
-        _use_wal(cursor)
+        cursor.execute(f"PRAGMA busy_timeout={round(BUSY_SECONDS * 1_000)}")
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.execute(f"PRAGMA cache_size=-{_SQLITE_CACHE_KB}")

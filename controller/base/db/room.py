@@ -34,6 +34,12 @@ def found_no_room(error: DBAPIError) -> bool:
     return getattr(error.orig, "sqlstate", None) == _POSTGRES_DISK_FULL
 
 
+def is_damaged(error: DBAPIError) -> bool:
+    """Return whether SQLite says that its file is damaged, or is none of its files."""
+    code = getattr(error.orig, "sqlite_errorcode", 0)
+    return code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
 def prove_room(write: Callable[[], AbstractContextManager[Session]], dialect: str) -> None:
     """Write and commit much, and delete it again, where the database lets us make a table.
 

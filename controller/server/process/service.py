@@ -102,7 +102,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
         StoreUnusableError: when the database URL cannot be understood or its driver is not installed.
     """
     limits = Limits(settings.max_streams, settings.max_partitions)
-    database = Database(settings.database_url, limits)
+    database = Database(settings.database_url, limits, settings.database_connections)
     leases = LeaseKeeper(database, settings.lease_seconds)
     cache = EvidenceCache()
     decider = Decider(database, leases, cache, settings.fleet_limits)

@@ -9,12 +9,13 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response, status
 from pydantic import TypeAdapter
 
-from tidemark.controller.base.errors import TidemarkError
+from tidemark.controller.base.errors import StoreUnavailableError, TidemarkError
 from tidemark.controller.control.bounds.acknowledgements import take_acknowledgement
 from tidemark.controller.control.bounds.watch import versions
 from tidemark.controller.control.rollout.actions import republish
 from tidemark.controller.reports.checks import check_acknowledgement, check_report
 from tidemark.controller.reports.sent_bodies import parse_report, parse_sent
+from tidemark.controller.reports.take_reports import StoredReceipt
 from tidemark.controller.server.http.authorize import Caller, TheCaller
 from tidemark.controller.server.http.etags import IfNoneMatch, etag, is_current
 from tidemark.controller.server.http.openapi import answers, takes
@@ -39,6 +40,7 @@ from tidemark.controller.server.schemas.bounds import Receipt
 from tidemark.controller.server.schemas.views import bound_answer
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.specs.streams import find_stream, lock_stream
+from tidemark.models.base.text import format_number
 from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer, Report
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["jobs"])
@@ -52,6 +54,18 @@ def _checked_report(job: str, stream: str, body: bytes) -> Report:
     return report
 
 
+_STORE_SECONDS = 15.0
+"""How long a report waits for the store."""
+
+
+async def _taken(service: Service, report: Report) -> StoredReceipt:
+    try:
+        return await asyncio.wait_for(asyncio.wrap_future(service.reports.take(report)), _STORE_SECONDS)
+    except TimeoutError:
+        detail = f"the report has waited {format_number(_STORE_SECONDS)} s for the store; send it again"
+        raise StoreUnavailableError(detail) from None
+
+
 async def post_report(request: Request) -> Response:
     """Store the report of one batch, once: a repeat with the same content gets 200 and changes nothing."""
     await check_request(request)
@@ -60,7 +74,7 @@ async def post_report(request: Request) -> Response:
     try:
         async with read_json(request) as body:
             report = await parse_aside(partial(_checked_report, which.job, which.stream), body)
-        receipt = await asyncio.wrap_future(service.reports.take(report))
+        receipt = await _taken(service, report)
     except TidemarkError as error:
         service.intake.rejected.labels(error.kind).inc()
         raise

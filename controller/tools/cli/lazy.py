@@ -125,7 +125,13 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
         "settings": Entry(
             "store", "Show the settings in force and where each comes from; passwords are masked."
         ),
-        "restored": Entry("store", "Renew the epoch of a store that was restored from a backup or copied."),
+        "backup": Entry(
+            "store", "Write a whole and checked copy of a SQLite store to a file, while the controller runs."
+        ),
+        "restore": Entry(
+            "store",
+            "Replace the store by a backup, and give it a new epoch; every controller must be stopped.",
+        ),
         "forget": Entry("streams", "Delete a stream with all of its data; it cannot be undone."),
         "spark-conf": Entry(
             "fleet_conf",

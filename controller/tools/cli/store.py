@@ -1,8 +1,9 @@
-"""The settings in force, and the epoch of a store that was restored."""
+"""The settings in force, and copies of the store."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    for command in (settings, restored):
+    for command in (settings, backup, restore):
         app.command()(command)
 
 
@@ -55,33 +56,55 @@ def show_settings(found: Configuration) -> None:
     table(("setting", "value", "from"), found.shown(), "")
 
 
-def restored(
-    database_url: Annotated[
-        str | None, typer.Option(help="SQLAlchemy URL of the store (TIDEMARK_DATABASE_URL).")
-    ] = None,
+_DatabaseOption = Annotated[str | None, typer.Option(help="URL of the store (TIDEMARK_DATABASE_URL).")]
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write; it must not exist.")],
+    database_url: _DatabaseOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Renew the epoch of a store that was restored from a backup or copied.
+    """Write a whole and checked copy of a SQLite store to a file, while the controller runs."""
+    from tidemark.controller.base.db.copies import back_up  # noqa: PLC0415 - --help starts fast
 
-    Run it on the store itself, before the controller starts on it. What jobs and people hold of another history
-    is then out of date: every job is answered in full, and a write that rests on an older reading is rejected.
+    with _store_at(database_url, config) as url:
+        back_up(url, file)
+    say(f"{file} holds the store, whole; to restore it: tidemark restore {file}")
+
+
+def restore(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]", help="What tidemark backup wrote; without it, the store is taken as it is."
+        ),
+    ] = None,
+    database_url: _DatabaseOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Replace the store by a backup, and give it a new epoch; every controller must be stopped.
+
+    A backup that is not whole, or a store that is in use, is refused, and the store stays as it was. Without a file it
+    is for a store that was put there by other means: pg_restore, a snapshot of its disk. What jobs and people hold of
+    another history is then out of date: every job is answered in full, and a write that rests on an older reading is
+    rejected.
     """
-    # Imported here so that --help starts fast.
-    from tidemark.controller.base.db.database import Database  # noqa: PLC0415
-    from tidemark.controller.base.db.epoch import renew_epoch  # noqa: PLC0415
-    from tidemark.controller.base.errors import StoreUnusableError  # noqa: PLC0415
+    from tidemark.controller.base.db.copies import restore as restore_store  # noqa: PLC0415 - --help starts fast
+
+    with _store_at(database_url, config) as url:
+        epoch = restore_store(url, file)
+    say(
+        f"the store is whole and has the new epoch {epoch}; next: start the controller, then tidemark doctor JOB"
+    )
+
+
+@contextmanager
+def _store_at(database_url: str | None, config: Path | None) -> Iterator[str]:
+    """Give the URL of the store; what is wrong with it ends the command with one line."""
+    from tidemark.controller.base.errors import TidemarkError  # noqa: PLC0415
 
     given = {} if database_url is None else {"database_url": database_url}
     try:
-        database = Database(settings_in_force(given, config).settings.database_url)
-        try:
-            database.migrate(only_known=True)
-            with database.write() as session:
-                epoch = renew_epoch(session)
-        finally:
-            database.close()
-    except StoreUnusableError as error:
+        yield settings_in_force(given, config).settings.database_url
+    except TidemarkError as error:
         fail_usage(error.detail)
-    say(
-        f"store {database.name} has the new epoch {epoch}; next: start the controller, then tidemark doctor JOB"
-    )

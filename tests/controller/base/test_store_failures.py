@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -228,15 +227,15 @@ def full_disk(controller: Controller) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
+@pytest.mark.parametrize("part", ["", "-wal", "-shm"])
 def test_a_database_file_that_is_gone_is_said_and_nothing_is_written_to_what_nobody_can_open_again(
-    database_url: str, how: str
+    database_url: str, how: str, part: str
 ) -> None:
-    file = Path(make_url(database_url).database or "")
+    file = Path(f"{make_url(database_url).database}{part}")
     with Controller(database_url) as controller:
         controller.report_all(REPORTS[:-1])
         file.rename(file.with_suffix(".aside"))
         if how == "replaced":
-            sqlite3.connect(file).close()
             file.touch()
         assert controller.http.get("/readyz").status_code == 503  # though a write has just succeeded
         fails(controller, f"the database file {file} was removed or replaced")

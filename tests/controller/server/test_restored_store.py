@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,12 +82,12 @@ def first_bound(controller: Controller) -> RolledJob:
 
 
 def backup(source: Path, copy: Path) -> None:
-    with sqlite3.connect(source) as here, sqlite3.connect(copy) as there:
-        here.backup(there)
+    result = CliRunner().invoke(app, ["backup", str(copy), "--database-url", f"sqlite:///{source}"])
+    assert result.exit_code == 0, result.output
 
 
 def renew(path: Path) -> str:
-    result = CliRunner().invoke(app, ["restored", "--database-url", f"sqlite:///{path}"])
+    result = CliRunner().invoke(app, ["restore", "--database-url", f"sqlite:///{path}"])
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -257,7 +256,7 @@ def test_where_there_is_no_store_none_is_made_and_the_command_says_so(tmp_path: 
     path = tmp_path / "mistyped.db"
     if empty:
         path.touch()
-    result = CliRunner().invoke(app, ["restored", "--database-url", f"sqlite:///{path}"])
+    result = CliRunner().invoke(app, ["restore", "--database-url", f"sqlite:///{path}"])
     assert result.exit_code == 2
     assert "there is no store; check the address of the database" in result.output
     assert path.exists() == empty

@@ -15,7 +15,7 @@ class EpochRow(Base):
     id: Mapped[KeyNumber]
     """Always 1."""
     epoch: Mapped[Identifier]
-    """A random name, made with the store and renewed after a restore: ``tidemark restored``."""
+    """A random name, made with the store and renewed by ``tidemark restore``."""
 
 
 class ReplicaRow(Base):

@@ -31,7 +31,7 @@ PRINTS_NO_DATA = {
     "spark-conf": "a conf, in the form of what reads it",
     "trace": "its -o names the file that it makes",
     **dict.fromkeys(("serve", "mcp", "run", "demo"), "it runs something"),
-    **dict.fromkeys(("late catch-up", "reconcile", "restored"), "it writes, and says that it has"),
+    **dict.fromkeys(("late catch-up", "reconcile", "backup", "restore"), "it writes, and says that it has"),
 }
 """Commands that have no answer for programs, and what they print or do instead."""
 

@@ -1,0 +1,153 @@
+"""The files of a SQLite store: the database, its log (`-wal`) and the log's index (`-shm`) are one store.
+
+A log that is played over another file, or a file without its log, loses what was acknowledged, and SQLite says nothing.
+So a closed store is the file alone, whose header says that it has no log, and an open one has a log. A file that does
+not fit what is beside it is refused, and so is everything once one of the three is not the one that was opened.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+
+from tidemark.controller.base.errors import StoreUnavailableError, StoreUnusableError
+
+BUSY_SECONDS = 10.0
+"""How long a write waits for another one."""
+
+_RETRY_SECONDS, _RETRIES = 0.05, 40
+"""A store that another process opens or closes may look as if it did not fit for a moment."""
+
+
+class StoreFiles:
+    """The three files of one store while it is open."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._log = Path(f"{file}-wal")
+        self._lock = threading.Lock()
+        self._keeper: sqlite3.Connection | None = None
+        self._opened: dict[str, tuple[int, int] | None] = {}
+
+    def open(self) -> sqlite3.Connection:
+        """Return the connection that keeps the log while others come and go; the first call opens the store.
+
+        Raises:
+            StoreUnusableError: when the log is not the file's, or is missing.
+            sqlite3.Error: when the file cannot be opened.
+        """
+        with self._lock:
+            if self._keeper is None:
+                self._check_log()
+                with suppress(OSError):
+                    self._log.touch()  # before the header says that there is one
+                keeper = sqlite3.connect(
+                    self._file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                )
+                _use_log(keeper)
+                keeper.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                self._opened = {
+                    f"{self._file}{part}": _identity(f"{self._file}{part}") for part in ("", "-wal", "-shm")
+                }
+                self._keeper = keeper
+            return self._keeper
+
+    def check(self) -> None:
+        """Check that the files are those that were opened.
+
+        Raises:
+            StoreUnavailableError: when one of them was removed or replaced.
+        """
+        for part, opened in self._opened.items():
+            if _identity(part) != opened:
+                raise StoreUnavailableError(
+                    f"the database file {part} was removed or replaced while the controller ran, so nothing is "
+                    "acknowledged; put it back, or restart the controller"
+                )
+
+    def close(self) -> None:
+        """Close the store; unless another process has it open, all of it is in the file then."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            # Where the log was taken away, this connection still has it.
+            if _identity(str(self._file)) == self._opened[str(self._file)]:
+                with suppress(sqlite3.Error):
+                    keeper.execute("PRAGMA busy_timeout=0")
+                    keeper.execute("PRAGMA journal_mode=DELETE")
+            self._opened = {}
+            keeper.close()
+
+    def _check_log(self) -> None:
+        problem = None
+        for _ in range(_RETRIES):
+            length = self._log.stat().st_size if self._log.exists() else None
+            problem = None
+            if _wants_log(self._file) and length is None:
+                problem = (
+                    f"it was not closed, and its log {self._log} is missing, with what was acknowledged last; put that "
+                    "back, or take the file as it is (tidemark restore)"
+                )
+            elif length and not _wants_log(self._file):
+                problem = f"the log {self._log} is of another file"
+            if problem is None:
+                return
+            time.sleep(_RETRY_SECONDS)
+        raise StoreUnusableError(
+            f"database file {self._file}: {problem}; a backup is restored by tidemark restore FILE"
+        )
+
+
+def take_over(file: Path) -> None:
+    """Leave nothing beside a store that is about to be replaced, whatever state it is in.
+
+    Raises:
+        StoreUnusableError: when a process has it open.
+    """
+    try:
+        with closing(sqlite3.connect(file, timeout=1, isolation_level=None)) as alone:
+            alone.execute("PRAGMA locking_mode=EXCLUSIVE")
+            alone.execute("PRAGMA journal_mode=DELETE")
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+            raise StoreUnusableError(
+                f"database file {file}: stop every controller first; it is in use"
+            ) from None
+    for part in ("-wal", "-shm"):
+        Path(f"{file}{part}").unlink(missing_ok=True)
+
+
+def _wants_log(file: Path) -> bool:
+    """Return whether a file's header says that its newest commits are in a log (https://sqlite.org/fileformat.html)."""
+    # To close a file drops every lock that this process has on it, so this comes before any connection.
+    try:
+        with file.open("rb") as found:
+            return found.read(20)[18:19] == b"\2"
+    except OSError:
+        return False
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Return what tells a file from another one of its name; None without a file."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - three times in each transaction
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _use_log(connection: sqlite3.Connection) -> None:
+    # Of two connections that switch a new file at the same time, SQLite fails one at once, whatever its timeout is.
+    end_s = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end_s:
+                raise
+            time.sleep(_RETRY_SECONDS)
+        else:
+            return
