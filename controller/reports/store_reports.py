@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, cast
 
-from sqlalchemy import ColumnElement, Table, bindparam, func, insert, update
+from sqlalchemy import ColumnElement, Table, bindparam, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.database import Limits
@@ -15,7 +15,7 @@ from tidemark.controller.base.db.statements import Excluded, greater, lesser, up
 from tidemark.controller.base.db.tables import QueryRow, ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.base.errors import TidemarkError
 from tidemark.controller.reports.live import keep_live
-from tidemark.controller.reports.raise_bases import Corrected, raise_later_bases, sketch_of
+from tidemark.controller.reports.raise_bases import Corrected, is_replayed, raise_later_bases, sketch_of
 from tidemark.controller.reports.stored_bodies import packed
 from tidemark.controller.reports.stored_facts import StoredFacts
 from tidemark.models.evidence.horizon import ReportFacts, report_facts
@@ -23,6 +23,7 @@ from tidemark.models.evidence.key_counts import ReportCells, cells_of, key_count
 from tidemark.models.evidence.ledger import Judgement, judge
 from tidemark.models.evidence.needs import floor_ms, late_base_ms, needs_against
 from tidemark.models.evidence.partition_needs import PartitionNeeds
+from tidemark.models.evidence.set_aside import LEAST_ROWS, RECENT, is_excessive
 from tidemark.models.protocol.messages import Report
 
 
@@ -87,7 +88,7 @@ def store_reports(
     """Store new reports, each of another stream, which are locked; return each one's id, or why it is rejected."""
     outcomes: list[CountedReport | TidemarkError] = []
     for new in reports:
-        counted = _counted(new, now_us)
+        counted = _counted(session, new, now_us)
         try:
             _make_room(session, counted, limits, evidence)
         except TidemarkError as error:
@@ -99,16 +100,39 @@ def store_reports(
     return [each if isinstance(each, TidemarkError) else (next(ids), each.needs) for each in outcomes]
 
 
-def _counted(new: NewReport, now_us: int) -> CountedReport:
+def _counted(session: Session, new: NewReport, now_us: int) -> CountedReport:
     report = new.report
     cells = cells_of(report)
     pairs = key_counts(report, cells)
-    judgement = judge(report, pairs)
     base_ms = late_base_ms(report.late_base_ms, new.known.late_max_us)
-    needs = needs_against(report, base_ms, pairs)
-    facts = report_facts(report, pairs, judgement, needs, now_us)
+    aside = _set_aside(session, new, base_ms, min(report.started_us, now_us))
+    judged = replace(report, contradiction="excessive") if "excessive_rows" in aside else report
+    judgement = judge(judged, pairs)
+    needs = needs_against(judged, None if aside else base_ms, pairs)
+    facts = replace(report_facts(report, pairs, judgement, needs, now_us), **aside)
     counted = NewNeeds(new.digest, needs.base_ms, PartitionNeeds.counted(needs))
     return CountedReport(new, cells, judgement, counted, facts, base_ms)
+
+
+def _set_aside(session: Session, new: NewReport, base_ms: int | None, seen_us: int) -> dict[str, int]:
+    """Return how many rows are set aside, by their field of ``ReportFacts``; empty for nearly every batch."""
+    report = new.report
+    rows = report.rows - report.null_rows
+    if report.rows >= LEAST_ROWS:
+        recent = session.connection().execute(_RECENT, {"stream": new.stream_id})
+        if is_excessive(report.rows, seen_us, [(row.rows, row.seen_us) for row in recent]):
+            return {"excessive_rows": rows}
+    replayed = is_replayed(session, new.stream_id, report, base_ms, seen_us)
+    return {"replayed_rows": rows} if replayed else {}
+
+
+# Built once: building it takes longer than running it.
+_RECENT = (
+    select(ReportRow.rows, ReportRow.seen_us)
+    .where(ReportRow.stream_id == bindparam("stream"), ReportRow.rows > 0)
+    .order_by(ReportRow.id.desc())
+    .limit(RECENT)
+)
 
 
 def _make_room(session: Session, counted: CountedReport, limits: Limits, evidence: ReportFollower) -> None:

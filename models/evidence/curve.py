@@ -200,6 +200,10 @@ class Curve:
             self._rows_per_event[target_ppm] = self._overdispersion.rows_per_event(target_ppm)
         return self._rows_per_event[target_ppm]
 
+    def bound_alike_us(self, target_ppm: int) -> float | None:
+        """Return the least bound if each batch counts alike; None unless few of them hold nearly all rows."""
+        return None if self._overdispersion is None else self._overdispersion.bound_alike_us(target_ppm)
+
     def events(self, target_ppm: int) -> float:
         """Return how many independent events the pairs amount to near a target."""
         return self.needs.weight / self.rows_per_event(target_ppm)

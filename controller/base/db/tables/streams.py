@@ -157,6 +157,10 @@ class ReportRow(Base):
     """Rows whose event time no delay explains (``models.misdated``): they have no need."""
     misdated_late: Mapped[Counter]
     """(Row, key) pairs of them that were certainly late. No bound admits them, so none is judged by them."""
+    excessive_rows: Mapped[Counter]
+    """All rows of a batch that has far more than the stream's rate explains (``models.set_aside``)."""
+    replayed_rows: Mapped[Counter]
+    """All rows of a batch that was read out of the order of event time."""
     fingerprint: Mapped[Identifier]
 
 
