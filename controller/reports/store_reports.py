@@ -15,7 +15,7 @@ from tidemark.controller.base.db.statements import Excluded, greater, lesser, up
 from tidemark.controller.base.db.tables import QueryRow, ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.base.errors import TidemarkError
 from tidemark.controller.reports.live import keep_live
-from tidemark.controller.reports.raise_bases import Corrected, raise_later_bases, sketch_of
+from tidemark.controller.reports.raise_bases import Corrected, is_replayed, raise_later_bases, sketch_of
 from tidemark.controller.reports.store import max_before_us
 from tidemark.controller.reports.stored_bodies import packed
 from tidemark.controller.reports.stored_facts import StoredFacts
@@ -26,6 +26,7 @@ from tidemark.models.evidence.ledger import Judgement, judge
 from tidemark.models.evidence.misdated import Clocks, separate_misdated
 from tidemark.models.evidence.needs import floor_ms, late_base_ms, needs_against
 from tidemark.models.evidence.partition_needs import PartitionNeeds
+from tidemark.models.evidence.set_aside import LEAST_ROWS, RECENT, is_excessive
 from tidemark.models.protocol.messages import Report
 
 
@@ -101,9 +102,9 @@ def store_reports(
     """Store new reports, each of another stream, which are locked; return each one's id, or why it is rejected."""
     outcomes: list[CountedReport | TidemarkError] = []
     for new in reports:
-        counted = _counted(new)
+        counted = _counted(session, new)
         if new.known.lead_us and not counted.lead_us:
-            counted = _counted(_without_lead(session, new, counted.clocks.latest_us))
+            counted = _counted(session, _without_lead(session, new, counted.clocks.latest_us))
         try:
             _make_room(session, counted, limits, evidence)
         except TidemarkError as error:
@@ -115,19 +116,21 @@ def store_reports(
     return [each if isinstance(each, TidemarkError) else (next(ids), each.needs) for each in outcomes]
 
 
-def _counted(new: NewReport) -> CountedReport:
+def _counted(session: Session, new: NewReport) -> CountedReport:
     report, known = new.report, new.known
     cells = cells_of(report)
     pairs = key_counts(report, cells)
-    judgement = judge(report, pairs)
     clocks, lead_us = Clocks.of(report, new.received_us, known.lead_us)
     right_ms = _right_base_ms(report, clocks, known.early_us)
     base_ms = late_base_ms(right_ms, known.late_max_us)
     if base_ms is not None and base_ms * SPARK_TICK_US > clocks.latest_us:
         base_ms = None  # of a time when all clocks seemed to be ahead
-    needs = needs_against(report, base_ms, pairs, clocks)
     seen_us = min(max(report.started_us - (clocks.driver_ahead_us or 0), 0), new.received_us)
-    facts = report_facts(report, pairs, judgement, needs, seen_us)
+    aside = _set_aside(session, new, base_ms, seen_us)
+    judged = replace(report, contradiction="excessive") if "excessive_rows" in aside else report
+    judgement = judge(judged, pairs)
+    needs = needs_against(judged, None if aside else base_ms, pairs, clocks)
+    facts = replace(report_facts(report, pairs, judgement, needs, seen_us), **aside)
     counted = NewNeeds(new.digest, needs.base_ms, PartitionNeeds.counted(needs))
     separated = separate_misdated(report, base_ms, cells, clocks)
     wrong = None if separated is None else separated[1]
@@ -180,6 +183,27 @@ def _right_base_ms(report: Report, clocks: Clocks, early_us: int | None) -> int 
     base_us = report.late_base_ms * SPARK_TICK_US
     wrong = base_us > clocks.latest_us or (early_us is not None and base_us <= early_us)
     return None if wrong else report.late_base_ms
+
+
+def _set_aside(session: Session, new: NewReport, base_ms: int | None, seen_us: int) -> dict[str, int]:
+    """Return how many rows are set aside, by their field of ``ReportFacts``; empty for nearly every batch."""
+    report = new.report
+    rows = report.rows - report.null_rows
+    if report.rows >= LEAST_ROWS:
+        recent = session.connection().execute(_RECENT, {"stream": new.stream_id})
+        if is_excessive(report.rows, seen_us, [(row.rows, row.seen_us) for row in recent]):
+            return {"excessive_rows": rows}
+    replayed = is_replayed(session, new.stream_id, report, base_ms, seen_us)
+    return {"replayed_rows": rows} if replayed else {}
+
+
+# Built once: building it takes longer than running it.
+_RECENT = (
+    select(ReportRow.rows, ReportRow.seen_us)
+    .where(ReportRow.stream_id == bindparam("stream"), ReportRow.rows > 0)
+    .order_by(ReportRow.id.desc())
+    .limit(RECENT)
+)
 
 
 def _make_room(session: Session, counted: CountedReport, limits: Limits, evidence: ReportFollower) -> None:

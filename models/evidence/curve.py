@@ -2,7 +2,8 @@
 
 There are two latencies. The *base* latency of a window is the base at its emission minus its end (the textbook
 definition; windows not yet emitted are left out). The *wall* latency is the wall time of the step that emits it minus
-its end, at least 0. Of a window that is still open only the time so far is known. While too many windows are open, the
+its end, at least 0. Of a window that is still open it is known to be no less than the time so far, and than the bound,
+for which the window waits in event time. While too many windows are open, the
 mean is *censored*: a minimum, not a measurement (``MeanLatency``).
 """
 
@@ -86,7 +87,7 @@ class MeanLatency:
 
     mean_us: float
     """Measured: the mean over the windows that closed. Censored: over all windows, the open ones counted up to the
-    last step, so that the mean will be at least this. In microseconds."""
+    last step or by the bound, so that the mean will be at least this. In microseconds."""
     censored: bool
     """Whether too many windows are open, or have been for too long, for the mean to be known."""
 
@@ -125,6 +126,9 @@ class Emissions:
         emitted = step < len(self.wall_us)
         base = self.emit_base_us[step[emitted]] - self.end_us[emitted]
         wall = np.maximum(self.wall_us[np.minimum(step, len(self.wall_us) - 1)] - self.end_us, 0)
+        # An open window waits for the bound at least, unless event times are ahead of the clock.
+        ahead_us = max(int((self.emit_base_us - self.wall_us).max()), 0)
+        wall[~emitted] = np.maximum(wall[~emitted], bound_us - ahead_us)
         return (float(base.mean()) if len(base) else None), _mean_latency(wall, emitted), int(emitted.sum())
 
 
@@ -195,6 +199,10 @@ class Curve:
         if target_ppm not in self._rows_per_event:
             self._rows_per_event[target_ppm] = self._overdispersion.rows_per_event(target_ppm)
         return self._rows_per_event[target_ppm]
+
+    def bound_alike_us(self, target_ppm: int) -> float | None:
+        """Return the least bound if each batch counts alike; None unless few of them hold nearly all rows."""
+        return None if self._overdispersion is None else self._overdispersion.bound_alike_us(target_ppm)
 
     def events(self, target_ppm: int) -> float:
         """Return how many independent events the pairs amount to near a target."""

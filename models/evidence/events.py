@@ -9,8 +9,12 @@ batches; the greater counts. What is seen of it is uncertain too, so one standar
 It is not known at the bound that is sought, where few rows are late, so it is taken from smaller bounds as well: the
 greatest at any bound where the late rows are between a quarter and twenty times the budget.
 
-Counts are kept for ``BOUNDS`` bounds only, and add up over batches: how many rows need more than each, and the square
-of that number in a batch.
+No batch proves more than its share of the time does. Where a few batches, of a load or a replay, hold nearly all
+rows, all rows count for as many events fewer as there are batches besides these (Kish's other design effect, of unequal
+weights), and a bound is taken from batches that count alike, too (``Overdispersion.crowding``).
+
+Counts are kept for ``BOUNDS`` bounds only, and add up over batches: how many rows need more than each, the square of
+that number in a batch, and its share of the batch's rows.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.models.base.target import PPM
+from tidemark.models.evidence.sketch import Sketch
 
 BOUNDS = 64
 """Bounds above 0 at which rows are counted: enough for a need of a week."""
@@ -43,6 +48,12 @@ _PRIOR_EVENTS = 5.0
 _LEAST_APART = 0.2
 """Part of the variance between slots that is left when one slot has nearly all rows; with less it says nothing."""
 
+_CROWDED = 10.0
+"""How many batches there are for each that holds rows where these count for too much.
+
+Chosen: days and nights come to 2, and half of all rows in one batch of 20 to 5. With less, mere swings would count.
+"""
+
 _Float64s = NDArray[np.float64]
 
 
@@ -57,34 +68,36 @@ class LateBatches:
     """Number of such rows, shape (1 + BOUNDS,)."""
     squares: _Float64s
     """Sum over the batches of the square of their number, shape (1 + BOUNDS,)."""
+    shares: _Float64s
+    """Sum over the batches of their share of a batch's rows, shape (1 + BOUNDS,); the first is how many batches."""
 
     @classmethod
     def of_batch(cls, buckets: NDArray[np.int32], weights: NDArray[np.float64 | np.int64]) -> LateBatches:
         """Return the counts of one batch, from those of its needs by bucket of ``Sketch``, in any order."""
         column = np.clip(-(-buckets // _APART), 0, BOUNDS)
         late = np.bincount(column, weights, minlength=1 + BOUNDS)[::-1].cumsum()[::-1].astype(np.float64)
-        return cls(late, late * late)
+        return cls(late, late * late, late / max(late[0], 1))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> LateBatches:
         """Return what ``to_bytes`` wrote."""
-        counts = np.zeros((2, 1 + BOUNDS))
-        counts[:, : len(data) // 16] = np.frombuffer(data, "<f8").reshape(2, -1)
-        return cls(counts[0], counts[1])
+        counts = np.zeros((3, 1 + BOUNDS))
+        counts[:, : len(data) // 24] = np.frombuffer(data, "<f8").reshape(3, -1)
+        return cls(*counts)
 
     def to_bytes(self) -> bytes:
         """Return the counts as bytes, without the bounds that no row needs more than."""
         used = int(np.count_nonzero(self.late))
-        return np.concatenate([self.late[:used], self.squares[:used]]).astype("<f8").tobytes()
+        return np.stack([self.late, self.squares, self.shares])[:, :used].astype("<f8").tobytes()
 
     def __add__(self, other: LateBatches) -> LateBatches:
-        return LateBatches(self.late + other.late, self.squares + other.squares)
+        return LateBatches(self.late + other.late, self.squares + other.squares, self.shares + other.shares)
 
     def __sub__(self, other: LateBatches) -> LateBatches:
-        return LateBatches(self.late - other.late, self.squares - other.squares)
+        return LateBatches(self.late - other.late, self.squares - other.squares, self.shares - other.shares)
 
 
-NO_BATCHES = LateBatches(np.zeros(1 + BOUNDS), np.zeros(1 + BOUNDS))
+NO_BATCHES = LateBatches(*np.zeros((3, 1 + BOUNDS)))
 """The counts of no batch."""
 
 
@@ -96,12 +109,33 @@ class Overdispersion:
     """Late rows of each slot, as in ``LateBatches``, shape (slots, 1 + BOUNDS)."""
     squares: _Float64s
     """Sum over the batches of the square of their number, shape (1 + BOUNDS,)."""
+    shares: _Float64s
+    """Sum over the batches of their share of a batch's rows, shape (1 + BOUNDS,)."""
 
     @classmethod
     def of(cls, slots: Iterable[LateBatches]) -> Overdispersion:
         """Return it for slots of time of any widths."""
         each = [NO_BATCHES, *slots]
-        return cls(np.stack([one.late for one in each]), np.sum([one.squares for one in each], axis=0))
+        total = sum(each, NO_BATCHES)
+        return cls(np.stack([one.late for one in each]), total.squares, total.shares)
+
+    @property
+    def crowding(self) -> float:
+        """How many batches there are for each that holds rows; 1 while they are not far fewer."""
+        rows = float(self.slots[:, 0].sum())
+        found = float(self.shares[0] * self.squares[0]) / rows**2 if rows else 1.0
+        return found if found > _CROWDED else 1.0
+
+    def bound_alike_us(self, target_ppm: int) -> float | None:
+        """Return the least bound that reaches a target if each batch counts alike, infinite for more than a week.
+
+        None unless few batches hold nearly all rows.
+        """
+        if self.crowding == 1:
+            return None
+        enough = self.shares[1:] * PPM <= self.shares[0] * (PPM - target_ppm)
+        bucket = np.array([_APART * int(enough.argmax())], np.int32)
+        return float(Sketch.of_counts(bucket, np.ones(1)).upper_edges[0]) if enough.any() else np.inf
 
     def events(self, target_ppm: int) -> float:
         """Return how many independent events the rows amount to where about as many are late as the target allows."""
@@ -112,7 +146,7 @@ class Overdispersion:
         total, all_rows = self.slots.sum(axis=0), self.slots[:, :1]
         bounds = _telling(total, target_ppm)
         if not len(bounds):
-            return float(_with_doubt(np.zeros(1), np.ones(1))[0])
+            return float(_with_doubt(np.zeros(1), np.ones(1))[0]) * self.crowding
         rows, late = total[0], total[bounds]
         share = late / rows
         apart = max(1 - float((all_rows**2).sum()) / rows**2, _LEAST_APART)
@@ -120,7 +154,7 @@ class Overdispersion:
         of_batches = self.squares[bounds] - share**2 * self.squares[0]
         of_slots = ((self.slots[:, bounds] - share * all_rows) ** 2).sum(axis=0) / apart
         size = np.maximum(np.maximum(of_batches, of_slots) / (late * (1 - share)), 1)
-        return float(_with_doubt(late, size).max())
+        return float(_with_doubt(late, size).max()) * self.crowding
 
 
 def _telling(total: _Float64s, target_ppm: int) -> NDArray[np.intp]:

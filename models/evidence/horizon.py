@@ -105,6 +105,10 @@ class ReportFacts:
     """(Row, key) pairs of them that were certainly late, and those that a watermark of wrong clocks dropped."""
     misdated_pairs: int
     """(Row, key) pairs of both."""
+    excessive_rows: int = 0
+    """Rows of an excessive batch (``set_aside``)."""
+    replayed_rows: int = 0
+    """Rows of a replayed batch."""
 
 
 SUMMED = (
@@ -122,6 +126,8 @@ SUMMED = (
     "future_rows",
     "misdated_rows",
     "misdated_late",
+    "excessive_rows",
+    "replayed_rows",
 )
 """Fields of ``ReportFacts`` that add up over a horizon."""
 
@@ -171,6 +177,8 @@ class EvidenceCounts:
     """Wall time of the first batch counted, in microseconds; None without batches."""
     to_us: int | None
     """Wall time of the last batch counted, in microseconds; None without batches."""
+    replayed_rows: int = 0
+    """Rows of unknown need that were read out of the order of event time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +198,8 @@ class HorizonFacts:
     future_rows: int
     misdated_rows: int
     misdated_late: int
+    excessive_rows: int
+    replayed_rows: int
     partitions: int
     completeness: LedgerCompleteness
     """What the ledger counted of the pairs that arrived."""
@@ -205,12 +215,14 @@ class HorizonFacts:
         """Return the evidence that a recommendation from these facts and ``needs`` rests on."""
         return EvidenceCounts(
             rows=round(needs.weight),
-            unknown_rows=self.unknown_rows,
+            # A count that cannot be stands for no more than its one batch.
+            unknown_rows=self.unknown_rows - self.excessive_rows,
             missing_batches=self.missing_batches,
             batches=self.batches,
             partitions=self.partitions,
             from_us=self.from_us,
             to_us=self.to_us,
+            replayed_rows=self.replayed_rows,
         )
 
 
@@ -239,6 +251,8 @@ def facts_of(
         future_rows=sums["future_rows"],
         misdated_rows=sums["misdated_rows"],
         misdated_late=sums["misdated_late"],
+        excessive_rows=sums["excessive_rows"],
+        replayed_rows=sums["replayed_rows"],
         partitions=partitions,
         completeness=LedgerCompleteness(
             sums["pairs"],

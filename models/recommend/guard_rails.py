@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tidemark.models.base.defaults import (
     CATCH_UP_LAG_GAPS,
     CATCH_UP_PACE_PPM,
@@ -79,6 +81,19 @@ def silent_partitions(inputs: Inputs, bound_ms: int) -> DecisionStep:
     verb = "is" if silent == 1 else "are"
     reason = f"{plural(silent, 'partition')} that used to report {verb} silent, and may come late"
     return not_narrowed(kind, inputs, bound_ms, reason)
+
+
+def few_batches(inputs: Inputs, bound_ms: int) -> DecisionStep:
+    """Narrow to no less than batches that count alike need, where a few of them hold nearly all rows."""
+    kind, alike_us = StepKind.FEW_BATCHES, inputs.curve.bound_alike_us(inputs.slo.target_ppm)
+    in_use, why = inputs.in_use_bound_ms, "a few batches hold nearly all rows"
+    least_ms = bound_ms if in_use is None or alike_us is None else math.ceil(min(alike_us / 1_000, in_use))
+    if bound_ms >= least_ms:
+        return DecisionStep(kind, bound_ms, f"{why}, and the others need no more")
+    reason = (
+        f"{why}, and if all count alike, {format_duration(least_ms * 1_000)} is needed: not narrowed further"
+    )
+    return DecisionStep(kind, least_ms, reason)
 
 
 def narrow_late(inputs: Inputs, bound_ms: int) -> DecisionStep:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from tidemark.models.base.defaults import BOUND_DIGITS, NARROW_DEAD_BAND_PPM
+from tidemark.models.base.defaults import BOUND_DIGITS, CATCH_UP_PACE_PPM, NARROW_DEAD_BAND_PPM
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.target import PPM, format_share
 from tidemark.models.base.text import plural
@@ -17,6 +17,7 @@ from tidemark.models.recommend.choice import counted, lack_of_evidence, needed_r
 from tidemark.models.recommend.goals import joint_need, other_sides, timeslices, worst_window
 from tidemark.models.recommend.guard_rails import (
     catching_up,
+    few_batches,
     narrow_late,
     no_data,
     own_event_time,
@@ -49,6 +50,8 @@ def _links(inputs: Inputs) -> Iterator[_Link]:
     yield from (_round_up, unknown_rows, no_data, catching_up, silent_partitions)
     if inputs.join is not None:
         yield other_sides
+    if inputs.curve.bound_alike_us(slo.target_ppm) is not None:
+        yield few_batches
     yield narrow_late
     if slo.objective == "timeslices":
         yield timeslices
@@ -75,6 +78,9 @@ def _links(inputs: Inputs) -> Iterator[_Link]:
 def _quantile(inputs: Inputs) -> DecisionStep:
     rows, slo = inputs.evidence.rows, inputs.slo
     confidence, per_event = slo.confidence_ppm / PPM, inputs.curve.rows_per_event(slo.target_ppm)
+    if _replay(inputs) is not None:
+        # Its order need not be that of the stream, and holds for all rows of a batch.
+        per_event = max(per_event, rows / inputs.evidence.batches)
     rank = needed_rank(rows, slo.target_ppm, confidence, per_event)
     need_us = None if rank is None else inputs.curve.needs.value_at_rank(rank)
     if rank is None or need_us is None:
@@ -91,12 +97,16 @@ def _quantile(inputs: Inputs) -> DecisionStep:
 def _uncertified(inputs: Inputs, confidence: float, rows_per_event: float) -> DecisionStep:
     """Widen what is too narrow for the rows that were counted; a first bound and a narrower one take a certificate.
 
-    Rows that share their fate prove little, but they were late all the same. So here each counts as an event.
+    Rows that share their fate prove little, but they were late all the same. So here each counts as an event; but not
+    those of a replay.
     """
     rows, slo, in_use = inputs.evidence.rows, inputs.slo, inputs.in_use_bound_ms
     reason = lack_of_evidence(rows, rows_per_event, slo.target_ppm, confidence)
     rank = needed_rank(rows, slo.target_ppm, confidence)
     need_us = None if rank is None else inputs.curve.needs.value_at_rank(rank)
+    replay = _replay(inputs)
+    if replay is not None:
+        reason, in_use = f"{reason}; {replay}: nothing is widened by less", None
     if rank is None or need_us is None or in_use is None or need_us <= in_use * 1_000:
         way_out = _way_out(inputs, rows_per_event)
         return DecisionStep(StepKind.QUANTILE, None, f"{reason}; counted {way_out}")
@@ -105,6 +115,15 @@ def _uncertified(inputs: Inputs, confidence: float, rows_per_event: float) -> De
     return DecisionStep(
         StepKind.QUANTILE, bound_ms, f"{needed}, and {inputs.bound_name} is narrower; {reason}"
     )
+
+
+def _replay(inputs: Inputs) -> str | None:
+    """Return what shows that rows did not come as they are read, over all batches that tell; None when nothing does."""
+    replayed, pace = inputs.evidence.replayed_rows, inputs.progress.pace_ppm or 0
+    if replayed:
+        return f"{plural(replayed, 'row')} read out of order"
+    faster = f"event time moved at {pace / PPM:.2f} times the clock, as in a replay"
+    return faster if pace > CATCH_UP_PACE_PPM else None
 
 
 def _enough(bound_ms: int) -> str:

@@ -26,11 +26,6 @@ class Interval:
         """Return the interval of a number; of None that of the unknown."""
         return cls(number, number)
 
-    @property
-    def known(self) -> bool:
-        """Whether both limits are known."""
-        return self.min is not None and self.max is not None
-
     def __add__(self, other: Interval) -> Interval:
         """Return the limits of a sum."""
         return Interval(_added(self.min, other.min), _added(self.max, other.max))
@@ -45,6 +40,16 @@ class Interval:
             return UNKNOWN
         limits = (None if limit is None else limit * count for limit in (self.min, self.max))
         return Interval(*limits)
+
+    def saved_to(self, other: Interval, *, less: bool) -> Interval:
+        """Return the limits of the difference to one that is known to be less, or more, whatever both are."""
+        if UNKNOWN in (self, other):
+            return UNKNOWN
+        found = self - other
+        least = max(found.min or 0, 0) if less else found.min
+        most = found.max if less else min(found.max or 0, 0)
+        # Means over different windows may contradict it.
+        return found if least is not None and most is not None and least > most else Interval(least, most)
 
 
 UNKNOWN = Interval()
@@ -76,11 +81,13 @@ class Figures:
     state_bytes: Interval = UNKNOWN
     """Memory of the state, in bytes."""
 
-    def __sub__(self, other: Figures) -> Figures:
-        """Return the difference of each."""
-        return Figures(
-            **{each.name: getattr(self, each.name) - getattr(other, each.name) for each in fields(Figures)}
-        )
+    def saved_to(self, other: Figures, *, narrower: bool) -> Figures:
+        """Return the difference to those of a bound that is narrower, or wider: late rows alone grow as it narrows."""
+        found = {}
+        for each in fields(Figures):
+            was, will = getattr(self, each.name), getattr(other, each.name)
+            found[each.name] = was.saved_to(will, less=narrower != (each.name == "late_rows"))
+        return Figures(**found)
 
 
 NOTHING = Figures(**{each.name: ZERO for each in fields(Figures)})
@@ -121,7 +128,9 @@ class Savings:
         """What the recommended bound saves: below 0 is what it costs. None without one."""
         if self.now is None or self.recommended is None:
             return None
-        return NOTHING if self.bound_ms == self.recommended_bound_ms else self.now - self.recommended
+        was_ms, will_ms = self.bound_ms or 0, self.recommended_bound_ms or 0
+        saved = self.now.saved_to(self.recommended, narrower=will_ms < was_ms)
+        return NOTHING if was_ms == will_ms else saved
 
     @property
     def place(self) -> tuple[int, int, int, int]:
@@ -136,7 +145,7 @@ class Savings:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The sum of one figure over the streams of which it is known what they save."""
+    """The sum of one figure over the streams of which anything is known of it under both bounds."""
 
     streams: int
     """How many these are."""
@@ -153,7 +162,8 @@ def total_of(name: str, streams: Iterable[Savings]) -> Total:
 
     Args:
         name: a field of ``Figures``.
-        streams: the streams; those are left out of which it is not known what they would save.
+        streams: the streams; those are left out of which nothing is known. One limit is enough: what is at least so
+            much adds up to what is at least so much.
     """
     count, now, recommended, saved = 0, ZERO, ZERO, ZERO
     for each in streams:
@@ -161,7 +171,7 @@ def total_of(name: str, streams: Iterable[Savings]) -> Total:
         if each.now is None or each.recommended is None or difference is None:
             continue
         was, will = getattr(each.now, name), getattr(each.recommended, name)
-        if not was.known or not will.known:
+        if UNKNOWN in (was, will):
             continue
         count += 1
         now, recommended, saved = now + was, recommended + will, saved + getattr(difference, name)

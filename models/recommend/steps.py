@@ -22,6 +22,7 @@ class StepKind(StrEnum):
     NO_DATA = "NoData"
     CATCHING_UP = "CatchingUp"
     SILENT_PARTITIONS = "SilentPartitions"
+    FEW_BATCHES = "FewBatches"
     OTHER_SIDES = "OtherSides"
     NARROW_LATE = "NarrowLate"
     TIMESLICES = "Timeslices"

@@ -117,10 +117,11 @@ def looks(
     counts = _by_batch(batch, column, 1 + BOUNDS, batches).astype(np.float64)
     late_until, counts_until = np.cumsum(late, axis=0), np.cumsum(counts, axis=0)
     squares_until = np.cumsum(counts * counts, axis=0)
+    shares_until = np.cumsum(counts / np.maximum(counts[:, :1], 1), axis=0)
     for now_s in range(first_s, DAY_S + 1, every_s):
         at = np.array([*range(HOUR_S, now_s, HOUR_S), now_s]) // BATCH_S - 1
         until = np.vstack([np.zeros(1 + BOUNDS), counts_until[at]])
-        overdispersion = Overdispersion(np.diff(until, axis=0), squares_until[at[-1]])
+        overdispersion = Overdispersion(np.diff(until, axis=0), squares_until[at[-1]], shares_until[at[-1]])
         yield Look(int(until[-1, 0]), late_until[at[-1]], overdispersion)
 
 

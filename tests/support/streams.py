@@ -137,9 +137,10 @@ def report_of(
     late_watermark_ms: int | None,
     granule_us: int = 1_000,
     uncounted: Iterable[Row] = (),
+    copies: int = 1,
     **changes: Any,
 ) -> Report:
-    """Return the report of a batch of ``rows``, of which the tap could not count those in ``uncounted``."""
+    """Return the report of a batch of ``rows``, each so many times; the tap could not count those in ``uncounted``."""
     counted, lost = list(rows), list(uncounted)
     times = [time for _, time in counted + lost]
     indexes = granule_index(np.array([time for _, time in counted], np.int64), granule_us, operator.closed)
@@ -164,7 +165,7 @@ def report_of(
         "late_base_ms": None,
         "granule_us": granule_us,
         "closed": operator.closed,
-        "rows": len(times),
+        "rows": copies * len(times),
         "null_rows": 0,
         "min_event_time_us": min(times, default=None),
         "max_event_time_us": max(times, default=None),
@@ -172,7 +173,7 @@ def report_of(
             PartitionCounts(
                 partition=name,
                 granules=tuple(sorted(counts)),
-                counts=tuple(count for _, count in sorted(counts.items())),
+                counts=tuple(copies * count for _, count in sorted(counts.items())),
             )
             for name, counts in sorted(by_partition.items())
         ),

@@ -66,7 +66,7 @@ class SavingsOfStream(OfStream):
 
 
 class SavingsTotal(Answer):
-    """The sum of one figure over the streams of which it is known under both bounds."""
+    """The sum of one figure over the streams of which anything is known of it under both bounds."""
 
     streams: int
     """How many these are."""

@@ -341,8 +341,9 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
     "BatchesRanAgain": lambda _, place: (
         f"this ends when those batches leave the horizon; see them: {place.curl()}"
     ),
-    "NeedsUnknown": lambda _, place: (
-        f"this ends when those rows leave the horizon; the stream's batches: {place.curl()}"
+    **dict.fromkeys(
+        ("NeedsUnknown", "CountsExcessive", "ReadOutOfOrder"),
+        lambda _, place: f"this ends when those rows leave the horizon; the stream's batches: {place.curl()}",
     ),
 }
 """What to do next, by what is missing."""

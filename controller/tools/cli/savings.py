@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
 
         For each stream: the bound in force -> the recommended one, and the same of the latency of a result, of the
         rows late a day, and of the state. Waiting saved is the latency saved times the windows of a day: a result a
-        minute that comes 50 s earlier saves 20 hours a day. A figure below 0 is what the recommended bound costs.
+        minute that comes 50 s earlier saves 20 hours a day; a wider bound costs some. A sum has what is known of it.
         """
         with call.open() as tidemark:
             pages = list(tidemark.savings(job))
@@ -70,7 +70,7 @@ def _row(row: SavingsOfStream) -> tuple[str, ...]:
         f"{row.job}/{row.stream}",
         f"{bound(row.bound_ms)} -> {bound(row.recommended_bound_ms)}",
         _change(row, lambda figures: figures.latency_ms, measured),
-        _UNKNOWN if row.saved is None else _interval(row.saved.waiting_ms, _hours),
+        _UNKNOWN if row.saved is None else _saved(row.saved.waiting_ms, _hours, saves=""),
         _change(row, lambda figures: figures.late_rows, _count),
         _state(row),
         _note(row),
@@ -121,8 +121,21 @@ def _show_totals(totals: SavingsTotals) -> None:
 def _sum(total: SavingsTotal, text: Callable[[int], str], streams: int) -> str:
     if not total.streams:
         return "not known of any stream"
-    now, then, saved = (_interval(each, text) for each in (total.now, total.recommended, total.saved))
-    return f"{now} -> {then}, saves {saved} ({total.streams} of {plural(streams, 'stream')})"
+    now, then = (_interval(each, text) for each in (total.now, total.recommended))
+    others = "" if total.streams == streams else ", not known of the others"
+    of = f"{total.streams} of {plural(streams, 'stream')}{others}"
+    return f"{now} -> {then}, {_saved(total.saved, text, saves='saves ')} ({of})"
+
+
+def _saved(saved: Between, text: Callable[[int], str], *, saves: str) -> str:
+    """Return what is saved, or what it costs where that is below 0."""
+    least, most = saved.min, saved.max
+    if most is not None and most <= 0 and least != 0:
+        cost = saved.model_copy(update={"min": -most, "max": None if least is None else -least})
+        return f"costs {_interval(cost, text)}"
+    if least is not None and least < 0:
+        return f"costs at most {text(-least)}" + ("" if most is None else f", saves at most {text(most)}")
+    return f"{saves}{_interval(saved, text)}"
 
 
 def _interval(between: Between, text: Callable[[int], str]) -> str:

@@ -19,6 +19,7 @@ from tidemark.models.base.text import plural
 from tidemark.models.evidence.horizon import HorizonFacts
 from tidemark.models.evidence.misdated import CLOCKS_AGREE_US
 from tidemark.models.evidence.progress import UNKNOWN_PROGRESS, Progress
+from tidemark.models.evidence.set_aside import TIMES
 from tidemark.models.protocol.late_policy import why_not_followed
 from tidemark.models.protocol.messages import RunEnd
 from tidemark.models.recommend.choice import percent_of
@@ -114,8 +115,24 @@ def _observed(facts: HorizonFacts) -> Iterator[Condition]:
         rows, were = plural(facts.uncounted_rows, "row"), _were(facts.uncounted_rows)
         detail = f"{rows} {were} not counted by granule, so it is unknown whether they were late"
         yield condition("RowsNotCounted", detail)
-    if facts.unknown_rows > facts.uncounted_rows:
-        rows = plural(facts.unknown_rows, "row")
+    if facts.excessive_rows:
+        detail = (
+            f"{plural(facts.excessive_rows, 'row')} came in batches of more than {TIMES:,} times what the stream's "
+            "rate explains: none of them is judged, so completeness is unknown there, and no bound rests on them. Does "
+            "the job count right? A rate that has risen for good counts after some batches"
+        )
+        yield condition("CountsExcessive", detail)
+    if facts.replayed_rows:
+        detail = (
+            f"{plural(facts.replayed_rows, 'row')} {_were(facts.replayed_rows)} read behind newer ones though older "
+            "than the query: files are read in another order than that of event time. That is no delay, so no bound is "
+            "widened for them. Read a first snapshot from a new checkpoint, in order (withEventTimeOrder of Delta) or "
+            "as one batch (without maxFilesPerTrigger), or give the job itself a bound as wide as it needs"
+        )
+        yield condition("ReadOutOfOrder", detail)
+    unknown = facts.unknown_rows - facts.excessive_rows - facts.replayed_rows
+    if unknown > facts.uncounted_rows:
+        rows = plural(unknown, "row")
         detail = f"the need of {rows} is unknown: the base was unknown when they were reported"
         yield condition("NeedsUnknown", detail)
 

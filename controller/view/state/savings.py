@@ -21,6 +21,7 @@ from tidemark.models.base.text import plural
 from tidemark.models.evidence.curve import MeanLatency, latency_of
 from tidemark.models.recommend.savings import (
     UNKNOWN,
+    ZERO,
     Figures,
     Interval,
     Savings,
@@ -125,7 +126,12 @@ def _figures(what_if: WhatIf, state: StreamState, under: _Under, windows: int | 
 def _late(what_if: WhatIf, state: StreamState, under: _Under) -> Interval:
     """Return how many pairs of the horizon a bound makes late."""
     assert what_if.basis is not None
+    assert what_if.situation is not None
     facts, most = what_if.basis.facts, under.outcome.admission.point.late
+    if not what_if.situation.drops_state:
+        return ZERO
+    if not facts.need_pairs and facts.unknown_rows:
+        return UNKNOWN
     cut = cut_bucket(what_if.basis.curve, under.bound_ms * 1_000)
     least = most if cut is None else most - cut.pairs
     unknown = facts.unknown_rows * facts.completeness.keys_per_row
@@ -156,9 +162,10 @@ def _unknown(what_if: WhatIf, state: StreamState, now: _Under, then: _Under) -> 
     if censored:
         under = " and ".join(sorted(censored))
         found.append(f"latency: at least, because too many windows would still be open under {under}")
-    if what_if.basis.facts.unknown_rows:
-        rows = plural(what_if.basis.facts.unknown_rows, "row")
-        found.append(f"late rows: up to {rows} more, whose delay is not known")
+    facts = what_if.basis.facts
+    if facts.unknown_rows and what_if.situation.drops_state:
+        more = f"up to {plural(facts.unknown_rows, 'row')} more, whose delay is not known"
+        found.append(f"late rows: {more if facts.need_pairs else 'not known, because no delay is'}")
     if reported_us(what_if) is None:
         found.append("late rows: not known, because less than a minute was reported")
     least = _least_unknown(state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -270,7 +271,22 @@ def test_what_is_not_known_has_limits_and_reasons(controller: Controller) -> Non
     ]
     said = tidemark(controller, "job")
     assert said[-1] == f"stream: {row['unknown'][0]}"
-    assert "not known of any stream" in "\n".join(said)
+    (waiting,) = (line for line in said if line.startswith("waiting a day"))
+    assert re.fullmatch(
+        r"waiting a day +at least [\d.]+ h -> [\d.]+ h, saves at least [\d.]+ h \(1 of 1 stream\)", waiting
+    )
+
+
+def test_a_stream_that_spark_drops_nothing_of_loses_no_row_whatever_its_needs(controller: Controller) -> None:
+    controller.put("/policy", at_once("Off"))
+    controller.put("/slo", {"target_ppm": TARGET_PPM})
+    reports = query_reports(made(1).batches, OPERATOR, bound_ms=10_000, interval_us=INTERVAL_US)
+    controller.clock.now_us = reports[-1].started_us + SECOND
+    controller.report_all([replace(report, output_mode="complete") for report in reports])
+    controller.tick()
+    controller.snapshot()
+    (row,) = savings(controller)["streams"]
+    assert row["now"]["late_rows"] == {"min": 0, "max": 0}
 
 
 def test_rows_that_are_judged_one_by_one_have_no_latency(controller: Controller) -> None:

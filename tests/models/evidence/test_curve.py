@@ -68,16 +68,34 @@ def test_the_two_latencies_are_those_of_their_names() -> None:
 
 
 def test_while_no_window_has_closed_the_mean_latency_is_a_floor_and_no_measurement() -> None:
-    """Ten windows have been open for 55 s on average: that is no latency, and says nothing below a cap of 60 s."""
+    """Ten windows have been open for 55 s on average, and wait for 10 min of event time: nothing is measured."""
     ends, steps = np.arange(0, 100, 10, dtype=np.int64) * SECOND, np.arange(101, dtype=np.int64) * SECOND
 
     base, wall, emitted = Emissions(ends, steps, steps).latency(600 * SECOND)
 
     assert (base, emitted) == (None, 0)
     assert wall is not None
-    assert wall == MeanLatency(55 * SECOND, censored=True)
-    assert (wall.measured_us, wall.text()) == (None, "at least 55 s")
-    assert (wall.is_above(54 * SECOND), wall.is_above(60 * SECOND)) == (True, None)
+    assert wall == MeanLatency(600 * SECOND, censored=True)
+    assert (wall.measured_us, wall.text()) == (None, "at least 10 min")
+    assert (wall.is_above(599 * SECOND), wall.is_above(600 * SECOND)) == (True, None)
+
+
+@given(
+    bound_s=st.integers(0, 120),
+    gaps=st.lists(st.integers(1, 30), min_size=1, max_size=40),
+    ahead_s=st.integers(-300, 60),
+)
+def test_a_mean_latency_is_never_less_than_what_windows_wait_for(
+    bound_s: int, gaps: list[int], ahead_s: int
+) -> None:
+    """By event time they wait for the bound, less what event times may be ahead of the clock."""
+    walls = np.cumsum(np.array(gaps, np.int64)) * SECOND
+    ends = np.arange(0, int(walls[-1]) + 1, 10 * SECOND)
+
+    wall = Emissions(ends, walls + ahead_s * SECOND, walls).latency(bound_s * SECOND)[1]
+
+    assert wall is not None
+    assert wall.mean_us >= (bound_s - max(ahead_s, 0)) * SECOND
 
 
 def test_the_mean_of_the_windows_that_closed_is_measured_once_nine_in_ten_have() -> None:

@@ -50,8 +50,8 @@ def test_rows_are_counted_above_a_millisecond_and_up_to_a_week() -> None:
 
 def test_a_batch_costs_as_many_bytes_as_its_widest_need() -> None:
     assert NO_BATCHES.to_bytes() == b""
-    assert len(batch_of([-1.0]).to_bytes()) == 16
-    assert len(batch_of([60.0]).to_bytes()) < 16 * (1 + BOUNDS)
+    assert len(batch_of([-1.0]).to_bytes()) == 24
+    assert len(batch_of([60.0]).to_bytes()) < 24 * (1 + BOUNDS)
 
 
 def in_packs(rows: int, packs: int, seed: int = 1) -> Overdispersion:
@@ -98,6 +98,32 @@ def test_a_slow_hour_is_seen_though_its_rows_come_in_batches_of_their_own() -> N
     slow = sum((batch_of([0.5] * 90 + [50.0] * 10) for _ in range(100)), NO_BATCHES)
     assert Overdispersion.of([hour] * 20).rows_per_event(990_000) < 1.5
     assert Overdispersion.of([hour] * 20 + [slow]).rows_per_event(990_000) > 20
+
+
+@given(
+    rows=st.integers(1, 2**40),
+    batches=st.integers(1, 20),
+    hours=st.integers(1, 24),
+    need_s=st.sampled_from([-1.0, 50.0]),
+)
+def test_batches_of_any_size_leave_the_bound_that_the_others_need_and_count_for_few_events(
+    rows: int, batches: int, hours: int, need_s: float
+) -> None:
+    """A load, an hour of a backfill, a flood: of 400 other batches 5 % of the rows need 50 s."""
+    others = [batch_of([0.5] * 57 + [50.0] * 3)] * 400
+    load = [batch_of([need_s], [60 * rows])] * batches
+    usual, found = (
+        Overdispersion.of(sum(some[hour::hours], NO_BATCHES) for hour in range(hours))
+        for some in (others, others + load)
+    )
+    assert usual.bound_alike_us(990_000) is None
+    alike_us = found.bound_alike_us(990_000)
+    # Up to 1,000 times as many rows are taken for true: then the batch is one of a few.
+    if rows > 200 and batches == 1:
+        assert alike_us is not None
+        assert found.events(990_000) < usual.events(990_000) * max(rows / 400, 1)
+    if alike_us is not None:
+        assert 50 * SECOND <= alike_us < 70 * SECOND
 
 
 @given(st.lists(NEEDS, max_size=8), st.integers(1, 999_999))

@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.evidence.curve import Curve
-from tidemark.models.evidence.events import Overdispersion
+from tidemark.models.evidence.events import NO_BATCHES, LateBatches, Overdispersion
 from tidemark.models.evidence.progress import UNKNOWN_PROGRESS
+from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.recommend.recommendation import recommend
 from tidemark.models.recommend.steps import StepKind, deciding_step
 from tidemark.models.specs.slo import Policy, Slo
 
 from support.examples import examples
-from support.recommendations import MS, STEADY, THOUSAND, capped, inputs, step
+from support.recommendations import IN_ONE_STEP, MS, STEADY, THOUSAND, capped, inputs, step
 
 # -- the estimate ------------------------------------------------------------------------------------------------
 
@@ -53,6 +55,38 @@ def test_without_enough_evidence_there_is_no_bound_and_the_figures_say_why(rows:
         f"not enough evidence: {rows} rows; 417 are needed to certify 99 % at 95 % confidence at every look; counted "
         "over the horizon of 1 d, of which 0 s has been reported: more rows are to come"
     )
+
+
+def test_an_hour_of_a_backfill_does_not_narrow_a_bound_below_what_the_other_batches_need() -> None:
+    """Twenty batches of 3,000 rows on time, and 400 of 6 rows of which one needs 50 s: 0.6 % of all, a sixth of theirs.
+
+    By rows alone it would be narrowed to half a second.
+    """
+    needs_ms = [[-1_000] * 3_000] * 20 + [[500] * 5 + [50_000]] * 400
+    batches = [
+        LateBatches.of_batch(Sketch().buckets_of(np.array(each) * MS), np.ones(len(each)))
+        for each in needs_ms
+    ]
+    asked = inputs([need for each in needs_ms for need in each], policy=IN_ONE_STEP, in_use_bound_ms=90_000)
+    by_rows, found = (
+        recommend(replace(asked, curve=Curve(asked.curve.needs, None, overdispersion)))
+        for overdispersion in (None, Overdispersion.of([sum(batches, NO_BATCHES)]))
+    )
+    assert by_rows.bound_ms == 500
+    assert found.bound_ms is None or 50_000 <= found.bound_ms < 70_000
+    assert "a few batches hold nearly all rows" in found.reason
+
+
+def test_in_a_replay_a_batch_is_one_event_and_nothing_is_widened_without_a_certificate() -> None:
+    """One batch of 1,000 rows was taken for 910 independent events, which certified hours."""
+    replay = replace(STEADY, pace_ppm=2_000_000)
+    asked = inputs([5_000] * 1_000, in_use_bound_ms=100, progress=replay)
+    many = replace(asked, evidence=replace(asked.evidence, batches=417))
+    by_order = replace(many, progress=STEADY, evidence=replace(asked.evidence, replayed_rows=1))
+    assert [recommend(each).bound_ms for each in (asked, many, by_order)] == [None, 5_000, None]
+    assert "event time moved at 2.00 times the clock, as in a replay" in recommend(asked).reason
+    assert "1 row read out of order: nothing is widened by less" in recommend(by_order).reason
+    assert recommend(replace(asked, progress=STEADY)).bound_ms == 5_000
 
 
 def test_where_events_are_too_few_a_bound_is_widened_by_the_rows_and_neither_set_nor_narrowed() -> None:

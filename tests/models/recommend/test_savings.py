@@ -55,7 +55,6 @@ def test_exact_numbers_stay_exact_and_the_unknown_stays_unknown(number: int) -> 
     exact = Interval.exactly(number)
     assert exact - exact == ZERO
     assert exact + exact == exact.times(2) == Interval.exactly(2 * number)
-    assert exact.known
     assert exact.times(None) == exact - UNKNOWN == UNKNOWN + exact == UNKNOWN
 
 
@@ -97,17 +96,55 @@ def test_a_bound_in_force_saves_nothing_and_one_without_a_recommendation_is_unkn
     assert replace(SAVING, recommended=None).saved is None
 
 
-def test_a_sum_leaves_out_streams_of_which_the_figure_is_not_known() -> None:
+def test_at_least_adds_up_to_at_least_and_what_is_not_known_at_all_is_not_counted() -> None:
     open_ended = replace(SAVING, now=Figures(waiting_ms=Interval(10)))
     found = total_of("waiting_ms", [SAVING, SAVING, open_ended, Savings(reason="")])
     assert (found.streams, found.now, found.recommended, found.saved) == (
-        2,
-        Interval.exactly(20),
-        Interval.exactly(8),
+        3,
+        Interval(30),
         Interval.exactly(12),
+        Interval(18),
     )
     assert total_of("late_rows", [SAVING, open_ended]).saved == Interval(-3, -1)
     assert total_of("state_rows", [SAVING]).streams == 0
+
+
+@st.composite
+def one_stream(draw: st.DrawFn) -> tuple[int, int, Savings]:
+    """Return what a stream waits now and what it would, and what is known of that; the narrower bound waits less."""
+    (now, seen), (then, foreseen) = draw(within()), draw(within())
+    known = Savings(
+        reason="",
+        bound_ms=now,
+        recommended_bound_ms=then,
+        now=Figures(waiting_ms=seen, late_rows=Interval.exactly(-now)),
+        recommended=Figures(waiting_ms=foreseen, late_rows=Interval.exactly(-then)),
+    )
+    return now, then, known
+
+
+@given(streams=st.lists(one_stream(), max_size=5))
+def test_sums_hold_those_of_the_numbers_and_nothing_known_is_lost(
+    streams: list[tuple[int, int, Savings]],
+) -> None:
+    counted = [
+        (now, then, each)
+        for now, then, each in streams
+        if each.now is not None
+        and each.recommended is not None
+        and UNKNOWN not in (each.now.waiting_ms, each.recommended.waiting_ms)
+    ]
+    found = total_of("waiting_ms", [each for _, _, each in streams])
+    assert found.streams == len(counted)
+    assert holds(found.now, sum(now for now, _, _ in counted))
+    assert holds(found.recommended, sum(then for _, then, _ in counted))
+    assert holds(found.saved, sum(now - then for now, then, _ in counted))
+    for now, then, each in counted:
+        assert each.saved is not None
+        # It is known which of two bounds waits less, and loses more, though neither figure is.
+        known = each.saved.waiting_ms.min if then < now else each.saved.waiting_ms.max
+        assert now == then or known is not None
+        assert holds(each.saved.late_rows, then - now)
 
 
 def test_streams_that_lose_most_come_first_then_those_that_save_most_waiting_then_rows() -> None:

@@ -43,6 +43,8 @@ class RollupRow(Base):
     future_rows: Mapped[Whole]
     misdated_rows: Mapped[Whole]
     misdated_late: Mapped[Whole]
+    excessive_rows: Mapped[Whole]
+    replayed_rows: Mapped[Whole]
     keys_per_row: Mapped[Whole]
     """Maximum number of keys of one row."""
     from_us: Mapped[Whole]

@@ -168,6 +168,10 @@ class ReportRow(Base):
     """(Row, key) pairs of them that were certainly late, and those that a watermark of wrong clocks dropped."""
     misdated_pairs: Mapped[Counter]
     """(Row, key) pairs of both: no bound admits them or drops them, so none is judged by them."""
+    excessive_rows: Mapped[Counter]
+    """All rows of a batch that has far more than the stream's rate explains (``models.set_aside``)."""
+    replayed_rows: Mapped[Counter]
+    """All rows of a batch that was read out of the order of event time."""
     fingerprint: Mapped[Identifier]
 
 
