@@ -32,6 +32,7 @@ OPTIONAL = {
     "contradiction",
     "reread",
     "final_watermark_ms",
+    "drops_late",
 }
 NULLABLE = {
     "generation",
