@@ -33,6 +33,7 @@ OPTIONAL = {
     "reread",
     "final_watermark_ms",
     "sent_us",
+    "drops_late",
 }
 NULLABLE = {
     "generation",

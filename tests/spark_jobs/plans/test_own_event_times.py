@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
+FUNCTION = "transformWithState (EventTime) keeps what its function says"
 REFUSED = r"transformWithState gives its rows an event time of their own \(ts\)"
 
 
@@ -107,7 +108,7 @@ def test_a_bound_narrower_than_the_checkpoints_last_is_refused_and_once_confirme
     with pytest.raises(StreamingQueryException, match=REFUSED) as refused:
         narrower.start().awaitTermination()
 
-    assert said_of(before_it) == Downstream(retention_ms=0, unsafe=True)
+    assert said_of(before_it) == Downstream(retention_ms=0, unsafe=True, state_unforeseen=FUNCTION)
     assert "is to run with 2 s, and the checkpoint last ran with 10 s" in str(refused.value)
     assert f"{CONFIRMED_KEY}=true" in str(refused.value)
     assert len(narrower.log()) == before, "it has planned no batch"
@@ -129,7 +130,7 @@ def test_a_confirmed_chain_whose_rows_are_as_new_as_its_input_runs_narrower_and_
     again = job_of(spark, tmp_path, 0, "2 seconds")
     again.run([[rows_at(116, 200)]])
 
-    assert said_of(confirmed) == Downstream(retention_ms=0)
+    assert said_of(confirmed) == Downstream(retention_ms=0, state_unforeseen=FUNCTION)
     closed = [key_us for entries in again.output.values() for key_us, _ in entries]
     assert max(filter(None, closed)) == EPOCH_US + 120 * SECOND_US
 
