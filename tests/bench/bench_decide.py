@@ -103,7 +103,9 @@ class Fleet:
     def status(self) -> None:
         for stream_id in range(1, self.streams + 1):
             with self.database.read() as session:
-                stream_status(session, stream_id, self.now_us, self.service.cache, {})
+                stream_status(
+                    session, stream_id, self.now_us, self.service.cache, destinations={}, may_link_to=bool
+                )
 
     def jobs(self) -> None:
         with self.database.read() as session:

@@ -102,7 +102,9 @@ class Turns:
     def statuses(self) -> None:
         for stream_id in range(1, STREAMS + 1):
             with self.database.read() as session:
-                stream_status(session, stream_id, self.now_us, self.service.cache, {})
+                stream_status(
+                    session, stream_id, self.now_us, self.service.cache, destinations={}, may_link_to=bool
+                )
 
     def steps(self) -> dict[str, Callable[[], object]]:
         return {
