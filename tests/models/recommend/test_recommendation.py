@@ -58,7 +58,7 @@ def test_without_enough_evidence_there_is_no_bound_and_the_figures_say_why(rows:
 
 
 def test_an_hour_of_a_backfill_does_not_narrow_a_bound_below_what_the_other_batches_need() -> None:
-    """Twenty batches of 3,000 rows on time, and 400 of 6 rows of which one needs 50 s: 0.6 % of all rows, a sixth of theirs.
+    """Twenty batches of 3,000 rows on time, and 400 of 6 rows of which one needs 50 s: 0.6 % of all rows.
 
     By rows alone it would be narrowed to half a second.
     """
