@@ -60,7 +60,7 @@ def test_a_share_finer_than_a_millionth_is_rejected(value: str) -> None:
 )
 def test_a_share_outside_0_and_1_is_rejected(value: str | int) -> None:
     """All rows or none is no objective."""
-    with pytest.raises(ValueError, match="between 0 and 1|between 0% and 100%"):
+    with pytest.raises(ValueError, match=r"between 0 and 1|between 0% and 100%"):
         parse_target(value)
 
 
