@@ -11,8 +11,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tidemark.spark_jobs.spark.java import JavaNotFound, ensure_java
-
 
 def pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:
     """Return the pairs in texts of the form NAME=VALUE.
@@ -27,15 +25,7 @@ def pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def session_of(name: str, confs: Sequence[str]) -> SparkSession:
-    """Return the session of a program called ``name``, with confs of the form KEY=VALUE.
-
-    Raises:
-        ValueError: when there is no Java, or a conf has no value.
-    """
-    try:
-        ensure_java()
-    except JavaNotFound as error:
-        raise ValueError(str(error)) from None
+    """Return the session of a program called ``name``, with confs of the form KEY=VALUE."""
     # Python workers must be this Python, or they cannot import what the user's function imports.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).config("spark.ui.showConsoleProgress", "false")

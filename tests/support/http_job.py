@@ -33,7 +33,7 @@ class HttpJob:
     def __init__(
         self, controller: Controller, client: Client, batches: int = 720, *, sent: Sequence[Report] = ()
     ) -> None:
-        self._controller = controller
+        self.controller = controller
         self._client = client
         self._batches = exponential_batches(batches, ROWS, mean_delay_s=2.0, seed=11)
         self.sent = list(sent)
@@ -57,7 +57,7 @@ class HttpJob:
             generation=generation,
             source="job" if generation is None else "controller",
             mode=body.mode,
-            applied_us=self._controller.clock.now_us,
+            applied_us=self.controller.clock.now_us,
         )
         assert not self._client.acknowledge("shop", "clicks", acknowledgement).duplicate
         rows = self._batches[len(self.sent) :][:batches]
@@ -66,8 +66,8 @@ class HttpJob:
         else:
             reports = query_reports(rows, bound_ms=bound_ms, **names)
         for report in reports:
-            self._controller.clock.now_us = report.started_us + report.duration_ms * 1_000
+            self.controller.clock.now_us = report.started_us + report.duration_ms * 1_000
             self._client.send_report(report)
             self.sent.append(report)
             if report.batch_id % 5 == 4:
-                self._controller.tick()
+                self.controller.tick()

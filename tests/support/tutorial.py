@@ -53,6 +53,8 @@ def run(line: str, job: HttpJob, url: str) -> str:
         return ""
     program, *arguments = shlex.split(line.removeprefix("$ "))
     assert program == "tidemark", line
+    # As the loop of a controller does meanwhile.
+    job.controller.snapshot()
     environment = {"TIDEMARK_URL": url, "TIDEMARK_TOKEN": "", "COLUMNS": _COLUMNS}
     result = CliRunner().invoke(app, arguments, env=environment)
     assert (result.exit_code, result.stderr) == (0, ""), (line, result.output)

@@ -307,6 +307,8 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
         place, "see why, and whether the SLO or the policy should change"
     ),
     "CoverageGap": _gaps,
+    # It is of lists alone: what is asked for one stream is worked out then.
+    "VerdictOld": lambda _, place: place.tidemark("status", place.job, place.stream),
     "ClockWrong": lambda _, place: (
         "set the clocks of the driver, of the senders of its rows and of the controller right; then see "
         f"{place.tidemark('status', place.job, place.stream)}"

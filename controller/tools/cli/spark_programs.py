@@ -47,6 +47,16 @@ def spark_side(module: str) -> Any:
     return import_module(f"tidemark.spark_jobs.{module}")
 
 
+def _with_java(module: str) -> Any:
+    """Return a module of the Spark side that starts a Spark; without Java the command ends with one line."""
+    java = spark_side("spark.java")
+    try:
+        java.ensure_java()
+    except java.JavaNotFound as error:
+        fail_usage(str(error))
+    return spark_side(module)
+
+
 def _catch_up(
     checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The query's checkpointLocation.")],
     *,
@@ -103,7 +113,7 @@ def _catch_up(
     The job must not run with late=side(...) on the same folder meanwhile.
     """
     with input_errors_in_one_line():
-        spark_side("late.commands").catch_up(
+        _with_java("late.commands").catch_up(
             checkpoint,
             into=into,
             parse=parse,
@@ -166,7 +176,7 @@ def _reconcile(
     no row been late.
     """
     with input_errors_in_one_line():
-        spark_side("late.commands").reconcile(
+        _with_java("late.commands").reconcile(
             side,
             windows=windows,
             windows_format=windows_format,
@@ -266,7 +276,7 @@ def _inspect(
     batch. Exit code: 0 when all is read, 1 when some of the state is not, 2 when the folder is no checkpoint.
     """
     with input_errors_in_one_line():
-        code = spark_side("plans.inspection").inspect(checkpoint, limit, _writer(output), conf or [])
+        code = _with_java("plans.inspection").inspect(checkpoint, limit, _writer(output), conf or [])
     raise typer.Exit(code)
 
 

@@ -33,7 +33,7 @@ from tidemark.controller.view.state.answers import (
     ConditionType,
     summary_of,
 )
-from tidemark.controller.view.state.overviews import QUIET_US
+from tidemark.controller.view.state.overviews import QUIET_US, SOON_US
 from tidemark.models.base.defaults import MIN_BATCHES_OF_A_PACE, NO_DATA_GAPS
 from tidemark.models.protocol.messages import Mode
 
@@ -81,7 +81,8 @@ _FLEET: Select[*tuple[Any, ...]] = (
 
 
 SNAPSHOT_OLD_US = 2 * QUIET_US
-"""A snapshot that is older says nothing of the present: each stream gets one within half of that, in microseconds."""
+"""A snapshot that is older says nothing of the present: each stream gets one within half of that, in microseconds.
+The first one is due ``SOON_US`` after the first report."""
 
 _UNKNOWN_NOW: frozenset[ConditionType] = frozenset({"NoRecentReport", "VerdictOld"})
 """Conditions under which what is stored of a stream may not hold any more."""
@@ -121,10 +122,12 @@ def read_verdicts(session: Session, now_us: int, jobs: Collection[str] | None = 
 
 
 def _verdict(row: Row[Any], now_us: int) -> Verdict:
-    kinds = {*json.loads(row.conditions or "[]")} - {"NoRecentReport"}
+    kinds = {*json.loads(row.conditions or "[]")} - {"NoRecentReport", "NoSlo"}
+    if row.slo is None:
+        kinds |= {"NoSlo"}
     if row.received_us is None:
         kinds |= {"NoReportYet"}
-    elif row.seen_us is None or now_us - row.seen_us > SNAPSHOT_OLD_US:
+    elif now_us > (row.registered_us + SOON_US if row.seen_us is None else row.seen_us + SNAPSHOT_OLD_US):
         kinds |= {"VerdictOld"}
     if not row.paused and (gap_us := _gap_us(row)) and now_us - row.received_us > NO_DATA_GAPS * gap_us:
         kinds |= {"NoRecentReport"}
@@ -150,12 +153,14 @@ _VERDICTS: Select[*tuple[Any, ...]] = (
         StreamRow.reports,
         func.coalesce(PolicyRow.mode, "Off").label("mode"),
         PolicyRow.paused,
+        SloRow.generation.label("slo"),
         OverviewRow.seen_us,
         OverviewRow.conditions,
         OverviewRow.batch_gap_us.label("gap_us"),
         OverviewRow.remaining_ppm,
         _NEWEST.received_us,
     )
+    .outerjoin(SloRow, SloRow.stream_id == StreamRow.id)
     .outerjoin(PolicyRow, PolicyRow.stream_id == StreamRow.id)
     .outerjoin(OverviewRow, OverviewRow.stream_id == StreamRow.id)
     .outerjoin(_NEWEST, _NEWEST.id == newest_report_query())

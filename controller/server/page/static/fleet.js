@@ -138,7 +138,10 @@ export class Fleet {
             el(
                 "table",
                 { class: "fleet", role: "table" },
-                el("caption", { class: "visually-hidden", text: "Streams, silent ones and then the smallest budget left first" }),
+                el("caption", {
+                    class: "visually-hidden",
+                    text: "Streams, silent ones and then the smallest budget left first",
+                }),
                 el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, this.#headings)),
                 this.#body,
             ),

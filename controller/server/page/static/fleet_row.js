@@ -1,5 +1,6 @@
 // One stream in the list of the fleet.
 
+import { nowUs } from "./api.js";
 import { badge, el, icon, say } from "./dom.js";
 import { appliedOf, awaitsApproval, levelOf, nextOf, provisionalOf } from "./fleet_list.js";
 import { ago, bound, budget, coarse, duration, fullMoment, shares, target } from "./format.js";
@@ -189,7 +190,7 @@ function rolloutCell({ rollout }) {
  */
 function batchCell({ last_batch_us: us }) {
     if (us === null) return none();
-    return el("time", { class: "age", data: { us: String(us) }, title: fullMoment(us), text: ago(us) });
+    return el("time", { class: "age", data: { us: String(us) }, title: fullMoment(us), text: ago(us, nowUs()) });
 }
 
 /**
@@ -198,7 +199,7 @@ function batchCell({ last_batch_us: us }) {
  */
 export function showAges(rows) {
     for (const age of rows.querySelectorAll("time.age")) {
-        if (age instanceof HTMLElement) say(age, ago(Number(age.dataset.us)));
+        if (age instanceof HTMLElement) say(age, ago(Number(age.dataset.us), nowUs()));
     }
 }
 
