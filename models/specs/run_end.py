@@ -11,7 +11,7 @@ NEVER_MOVED = (
 )
 """Why runs leave the watermark where it is."""
 
-_CLOSE = "write close_at_end=True in the call of each input, or set spark.tidemark.close.at.end=true"
+_CLOSE = "set spark.tidemark.close.at.end=true"
 
 
 def last_windows(run_end: RunEnd | None, mode: str = "append", inputs: int | None = None) -> Finding | None:

@@ -25,6 +25,7 @@ ConditionType = Literal[
     "WatermarkStandsStill",
     "BatchesQuarantined",
     "OperatorContradicted",
+    "NoRowIsLate",
     "RowsNotCounted",
     "NeedsUnknown",
     "ConstraintsConflict",
@@ -45,6 +46,7 @@ ConditionType = Literal[
     "PartitionSkewed",
     "LossIsBiased",
     "LatePolicyNotFollowed",
+    "ConfLeftOut",
     "JoinMissesTarget",
     "LastWindowsOpen",
 ]
@@ -144,6 +146,7 @@ CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
     "PartitionSkewed": ConditionKind("warning", "Skewed partition", "TidemarkPartitionSkewed"),
     "LossIsBiased": ConditionKind("warning", "Loss is biased", "TidemarkLossIsBiased"),
     "LatePolicyNotFollowed": ConditionKind("warning", "Late rows not as set"),
+    "ConfLeftOut": ConditionKind("warning", "Conf left out"),
     "PartitionsSilent": ConditionKind("warning", "Partitions silent", "TidemarkPartitionIdle"),
     "BoundNotAcknowledged": ConditionKind("warning", "Bound not taken up", "TidemarkBoundNotAdopted"),
     # In OnRestart nobody has to do anything: the job takes it when it next starts.
@@ -151,6 +154,7 @@ CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
     "RolloutHeld": ConditionKind("info", "Rollout held"),
     "Paused": ConditionKind("info", "Paused"),
     "LastWindowsOpen": ConditionKind("info", "Last windows stay open"),
+    "NoRowIsLate": ConditionKind("info", "No row can be late"),
     "NarrowingFrozen": ConditionKind("info", "Narrowing frozen"),
     "Pinned": ConditionKind("info", "Pinned"),
     "NotEnoughEvidence": ConditionKind("info", "Not enough evidence"),
