@@ -16,6 +16,7 @@ from typing import Any, cast, get_args
 
 from tidemark.models.base.duration import parse_duration
 from tidemark.models.protocol.messages import Mode
+from tidemark.spark_jobs.attach.names import lasting_part
 from tidemark.spark_jobs.core.arguments import WrongValueError
 from tidemark.spark_jobs.core.settings import (
     PREFIX,
@@ -169,7 +170,13 @@ class StreamCall:
 
 
 def read_conf(
-    conf: StreamConf, found: str, place: str, own_bound: str, taken: Collection[str] = ()
+    conf: StreamConf,
+    found: str,
+    place: str,
+    own_bound: str,
+    *,
+    taken: Collection[str] = (),
+    kept_job: str | None = None,
 ) -> StreamCall | None:
     """Return what the conf says of a stream; None where it is to be left as it is.
 
@@ -179,13 +186,14 @@ def read_conf(
         place: the query's name or the end of its checkpoint, for a job that has no name; may be empty.
         own_bound: the bound that the query has.
         taken: names of the query's streams before this one.
+        kept_job: the job that its checkpoint knows; None for none.
 
     Raises:
         WrongValueError: when a value is wrong.
     """
     if not flag(_ENABLED, conf.of_call(_ENABLED) or "true"):
         return None
-    job = conf.get("spark.tidemark.job") or _job_named(conf.get("spark.app.name"), place)
+    job = conf.get("spark.tidemark.job") or kept_job or _job_named(conf.get("spark.app.name"), place)
     name = conf.get(_NAME)
     if name in taken:
         raise WrongValueError(_NAME, f"{name!r} is another stream of the query")
@@ -233,5 +241,5 @@ def _timeout_s(conf: StreamConf, timeout_s: float) -> float:
 def _job_named(application: str | None, place: str) -> str:
     """Return a job's name that a restart finds again: its application's, if somebody gave it one."""
     if application and not _UNNAMED.fullmatch(application.strip()):
-        return fitting(application)
+        return fitting(lasting_part(application))
     return place or "unnamed"

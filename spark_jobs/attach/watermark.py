@@ -12,9 +12,10 @@ from tidemark.models.base.granules import default_granule_us
 from tidemark.models.specs.findings import CONFIRMED_KEY
 from tidemark.spark_jobs.adaptive import adaptive_watermark
 from tidemark.spark_jobs.attach.late import kept_in
-from tidemark.spark_jobs.attach.names import place_of, sources_of, stream_name
-from tidemark.spark_jobs.attach.settings import MODE, Conf, StreamCall, StreamConf, read_conf
+from tidemark.spark_jobs.attach.names import KeptNames, place_of, sources_of, stream_name
+from tidemark.spark_jobs.attach.settings import MODE, StreamCall, StreamConf, read_conf
 from tidemark.spark_jobs.core.arguments import GRANULE_US, WrongValueError, granule_of
+from tidemark.spark_jobs.core.settings import Conf
 from tidemark.spark_jobs.spark.event_time import quoted
 from tidemark.spark_jobs.spark.jvm import DATASET, WATERMARK, find
 from tidemark.spark_jobs.spark.query_plan import Above, read_above
@@ -44,8 +45,11 @@ def adapted(spark: SparkSession, context: Conf, write: Any, node: Any, taken: An
     place = place_of(write.name(), checkpoint)
     column = str(node.eventTime().name())
     before = list(taken)
-    found = stream_name(place, sources_of(node.child()), column, before)
-    taken.add(found)
+    derived = stream_name(place, sources_of(node.child()), column, before)
+    taken.add(derived)
+    names, read = KeptNames(spark, checkpoint), derived.removeprefix(f"{place}.")
+    job, kept = names.of(read)
+    found = kept or derived
     own_bound = f"{find(WATERMARK).getDelayMs(node.delay())} milliseconds"
     above, conf = read_above(write.child(), node), StreamConf(spark.conf.get, context, found)
     child = DataFrame(find(DATASET).ofRows(spark._jsparkSession, node.child()), spark)  # noqa: SLF001 - Spark's own session
@@ -55,7 +59,7 @@ def adapted(spark: SparkSession, context: Conf, write: Any, node: Any, taken: An
         )
     while True:
         try:
-            wanted = read_conf(conf, found, place, own_bound, before)
+            wanted = read_conf(conf, found, place, own_bound, taken=before, kept_job=job)
             if wanted is None:
                 return None
             plan = _with_tap(wanted, above, child, quoted(column), write.child())
@@ -63,6 +67,7 @@ def adapted(spark: SparkSession, context: Conf, write: Any, node: Any, taken: An
             conf.leave_out_what_fails(error)
         else:
             taken.add(wanted.settings.stream)
+            names.keep(read, wanted.settings.job, found)
             return plan
 
 

@@ -81,7 +81,7 @@ def test_what_the_start_cannot_wait_for_is_named(context: dict[str, str]) -> Non
 def test_two_streams_of_a_query_do_not_get_one_name() -> None:
     conf = StreamConf({f"spark.tidemark.stream.{STREAM}.name": "clicks"}.get, {}.get, STREAM)
     with pytest.raises(WrongValueError, match="another stream"):
-        read_conf(conf, STREAM, "counts", "10 seconds", ["clicks"])
+        read_conf(conf, STREAM, "counts", "10 seconds", taken=["clicks"])
 
 
 def test_in_live_there_is_no_ceiling_but_the_one_that_is_set() -> None:
@@ -108,6 +108,7 @@ def test_addresses_files_and_folders_come_from_the_context_alone() -> None:
     ("application", "job"),
     [
         ("shop", "shop"),
+        ("shop-2026-03-08T05:00", "shop"),
         ("pyspark-shell", "counts"),
         ("Spark shell", "counts"),
         ("Spark Connect server", "counts"),

@@ -6,8 +6,10 @@ import json
 import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,6 +151,57 @@ def test_each_start_takes_the_newest_bound_and_what_stands_above_the_watermark_k
     assert len(site.out()) == len({line["id"] for line in site.out()})
     horizons = [(each["downstream"] or {}).get("horizon_ms") for each in controller.acknowledgements]
     assert len(set(horizons)) == 1, "what a horizon adds to the bound that moves"
+
+
+UNNAMED = """
+import os
+counted = rows().withWatermark("ts", "3 seconds").groupBy(F.window("ts", "5 seconds")).count()
+writer = counted.writeStream.format("noop").trigger(availableNow=True).option("checkpointLocation", CHECKPOINT)
+(writer.queryName(NAME) if NAME else writer).start().awaitTermination()
+"""
+
+
+def test_a_query_that_goes_on_from_its_checkpoint_is_the_stream_that_it_was(
+    spark: SparkSession, site: Site
+) -> None:
+    """Called otherwise, of a job that is called otherwise, and from a folder that was moved."""
+    first, moved = site.folder / "counts" / "checkpoint", site.folder / "elsewhere"
+    with ReportServer() as controller:
+        conf_url(spark, controller.url)
+        for number, (checkpoint, name) in enumerate([(first, None), (first, "sums"), (moved, "other")]):
+            if checkpoint is moved:
+                first.rename(moved)
+                spark.conf.set("spark.tidemark.job", "")
+            site.write([BATCHES[number]])
+            site.run(f"CHECKPOINT, NAME = {str(checkpoint)!r}, {name!r}\n{UNNAMED}")
+    assert controller.reports.keys() == {("shop", "counts.views.ts")}
+    assert len({each.run_id for each in controller.reports["shop", "counts.views.ts"]}) == 3
+
+
+def test_a_checkpoint_in_a_new_temporary_folder_each_time_is_one_stream(
+    spark: SparkSession, site: Site
+) -> None:
+    site.write(BATCHES[:1])
+    with ReportServer() as controller:
+        conf_url(spark, controller.url)
+        for _ in range(2):
+            checkpoint = tempfile.mkdtemp(prefix="window-watermark")
+            site.run(f"CHECKPOINT, NAME = {checkpoint!r}, None\n{UNNAMED}")
+            shutil.rmtree(checkpoint)
+    assert controller.reports.keys() == {("shop", "views.ts")}
+
+
+def test_a_checkpoint_that_takes_no_file_of_ours_stops_nothing(
+    spark: SparkSession, site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.write(BATCHES[:1])
+    (site.folder / "counts").mkdir()
+    (site.folder / "counts" / "tidemark").write_text("a file in the place of our folder")
+    with ReportServer() as controller:
+        conf_url(spark, controller.url)
+        site.run(f"CHECKPOINT, NAME = {str(site.folder / 'counts')!r}, None\n{UNNAMED}")
+    assert controller.reports.keys() == {("shop", "counts.views.ts")}
+    assert "the names of streams" in caplog.text
 
 
 def test_a_query_that_tidemark_would_reject_runs_and_is_reported(
