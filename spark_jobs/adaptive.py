@@ -201,6 +201,7 @@ def adaptive_watermark(
                 names_granule=granule is not None,
                 own_times_confirmed=settings.own_times_confirmed,
                 called=settings.called,
+                reads=settings.reads,
                 left_out=settings.left_out,
                 extensions=(_PLAN_CHECK,),
             ),

@@ -232,6 +232,8 @@ class Acknowledgement:
     """Address of the run's page in Spark's UI; null without one."""
     called: bool = True
     """Whether the job calls ``adaptive_watermark``; false for one that nobody edited."""
+    reads: Name | None = None
+    """Source and event-time column of the stream, where nobody named it; null where somebody did."""
     conf_left_out: Annotated[str, MaxLen(MAX_TEXT)] | None = None
     """What of the job's conf is left out because it does not fit the stream, and why; null for nothing."""
 

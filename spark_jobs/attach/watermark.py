@@ -62,6 +62,7 @@ def adapted(spark: SparkSession, context: Conf, write: Any, node: Any, taken: An
             wanted = read_conf(conf, found, place, own_bound, taken=before, kept_job=job)
             if wanted is None:
                 return None
+            wanted = replace(wanted, settings=replace(wanted.settings, reads=read))
             plan = _with_tap(wanted, above, child, quoted(column), write.child())
         except Exception as error:  # noqa: BLE001 - whatever it is, the stream is watched without
             conf.leave_out_what_fails(error)

@@ -125,6 +125,8 @@ class Binding:
     """Whether the job confirms operators that a watermark nearer to the newest rows may end."""
     called: bool = True
     """Whether the job calls ``adaptive_watermark``; only of such a one a query that must not run is ended."""
+    reads: str | None = None
+    """Its source and event-time column, where nobody named it."""
     left_out: tuple[str, ...] = ()
     """What of the job's conf is left out, and why."""
 

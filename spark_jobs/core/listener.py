@@ -274,6 +274,7 @@ class TidemarkListener(JsonListener):
             run_end=run.run_end,
             spark_ui=run.spark_ui,
             called=binding.called,
+            reads=binding.reads,
             conf_left_out="; ".join(binding.left_out)[:MAX_TEXT] or None,
         )
         for extension in binding.extensions:

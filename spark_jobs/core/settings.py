@@ -228,6 +228,8 @@ class JobSettings:
     """Whether operators may run that a watermark nearer to the newest rows may end."""
     called: bool = True
     """Whether the job calls ``adaptive_watermark``. Else no query of it is ended, and what it is told names conf."""
+    reads: str | None = None
+    """Source and event-time column of a stream that nobody named."""
     left_out: tuple[str, ...] = ()
     """What of the conf is left out since it cannot be used, and why."""
 

@@ -339,6 +339,9 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
         f"give each query a stream of its own ({'stream=...' if _is_called(status) else 'by its name or checkpoint'}), "
         f"and start it again: {place.start()}"
     ),
+    "AdoptionAsked": lambda _, place: (
+        f"see above, or {place.tidemark('slo set', place.job, place.stream, '--target', '0.99')}"
+    ),
     "ConfLeftOut": lambda _, place: (
         f"set what it names, or take it out, and start the job again: {place.start()}"
     ),

@@ -47,6 +47,7 @@ ConditionType = Literal[
     "LossIsBiased",
     "LatePolicyNotFollowed",
     "ConfLeftOut",
+    "AdoptionAsked",
     "JoinMissesTarget",
     "LastWindowsOpen",
 ]
@@ -146,6 +147,7 @@ CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
     "PartitionSkewed": ConditionKind("warning", "Skewed partition", "TidemarkPartitionSkewed"),
     "LossIsBiased": ConditionKind("warning", "Loss is biased", "TidemarkLossIsBiased"),
     "LatePolicyNotFollowed": ConditionKind("warning", "Late rows not as set"),
+    "AdoptionAsked": ConditionKind("warning", "Began anew"),
     "ConfLeftOut": ConditionKind("warning", "Conf left out"),
     "PartitionsSilent": ConditionKind("warning", "Partitions silent", "TidemarkPartitionIdle"),
     "BoundNotAcknowledged": ConditionKind("warning", "Bound not taken up", "TidemarkBoundNotAdopted"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import cast
 
@@ -55,6 +56,7 @@ def conditions_of(state: StreamState, found: HorizonState | None, now_us: int) -
         *_late_policy(state),
         *_last_windows(state),
         *_conf_left_out(state),
+        *_adoption(state),
     ]
     if found is not None:
         conditions += [
@@ -250,6 +252,17 @@ def _late_policy(state: StreamState) -> Iterator[Condition]:
     why = None if state.applied is None else why_not_followed(state.policy.value.late, state.late)
     if why is not None:
         yield condition("LatePolicyNotFollowed", why)
+
+
+def _adoption(state: StreamState) -> Iterator[Condition]:
+    # With an SLO of its own somebody has decided.
+    if state.former is not None and state.slo is None:
+        names = " ".join(map(shlex.quote, (state.row.job, state.row.stream, state.former)))
+        detail = (
+            f"it began anew, and stream {state.former!r}, which read the same, has been silent since: if it is the "
+            f"same query, `tidemark adopt {names} --reason '...'` gives it that SLO, policy, approvals and history"
+        )
+        yield condition("AdoptionAsked", detail)
 
 
 def _conf_left_out(state: StreamState) -> Iterator[Condition]:

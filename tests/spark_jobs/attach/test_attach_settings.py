@@ -79,9 +79,10 @@ def test_what_the_start_cannot_wait_for_is_named(context: dict[str, str]) -> Non
 
 
 def test_two_streams_of_a_query_do_not_get_one_name() -> None:
-    conf = StreamConf({f"spark.tidemark.stream.{STREAM}.name": "clicks"}.get, {}.get, STREAM)
+    session: dict[str, str] = {f"spark.tidemark.stream.{STREAM}.name": "clicks"}
+    context: dict[str, str] = {}
     with pytest.raises(WrongValueError, match="another stream"):
-        read_conf(conf, STREAM, "counts", "10 seconds", taken=["clicks"])
+        read_conf(StreamConf(session.get, context.get, STREAM), STREAM, "counts", "10 s", taken=["clicks"])
 
 
 def test_in_live_there_is_no_ceiling_but_the_one_that_is_set() -> None:

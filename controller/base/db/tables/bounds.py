@@ -12,6 +12,7 @@ from tidemark.controller.base.db.tables.columns import (
     Identifier,
     KeyNumber,
     Long,
+    Name,
     OfStream,
     Stream,
     Whole,
@@ -151,6 +152,8 @@ class AcknowledgementRow(Base):
     """Address of the run's page in Spark's UI."""
     called: Mapped[bool] = mapped_column(server_default=text("true"))
     """Whether the job calls ``adaptive_watermark``."""
+    reads: Mapped[Name | None]
+    """Source and event-time column, where nobody named the stream."""
     conf_left_out: Mapped[Long | None]
     """What of the job's conf is left out, and why; null for nothing."""
     received_us: Mapped[Whole]
