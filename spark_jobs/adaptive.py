@@ -22,6 +22,7 @@ from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs.connect.session_kinds import SessionKind, kind_of
 from tidemark.spark_jobs.core.arguments import (
     Durations,
+    WrongValueError,
     check_ceiling,
     checked,
     durations_of,
@@ -129,8 +130,10 @@ def adaptive_watermark(
         sink: takes the reports instead of the controller, for tests and demonstrations.
         job_settings: the job's settings, instead of the four names above and the session's conf.
 
+    What is wrong in the conf is left out, with a line in the log and a condition of the stream.
+
     Raises:
-        ValueError: when an argument or conf is wrong, a column is missing, the granule would make counts inexact, the
+        ValueError: when an argument is wrong, a column is missing, the granule would make counts inexact, the
             ceiling is below the bound, or ``revise(...)`` is given with a ceiling, mode Live, ``close_at_end`` or no
             windows.
         NotImplementedError: over Spark Connect with ``late``, or before PySpark 4.0.
@@ -160,13 +163,14 @@ def adaptive_watermark(
             token_file=token_file,
             close_at_end=close_at_end,
         )
-        closing = _closing_of(settings, late)
+        closing = _closing_of(settings, late, asked=close_at_end is not None)
         compiled = settings.tap_kind == "compiled"
         classes = None
         moves = durations.ceiling is not None or mode == "Live" or closing is not None
         if kind.has_java_classes and (compiled or moves):
             classes = classes_for(spark)
-        tap = _tap_of(df, event, durations, operator, partition, arrival_time, max_keys)
+        tap = _tap_of(df, event, durations, operator, partition, arrival_time, max_keys, future_rows)
+        side = late.read_in(df) if isinstance(late, Side) else None
         if classes is None or not compiled or isinstance(late, Side):  # rows that are read again are observed
             tap = _observable(tap, df, settings.stream)
         no_live = kind.no_live or (_NO_CLASSES if classes is None else None)
@@ -176,7 +180,7 @@ def adaptive_watermark(
         )
         announce(settings, start, ceiling_ms)
         if closing is not None and no_live is not None:
-            _log.error("stream %s: close_at_end has no effect: %s", settings.stream, no_live)
+            _log.warning("stream %s: the last windows stay open: %s", settings.stream, no_live)
         plan = _Plan(
             df=df,
             metric=f"{TAP_PREFIX}{settings.stream}:{next(_numbers)}",
@@ -196,7 +200,9 @@ def adaptive_watermark(
                 closing=None if no_live is not None else closing,
                 names_granule=granule is not None,
                 own_times_confirmed=settings.own_times_confirmed,
-                may_reject=settings.may_reject,
+                called=settings.called,
+                reads=settings.reads,
+                left_out=settings.left_out,
                 extensions=(_PLAN_CHECK,),
             ),
             listener=listener_of(spark, kind.listen),
@@ -209,12 +215,12 @@ def adaptive_watermark(
         )
         if isinstance(late, Revise):
             return plan.with_versions(late)
-        if isinstance(late, Side):
-            plan = plan.with_side(late)
+        if side is not None:
+            plan = plan.with_side(side)
         if start.mode != "Live":
             return plan.with_watermark(start.chosen.bound_ms)
         if no_live is not None:
-            _log.error(
+            _log.warning(
                 "stream %s: mode is Live, but %s: the bound stays %d ms until the next start",
                 settings.stream,
                 no_live,
@@ -222,10 +228,8 @@ def adaptive_watermark(
             )
             return plan.with_watermark(start.chosen.bound_ms)
         if durations.ceiling is None:
-            _log.info(
-                "stream %s: the call has no ceiling=, so Live may only narrow the job's own bound",
-                settings.stream,
-            )
+            what = "the call has no ceiling=" if settings.called else "spark.tidemark.ceiling is not set"
+            _log.info("stream %s: %s, so Live may only narrow the job's own bound", settings.stream, what)
         return plan.steered()
 
     return transform
@@ -252,17 +256,18 @@ def _event_of(df: DataFrame, event_time: str, durations: Durations) -> _Event | 
     return _Event(event.column, event.delay_ms, ceiling_ms)
 
 
-def _closing_of(settings: JobSettings, late: Side | Revise | None) -> Closing | None:
-    """Return the closing step that is asked for.
+def _closing_of(settings: JobSettings, late: Side | Revise | None, *, asked: bool) -> Closing | None:
+    """Return the closing step that is asked for; with windows that come out in versions the conf's is left out.
 
     Raises:
-        ValueError: where windows come out in versions, so that none is ever closed.
+        ValueError: where the call asks for both: none of those windows is ever closed.
     """
-    if settings.closing is not None and isinstance(late, Revise):
-        raise ValueError(
-            "late=revise(...) closes no window, and close_at_end would: leave out one of them, also as "
-            "spark.tidemark.close.at.end"
-        )
+    if isinstance(late, Revise) and settings.closing is not None:
+        if asked:
+            raise ValueError(
+                "late=revise(...) closes no window, and close_at_end would: leave out one of them"
+            )
+        return None
     return settings.closing
 
 
@@ -274,13 +279,21 @@ def _tap_of(  # noqa: PLR0917 - what is counted
     partition: str | None,
     arrival_time: str | None,
     max_keys: int,
+    future_rows: Treatment,
 ) -> Tap:
     arrival, arrival_type = _arrival(df, event.column, arrival_time)
+    if future_rows == "aside" and arrival is None:
+        why = "rows can be set aside only by the time of their arrival, which no column has"
+        raise WrongValueError("future_rows", why, ": name arrival_time=")
     # Kafka's source has the column by default; another name was meant, and must be there.
     find = column_named if partition == _KAFKAS else column_of
+    try:
+        column = None if partition is None else find(df, partition)
+    except ValueError as error:
+        raise WrongValueError("partition", str(error)) from None
     return Tap(
         event.column,
-        None if partition is None else find(df, partition),
+        column,
         durations.granule_us,
         None if operator is None else operator.closed,
         max_keys,

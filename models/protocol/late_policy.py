@@ -53,8 +53,8 @@ def why_not_followed(policy: LatePolicy | None, said: LateTreatment | None) -> s
         why = "the job's call has late=revise(...), which is part of the plan and which no policy can change"
     else:
         why = (
-            "the job cannot keep late rows: add late=side(...) to its call and start it again; if the call has it, the "
-            "driver's log says why"
+            "the job cannot keep late rows: it needs late=side(...) in its call, or spark.tidemark.late.folder, and "
+            "another start; where it has that, the driver's log says why"
         )
     return f"the policy says {policy}, and {why}"
 

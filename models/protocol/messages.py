@@ -36,6 +36,12 @@ from tidemark.models.protocol.late_policy import DROPPED, LateTreatment
 REPORT_SCHEMA: Final = 1
 """The version of ``Report``. A controller rejects a version it does not know instead of misreading it."""
 
+MAX_TEXT: Final = 2_000
+"""How many characters a text of an acknowledgement may have."""
+
+LOSES_NONE: Final = "Spark drops no row by this stream's event time"
+"""How ``Report.contradiction`` begins where no row is judged because none can be late."""
+
 Name = Annotated[str, MinLen(1), MaxLen(200)]
 _Identifier = Annotated[str, MinLen(1), MaxLen(64)]
 Mode = Literal["Off", "OnRestart", "Restart", "Live"]
@@ -231,8 +237,14 @@ class Acknowledgement:
     """What becomes of late rows."""
     run_end: RunEnd | None = None
     """How the run ends by itself; null when it does not, or when that is not known."""
-    spark_ui: Annotated[str, MaxLen(2_000)] | None = None
+    spark_ui: Annotated[str, MaxLen(MAX_TEXT)] | None = None
     """Address of the run's page in Spark's UI; null without one."""
+    called: bool = True
+    """Whether the job calls ``adaptive_watermark``; false for one that nobody edited."""
+    reads: Name | None = None
+    """Source and event-time column of the stream, where nobody named it; null where somebody did."""
+    conf_left_out: Annotated[str, MaxLen(MAX_TEXT)] | None = None
+    """What of the job's conf is left out because it does not fit the stream, and why; null for nothing."""
 
     def __post_init__(self) -> None:
         """Reject what a page must not link to."""

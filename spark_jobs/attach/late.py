@@ -12,6 +12,7 @@ from urllib.parse import quote
 from pyspark.sql import DataFrame
 
 from tidemark.spark_jobs.attach.rewriting import with_ids
+from tidemark.spark_jobs.core.arguments import WrongValueError
 from tidemark.spark_jobs.late.origin import origin_of
 from tidemark.spark_jobs.late.reread import DEFAULT_BATCHES, Parse
 from tidemark.spark_jobs.late.side import Side
@@ -40,19 +41,17 @@ def kept_in(folder: str, dimension: str | None, stream: str, df: DataFrame, quer
         query: the plan of the whole query.
 
     Raises:
-        ValueError: when a batch that is read again would not have the same rows, or cannot be read again.
+        WrongValueError: when a batch that is read again would not have the same rows, or cannot be read again.
     """
     below = df._jdf.queryExecution().analyzed()  # noqa: SLF001 - the one way to the plan
     origin = origin_of(df)
     (leaf,) = _sources(below)
     if changing := {node.nodeName() for node in _streaming(below)} - _ROW_BY_ROW - {leaf.nodeName()}:
-        raise ValueError(
-            f"{', '.join(sorted(changing))} below the watermark makes other rows of a batch read again"
-        )
+        why = f"{', '.join(sorted(changing))} below the watermark makes other rows of a batch read again"
+        raise WrongValueError("late_folder", why)
     if not below.deterministic():
-        raise ValueError(
-            "what stands below the watermark makes other rows each time (it is not deterministic)"
-        )
+        why = "what stands below the watermark makes other rows each time (it is not deterministic)"
+        raise WrongValueError("late_folder", why)
     return Side(
         folder=f"{folder.rstrip('/')}/{quote(stream, safe=' ')}",
         parse=_put_in_place_of(leaf, below, df),

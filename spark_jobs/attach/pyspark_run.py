@@ -30,6 +30,7 @@ _STARTS = ("start", "toTable")
 _CALLS = "_tidemark_calls"
 _CHECKPOINT = "checkpointlocation"
 _URL, _ENABLED = "spark.tidemark.controller.url", "spark.tidemark.enabled"
+_START_TIMEOUT, _NO_LIMIT = "spark.tidemark.start.timeout", "1 day"
 _SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
 _SUBMIT_DEFAULT = "pyspark-shell"
 
@@ -145,9 +146,14 @@ def _with_taps(writer: Any, given: dict[str, Any]) -> Any:
     calls = writer.__dict__.get(_CALLS, [])
     query, taken = _query_of(df, calls, given), _Names()
 
+    def context(key: str, default: str | None) -> str | None:
+        return (
+            _NO_LIMIT if key == _START_TIMEOUT else spark.conf.get(key, default)
+        )  # no other process is waited for
+
     def replacement(node: Any) -> Any:
         try:
-            return adapted(spark, spark.conf.get, query, node, taken)
+            return adapted(spark, context, query, node, taken)
         except Exception as error:  # noqa: BLE001 - others may be watched
             _say(f"a watermark is left as it is: {_first_line(error)}")
             return None

@@ -105,8 +105,9 @@ class Planner:
         try:
             session, write, node, taken = request
             return adapted(self._driver.session(session), self._driver.conf, write, node, taken)
-        except Exception:  # noqa: BLE001 - whatever it is, the job comes first
-            _log.exception("a watermark is left as it is")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the job comes first
+            why = (str(error) or type(error).__name__).splitlines()[0]
+            _log.warning("a watermark is left as it is: %s", why, exc_info=not isinstance(error, ValueError))
             return None
 
     class Java:

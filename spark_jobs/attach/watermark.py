@@ -2,51 +2,106 @@
 
 from __future__ import annotations
 
-import logging
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tidemark.models.base.duration import format_duration
+from tidemark.models.base.granules import default_granule_us
+from tidemark.models.specs.findings import CONFIRMED_KEY
 from tidemark.spark_jobs.adaptive import adaptive_watermark
 from tidemark.spark_jobs.attach.late import kept_in
-from tidemark.spark_jobs.attach.names import place_of, sources_of, stream_name
-from tidemark.spark_jobs.attach.settings import Conf, StreamConf, read_conf
+from tidemark.spark_jobs.attach.names import KeptNames, place_of, sources_of, stream_name
+from tidemark.spark_jobs.attach.settings import MODE, StreamCall, StreamConf, read_conf
+from tidemark.spark_jobs.core.arguments import GRANULE_US, WrongValueError, granule_of
+from tidemark.spark_jobs.core.settings import Conf
 from tidemark.spark_jobs.spark.event_time import quoted
 from tidemark.spark_jobs.spark.jvm import DATASET, WATERMARK, find
+from tidemark.spark_jobs.spark.query_plan import Above, read_above
 
-_log = logging.getLogger("tidemark.spark")
+_OWN_TIMES = (
+    "the query's transformWithState gives rows an event time of their own, and Spark ends the query when one is "
+    f"behind the watermark; {CONFIRMED_KEY}=true says that none is"
+)
 
 
 def adapted(spark: SparkSession, context: Conf, write: Any, node: Any, taken: Any) -> Any:
     """Return the analysed plan that takes a watermark's place, in the JVM; None to leave the watermark.
+
+    What of the conf does not fit is left out.
 
     Args:
         spark: the session of the query.
         context: reads the conf of the context.
         write: the query, as ``WriteToStream``.
         node: the watermark, as ``EventTimeWatermark``.
-        taken: names of the query's streams so far, as a list of Java; the stream's is added.
+        taken: names of the query's streams so far, as a list of Java; the stream's are added.
 
     Raises:
-        ValueError: when a conf key is wrong, or the stream cannot be watched.
+        ValueError: when the stream cannot be watched, whatever its conf is.
     """
     checkpoint = None if write.deleteCheckpointOnStop() else str(write.resolvedCheckpointLocation())
     place = place_of(write.name(), checkpoint)
     column = str(node.eventTime().name())
-    found = stream_name(place, sources_of(node.child()), column, list(taken))
-    taken.add(found)
+    before = list(taken)
+    derived = stream_name(place, sources_of(node.child()), column, before)
+    taken.add(derived)
+    names, read = KeptNames(spark, checkpoint), derived.removeprefix(f"{place}.")
+    job, kept = names.of(read)
+    found = kept or derived
     own_bound = f"{find(WATERMARK).getDelayMs(node.delay())} milliseconds"
-    wanted = read_conf(StreamConf(spark.conf.get, context, found), found, place, own_bound)
-    if wanted is None:
-        return None
+    above, conf = read_above(write.child(), node), StreamConf(spark.conf.get, context, found)
     child = DataFrame(find(DATASET).ofRows(spark._jsparkSession, node.child()), spark)  # noqa: SLF001 - Spark's own session
-    late, stream = None, wanted.settings.stream
-    if wanted.late_folder is not None:
+    if child.columns.count(column) > 1:
+        raise ValueError(
+            f"several columns are called {column!r}, and rows are counted by the name: rename the others"
+        )
+    while True:
         try:
-            late = kept_in(wanted.late_folder, wanted.late_dimension, stream, child, write.child())
-        except ValueError as error:
-            _log.warning("stream %s: its late rows are counted and not kept: %s", stream, error)
-    step = adaptive_watermark(
-        quoted(column), wanted.own_bound, late=late, job_settings=wanted.settings, **wanted.call
-    )
-    return child.transform(step)._jdf.queryExecution().analyzed()  # noqa: SLF001 - as above
+            wanted = read_conf(conf, found, place, own_bound, taken=before, kept_job=job)
+            if wanted is None:
+                return None
+            wanted = replace(wanted, settings=replace(wanted.settings, reads=read))
+            plan = _with_tap(wanted, above, child, quoted(column), write.child())
+        except Exception as error:  # noqa: BLE001 - whatever it is, the stream is watched without
+            conf.leave_out_what_fails(error)
+        else:
+            taken.add(wanted.settings.stream)
+            names.keep(read, wanted.settings.job, found)
+            return plan
+
+
+def _with_tap(wanted: StreamCall, above: Above, child: DataFrame, event_time: str, query: Any) -> Any:
+    """Return the plan of a stream with what its conf says.
+
+    Raises:
+        WrongValueError: when that does not fit the stream.
+    """
+    settings, call, late = wanted.settings, wanted.call, None
+    if wanted.late_folder is not None:
+        if above.changed is not None:
+            why = f"{above.changed} behind the watermark changes the rows, which are read again as they were before"
+            raise WrongValueError("late_folder", why)
+        late = kept_in(wanted.late_folder, wanted.late_dimension, settings.stream, child, query)
+    if above.own_times and not settings.own_times_confirmed and settings.pin is None:
+        if call["mode"] != "Off":
+            raise WrongValueError(MODE, _OWN_TIMES)
+        settings = replace(settings, pin="Off", pinned_by="Tidemark, since " + _OWN_TIMES)
+    call = {**call, "granule": _granule(call["granule"], above)}
+    step = adaptive_watermark(event_time, wanted.own_bound, late=late, job_settings=settings, **call)
+    return child.transform(step)._jdf.queryExecution().analyzed()  # noqa: SLF001 - the one way to the plan
+
+
+def _granule(wanted: str | None, above: Above) -> str | None:
+    """Return the granule that fits what is above a stream; None for the usual one.
+
+    Raises:
+        WrongValueError: when the one that is wanted does not.
+    """
+    for operator in above.operators:
+        if wanted is not None:
+            granule_of(wanted, operator)
+        elif not operator.granule_fits(GRANULE_US):
+            return format_duration(default_granule_us(operator))
+    return wanted

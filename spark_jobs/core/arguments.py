@@ -23,11 +23,25 @@ from tidemark.models.evidence.late_counts import MAX_VALUE_LENGTH
 from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs.core.tap import MAX_KEYS
 
-_GRANULE_US = 1_000_000
+GRANULE_US = 1_000_000
 """Granule of a stream whose operator is read from the plan: it divides every window of whole seconds."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+
+
+class WrongValueError(ValueError):
+    """A value that cannot be used.
+
+    Args:
+        name: the argument, or the conf key, that it was given for.
+        why: why it cannot be used, and what would do.
+        instead: what to write into a call, where that says it better.
+    """
+
+    def __init__(self, name: str, why: str, instead: str = "") -> None:
+        super().__init__(why + instead)
+        self.name, self.why = name, why
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +65,7 @@ class Rule:
         """Raise unless ``value`` may be given for the parameter ``name``.
 
         Raises:
-            ValueError: when it may not.
+            WrongValueError: when it may not.
         """
         if self.fits(value):
             return
@@ -59,7 +73,7 @@ class Rule:
         close = get_close_matches(str(value).strip().lower(), nearest, 1)
         example = nearest[close[0]] if close else self.example
         instead = "" if example is None else f": write {name}={example}"
-        raise ValueError(f"{name} is {value!r}; it must be {self.what}{instead}")
+        raise WrongValueError(name, f"{name} is {value!r}; it must be {self.what}", instead)
 
 
 def text(what: str, example: str | None = None, longest: int | None = None) -> Rule:
@@ -227,7 +241,7 @@ def durations_of(
     """Return the durations in a call, whose arguments these are.
 
     Raises:
-        ValueError: when one cannot be read, or they do not go together.
+        WrongValueError: when one cannot be read, or they do not go together.
     """
     bound_ms = _delay_ms("bound", bound)
     ceiling_ms = None if ceiling is None else _delay_ms("ceiling", ceiling)
@@ -236,7 +250,7 @@ def durations_of(
     return Durations(
         bound=bound if bound_ms is None else f"{bound_ms} milliseconds",
         ceiling=ceiling if ceiling_ms is None else f"{ceiling_ms} milliseconds",
-        granule_us=_granule_us(granule, operator),
+        granule_us=granule_of(granule, operator),
         allowance_us=_whole_ms("future_allowance", future_allowance) * 1_000,
         idle_timeout_us=None if idle_timeout is None else _whole_ms("idle_timeout", idle_timeout) * 1_000,
     )
@@ -246,12 +260,13 @@ def check_ceiling(ceiling_ms: int, bound_ms: int) -> None:
     """Raise if a ceiling would close windows before the bound does.
 
     Raises:
-        ValueError: when it would.
+        WrongValueError: when it would.
     """
     if ceiling_ms < bound_ms:
-        raise ValueError(
+        raise WrongValueError(
+            "ceiling",
             f"ceiling {format_duration(ceiling_ms * 1_000)} is below the bound {format_duration(bound_ms * 1_000)}: "
-            "it would close windows before the bound does; it must exceed the bound by as much as partitions are apart"
+            "it would close windows before the bound does; it must exceed the bound by as much as partitions are apart",
         )
 
 
@@ -262,28 +277,39 @@ def _delay_ms(name: str, given: str) -> int | None:
     except ValueError as error:
         if "'" in given:
             return None
-        raise ValueError(f"{name}: {error}") from None
+        raise WrongValueError(name, f"{name}: {error}") from None
 
 
 def _whole_ms(name: str, given: str) -> int:
-    given_us = parse_duration(given)
+    given_us = _duration_us(name, given)
     if given_us < 0 or given_us % 1_000:
-        raise ValueError(f"{name} {given!r} must be at least 0 and in whole milliseconds")
+        raise WrongValueError(name, f"{name} {given!r} must be at least 0 and in whole milliseconds")
     return given_us // 1_000
 
 
-def _granule_us(granule: str | None, operator: Operator | None) -> int:
-    """Return the width of the tap's granules in microseconds."""
+def _duration_us(name: str, given: str) -> int:
+    try:
+        return parse_duration(given)
+    except ValueError as error:
+        raise WrongValueError(name, f"{name}: {error}") from None
+
+
+def granule_of(granule: str | None, operator: Operator | None) -> int:
+    """Return the width of the tap's granules in microseconds.
+
+    Raises:
+        WrongValueError: when it cannot be read, or the rows of one may belong to different windows of the operator.
+    """
     if granule is None:
-        return _GRANULE_US if operator is None else default_granule_us(operator)
-    granule_us = parse_duration(granule)
+        return GRANULE_US if operator is None else default_granule_us(operator)
+    granule_us = _duration_us("granule", granule)
     if granule_us <= 0 or granule_us % 1_000:
-        raise ValueError(
-            f"granule {format_duration(granule_us)} must be a positive number of whole milliseconds"
-        )
+        shown = format_duration(granule_us)
+        raise WrongValueError("granule", f"granule {shown} must be a positive number of whole milliseconds")
     if operator is not None and not operator.granule_fits(granule_us):
-        raise ValueError(
+        raise WrongValueError(
+            "granule",
             f"granule {format_duration(granule_us)} must divide size, slide and start of the {operator}, "
-            "else rows of one granule would belong to different windows"
+            "else rows of one granule would belong to different windows",
         )
     return granule_us

@@ -123,8 +123,12 @@ class Binding:
     """What the row counter counted; None where the tap observes."""
     own_times_confirmed: bool = False
     """Whether the job confirms operators that a watermark nearer to the newest rows may end."""
-    may_reject: bool = True
-    """Whether a query that must not run is ended; else the log says why it should not."""
+    called: bool = True
+    """Whether the job calls ``adaptive_watermark``; only of such a one a query that must not run is ended."""
+    reads: str | None = None
+    """Its source and event-time column, where nobody named it."""
+    left_out: tuple[str, ...] = ()
+    """What of the job's conf is left out, and why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,6 +169,7 @@ def choose_bound_at_start(
     cache: BoundCache,
     *,
     pin: Pin | None = None,
+    pinned_by: str = PIN_KEY,
     ceiling_ms: int | None = None,
     restarts: bool = True,
 ) -> ChosenBound:
@@ -185,13 +186,14 @@ def choose_bound_at_start(
         client: the controller; None when the job has none.
         cache: last good answers.
         pin: the job's own pin, from ``spark.tidemark.pin``.
+        pinned_by: who says so.
         ceiling_ms: the ceiling of a job that can run in Live, in milliseconds: what the pin ``Ceiling`` holds it to.
         restarts: whether another bound needs another start; a stream that takes it at once is none of the runner's.
     """
     own = _Own(own_bound_ms, ceiling_ms)
     imposed = (_imposed.get() or {}).get((job, stream))
     if pin is not None:
-        chosen = _pinned(pin, own, PIN_KEY, None)
+        chosen = _pinned(pin, own, pinned_by, None)
     elif imposed is not None:
         chosen = imposed
     else:

@@ -83,10 +83,9 @@ def connection_to(settings: JobSettings) -> Connection | None:
         if where not in _connections:
             try:
                 client = ControllerClient(settings.controller_url, settings.token_file, settings.timeout_s)
-            except Exception:  # noqa: BLE001 - proxies and certificates of the environment; the job must start
-                _log.exception(
-                    "no connection to %s can be made; nothing is reported", settings.controller_url
-                )
+            except Exception as error:  # noqa: BLE001 - proxies and certificates of the environment; the job must start
+                what = "no connection to %s can be made, so nothing is reported: %s"
+                _log.error(what, settings.controller_url, error)
                 return None
             _connections[where] = Connection(client, Sender(client, settings.queue_reports))
         return _connections[where]
@@ -156,6 +155,7 @@ def start_of(
         client,
         cache,
         pin=settings.pin,
+        pinned_by=settings.pinned_by,
         ceiling_ms=ceiling_ms,
         restarts=restarts,
     )
@@ -170,6 +170,8 @@ def start_of(
 
 def announce(settings: JobSettings, start: Start, ceiling_ms: int | None) -> None:
     """Say with which bound a stream runs and, with a controller, which command shows what the job still needs."""
+    for line in settings.left_out:
+        _log.warning("stream %s: %s", settings.stream, line)
     ceiling = None if ceiling_ms is None else format_duration(ceiling_ms * 1_000)
     print_or_log(
         f"job={settings.job} stream={settings.stream} bound={format_duration(start.chosen.bound_ms * 1_000)} "

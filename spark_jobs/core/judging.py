@@ -10,7 +10,7 @@ from dataclasses import replace
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.granules import Granules, default_granule_us
 from tidemark.models.base.operators import Operator, TimeWindow, call_for, row_level
-from tidemark.models.protocol.messages import RunEnd
+from tidemark.models.protocol.messages import LOSES_NONE, RunEnd
 from tidemark.spark_jobs.core.binding import Binding, Judging, QueryRun, not_in_real_time
 from tidemark.spark_jobs.spark.query_plan import Found, NoOperator
 
@@ -42,11 +42,14 @@ def judge(run: QueryRun, found: Mapping[str, Found]) -> list[str]:
                     why = "only the plan says which operator drops late rows in complete mode, and it cannot be read"
                     judging = not_judged(binding, why)
         except PlanRejectedError as error:
-            rejected.append(f"stream {binding.stream}: {error}")
+            if binding.called:
+                rejected.append(f"stream {binding.stream}: {error}")
             judging = not_judged(binding, str(error))
         if (number := names[binding.job, binding.stream]) > 1:
             why = f"{number} inputs of the query are called {binding.stream!r}, and a batch is reported once for a name"
-            judging = not_judged(binding, f"{why}; give each call a name of its own: stream=...")
+            judging = not_judged(
+                binding, _with_way_out(binding, why, "give each a name of its own: stream=...")
+            )
         run.streams[metric] = judging
     # Live steers no stream whose rows it cannot judge, and does not close it.
     may_close = [
@@ -80,7 +83,7 @@ def _check(run: QueryRun, metric: str, judging: Judging) -> None:
     for extension in binding.extensions:
         if (why := extension.why_not(run, metric, judging)) is not None:
             raise PlanRejectedError(why)
-    if run.is_real_time and binding.mode == "Restart":
+    if run.is_real_time and binding.mode == "Restart" and binding.called:
         raise PlanRejectedError(
             not_in_real_time("mode Restart has not been tried in it", "use mode OnRestart")
         )
@@ -96,11 +99,13 @@ def warn_of_other_queries(run: QueryRun, others: Iterable[QueryRun]) -> None:
     }
     for binding in run.bindings.values():
         if (binding.job, binding.stream) in reported:
-            _log.warning(
-                "stream %s: another query of this driver reports it, too, so that each row counts once for each of "
-                "them; call adaptive_watermark once for each query, with a stream= of its own",
-                binding.stream,
+            what = (
+                "another query of this driver reports it, too, so that each row counts once for each of them"
             )
+            instead = "call adaptive_watermark once for each query, with a stream= of its own"
+            if not binding.called:
+                instead = "give each query a name, or a checkpoint, of its own"
+            _log.warning("stream %s: %s; %s", binding.stream, what, instead)
 
 
 def judging_of(binding: Binding, found: Found) -> Judging:
@@ -117,19 +122,29 @@ def judging_of(binding: Binding, found: Found) -> Judging:
             )
         return Judging(found, granules_of(binding, found))
     if found.kind == "Unsupported":
-        raise PlanRejectedError(f"{found.why}; give it a fixed gap, or write withWatermark")
+        raise PlanRejectedError(
+            _with_way_out(binding, found.why, "give it a fixed gap, or write withWatermark")
+        )
     if found.kind == "Uncounted":
         return not_judged(binding, found.why)
     if found.kind == "NothingLate":
-        return not_judged(binding, f"Spark drops no row by this stream's event time: {found.why}")
+        return not_judged(binding, f"{LOSES_NONE}: {found.why}")
     if declared is not None:
         return Judging(declared, granules_of(binding, declared), doubt=found.why)
     if found.kind == "Unreadable":
-        return not_judged(binding, f"the call declares no operator, and {found.why}")
+        return not_judged(binding, f"{'the call declares no operator, and ' * binding.called}{found.why}")
     raise PlanRejectedError(
-        f"the operator cannot be read from the plan: {found.why}; declare it after the bound, with tumbling(size), "
-        "sliding(size, slide), session(gap) or row_level()"
+        _with_way_out(
+            binding,
+            f"the operator cannot be read from the plan: {found.why}",
+            "declare it after the bound, with tumbling(size), sliding(size, slide), session(gap) or row_level()",
+        )
     )
+
+
+def _with_way_out(binding: Binding, why: str, instead: str) -> str:
+    """Return why a stream is not as it should be, and to a job that makes a call what to write there."""
+    return f"{why}; {instead}" if binding.called else why
 
 
 def not_judged(binding: Binding, why: str) -> Judging:
@@ -142,11 +157,10 @@ def not_judged(binding: Binding, why: str) -> Judging:
 def log_judging(binding: Binding, judging: Judging) -> None:
     """Log how the rows of a stream are judged."""
     if judging.contradiction is not None:
-        _log.error(
-            "stream %s: %s; its rows are not judged and it is not steered",
-            binding.stream,
-            judging.contradiction,
-        )
+        level = logging.ERROR if binding.called else logging.WARNING
+        level = logging.INFO if judging.contradiction.startswith(LOSES_NONE) else level
+        what = "stream %s: %s; its rows are not judged and it is not steered"
+        _log.log(level, what, binding.stream, judging.contradiction)
     elif judging.doubt is not None:
         why = "stream %s: the declared %s is trusted, since the plan does not show it: %s"
         _log.warning(why, binding.stream, judging.operator, judging.doubt)
@@ -166,16 +180,18 @@ def granules_of(binding: Binding, operator: Operator) -> Granules:
     if not operator.granule_fits(tap.granule_us):
         counted = format_duration(tap.granule_us)
         raise PlanRejectedError(
-            f"without an operator in the call rows are counted by {counted}, which does not divide the query's "
-            f"{operator}; {_fitting(operator)}"
+            f"{'without an operator in the call ' * binding.called}rows are counted by {counted}, which does not "
+            f"divide the query's {operator}; {_fitting(operator, called=binding.called)}"
         )
     granule_us = tap.granule_us if binding.names_granule else default_granule_us(operator, tap.granule_us)
     return Granules(granule_us, operator.closed)
 
 
-def _fitting(operator: Operator) -> str:
+def _fitting(operator: Operator, *, called: bool) -> str:
     try:
         granule = format_duration(default_granule_us(operator))
     except ValueError as error:
         return str(error)
+    if not called:
+        return f"set spark.tidemark.granule={granule}"
     return f'write {call_for(operator)} after the bound, or granule="{granule}"'

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.listener import (
 
 from tidemark.models.evidence.needs import BaseTracker
 from tidemark.models.protocol.late_policy import DROPPED
-from tidemark.models.protocol.messages import REPORT_SCHEMA, Acknowledgement, Report
+from tidemark.models.protocol.messages import MAX_TEXT, REPORT_SCHEMA, Acknowledgement, Report
 from tidemark.spark_jobs.core.binding import Batch, Binding, QueryRun
 from tidemark.spark_jobs.core.counting import counted_in
 from tidemark.spark_jobs.core.driver_metrics import DriverMetrics
@@ -178,12 +178,13 @@ class TidemarkListener(JsonListener):
     @staticmethod
     def _reject(run: QueryRun, why: str, *, begins: bool) -> bool:
         """Let a query that begins end before its first batch; return whether it will. The log has the error, too."""
-        may_end = all(binding.may_reject for binding in run.bindings.values())
+        may_end = all(binding.called for binding in run.bindings.values())
         will_end = may_end and begins and run.query.fail(why)
-        what = "is stopped before its first batch"
-        if not will_end:
-            what = "should not run and cannot be stopped" if may_end else "runs, though it should not"
-        _log.error("query %s %s: %s", run.query.query_id, what, why)
+        if may_end:
+            what = "is stopped before its first batch" if will_end else "should not run and cannot be stopped"
+            _log.error("query %s %s: %s", run.query.query_id, what, why)
+        else:
+            _log.warning("query %s: %s", run.query.query_id, why)
         return will_end
 
     def _begin(self, run: _Run) -> None:
@@ -272,6 +273,9 @@ class TidemarkListener(JsonListener):
             late=DROPPED,
             run_end=run.run_end,
             spark_ui=run.spark_ui,
+            called=binding.called,
+            reads=binding.reads,
+            conf_left_out="; ".join(binding.left_out)[:MAX_TEXT] or None,
         )
         for extension in binding.extensions:
             found = extension.acknowledged(run, metric, found, progress.batchId)

@@ -44,7 +44,7 @@ PURGED = (
     "Spark has purged their entries of the offset log; "
     "raise spark.sql.streaming.minBatchesToRetain, or catch up more often"
 )
-NOT_KEPT = "late rows were only counted then, as the policy or the job's call said, and can no longer be read"
+NOT_KEPT = "late rows were only counted then, as the policy or the job said, and can no longer be read"
 """Why late rows are missing that nobody wanted."""
 
 

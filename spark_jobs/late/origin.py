@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from tidemark.spark_jobs.core.arguments import WrongValueError
 from tidemark.spark_jobs.spark.jvm import items
 
 KAFKA = "kafka"
@@ -22,7 +23,7 @@ _FILES = frozenset({"avro", "binaryfile", "csv", "json", "orc", "parquet", "text
 _FORGETFUL = frozenset({"memory", "memorystream", "socket", "textsocket"})
 """Sources that do not have the rows of a batch a second time."""
 _WAY_OUT = (
-    "leave late= out, or name what holds the same rows under the same offsets: "
+    "; leave late= out, or name what holds the same rows under the same offsets: "
     "side(..., format=, options=, schema=)"
 )
 
@@ -58,14 +59,15 @@ def origin_of(df: DataFrame) -> Origin:
     """Return what ``df`` reads.
 
     Raises:
-        ValueError: when that is not one source, or it cannot be read again.
+        WrongValueError: when that is not one source, or it cannot be read again.
     """
     leaves = df._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001 - see the module's docstring
     streaming = [leaf for leaf in items(leaves) if leaf.isStreaming()]
     if len(streaming) != 1:
-        raise ValueError(
-            f"late=side(...) reads one source again, and there are {len(streaming)} below adaptive_watermark; "
-            "put it on each input, before they are united or joined"
+        raise WrongValueError(
+            "late_folder",
+            f"late rows are read again from one source, and there are {len(streaming)} below the watermark",
+            "; put adaptive_watermark on each input, before they are united or joined",
         )
     leaf = streaming[0]
     name = str(leaf.sourceName())
@@ -77,7 +79,7 @@ def origin_of(df: DataFrame) -> Origin:
         origin = Origin(str(source.className()), options, schema)
         return origin if files else _checked(df, origin, leaf)
     if leaf.nodeName() != "StreamingRelationV2" or leaf.identifier().isDefined():
-        raise ValueError(f"late=side(...) cannot tell how the stream reads {name!r}; {_WAY_OUT}")
+        raise WrongValueError("late_folder", f"how the stream reads {name!r} is not known", _WAY_OUT)
     options = dict(leaf.extraOptions().asCaseSensitiveMap())
     if name.lower().startswith((KAFKA, "org.apache.spark.sql.kafka")):
         return Origin(KAFKA, options)
@@ -96,22 +98,17 @@ def _checked(df: DataFrame, origin: Origin, leaf: Any) -> Origin:
     """Return ``origin`` if it reads what the leaf reads.
 
     Raises:
-        ValueError: when it does not.
+        WrongValueError: when it does not.
     """
     if origin.format.lower() in _FORGETFUL:
-        raise ValueError(
-            f"late=side(...) cannot read {origin.format!r} again, which keeps no rows; {_WAY_OUT}"
-        )
+        raise WrongValueError("late_folder", f"{origin.format!r} keeps no rows to be read again", _WAY_OUT)
     try:
         columns = stream_of(df.sparkSession, origin).columns
     except Exception as error:
-        raise ValueError(
-            f"late=side(...) cannot read {origin.format!r} as the stream does ({error}); {_WAY_OUT}"
-        ) from error
+        why = f"{origin.format!r} cannot be read as the stream does ({error})"
+        raise WrongValueError("late_folder", why, _WAY_OUT) from error
     wanted = [str(field.name()) for field in items(leaf.output())]
     if columns != wanted:
-        raise ValueError(
-            f"late=side(...) reads {origin.format!r} again with the columns {columns}, and the stream has {wanted}; "
-            f"{_WAY_OUT}"
-        )
+        why = f"{origin.format!r} is read again with the columns {columns}, and the stream has {wanted}"
+        raise WrongValueError("late_folder", why, _WAY_OUT)
     return origin

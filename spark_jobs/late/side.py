@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from tidemark.models.base.operators import Operator
 from tidemark.models.protocol.messages import Acknowledgement
-from tidemark.spark_jobs.core.arguments import checked
+from tidemark.spark_jobs.core.arguments import WrongValueError, checked
 from tidemark.spark_jobs.core.binding import Binding, Extension, Judging, QueryRun
 from tidemark.spark_jobs.core.connections import wait_at_flush
 from tidemark.spark_jobs.core.judging import granules_of
@@ -56,6 +56,24 @@ class Side:
     dimension: str | None = None
     keep: bool = True
 
+    def read_in(self, df: DataFrame) -> Side:
+        """Return the same with its origin and dimension as a stream has them, that comes from ``parse``.
+
+        Raises:
+            WrongValueError: when the stream's source cannot be read again, it has a column of the name ``late``, or
+                none of the dimension's.
+        """
+        if LATE_COLUMN in (name.lower() for name in df.columns):
+            why = (
+                f"rows that are late get a column {LATE_COLUMN!r}, and the stream has one: name it otherwise"
+            )
+            raise WrongValueError("late_folder", why)
+        try:
+            dimension = None if self.dimension is None else column_of(df, self.dimension)
+        except ValueError as error:
+            raise WrongValueError("late_dimension", str(error)) from None
+        return replace(self, origin=self.origin or origin_of(df), dimension=dimension)
+
     def follow(
         self,
         df: DataFrame,
@@ -68,23 +86,14 @@ class Side:
         """Return what follows the queries in whose plan the tap ``metric`` stands.
 
         Args:
-            df: the stream, as it comes from ``parse``.
+            df: the stream that it was read in.
             metric: name of the tap.
             binding: the tap, and what reports of it say.
             future: how the plan treats future-dated rows; None where it takes them as they are.
             ledger: the controller's ledger of the stream; None without a controller.
-
-        Raises:
-            ValueError: when the stream's source cannot be read again, it has a column of the name ``late``, or none of
-                the dimension's.
         """
-        if LATE_COLUMN in (name.lower() for name in df.columns):
-            raise ValueError(
-                f"late=side(...) adds a column {LATE_COLUMN!r}, and the stream has one: name it otherwise"
-            )
-        dimension = None if self.dimension is None else column_of(df, self.dimension)
-        origin = self.origin or origin_of(df)
-        if (cleaned := (origin.option(_CLEAN) or "off").lower()) != "off":
+        assert self.origin is not None
+        if (cleaned := (self.origin.option(_CLEAN) or "off").lower()) != "off":
             _log.warning(
                 "stream %s: %s=%s removes files that its late rows are still to be read from; those rows will be "
                 "unknown: leave it off",
@@ -93,7 +102,7 @@ class Side:
                 cleaned,
             )
         return SideStream(
-            replace(self, origin=origin, dimension=dimension),
+            self,
             metric,
             binding,
             columns=tuple(df.columns),
@@ -133,6 +142,8 @@ class SideStream(Extension):
 
     def why_not(self, run: QueryRun, metric: str, judging: Judging) -> str | None:  # noqa: ARG002 - whatever judges them
         """Return why a query must not run: rows would be kept that Spark did not drop as late."""
+        if not self._binding.called:  # then none is kept
+            return None
         if run.is_real_time:
             return LATE_IN_REAL_TIME
         changed = None if run.plan is None else run.plan.changes.get(metric)
@@ -148,7 +159,7 @@ class SideStream(Extension):
         try:
             self._followers[run.run_id] = self._follower(run, self._operator_in(run))
         except _NotKept as why:
-            _log.error("stream %s: its late rows are not kept: %s", self._binding.stream, why)
+            _log.warning("stream %s: its late rows are not kept: %s", self._binding.stream, why)
             self._switch.cannot_keep()
         except Exception:  # noqa: BLE001 - the query goes on
             _log.exception("stream %s: its late rows are not kept in this run", self._binding.stream)
@@ -188,13 +199,13 @@ class SideStream(Extension):
             raise _NotKept("the query's plan could not be read as it began")
         if self._metric in plan.undropped:
             raise _NotKept("in complete mode its operator drops no row as late")
+        if run.is_real_time:
+            raise _NotKept("it has not been tried in real-time mode")
         found, changed = plan.operators[self._metric], plan.changes.get(self._metric)
         operator = _known(found, declared)
         if operator is None or declared not in {None, operator} or changed is not None:
             why = found.why if isinstance(found, NoOperator) else f"the query has a {found}"
-            raise _NotKept(
-                why if changed is None else f"{changed} behind adaptive_watermark changes the rows"
-            )
+            raise _NotKept(why if changed is None else f"{changed} behind the watermark changes the rows")
         return operator
 
     def _follower(self, run: QueryRun, operator: Operator) -> Follower:

@@ -286,7 +286,12 @@ class LiveQueries:
                 due_us, order_now(entry.stream.orders), checked_us, in_force_us
             )
             wants.append(StreamTarget(entry.wanted.watermark_us, entry.policy.keys))
-        return query.control.offer(wants)
+        offered_us = query.control.offer(wants)
+        for entry in query.streams.values():
+            entry.used_ppm = _used_ppm(
+                entry.policy.partitions.stream_base_us, offered_us, entry.stream.ceiling_us
+            )
+        return offered_us
 
     @staticmethod
     def _warn_not_steered(query: LiveRun, why: str) -> None:
@@ -298,7 +303,6 @@ class LiveQueries:
         offered_us, stream = query.control.offered_us, entry.stream
         activity = entry.policy.partitions.activity(report.started_us)
         in_force_us = report.watermark_ms * SPARK_TICK_US
-        reached_us = in_force_us if query.not_steered is not None else max(offered_us, in_force_us)
         reason = "nothing has been decided yet" if entry.wanted is None else entry.wanted.reason
         if entry.wanted is not None and entry.wanted.details:
             _log.debug("stream %s: %s", stream.name, entry.wanted.details)
@@ -309,9 +313,11 @@ class LiveQueries:
         if failure is not None and not logged:
             _log.error("stream %s: %s", stream.name, failure, exc_info=entry.policy.own.error)
         entry.failing = failure is not None
-        used_ppm = _used_ppm(entry.policy.partitions.stream_base_us, reached_us, stream.ceiling_us)
-        if offered_us == NO_BASE_US and len(query.triggered_us) < PACE_BATCHES:
-            used_ppm = 0  # until the first offer, and before it is overdue, the ceiling is all there is
+        used_ppm = entry.used_ppm
+        # Until the first offer, and before it is overdue, the ceiling is all there is.
+        overdue = offered_us == NO_BASE_US and len(query.triggered_us) >= PACE_BATCHES
+        if overdue or failure is not None:
+            used_ppm = _used_ppm(entry.policy.partitions.stream_base_us, in_force_us, stream.ceiling_us)
         self._alarm(entry, 0 if failure else used_ppm)  # a larger ceiling would mend no failure
         return LiveState(
             ceiling_ms=stream.ceiling_us // SPARK_TICK_US,

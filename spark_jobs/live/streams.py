@@ -61,6 +61,8 @@ class LiveInput:
     stream: LiveStream
     policy: FastPolicy
     wanted: WatermarkTarget | None = None
+    used_ppm: int = 0
+    """The share of the ceiling that the last decision used: a batch may span more than the ceiling by itself."""
     near_ceiling: bool = False
     failing: bool = False
 

@@ -88,7 +88,7 @@ def read_event_time(df: DataFrame, event_time: str, delay: str) -> EventTime | N
         raise ValueError(  # noqa: TRY004 - one error for every fault of a frame
             f"event-time column {field.name!r} is a window. Spark takes it, but reads the same time of 1970 from every "
             "row (its place in memory), so its watermark stays there and nothing comes out. After an aggregate leave "
-            "this line out: its windows carry the watermark on, as in groupBy(window(window, ...)). Else take a "
+            "the watermark out: its windows carry the watermark on, as in groupBy(window(window, ...)). Else take a "
             f"timestamp: .withColumn('time', window_time({field.name!r}))"
         )
     case = _case_of(df)
@@ -96,7 +96,7 @@ def read_event_time(df: DataFrame, event_time: str, delay: str) -> EventTime | N
     if len(same) > 1:
         raise ValueError(
             f"there are {len(same)} columns {field.name!r}, and rows are counted by the name: rename the others, or "
-            "put this line before the join"
+            "put the watermark before the join"
         )
     return EventTime(field.name, int(field.metadata[DELAY]))
 

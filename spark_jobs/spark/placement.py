@@ -62,8 +62,8 @@ _Node = Any
 def uncounted_because(what: str) -> str:
     """Return why no row is judged where ``what`` changes rows unseen, in words."""
     return (
-        f"{what} behind adaptive_watermark drops or multiplies rows before they reach the query's operator, "
-        "and they cannot be counted there; put it before the call"
+        f"{what} behind the watermark drops or multiplies rows before they reach the query's operator, "
+        "and they cannot be counted there; put it before the watermark"
     )
 
 

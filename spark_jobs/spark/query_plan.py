@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
@@ -70,6 +71,18 @@ class QueryPlan:
     """By name of a tap what changes its rows before they reach the operator, in words; nothing where nothing does."""
     undropped: frozenset[str] = frozenset()
     """The taps of which Spark drops no late row in the query's output mode, though the operator has the event time."""
+
+
+@dataclass(slots=True)
+class Above:
+    """What stands above a watermark in the plan of a query that is about to start."""
+
+    operators: list[Operator] = field(default_factory=list)
+    """By what its rows may be judged: which of several it is only the optimised plan says."""
+    changed: str | None = None
+    """What changes rows on the way to the operator, in words; None for nothing."""
+    own_times: bool = False
+    """Whether a ``transformWithState`` of the query gives its rows an event time of their own."""
 
 
 class _NotFoundError(Exception):
@@ -130,6 +143,30 @@ def read_plan(plan: _Node, optimizer: _Node, output_mode: str | None = None) -> 
         if uncounted is not None and not _judges_nothing(found):
             operators[name] = NoOperator("Uncounted", uncounted)
     return QueryPlan(operators, watermarks, tuple(own_times), changes, frozenset(undropped))
+
+
+def read_above(plan: _Node, watermark: _Node) -> Above:
+    """Return what stands above a watermark of a query.
+
+    Args:
+        plan: what the query is made of, analysed.
+        watermark: an ``EventTimeWatermark`` in it.
+
+    Raises:
+        Py4JError: when its nodes cannot be walked.
+    """
+    found, event_time = Above(), watermark.eventTime().exprId().id()
+    for way in _ways(plan):
+        kind = way[-1].nodeName()
+        found.own_times |= kind == "UpdateEventTimeWatermarkColumn"
+        at = _first_stateful(way)
+        if kind != "EventTimeWatermark" or way[-1].eventTime().exprId().id() != event_time or at is None:
+            continue
+        found.changed = found.changed or _changed_on(way)
+        for column in _event_times(way[at], way[at + 1]):
+            with suppress(_NotFoundError, Py4JError, PySparkException, TypeError):
+                found.operators.append(_operator_by(column, way[at + 1 :]))
+    return found
 
 
 def tap_at(node: _Node, kind: str) -> str | None:
@@ -193,8 +230,8 @@ def _uncounted(unseen: str | None, changed: str | None, times_taken: int) -> str
         return uncounted_because(unseen)
     if changed is not None and times_taken > 1:
         return (
-            f"the query takes the stream {times_taken} times, and {changed} behind adaptive_watermark drops or "
-            "multiplies rows on the way; write a call for each"
+            f"the query takes the stream {times_taken} times, and {changed} behind the watermark drops or "
+            "multiplies rows on the way; let each have a watermark of its own"
         )
     return None
 
@@ -279,7 +316,7 @@ def _operator_by(column: _Node, path: Sequence[_Node]) -> Operator:
         else:
             raise _unrecognised(f"column {column.name()} is made in a way that is not known")
     if not watermarks or own[-1].eventTime().exprId().id() != column.exprId().id():
-        raise _unrecognised(f"column {column.name()} is not the event time of adaptive_watermark")
+        raise _unrecognised(f"column {column.name()} is not the event time of the watermark")
     return window or row_level()
 
 

@@ -37,6 +37,7 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         "getStream": _READ,
         # It cannot be undone.
         "deleteStream": Need("Administer"),
+        "adoptStream": _OPERATE,
         "getSlo": _READ,
         "putSlo": _OPERATE,
         "deleteSlo": _OPERATE,

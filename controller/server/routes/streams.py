@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Response
 from tidemark.controller.base.answer import milliseconds, share_ppm
 from tidemark.controller.base.db.tables import PredictionRow
 from tidemark.controller.control.decide.predictions import list_predictions
+from tidemark.controller.control.retention.adopt_stream import adopt_stream
 from tidemark.controller.control.retention.delete_stream import (
     check_quiet,
     delete_stream,
@@ -20,7 +21,7 @@ from tidemark.controller.server.http.etags import IfMatch, IfNoneMatch, answered
 from tidemark.controller.server.http.openapi import answers
 from tidemark.controller.server.http.parameters import DryRun, NeededReason, TheService, WhichStream
 from tidemark.controller.server.schemas.bounds import Prediction, PredictionPage, Realised
-from tidemark.controller.server.schemas.fleet import StreamDeleted
+from tidemark.controller.server.schemas.fleet import StreamAdopted, StreamDeleted
 from tidemark.controller.server.schemas.streams import StreamStatus
 from tidemark.controller.server.schemas.views import stream_status
 from tidemark.controller.specs.store import check_not_joined, get_slo
@@ -85,6 +86,39 @@ def _prediction(row: PredictionRow) -> Prediction:
             completeness_ppm=row.realised_ppm,
         ),
     )
+
+
+@router.post(
+    ":adopt",
+    operation_id="adoptStream",
+    summary="Let a stream go on as another one",
+    responses=answers("StreamAdopted", 404, 409, 422, 503, kinds={409: "stream-reports"}),
+)
+def adopt(
+    which: WhichStream,
+    service: TheService,
+    former: Annotated[
+        str, Query(description="Name of the job's stream that it was, and that is silent now.")
+    ],
+    *,
+    reason: NeededReason,
+    dry_run: DryRun,
+) -> StreamAdopted:
+    """Give a stream that began anew the SLO, policy, approvals, rollouts and history of the one that it was.
+
+    What was set for it meanwhile goes, but for a pin; its reports stay. The other one has its name from then on.
+    """
+    with service.database.write(keep=not dry_run) as session:
+        rows = {name: lock_known_stream(session, which.job, name) for name in sorted({which.stream, former})}
+        stream, old = rows[which.stream], rows[former]
+        gone, limits = stream.id, service.database.limits
+        reports = adopt_stream(session, stream, old, reason, service.clock(), limits)
+        kept = old.id
+    if not dry_run:
+        for stream_id in (gone, kept):
+            service.decider.forget(stream_id)
+        service.database.answers_changed()
+    return StreamAdopted(job=which.job, stream=which.stream, former=former, reports=reports, dry_run=dry_run)
 
 
 _WhileReporting = Annotated[

@@ -228,6 +228,10 @@ class Applied(Answer):
     """How the run ends by itself; null when it does not, or when that is not known."""
     spark_ui: str | None
     """Address of the run's page in Spark's UI, by http or https; null without one."""
+    called: bool
+    """Whether the job calls ``adaptive_watermark``; false for one that nobody edited."""
+    conf_left_out: str | None
+    """What of the job's conf is left out because it does not fit the stream, and why; null for nothing."""
 
 
 class AcknowledgementFacts(Applied):

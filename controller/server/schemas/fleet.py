@@ -214,6 +214,17 @@ class JobStatus(JobSummary):
     """How many more there are."""
 
 
+class StreamAdopted(OfStream):
+    """A stream that goes on as another one of its job."""
+
+    former: str
+    """Name of the other one, which is no more."""
+    reports: int
+    """Reports that it brought along."""
+    dry_run: bool
+    """Whether it was a dry run: then nothing was changed."""
+
+
 class StreamDeleted(OfStream):
     """A deleted stream, and how many rows were stored of it."""
 

@@ -262,6 +262,18 @@ def _last_windows(status: Mapping[str, Any], _: Place) -> str:
     return "" if found is None else found.instead
 
 
+def _is_called(status: Mapping[str, Any]) -> bool:
+    """Return whether the job calls ``adaptive_watermark``."""
+    return bool((status.get("applied") or {}).get("called", True))
+
+
+def _say(status: Mapping[str, Any], place: Place, what: str, which: str) -> str:
+    """Return where a job says something else of a stream: in its call, or by conf where nobody edited it."""
+    where = f"spark.tidemark.stream.{place.stream}.{what}"
+    given = f"give the job's call {which} {what}=" if _is_called(status) else f"set {which} {where}"
+    return f"{given}, and start it again: {place.start()}"
+
+
 STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
     "NoReportYet": lambda _, place: place.first_start(),
     "NoRecentReport": lambda _, place: (
@@ -291,9 +303,8 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
     ),
     **dict.fromkeys(
         ("SkewBeyondCeiling", "CeilingNear"),
-        lambda _, place: (
-            f"see what is behind: {_partitions(place)}; else give the job's call a larger ceiling= and start "
-            f"it again: {place.start()}"
+        lambda status, place: (
+            f"see what is behind: {_partitions(place)}; else {_say(status, place, 'ceiling', 'a larger')}"
         ),
     ),
     "Pinned": _unpin,
@@ -321,15 +332,21 @@ STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
     "LatePolicyNotFollowed": lambda _, place: (
         f"make the job able to, or {place.tidemark('policy set', place.job, place.stream, '--late', 'call')}"
     ),
-    "RowsNotCounted": lambda _, place: (
-        f"give the job's call a larger max_keys= and start it again: {place.start()}"
+    "RowsNotCounted": lambda status, place: _say(status, place, "granule", "a coarser"),
+    "OperatorContradicted": lambda status, place: (
+        f"declare the operator that the query has, and start it again: {place.start()}"
+        if _is_called(status)
+        else f"nothing, or {_say(status, place, 'enabled', 'no')}, which leaves it alone"
     ),
-    "OperatorContradicted": lambda _, place: (
-        "declare the operator that the query has, or take adaptive_watermark out where nothing is late, and start it "
-        f"again: {place.start()}"
+    "SeveralQueries": lambda status, place: (
+        f"give each query a stream of its own ({'stream=...' if _is_called(status) else 'by its name or checkpoint'}), "
+        f"and start it again: {place.start()}"
     ),
-    "SeveralQueries": lambda _, place: (
-        f"give each query a stream of its own (stream=...), and start it again: {place.start()}"
+    "AdoptionAsked": lambda _, place: (
+        f"see above, or {place.tidemark('slo set', place.job, place.stream, '--target', '0.99')}"
+    ),
+    "ConfLeftOut": lambda _, place: (
+        f"set what it names, or take it out, and start the job again: {place.start()}"
     ),
     "LastWindowsOpen": _last_windows,
     "StateGrows": lambda _, __: "tidemark lint JOB.py says what to write instead",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    for command in (partitions, lost, forget):
+    for command in (partitions, lost, adopt, forget):
         app.command()(command)
 
 
@@ -162,6 +162,25 @@ def _row(value: dict[str, Any], reasons: list[str]) -> tuple[str, ...]:
 
 
 _NAMES = frozenset({"job", "stream", "dry_run"})
+
+
+@calls_controller
+def adopt(
+    job: JobArgument,
+    stream: StreamArgument,
+    former: Annotated[str, typer.Argument(metavar="FORMER", help="Name of the stream that it was.")],
+    *,
+    reason: NeededReasonOption = "",
+    dry_run: DryRunOption = False,
+    call: Call,
+) -> None:
+    """Let a stream that began anew go on as the one that it was, with its SLO, approvals and history."""
+    with call.open() as tidemark:
+        found = tidemark.adopt(job, stream, former, reason, dry_run=dry_run)
+    if call.structured:
+        return call.write(found)
+    goes_on = "would go on" if dry_run else "goes on"
+    return say(f"{job}/{stream} {goes_on} as {former}, with {plural(found.reports, 'report')} of its own")
 
 
 @calls_controller

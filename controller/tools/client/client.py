@@ -31,6 +31,7 @@ from tidemark.controller.server.schemas.fleet import (
     JobStatus,
     JobSummary,
     Narrowing,
+    StreamAdopted,
     StreamDeleted,
 )
 from tidemark.controller.server.schemas.partitions import Partition
@@ -146,6 +147,14 @@ class Client(SpecificationsClient):
     def bounds(self, job: str, stream: str) -> Iterator[PublishedBound]:
         """Return what was published, generation by generation, the newest first."""
         return self._items(stream_path(job, stream, "/bounds"), "bounds", PublishedBound)
+
+    def adopt(
+        self, job: str, stream: str, former: str, reason: str, *, dry_run: bool = False
+    ) -> StreamAdopted:
+        """Let a stream go on as another one of its job, ``former``. With ``dry_run`` nothing changes."""
+        params = {"former": former, "reason": reason, **dry_run_params(dry_run=dry_run)}
+        answer = self._send("POST", stream_path(job, stream, ":adopt"), params=params)
+        return checked(StreamAdopted, answer.content)
 
     # -- deletion -------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import cast
 
@@ -9,7 +10,7 @@ from tidemark.controller.base.db.tables import RolloutRow
 from tidemark.controller.control.bounds.acknowledgements import downstream_in
 from tidemark.controller.reports.partitions import FutureRows, MisdatedRows
 from tidemark.controller.reports.ran_again import is_ran_again
-from tidemark.controller.view.state.answers import Condition, condition, place_of
+from tidemark.controller.view.state.answers import Condition, ConditionType, condition, place_of
 from tidemark.controller.view.state.recent_reports import RecentQuery, at_once
 from tidemark.controller.view.state.state import NO_CEILING, HorizonState, SkewCost, StreamState
 from tidemark.models.base.duration import format_about, format_duration
@@ -21,7 +22,7 @@ from tidemark.models.evidence.misdated import CLOCKS_AGREE_US
 from tidemark.models.evidence.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.evidence.set_aside import TIMES
 from tidemark.models.protocol.late_policy import why_not_followed
-from tidemark.models.protocol.messages import RunEnd
+from tidemark.models.protocol.messages import LOSES_NONE, RunEnd
 from tidemark.models.recommend.choice import percent_of
 from tidemark.models.rollout.gate import when
 from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY, State, rollout_text
@@ -55,6 +56,8 @@ def conditions_of(state: StreamState, found: HorizonState | None, now_us: int) -
         *_late_policy(state),
         *_last_windows(state),
         *_state_grows(state),
+        *_conf_left_out(state),
+        *_adoption(state),
     ]
     if found is not None:
         conditions += [
@@ -77,7 +80,9 @@ def _expected(state: StreamState) -> Iterator[Condition]:
         yield condition("NoSlo", "no SLO is set, so nothing is recommended")
     contradiction = None if state.newest is None else state.newest.driver.contradiction
     if contradiction is not None:
-        yield condition("OperatorContradicted", f"{contradiction}: no row is judged")
+        harmless = contradiction.startswith(LOSES_NONE)
+        kind: ConditionType = "NoRowIsLate" if harmless else "OperatorContradicted"
+        yield condition(kind, f"{contradiction}: no row is judged")
 
 
 def _recommended(state: StreamState) -> Iterator[Condition]:
@@ -168,7 +173,7 @@ def _several_queries(queries: Sequence[RecentQuery]) -> Iterator[Condition]:
         by_query = ", ".join(f"{plural(each.rows, 'row')} by {each.query_id}" for each in several)
         detail = (
             f"{len(several)} queries report it at once, and each row counts once for each of them; of late {by_query}: "
-            "give each query a stream of its own, or call adaptive_watermark in one of them"
+            "give each query a stream of its own"
         )
         yield condition("SeveralQueries", detail)
 
@@ -286,6 +291,22 @@ def _late_policy(state: StreamState) -> Iterator[Condition]:
     why = None if state.applied is None else why_not_followed(state.policy.value.late, state.late)
     if why is not None:
         yield condition("LatePolicyNotFollowed", why)
+
+
+def _adoption(state: StreamState) -> Iterator[Condition]:
+    # With an SLO of its own somebody has decided.
+    if state.former is not None and state.slo is None:
+        names = " ".join(map(shlex.quote, (state.row.job, state.row.stream, state.former)))
+        detail = (
+            f"it began anew, and stream {state.former!r}, which read the same, has been silent since: if it is the "
+            f"same query, `tidemark adopt {names} --reason '...'` gives it that SLO, policy, approvals and history"
+        )
+        yield condition("AdoptionAsked", detail)
+
+
+def _conf_left_out(state: StreamState) -> Iterator[Condition]:
+    if state.applied is not None and state.applied.conf_left_out is not None:
+        yield condition("ConfLeftOut", state.applied.conf_left_out)
 
 
 def _last_windows(state: StreamState) -> Iterator[Condition]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Double, Row, ScalarSelect, Select, and_, bindparam, cast, func, select
+from sqlalchemy import Double, Row, ScalarSelect, Select, and_, bindparam, cast, exists, func, select
 from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.base.db.tables import (
@@ -143,6 +143,7 @@ def _state(row: Row[Any], pin: StoredPin | None) -> StreamState:
         rollout=row.RolloutRow,
         missed=row.missed,
         prediction=row.PredictionRow,
+        former=row.former,
         overview=overview,
         lost=None if overview is None or overview.lost is None else LostSummary.from_json(overview.lost),
     )
@@ -179,6 +180,28 @@ def _stored_base_us() -> ScalarSelect[int | None]:
         .order_by(earlier.max_event_time_us.desc())
         .limit(1)
         .correlate(ReportRow)
+        .scalar_subquery()
+    )
+
+
+def _former() -> ScalarSelect[str | None]:
+    """Return the query for the stream of the same job that read the same, and has been silent since this one began."""
+    other, said, since = aliased(StreamRow), aliased(AcknowledgementRow), aliased(ReportRow)
+    later = select(since.id).where(since.stream_id == other.id, since.seen_us >= StreamRow.registered_us)
+    reports = exists(later.correlate(other, StreamRow))
+    return (
+        select(other.stream)
+        .join(said, said.stream_id == other.id)
+        .where(
+            said.reads == AcknowledgementRow.reads,
+            other.job == StreamRow.job,
+            other.deleted_us.is_(None),
+            other.registered_us < StreamRow.registered_us,
+            ~reports,
+        )
+        .order_by(other.registered_us.desc())
+        .limit(1)
+        .correlate(StreamRow, AcknowledgementRow)
         .scalar_subquery()
     )
 
@@ -223,6 +246,7 @@ def _statement() -> Select[*tuple[Any, ...]]:
             ReportRow,
             LiveRow,
             QueryRow,
+            _former().label("former"),
             _stored_base_us().label("stored_base_us"),
             _seen_us(RECENT_BATCHES).label("recent_us"),
             _seen_us(-1).label("first_us"),

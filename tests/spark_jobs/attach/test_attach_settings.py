@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tidemark.spark_jobs.attach.settings import ATTACH_SETTINGS, StreamCall, StreamConf, read_conf
+from tidemark.spark_jobs.core.arguments import WrongValueError
 from tidemark.spark_jobs.core.settings import SETTINGS
 
 from support.tree import ROOT
@@ -29,7 +30,7 @@ def test_without_a_conf_a_stream_is_only_watched_and_no_query_is_rejected() -> N
     found = wanted({})
     assert found.own_bound == "10000 milliseconds"
     assert (found.call["mode"], found.call["ceiling"], found.call["partition"]) == ("Off", None, "partition")
-    assert not found.settings.may_reject
+    assert not found.settings.called
 
 
 def test_what_is_said_of_one_stream_goes_before_what_is_said_of_all() -> None:
@@ -49,6 +50,39 @@ def test_one_stream_can_be_renamed_and_left_alone() -> None:
     assert wanted({f"spark.tidemark.stream.{STREAM}.name": "clicks"}).settings.stream == "clicks"
     assert wanted({"spark.tidemark.name": "all"}).settings.stream == STREAM
     assert read({f"spark.tidemark.stream.{STREAM}.enabled": "false"}) is None
+
+
+@pytest.mark.parametrize(
+    ("start", "request_ms", "limit_s"), [("20s", None, 3.0), ("4s", None, 2.0), ("20s", "9000", 9.0)]
+)
+def test_a_request_at_the_start_fits_into_the_time_that_the_start_may_wait(
+    start: str, request_ms: str | None, limit_s: float
+) -> None:
+    """Else the side process is ended, while the controller is away, and nothing is watched."""
+    context = {"spark.tidemark.start.timeout": start}
+    context |= {} if request_ms is None else {"spark.tidemark.timeout.ms": request_ms}
+    assert wanted({}, context).settings.timeout_s == limit_s
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        {"spark.tidemark.timeout.ms": "20000"},
+        {"spark.tidemark.start.timeout": "soon"},
+        {"spark.tidemark.start.timeout": "20"},
+    ],
+)
+def test_what_the_start_cannot_wait_for_is_named(context: dict[str, str]) -> None:
+    with pytest.raises(WrongValueError) as error:
+        read({}, context)
+    assert error.value.name in context
+
+
+def test_two_streams_of_a_query_do_not_get_one_name() -> None:
+    session: dict[str, str] = {f"spark.tidemark.stream.{STREAM}.name": "clicks"}
+    context: dict[str, str] = {}
+    with pytest.raises(WrongValueError, match="another stream"):
+        read_conf(StreamConf(session.get, context.get, STREAM), STREAM, "counts", "10 s", taken=["clicks"])
 
 
 def test_in_live_there_is_no_ceiling_but_the_one_that_is_set() -> None:
@@ -75,6 +109,7 @@ def test_addresses_files_and_folders_come_from_the_context_alone() -> None:
     ("application", "job"),
     [
         ("shop", "shop"),
+        ("shop-2026-03-08T05:00", "shop"),
         ("pyspark-shell", "counts"),
         ("Spark shell", "counts"),
         ("Spark Connect server", "counts"),

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tidemark.models.protocol.messages import LOSES_NONE
 from tidemark.spark_jobs.attach import pyspark_run
 from tidemark.spark_jobs.attach.pyspark_run import run
 
@@ -46,6 +51,7 @@ def write(df, name):
 
 """
 WINDOWS = """
+table = spark.range(1).selectExpr("id AS x", "now() AS ts")
 counted = rows().withWatermark("ts", "3 seconds").groupBy(F.window("ts", "5 seconds"))
 write(counted.agg(F.collect_list("id").alias("ids")).select("window.end", "ids"), "clicks")
 """
@@ -147,6 +153,57 @@ def test_each_start_takes_the_newest_bound_and_what_stands_above_the_watermark_k
     assert len(set(horizons)) == 1, "what a horizon adds to the bound that moves"
 
 
+UNNAMED = """
+import os
+counted = rows().withWatermark("ts", "3 seconds").groupBy(F.window("ts", "5 seconds")).count()
+writer = counted.writeStream.format("noop").trigger(availableNow=True).option("checkpointLocation", CHECKPOINT)
+(writer.queryName(NAME) if NAME else writer).start().awaitTermination()
+"""
+
+
+def test_a_query_that_goes_on_from_its_checkpoint_is_the_stream_that_it_was(
+    spark: SparkSession, site: Site
+) -> None:
+    """Called otherwise, of a job that is called otherwise, and from a folder that was moved."""
+    first, moved = site.folder / "counts" / "checkpoint", site.folder / "elsewhere"
+    with ReportServer() as controller:
+        conf_url(spark, controller.url)
+        for number, (checkpoint, name) in enumerate([(first, None), (first, "sums"), (moved, "other")]):
+            if checkpoint is moved:
+                first.rename(moved)
+                spark.conf.set("spark.tidemark.job", "")
+            site.write([BATCHES[number]])
+            site.run(f"CHECKPOINT, NAME = {str(checkpoint)!r}, {name!r}\n{UNNAMED}")
+    assert controller.reports.keys() == {("shop", "counts.views.ts")}
+    assert len({each.run_id for each in controller.reports["shop", "counts.views.ts"]}) == 3
+
+
+def test_a_checkpoint_in_a_new_temporary_folder_each_time_is_one_stream(
+    spark: SparkSession, site: Site
+) -> None:
+    site.write(BATCHES[:1])
+    with ReportServer() as controller:
+        conf_url(spark, controller.url)
+        for _ in range(2):
+            checkpoint = tempfile.mkdtemp(prefix="window-watermark")
+            site.run(f"CHECKPOINT, NAME = {checkpoint!r}, None\n{UNNAMED}")
+            shutil.rmtree(checkpoint)
+    assert controller.reports.keys() == {("shop", "views.ts")}
+
+
+def test_a_checkpoint_that_takes_no_file_of_ours_stops_nothing(
+    spark: SparkSession, site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.write(BATCHES[:1])
+    (site.folder / "counts").mkdir()
+    (site.folder / "counts" / "tidemark").write_text("a file in the place of our folder")
+    with ReportServer() as controller:
+        conf_url(spark, controller.url)
+        site.run(f"CHECKPOINT, NAME = {str(site.folder / 'counts')!r}, None\n{UNNAMED}")
+    assert controller.reports.keys() == {("shop", "counts.views.ts")}
+    assert "the names of streams" in caplog.text
+
+
 def test_a_query_that_tidemark_would_reject_runs_and_is_reported(
     spark: SparkSession, site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -159,29 +216,63 @@ write(sessions.agg(F.collect_list("id").alias("ids")).select("ids"), "clicks")
     with BoundServer("shop", "clicks.views.ts") as controller:
         conf_url(spark, controller.url)
         site.run(gap)
-    assert "runs, though it should not" in caplog.text
+    (line,) = (each for each in caplog.messages if "depends on the row" in each)
+    assert not re.search("withWatermark|adaptive_watermark|write ", line), "words for a call"
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
     assert site.out()
 
 
+NOTHING_LATE = """
+counted = rows().withWatermark("ts", "3 seconds").groupBy("partition").count()
+counted.writeStream.format("noop").outputMode("update").trigger(availableNow=True).start().awaitTermination()
+"""
+
+
+def test_a_query_that_loses_nothing_is_no_error_and_no_warning(
+    spark: SparkSession, site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.write(BATCHES[:2])
+    with ReportServer() as controller:
+        conf_url(spark, controller.url)
+        site.run(NOTHING_LATE)
+    (reports,) = controller.reports.values()
+    assert (reports[0].contradiction or "").startswith(LOSES_NONE)
+    assert not [
+        each for each in caplog.records if each.name == "tidemark.spark" and each.levelno > logging.INFO
+    ]
+
+
+def test_windows_that_no_second_divides_are_judged(spark: SparkSession, site: Site) -> None:
+    site.write(BATCHES)
+    with ReportServer() as controller:
+        conf_url(spark, controller.url)
+        site.run(WINDOWS.replace("5 seconds", "2500 milliseconds"))
+    assert controller.ledger("clicks.views.ts").late_min > 0
+
+
 @pytest.mark.parametrize(
-    ("conf", "said"),
+    ("text", "said"),
     [
-        ({"mode": "Sometimes"}, "a watermark is left as it is: mode is 'Sometimes'"),
-        ({}, "spark.tidemark.controller.url is not set, so nothing is watched"),
+        (
+            WINDOWS.replace("rows()", "rows().alias('l').join(table, F.expr('x < 9'))").replace(
+                '"ts"', '"l.ts"'
+            ),
+            "a watermark is left as it is: several columns are called 'ts'",
+        ),
+        (WINDOWS, "spark.tidemark.controller.url is not set, so nothing is watched"),
     ],
 )
 def test_where_tidemark_fails_the_query_runs_as_it_is_with_one_line(
     spark: SparkSession,
     site: Site,
     capsys: pytest.CaptureFixture[str],
-    conf: dict[str, str],
+    text: str,
     said: str,
 ) -> None:
     site.write(BATCHES)
-    for key, value in conf.items():
+    if text is not WINDOWS:
         conf_url(spark, "http://127.0.0.1:9")
-        spark.conf.set(f"spark.tidemark.{key}", value)
-    site.run(WINDOWS)
+    site.run(text)
     assert site.out()
     (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("tidemark:"))
     assert line.removeprefix("tidemark: ").startswith(said)
@@ -246,7 +337,7 @@ def test_late_rows_that_would_be_others_when_read_again_are_counted_all_the_same
     with ReportServer() as controller:
         conf_url(spark, controller.url)
         site.run(WINDOWS.replace("rows()", f"rows(){below}"))
-    (line,) = (each for each in caplog.messages if "counted and not kept" in each)
+    (line,) = (each for each in caplog.messages if "spark.tidemark.late.folder is left out" in each)
     assert said in line
     assert controller.ledger("clicks.views.ts").late_min > 0
 

@@ -202,11 +202,18 @@ def test_a_session_cannot_send_reports_elsewhere(watched: Watched, plain: Plain)
     watched.job.do("session")
 
 
-def test_a_query_whose_rows_cannot_be_judged_runs_all_the_same(watched: Watched, plain: Plain) -> None:
-    """Windows of 10 s do not fit this granule. A call would have the query ended."""
-    watched.job.do("conf", "spark.tidemark.stream.wide.clicks.ts.granule", "7s")
+def test_a_conf_that_does_not_fit_a_stream_is_left_out_and_the_stream_is_judged(
+    watched: Watched, plain: Plain
+) -> None:
+    """Windows of 10 s do not fit this granule, nor the bound that ceiling. A call would have the query ended."""
+    stream = "wide.clicks.ts"
+    for key, value in {"granule": "7s", "ceiling": "1s", "mode": "Sometimes"}.items():
+        watched.job.do("conf", f"spark.tidemark.stream.{stream}.{key}", value)
     assert watched.run("wide") == plain.run
-    assert watched.job.lines("runs, though it should not")
+    assert watched.late(stream) == clicks() - plain.run
+    assert len(watched.job.lines("is left out")) == 3
+    said = watched.controller.acknowledgements["shop", stream][-1]["conf_left_out"]
+    assert all(f"{stream}.{key} is left out" in said for key in ("granule", "ceiling", "mode"))
 
 
 def test_without_the_controller_a_query_keeps_its_own_bound(watched: Watched, plain: Plain) -> None:

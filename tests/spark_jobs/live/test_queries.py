@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tidemark.models.base.operators import tumbling
+from tidemark.models.live.defaults import CEILING_ALARM_PPM
 from tidemark.spark_jobs.core.watch import Orders
 from tidemark.spark_jobs.live.queries import LiveQueries
 from tidemark.spark_jobs.live.streams import LiveStream
@@ -26,12 +27,14 @@ class Query:
         self.batches, self.required_ms = 0, 0
         queries.started(run_id, {"tap": tumbling("10 s")}, 1_000, alone=alone)
 
-    def batch(self, time_us: int, watermark_ms: int | None = None, *, decides: bool = True) -> Any:
+    def batch(
+        self, time_us: int, watermark_ms: int | None = None, *, name: str = "p", decides: bool = True
+    ) -> Any:
         """Run a batch under a watermark, the required one unless given; return what is reported before it decides."""
         started_us = START_US + (1_000 + self.batches * 60) * SECOND
         in_force_ms = self.required_ms if watermark_ms is None else watermark_ms
         report = report_of(
-            [("p", time_us)],
+            [(name, time_us)],
             tumbling("10 s"),
             late_watermark_ms=0,
             granule_us=SECOND,
@@ -41,7 +44,7 @@ class Query:
         )
         self.queries.batch(self.run_id, in_force_ms, started_us)
         self.batches += 1
-        state = self.queries.observe(self.run_id, "tap", report, {"p": report.counts.granules[0]}, None)
+        state = self.queries.observe(self.run_id, "tap", report, {name: report.counts.granules[0]}, None)
         required_ms = self.queries.requires(self.run_id, finds_nothing=False) if decides else None
         if required_ms is not None:
             self.required_ms = required_ms
@@ -147,3 +150,27 @@ def test_a_thread_that_decides_nothing_any_more_shows_in_the_reports(queries: Li
     assert states[-1].reason == "nothing was decided in the last 10 batches, the ceiling alone holds"
     query.batch(LATER_US)
     assert query.batch(LATER_US).failure is None
+
+
+def test_a_batch_that_spans_more_than_the_ceiling_is_no_alarm_of_a_ceiling_that_is_near(
+    queries: LiveQueries, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Over a backlog each does: Live has not been asked since its newest row was read."""
+    query = Query(queries, "run")
+    states = [query.batch(START_US - (40 - 2 * number) * CEILING_US) for number in range(20)]
+
+    assert max(state.ceiling_used_ppm for state in states) < CEILING_ALARM_PPM
+    assert "of the ceiling" not in caplog.text
+
+
+def test_a_partition_that_holds_the_watermark_back_by_the_ceiling_is_one(
+    queries: LiveQueries, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = Query(queries, "run")
+    for number in range(6):
+        query.batch(START_US - CEILING_US + number * 60 * SECOND, name="slow")
+    for number in range(1, 20):
+        state = query.batch(START_US - CEILING_US + number * CEILING_US // 20)
+
+    assert state.ceiling_used_ppm >= CEILING_ALARM_PPM
+    assert "of the ceiling" in caplog.text

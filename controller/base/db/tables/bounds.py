@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Index, UniqueConstraint
+from sqlalchemy import Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tidemark.controller.base.db.tables.columns import (
@@ -12,6 +12,7 @@ from tidemark.controller.base.db.tables.columns import (
     Identifier,
     KeyNumber,
     Long,
+    Name,
     OfStream,
     Stream,
     Whole,
@@ -149,5 +150,11 @@ class AcknowledgementRow(Base):
     """How the run ends by itself; null when it does not."""
     spark_ui: Mapped[Long | None]
     """Address of the run's page in Spark's UI."""
+    called: Mapped[bool] = mapped_column(server_default=text("true"))
+    """Whether the job calls ``adaptive_watermark``."""
+    reads: Mapped[Name | None]
+    """Source and event-time column, where nobody named the stream."""
+    conf_left_out: Mapped[Long | None]
+    """What of the job's conf is left out, and why; null for nothing."""
     received_us: Mapped[Whole]
     fingerprint: Mapped[Identifier]

@@ -51,7 +51,7 @@ public final class Side {
     Side(SparkContext context) throws Exception {
         this.context = context;
         SparkConf conf = context.conf();
-        this.limitNanos = TimeUnit.MILLISECONDS.toNanos(conf.getTimeAsMs(TIMEOUT, "20s"));
+        this.limitNanos = TimeUnit.MILLISECONDS.toNanos(limitMs(conf));
         byte[] random = new byte[32];
         new SecureRandom().nextBytes(random);
         String secret = Base64.getEncoder().encodeToString(random);
@@ -97,6 +97,21 @@ public final class Side {
             }
         }
         return "python3";
+    }
+
+    /** Returns how long a query waits at most; what is no such time, or too short for any answer, is left out. */
+    private static long limitMs(SparkConf conf) {
+        long least = 1_000;
+        try {
+            long found = conf.getTimeAsMs(TIMEOUT, "20s");
+            if (found >= least) {
+                return found;
+            }
+        } catch (RuntimeException unreadable) {
+            // as below
+        }
+        LOG.warn("tidemark: {} is left out: {} is no time of a second or more, such as 20s", TIMEOUT, conf.get(TIMEOUT));
+        return 20 * least;
     }
 
     // -- what the side process calls ------------------------------------------------------------------------------

@@ -59,7 +59,9 @@ final class Sides {
     }
 
     private static boolean isWanted(SparkConf conf) {
-        return conf.getBoolean(ENABLED, conf.contains(CONTROLLER));
+        String enabled = conf.get(ENABLED, "").trim();
+        boolean isFlag = enabled.equalsIgnoreCase("true") || enabled.equalsIgnoreCase("false");
+        return isFlag ? Boolean.parseBoolean(enabled) : conf.contains(CONTROLLER); // the side says what is left out
     }
 
     private static void start(SparkContext context) {

@@ -114,6 +114,9 @@ def upgrade() -> None:
         sa.Column("ceiling_ms", sa.BigInteger(), nullable=True),
         sa.Column("run_end", sa.String(length=20), nullable=True),
         sa.Column("spark_ui", sa.Text(), nullable=True),
+        sa.Column("called", sa.Boolean(), server_default=sa.text("true"), nullable=False),
+        sa.Column("reads", sa.String(length=200), nullable=True),
+        sa.Column("conf_left_out", sa.Text(), nullable=True),
         sa.Column("received_us", sa.BigInteger(), nullable=False),
         sa.Column("fingerprint", sa.String(length=64), nullable=False),
         sa.ForeignKeyConstraint(
