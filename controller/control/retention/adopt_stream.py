@@ -8,13 +8,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.database import Limits
-from tidemark.controller.base.db.tables import (
-    AcknowledgementRow,
-    QuarantinedRow,
-    ReportBodyRow,
-    ReportRow,
-    StreamRow,
-)
+from tidemark.controller.base.db.tables import AcknowledgementRow, ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.base.errors import StreamReportsError, TidemarkError
 from tidemark.controller.control.retention.delete_stream import delete_stream
 from tidemark.controller.control.rollout.actions import republish
@@ -54,7 +48,7 @@ def adopt_stream(  # noqa: PLR0917 - what is adopted, and by which rules
         raise StreamReportsError(
             f"stream {before!r} has reported since {name!r} began: they are not one stream"
         )
-    counted, held = _reports_of(session, stream)
+    reports = _reports_of(session, stream)
     pin = get_pin(session, PinScope(stream.job, name)) or get_pin(session, PinScope(stream.job, before))
     delete_pin(session, PinScope(stream.job, before))
     of_stream = AcknowledgementRow.stream_id == stream.id
@@ -65,36 +59,31 @@ def adopt_stream(  # noqa: PLR0917 - what is adopted, and by which rules
     session.flush()
     if pin is not None:
         put_pin(session, replace(pin, scope=PinScope(stream.job, name)))
-    for reports, trusted in ((counted, True), (held, False)):
-        for taken in take_reports(
-            session, reports, now_us, StreamEvidence(horizon_ms_of), limits, trusted=trusted
-        ):
-            if isinstance(taken, TidemarkError):
-                raise taken
+    for taken in take_reports(session, reports, now_us, StreamEvidence(horizon_ms_of), limits):
+        if isinstance(taken, TidemarkError):
+            raise taken
     add_event(session, former.id, now_us, kind="StreamAdopted", reason=reason, before=before, after=name)
     session.flush()
     republish(session, former.id, get_policy(session, former.id).value, now_us)
-    return len(counted) + len(held)
+    return len(reports)
 
 
-def _reports_of(session: Session, stream: StreamRow) -> tuple[list[Report], list[Report]]:
-    """Return the reports of a stream, and those in quarantine.
+def _reports_of(session: Session, stream: StreamRow) -> list[Report]:
+    """Return the reports of a stream.
 
     Raises:
         StreamReportsError: when they are too many, or some are gone.
     """
-    bodies = (
+    bodies = session.scalars(
         select(ReportBodyRow.body)
         .join(ReportRow, ReportRow.id == ReportBodyRow.report_id)
         .where(ReportRow.stream_id == stream.id)
-        .order_by(ReportRow.id),
-        select(QuarantinedRow.body).where(QuarantinedRow.stream_id == stream.id).order_by(QuarantinedRow.id),
+        .order_by(ReportRow.id)
+        .limit(MAX_REPORTS + 1)
     )
-    counted, held = (
-        [stored_report(body) for body in session.scalars(each.limit(MAX_REPORTS + 1))] for each in bodies
-    )
-    if stream.reports > len(counted) or len(counted) + len(held) > MAX_REPORTS:
+    reports = [stored_report(body) for body in bodies]
+    if not stream.reports <= len(reports) <= MAX_REPORTS:
         raise StreamReportsError(
             f"stream {stream.stream!r} has a history of its own: more than {MAX_REPORTS:,} reports, or some are gone"
         )
-    return counted, held
+    return reports
