@@ -137,7 +137,7 @@ def test_a_job_has_half_of_the_streams_that_others_leave_however_they_come(
             body = to_json_object(replace(REPORTS[0], job=other))
             answer = controller.http.post(f"/v1/jobs/{other}/streams/stream/reports", json=body)
             assert answer.status_code == (201 if other == "second" else 429)
-        assert 'tidemark_limit_used_ratio{limit="streams"} 1.0' in controller.http.get("/metrics").text
+        assert 'tidemark_limit_used_ratio{limit="streams"} 1\n' in controller.http.get("/metrics").text
         # What is known goes on.
         assert controller.report(REPORTS[1]).status_code == 201
         assert controller.put("/slo", {"target_ppm": 900_000}).status_code == 200

@@ -133,11 +133,11 @@ def test_each_try_of_a_report_says_when_it_was_sent() -> None:
     """By the driver's clock, which the controller compares with its own."""
     sent: list[int] = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def received(request: httpx.Request) -> httpx.Response:
         sent.append(json.loads(request.content)["sent_us"])
-        return httpx.Response(201, json={})
+        return answer(201, request)
 
-    client = ControllerClient("http://controller", transport=httpx.MockTransport(answer))
+    client = ControllerClient("http://controller", transport=httpx.MockTransport(received))
     before_us = time.time_ns() // 1_000
     client.report(REPORT)
     client.report(REPORT)
