@@ -131,6 +131,10 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
             "store", "Show the settings in force and where each comes from; passwords are masked."
         ),
         "restored": Entry("store", "Renew the epoch of a store that was restored from a backup or copied."),
+        "adopt": Entry(
+            "streams",
+            "Let a stream that began anew go on as the one that it was, with its SLO, approvals and history.",
+        ),
         "forget": Entry("streams", "Delete a stream with all of its data; it cannot be undone."),
         "spark-conf": Entry(
             "fleet_conf",

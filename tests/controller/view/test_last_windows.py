@@ -43,7 +43,7 @@ def test_of_runs_that_read_all_there_is_the_last_windows_are_said_to_stay_open(
     said = ended(controller, "AvailableNow")
     assert "WatermarkStandsStill" not in said
     assert "stay open until a run has newer rows" in said["LastWindowsOpen"]
-    assert "-> write close_at_end=True in the call of each input" in said["LastWindowsOpen"]
+    assert "-> set spark.tidemark.close.at.end=true" in said["LastWindowsOpen"]
 
 
 def test_of_runs_of_one_batch_the_way_out_begins_with_another_trigger(controller: Controller) -> None:
@@ -66,4 +66,4 @@ def test_a_watermark_that_no_run_moves_is_said_though_runs_are_hours_apart(contr
     assert said.startswith(
         "the watermark has never moved in 2 batches: a checkpoint keeps the query's watermark"
     )
-    assert "close_at_end=True" in said
+    assert "spark.tidemark.close.at.end=true" in said
