@@ -220,12 +220,8 @@ def adaptive_watermark(
         if start.mode != "Live":
             return plan.with_watermark(start.chosen.bound_ms)
         if no_live is not None:
-            _log.warning(
-                "stream %s: mode is Live, but %s: the bound stays %d ms until the next start",
-                settings.stream,
-                no_live,
-                start.chosen.bound_ms,
-            )
+            what = "stream %s: mode is Live, but %s: the bound stays %d ms until the next start"
+            _log.warning(what, settings.stream, no_live, start.chosen.bound_ms)
             return plan.with_watermark(start.chosen.bound_ms)
         if durations.ceiling is None:
             what = "the call has no ceiling=" if settings.called else "spark.tidemark.ceiling is not set"
@@ -265,7 +261,7 @@ def _closing_of(settings: JobSettings, late: Side | Revise | None, *, asked: boo
     if isinstance(late, Revise) and settings.closing is not None:
         if asked:
             raise ValueError(
-                "late=revise(...) closes no window, and close_at_end would: leave out one of them"
+                "late=revise(...) closes no window, as close_at_end would: leave out one of them"
             )
         return None
     return settings.closing

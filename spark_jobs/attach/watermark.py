@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.granules import default_granule_us
+from tidemark.models.base.operators import Operator
 from tidemark.models.specs.findings import CONFIRMED_KEY
 from tidemark.spark_jobs.adaptive import adaptive_watermark
 from tidemark.spark_jobs.attach.late import kept_in
@@ -18,8 +19,10 @@ from tidemark.spark_jobs.core.arguments import GRANULE_US, WrongValueError, gran
 from tidemark.spark_jobs.core.settings import Conf
 from tidemark.spark_jobs.spark.event_time import quoted
 from tidemark.spark_jobs.spark.jvm import DATASET, WATERMARK, find
-from tidemark.spark_jobs.spark.query_plan import Above, read_above
+from tidemark.spark_jobs.spark.query_plan import read_above
 
+_Above = tuple[list[Operator], str | None]
+_OWN_TIME = "UpdateEventTimeWatermarkColumn"
 _OWN_TIMES = (
     "the query's transformWithState gives rows an event time of their own, and Spark ends the query when one is "
     f"behind the watermark; {CONFIRMED_KEY}=true says that none is"
@@ -72,34 +75,35 @@ def adapted(spark: SparkSession, context: Conf, write: Any, node: Any, taken: An
             return plan
 
 
-def _with_tap(wanted: StreamCall, above: Above, child: DataFrame, event_time: str, query: Any) -> Any:
+def _with_tap(wanted: StreamCall, above: _Above, child: DataFrame, event_time: str, query: Any) -> Any:
     """Return the plan of a stream with what its conf says.
 
     Raises:
         WrongValueError: when that does not fit the stream.
     """
     settings, call, late = wanted.settings, wanted.call, None
+    operators, changed = above
     if wanted.late_folder is not None:
-        if above.changed is not None:
-            why = f"{above.changed} behind the watermark changes the rows, which are read again as they were before"
+        if changed is not None:
+            why = f"{changed} behind the watermark changes the rows, which are read again as they were before"
             raise WrongValueError("late_folder", why)
         late = kept_in(wanted.late_folder, wanted.late_dimension, settings.stream, child, query)
-    if above.own_times and not settings.own_times_confirmed and settings.pin is None:
+    if _OWN_TIME in query.toString() and not settings.own_times_confirmed and settings.pin is None:
         if call["mode"] != "Off":
             raise WrongValueError(MODE, _OWN_TIMES)
         settings = replace(settings, pin="Off", pinned_by="Tidemark, since " + _OWN_TIMES)
-    call = {**call, "granule": _granule(call["granule"], above)}
+    call = {**call, "granule": _granule(call["granule"], operators)}
     step = adaptive_watermark(event_time, wanted.own_bound, late=late, job_settings=settings, **call)
     return child.transform(step)._jdf.queryExecution().analyzed()  # noqa: SLF001 - the one way to the plan
 
 
-def _granule(wanted: str | None, above: Above) -> str | None:
+def _granule(wanted: str | None, operators: list[Operator]) -> str | None:
     """Return the granule that fits what is above a stream; None for the usual one.
 
     Raises:
         WrongValueError: when the one that is wanted does not.
     """
-    for operator in above.operators:
+    for operator in operators:
         if wanted is not None:
             granule_of(wanted, operator)
         elif not operator.granule_fits(GRANULE_US):

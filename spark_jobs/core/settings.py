@@ -231,7 +231,7 @@ class JobSettings:
     reads: str | None = None
     """Source and event-time column of a stream that nobody named."""
     left_out: tuple[str, ...] = ()
-    """What of the conf is left out since it cannot be used, and why."""
+    """What of the conf is left out, and why."""
 
     @classmethod
     def read(
@@ -324,11 +324,7 @@ def _path(text: str | None) -> Path | None:
 
 
 def choice(key: str, text: str | None, words: Iterable[str]) -> str:
-    """Return the word that a key says, in whatever case.
-
-    Raises:
-        WrongValueError: when it is another one.
-    """
+    """Return the word that a key says, in whatever case; ``WrongValueError`` for another one."""
     for word in words:
         if (text or "").strip().lower() == word.lower():
             return word

@@ -73,18 +73,6 @@ class QueryPlan:
     """The taps of which Spark drops no late row in the query's output mode, though the operator has the event time."""
 
 
-@dataclass(slots=True)
-class Above:
-    """What stands above a watermark in the plan of a query that is about to start."""
-
-    operators: list[Operator] = field(default_factory=list)
-    """By what its rows may be judged: which of several it is only the optimised plan says."""
-    changed: str | None = None
-    """What changes rows on the way to the operator, in words; None for nothing."""
-    own_times: bool = False
-    """Whether a ``transformWithState`` of the query gives its rows an event time of their own."""
-
-
 class _NotFoundError(Exception):
     """Ends the search with its result."""
 
@@ -145,28 +133,29 @@ def read_plan(plan: _Node, optimizer: _Node, output_mode: str | None = None) -> 
     return QueryPlan(operators, watermarks, tuple(own_times), changes, frozenset(undropped))
 
 
-def read_above(plan: _Node, watermark: _Node) -> Above:
-    """Return what stands above a watermark of a query.
+def read_above(plan: _Node, watermark: _Node) -> tuple[list[Operator], str | None]:
+    """Return by what the rows of a watermark may be judged, and what changes them before that, in words.
 
-    Args:
-        plan: what the query is made of, analysed.
-        watermark: an ``EventTimeWatermark`` in it.
+    The plan is that of a query that is about to start; by which of several it is only the optimised one says.
 
     Raises:
         Py4JError: when its nodes cannot be walked.
     """
-    found, event_time = Above(), watermark.eventTime().exprId().id()
+    operators: list[Operator] = []
+    changed, event_time = None, watermark.eventTime().exprId().id()
     for way in _ways(plan):
-        kind = way[-1].nodeName()
-        found.own_times |= kind == "UpdateEventTimeWatermarkColumn"
-        at = _first_stateful(way)
-        if kind != "EventTimeWatermark" or way[-1].eventTime().exprId().id() != event_time or at is None:
+        node, at = way[-1], _first_stateful(way)
+        if (
+            node.nodeName() != "EventTimeWatermark"
+            or node.eventTime().exprId().id() != event_time
+            or at is None
+        ):
             continue
-        found.changed = found.changed or _changed_on(way)
+        changed = changed or _changed_on(way)
         for column in _event_times(way[at], way[at + 1]):
             with suppress(_NotFoundError, Py4JError, PySparkException, TypeError):
-                found.operators.append(_operator_by(column, way[at + 1 :]))
-    return found
+                operators.append(_operator_by(column, way[at + 1 :]))
+    return operators, changed
 
 
 def tap_at(node: _Node, kind: str) -> str | None:

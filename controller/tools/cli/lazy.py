@@ -132,6 +132,10 @@ PANELS: Mapping[str, Mapping[str, Entry]] = {
             "store",
             "Replace the store by a backup, and give it a new epoch; every controller must be stopped.",
         ),
+        "adopt": Entry(
+            "streams",
+            "Let a stream that began anew go on as the one that it was, with its SLO, approvals and history.",
+        ),
         "forget": Entry("streams", "Delete a stream with all of its data; it cannot be undone."),
         "spark-conf": Entry(
             "fleet_conf",

@@ -166,13 +166,13 @@ CONDITION_TYPES: Mapping[ConditionType, ConditionKind] = {
     "RolloutHeld": ConditionKind("info", "Rollout held"),
     "Paused": ConditionKind("info", "Paused"),
     "LastWindowsOpen": ConditionKind("info", "Last windows stay open"),
-    "NoRowIsLate": ConditionKind("info", "No row can be late"),
     "NarrowingFrozen": ConditionKind("info", "Narrowing frozen"),
     "Pinned": ConditionKind("info", "Pinned"),
     "NotEnoughEvidence": ConditionKind("info", "Not enough evidence"),
     "NoReportYet": ConditionKind("info", "No report yet"),
     "NoSlo": ConditionKind("info", "No SLO"),
     "Rolling": ConditionKind("ok", "Rolling"),
+    "NoRowIsLate": ConditionKind("ok", "No row can be late"),
 }
 """By type, the worst first."""
 

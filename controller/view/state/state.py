@@ -96,7 +96,7 @@ class StreamState:
     """The rollout that missed its target after it was verified, while its bound is the published one."""
     prediction: PredictionRow | None
     """The newest prediction of a published bound."""
-    former: str | None
+    former: str | None = None
     """The stream of its job that read the same and has been silent since it began; None without any."""
     overview: OverviewRow | None
     lost: LostSummary | None

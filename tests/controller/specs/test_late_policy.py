@@ -75,7 +75,7 @@ def test_a_job_gets_what_the_policy_says_and_the_status_what_the_job_does(contro
 @pytest.mark.parametrize(
     ("late", "because"),
     [
-        (DROPPED, "add late=side(...) to its call"),
+        (DROPPED, "it needs late=side(...) in its call, or spark.tidemark.late.folder"),
         (REVISED, "late=revise(...), which is part of the plan"),
     ],
     ids=["no side", "revise"],

@@ -310,7 +310,7 @@ def test_a_store_that_is_not_there_is_exit_code_2(
 def test_every_condition_has_a_next_step() -> None:
     modes = {f"BoundNotAcknowledged in {mode}" for mode in ("Restart", "Live")}
     assert set(STEPS) == (
-        set(get_args(ConditionType)) - {"BoundNotAcknowledged", "Rolling", "NarrowingFrozen"}
+        set(get_args(ConditionType)) - {"BoundNotAcknowledged", "Rolling", "NarrowingFrozen", "NoRowIsLate"}
     ) | (modes | {"Off"})
 
 
