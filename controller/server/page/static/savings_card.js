@@ -103,8 +103,9 @@ function rowOf(row) {
  */
 function savedText({ min, max }, text) {
     if (min === null && max === null) return "–";
-    if (min !== null && min < 0 && (max === null || max > 0))
+    if (min !== null && min < 0 && (max === null || max > 0)) {
         return max === null ? `at most ${text(-min)} more` : `${text(-min)} more to ${text(max)} less`;
+    }
     if (max === null || max > 0 || min === 0) return `${between({ min, max }, text)} less`;
     return `${between({ min: -max, max: min === null ? null : -min }, text)} more`;
 }
