@@ -144,8 +144,6 @@ class Database:
         self._files = None if self._file is None else StoreFiles(self._file)
         self.checkpoints = None if self._files is None else Checkpoints(self._files.open, self._write_lock)
         self._listeners: list[Callable[[], None]] = []
-        self._broken: str | None = None
-        """What SQLite said of a file that is damaged, which no later success mends."""
         self.release_version = _release_version()
         """The schema revision of this release."""
         self.writable = True
@@ -242,8 +240,8 @@ class Database:
             self.writable = self.writable and not writes
             if isinstance(error, DBAPIError):
                 self._full = self._full or (writes and found_no_room(error))
-                if is_damaged(error):
-                    self._broken = str(error.orig)
+                if self._files is not None and is_damaged(error):
+                    self._files.damage = str(error.orig)
             raise
 
     def _open(self) -> Any:
@@ -259,10 +257,6 @@ class Database:
         return dialect.connect(*arguments, **options)
 
     def _check_files(self) -> None:
-        if self._broken is not None:
-            raise StoreUnavailableError(
-                f"the database file {self._file} is damaged ({self._broken}): tidemark restore FILE"
-            )
         if self._files is not None:
             self._files.check()
 

@@ -32,6 +32,8 @@ class StoreFiles:
         self._lock = threading.Lock()
         self._keeper: sqlite3.Connection | None = None
         self._opened: dict[str, tuple[int, int] | None] = {}
+        self.damage: str | None = None
+        """What SQLite said of a file that is damaged, which nothing that succeeds later mends."""
 
     def open(self) -> sqlite3.Connection:
         """Return the connection that keeps the log while others come and go; the first call opens the store.
@@ -57,11 +59,15 @@ class StoreFiles:
             return self._keeper
 
     def check(self) -> None:
-        """Check that the files are those that were opened.
+        """Check that the files are those that were opened, and whole.
 
         Raises:
-            StoreUnavailableError: when one of them was removed or replaced.
+            StoreUnavailableError: when one of them was removed or replaced, or is damaged.
         """
+        if self.damage is not None:
+            raise StoreUnavailableError(
+                f"the database file {self._file} is damaged ({self.damage}): tidemark restore FILE"
+            )
         for part, opened in self._opened.items():
             if _identity(part) != opened:
                 raise StoreUnavailableError(
