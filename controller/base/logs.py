@@ -7,10 +7,14 @@ hidden. What a terminal would obey is written out. A fault that repeats is one l
 from __future__ import annotations
 
 import copy
+import io
 import logging
+import queue
 import re
 import sys
 import threading
+import time
+from contextlib import suppress
 from typing import TextIO
 
 import structlog
@@ -39,6 +43,11 @@ _FAULT = 400
 _CREDENTIALS = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]+")
 """Credentials as in a header, those of other systems too."""
 
+_MAX_WAITING, _DRAIN_SECONDS = 10_000, 1.0
+"""Lines that wait for whoever takes the log; how long an end waits for them, in seconds."""
+
+_log = logging.getLogger(__name__)
+
 _SERVER_LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.access")
 
 _CLIENT_LOGGERS = ("httpx", "httpcore")
@@ -47,7 +56,7 @@ _CLIENT_LOGGERS = ("httpx", "httpcore")
 
 def configure_logs(level: LogLevel, form: LogFormat, stream: TextIO | None = None) -> None:
     """Make all loggers of this process write to ``stream``, by default to standard error."""
-    handler = handler_for(form, sys.stderr if stream is None else stream)
+    handler = handler_for(form, _Aside(sys.stderr) if stream is None else stream)
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
@@ -86,6 +95,46 @@ def handler_for(form: LogFormat, stream: TextIO) -> logging.Handler:
         )
     )
     return handler
+
+
+class _Aside(io.StringIO):
+    """Writes to a stream in a thread: whoever logs does not wait for a pipe that nobody reads."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+        self._waiting: queue.Queue[str] = queue.Queue(_MAX_WAITING)
+        self._left_out = 0
+        threading.Thread(target=self._run, name="tidemark-log", daemon=True).start()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def write(self, text: str) -> int:
+        try:
+            self._waiting.put_nowait(text)
+        except queue.Full:
+            self._left_out += 1
+        return len(text)
+
+    def drain(self) -> None:
+        """Wait until all is written, but not for long."""
+        end_s = time.monotonic() + _DRAIN_SECONDS
+        while self._waiting.unfinished_tasks and time.monotonic() < end_s:
+            time.sleep(_DRAIN_SECONDS / 100)
+
+    def _run(self) -> None:
+        said = 0
+        while True:
+            text = self._waiting.get()
+            with suppress(OSError, ValueError):
+                self._stream.write(text)
+                self._stream.flush()
+            self._waiting.task_done()
+            if self._left_out > said and self._waiting.empty():
+                said = self._left_out
+                # The number is part of the text: each of these lines is another one.
+                _log.warning(f"nobody took the log: {said} lines were left out since the start")
 
 
 _Kind = tuple[object, ...]
@@ -128,6 +177,8 @@ class _Handler(logging.StreamHandler[TextIO]):
     def close(self) -> None:
         """Write what was counted, and no more."""
         self._end_minute()
+        if isinstance(self.stream, _Aside):
+            self.stream.drain()
         super().close()
 
     def _end_minute(self) -> None:

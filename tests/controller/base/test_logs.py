@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tidemark.controller.base import logs
 from tidemark.controller.base.errors import StoreUnavailableError
 from tidemark.controller.base.logs import HIDDEN, configure_logs, handler_for, without_secrets
 from tidemark.controller.base.principal import ROLES
@@ -364,6 +367,31 @@ def test_a_fault_that_repeats_is_one_line_and_a_count() -> None:
         ("another", 999, False),
     ]
     assert len(found) == 1_004, "what is no fault is written each time"
+
+
+def test_a_log_that_nobody_takes_holds_nobody_and_says_how_much_it_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As behind a pipe whose reader has stopped: the kernel takes 64 kB, and then every write waits."""
+    monkeypatch.setattr(logs, "_MAX_WAITING", 10)
+    read, write = os.pipe()
+    with os.fdopen(read) as taken, os.fdopen(write, "w") as stream:
+        handler, logger = handler_for("json", logs._Aside(stream)), logging.getLogger(logs.__name__)
+        logger.addHandler(handler)
+        monkeypatch.setattr(logger, "level", logging.INFO)
+        monkeypatch.setattr(logger, "propagate", False)
+        try:
+            for number in range(1_000):
+                logger.info("line %d %s", number, "x" * 1_000)
+            known = left_out = 0
+            while known + left_out < 1_000:
+                event = json.loads(taken.readline())["event"]
+                said = re.match(r"nobody took the log: (\d+) lines were left out", event)
+                known, left_out = known + (said is None), int(said[1]) if said else left_out
+        finally:
+            logger.removeHandler(handler)
+    # A line that says so may be left out too, and is counted then.
+    assert 0 < left_out < 1_000 <= known + left_out
 
 
 def test_the_lines_of_a_storm_of_requests_are_few_whatever_they_ask_for_and_each_is_counted(
