@@ -88,7 +88,8 @@ def place_of(query: str | None, checkpoint: str | None) -> str:
         query: name of the query.
         checkpoint: its folder; None for one that Spark deletes as the query ends.
     """
-    return _part(query or (_end(_TEMPORARY.sub("", checkpoint)) if checkpoint else ""))
+    end = query or _end(_TEMPORARY.sub("", checkpoint or ""))
+    return _part(end) if query or not _SAYS_NOTHING.fullmatch(end) else ""
 
 
 def stream_name(place: str, sources: Iterable[str], column: str, taken: Collection[str]) -> str:

@@ -186,7 +186,7 @@ def test_a_checkpoint_in_a_new_temporary_folder_each_time_is_one_stream(
         conf_url(spark, controller.url)
         for _ in range(2):
             checkpoint = tempfile.mkdtemp(prefix="window-watermark")
-            site.run(f"CHECKPOINT, NAME = {checkpoint!r}, None\n{UNNAMED}")
+            site.run(f"CHECKPOINT, NAME = {checkpoint + '/checkpoints'!r}, None\n{UNNAMED}")
             shutil.rmtree(checkpoint)
     assert controller.reports.keys() == {("shop", "views.ts")}
 

@@ -224,7 +224,7 @@ def test_a_query_goes_on_unjudged_where_nothing_can_be_late_or_spark_cannot_be_r
     stream = _Stream(spark, tmp_path)
     if not readable:
         monkeypatch.setattr(RunningQuery, "plan", lambda _: None)
-    with caplog.at_level(logging.ERROR, "tidemark.spark"):
+    with caplog.at_level(logging.INFO, "tidemark.spark"):
         stream.run(query, *call)
     reports = stream.sink.reports
 

@@ -324,7 +324,7 @@ def test_where_spark_observes_the_rows_a_change_of_them_is_judged_before_the_cal
     assert before.ledger().completeness().rows == before.pairs(_Case(behind))
     assert before.came == after.came
     _assert_unjudged(
-        after, "behind adaptive_watermark drops or multiplies rows before they reach the query's operator"
+        after, "behind the watermark drops or multiplies rows before they reach the query's operator"
     )
 
 
@@ -337,8 +337,8 @@ def test_rows_that_go_through_a_function_in_python_are_not_judged_and_the_reason
     with caplog.at_level(logging.ERROR, "tidemark.spark"):
         run.run(lambda df: _windows(_mapped(_clicks(df))), *declared)
 
-    _assert_unjudged(run, "mapInPandas behind adaptive_watermark")
-    assert "put it before the call; its rows are not judged and it is not steered" in caplog.text
+    _assert_unjudged(run, "mapInPandas behind the watermark")
+    assert "put it before the watermark; its rows are not judged and it is not steered" in caplog.text
 
 
 def _assert_unjudged(run: _Run, why: str) -> None:
