@@ -46,6 +46,13 @@ Chosen: a few missed triggers are a slow batch, ten are an outage. Doubling it l
 is twice as old.
 """
 
+REPLAY_PACE_PPM = 100_000_000
+"""Event time per wall time, in parts per million, above which the order in which rows are read may be that of files.
+
+Chosen: a backlog that is worked off, or a demonstration, reaches some 10,000,000; a day that is read in a minute has
+1,440,000,000.
+"""
+
 CATCH_UP_PACE_PPM = 1_500_000
 """Event time per wall time, in parts per million, above which a stream is catching up or being replayed.
 

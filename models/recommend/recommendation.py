@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from tidemark.models.base.defaults import BOUND_DIGITS, CATCH_UP_PACE_PPM, NARROW_DEAD_BAND_PPM
+from tidemark.models.base.defaults import BOUND_DIGITS, NARROW_DEAD_BAND_PPM, REPLAY_PACE_PPM
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.target import PPM, format_share
 from tidemark.models.base.text import plural
@@ -123,7 +123,7 @@ def _replay(inputs: Inputs) -> str | None:
     if replayed:
         return f"{plural(replayed, 'row')} read out of order"
     faster = f"event time moved at {pace / PPM:.2f} times the clock, as in a replay"
-    return faster if pace > CATCH_UP_PACE_PPM else None
+    return faster if pace > REPLAY_PACE_PPM else None
 
 
 def _enough(bound_ms: int) -> str:

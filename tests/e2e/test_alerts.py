@@ -143,7 +143,7 @@ def test_only_what_is_wrong_fires_and_it_resolves_when_it_is_mended(tmp_path: Pa
         for message in webhook.messages:
             for alert in message["alerts"]:
                 assert alert["fingerprint"] == fingerprint_of(tuple(alert["labels"].items()))
-        assert 'tidemark_partition_skewed{spark_job="skewed",stream="stream",partition="2"} 1' in metrics
+        assert 'tidemark_partition_skewed{partition="2",spark_job="skewed",stream="stream"} 1' in metrics
         # One scrape that a busy machine lets take two seconds says "down" until the next.
         until(lambda: _healths(prometheus) == ["up"], "a scrape that succeeds")
         body = httpx.get(prometheus + "/api/v1/rules", timeout=PATIENCE_S).json()["data"]["groups"]

@@ -290,7 +290,7 @@ def test_a_closing_step_by_conf_closes_the_runs_of_a_plain_checkpoint(
         spark.conf.set("spark.tidemark.close.at.end", "true")
         site.run(WINDOWS)
     assert len(site.out()) > before
-    assert controller.acknowledgements[-1]["run_end"] == "Closed"
+    assert controller.acknowledgements[-1]["run_end"] == "AtBound"
 
 
 FILTERED = """
