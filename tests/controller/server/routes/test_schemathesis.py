@@ -251,6 +251,6 @@ def test_no_request_of_any_role_finds_a_server_error_an_undocumented_answer_or_m
 
 
 def _hard(operation: Operation, described: dict[str, Any]) -> bool:
-    """Return whether an operation can succeed only with a rollout or the version of what it changes."""
+    """Return whether an operation can succeed only with a rollout, another stream or the version of what it changes."""
     taken = {parameter["name"].lower() for parameter in described.get("parameters", ())}
-    return "{rollout_id}" in operation[1] or "if-match" in taken
+    return "{rollout_id}" in operation[1] or not taken.isdisjoint({"if-match", "former"})
