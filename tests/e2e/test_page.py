@@ -153,6 +153,8 @@ def test_an_sre_sets_the_slo_reads_the_curve_approves_and_rolls_back_on_a_live_j
                 "an acknowledgement",
                 seen=controller.get,
             )
+            # With more rows another bound is recommended, whose rollout would stand before this one.
+            controller.put("policy", at_once("Restart", approval="all", paused=True))
             badge = page.locator(".rollout .badge").first
             expect(badge).to_have_text(re.compile("effective|verified"))
             applied = controller.get()["applied"]

@@ -203,6 +203,8 @@ def test_an_acknowledgement_is_taken_once_and_before_the_first_report_too(contro
         "applied_us": START_US,
         "ceiling_ms": None,
         "run_end": None,
+        "called": True,
+        "conf_left_out": None,
         "spark_ui": None,
     }
 
