@@ -35,7 +35,7 @@ REPEAT_SECONDS = 60.0
 """How long a line stands for those like it."""
 
 _MAX_FAULTS = 100
-"""Faults of one minute that are told apart by what they are about."""
+"""Faults of one minute that count apart by what they are about."""
 
 _FAULT = 400
 """Status of an answer from which on a request is a fault."""

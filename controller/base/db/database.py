@@ -49,7 +49,7 @@ NO_LIMITS = Limits()
 """No limit at all."""
 
 CONNECTIONS = 10
-"""How many connections a process opens at most, unless it is told."""
+"""How many connections a process opens at most by default."""
 
 _POOL_SECONDS = 10.0
 """How long whoever needs a connection waits for one when all are in use."""
