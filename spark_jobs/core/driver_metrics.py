@@ -19,8 +19,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from tidemark.models.base.otlp import NOT_INSTALLED, wants_otlp
-from tidemark.models.evidence.ledger import judge
-from tidemark.models.evidence.needs import effective_bound_ms
+from tidemark.models.evidence.ledger import effective_bound_ms, judge
 from tidemark.models.protocol.messages import Report
 from tidemark.spark_jobs.spark.jvm import GAUGE, Py4JJavaError, find
 from tidemark.spark_jobs.spark.running_query import RunningQuery
