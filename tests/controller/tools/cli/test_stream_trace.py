@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner, Result
 
 from tidemark.controller.tools.cli import app
 from tidemark.controller.tools.traces.format import read_trace

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from tidemark.controller.base.token_format import is_token
 from tidemark.controller.tools.cli import app
