@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click import UsageError
+from click import Context, UsageError
 
 from tidemark.controller.base.settings import Settings
 from tidemark.controller.tools.cli import app
@@ -62,7 +62,7 @@ def test_every_document_can_be_reached_from_the_readme() -> None:
 
 def _options(command: Any) -> set[str]:
     """Return the options that a command has."""
-    return {"--help"}.union(*((*each.opts, *each.secondary_opts) for each in command.params))
+    return {"--help"}.union(*((*each.opts, *each.secondary_opts) for each in command.get_params(Context(command))))
 
 
 def _resolved(words: list[str]) -> tuple[list[str], Any, list[str]]:

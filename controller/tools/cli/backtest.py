@@ -18,6 +18,7 @@ from tidemark.controller.tools.backtest.trial import Trial, choose_policies, jud
 from tidemark.controller.tools.cli.options import duration_of, milliseconds_of, operator_of
 from tidemark.controller.tools.cli.progress import progress_bar, slots_bar
 from tidemark.controller.tools.cli.run import Format, errors_in_one_line, write
+from tidemark.controller.tools.cli.shape import check_options
 from tidemark.controller.tools.traces.format import OpenTrace, PlausibleRows, open_trace
 from tidemark.models.base.target import parse_target
 from tidemark.models.evidence.curve import Engine
@@ -58,7 +59,7 @@ def backtest(
 ) -> None:
     """Replay traces under policies and compare the policies, or try a target on a stream."""
     with errors_in_one_line():
-        if _is_of_stream(click.get_current_context(), traces):
+        if _is_of_stream(traces):
             from tidemark.controller.tools.cli.stream_backtest import Tried, backtest_stream  # noqa: PLC0415 - needs httpx
 
             tried = Tried(
@@ -119,22 +120,18 @@ def backtest(
             write_figures(figures, records)
 
 
-def _is_of_stream(context: click.Context, traces: Sequence[Path]) -> bool:
+def _is_of_stream(traces: Sequence[Path]) -> bool:
     """Return whether the arguments are the names of a job and a stream, and not files.
 
     Raises:
         ValueError: when an option is given that does not go with what they are.
     """
     of_stream = len(traces) == 2 and not any(path.suffix == ".parquet" or path.is_file() for path in traces)
-    wrong = [
-        f"--{name.replace('_', '-')}"
-        for name in context.params
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-        and (name not in _OF_STREAM if of_stream else name == "since")
-    ]
-    if wrong:
-        what = "a stream is replayed as it runs" if of_stream else "a trace is replayed whole"
-        raise ValueError(f"{what}, so it does not take {', '.join(wrong)}")
+    if of_stream:
+        check_options("a stream is replayed as it runs, so it does not take", _OF_STREAM)
+    else:
+        every = {parameter.name for parameter in click.get_current_context().command.params}
+        check_options("a trace is replayed whole, so it does not take", every - {"since"})
     return of_stream
 
 

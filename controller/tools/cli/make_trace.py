@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from shlex import join
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -15,12 +16,12 @@ from tidemark.controller.base.clock import system_clock
 from tidemark.controller.tools.cli.options import duration_of
 from tidemark.controller.tools.cli.progress import progress_bar
 from tidemark.controller.tools.cli.run import errors_in_one_line, open_client
+from tidemark.controller.tools.cli.shape import check_options
 from tidemark.controller.tools.client.client import Client
 from tidemark.controller.tools.traces.format import PlausibleRows, Trace, write_trace
 from tidemark.controller.tools.traces.from_files import Columns, Format, find_files, trace_of_files
 from tidemark.controller.tools.traces.from_reports import StreamTrace, trace_of_reports
 from tidemark.controller.tools.traces.messages import (
-    EventTimeFrom,
     TimeSources,
     TopicTrace,
     TopicTraceBuilder,
@@ -36,78 +37,64 @@ _SINCE = "6h"
 """How far back reports are read unless that is said: 21,600 of a trigger of a second."""
 
 
+_OF_FILES = frozenset({"arrival_from_file_time", "partition", "file_format", "skip_nulls"})
+_OF_KAFKA = frozenset({"bootstrap_servers", "topic", "since", "event_time_from", "client_settings"})
+_OF_BOTH = frozenset({"output", "source_kind", "event_time", "arrival", "unit", "url", "token_file"})
+"""Parameters by what the trace is made of."""
+
+
 def trace(
     sources: Sequence[Path],
     *,
+    source_kind: str,
     output: Path,
     event_time: str,
     arrival: str | None,
-    arrival_from_file_time: bool,
-    partition: str | None,
     unit: Unit | None,
-    file_format: Format | None,
-    skip_nulls: bool,
-    source_kind: str,
-    bootstrap_servers: str | None,
-    topic: str | None,
     since: str | None,
-    event_time_from: EventTimeFrom,
-    client_settings: Path | None,
     url: str,
     token_file: Path | None,
+    **options: Any,
 ) -> None:
     """Make a trace, a Parquet file of recorded arrivals."""
-    of_kafka: dict[str, object] = {
-        "--bootstrap-servers": bootstrap_servers,
-        "--topic": topic,
-        "--event-time-from": event_time_from != "value",
-        "--client-settings": client_settings,
-    }
-    of_files: dict[str, object] = {
-        "--arrival-from-file-time": arrival_from_file_time,
-        "--partition": partition,
-        "--format": file_format,
-        "--skip-nulls": skip_nulls,
-    }
     with errors_in_one_line():
         if source_kind == "controller":
-            columns_of = {"--event-time": event_time != "event_time", "--arrival": arrival, "--unit": unit}
-            _reject_given("--from controller does not take", {**of_files, **of_kafka, **columns_of})
+            check_options(
+                "--from controller does not take",
+                {"sources", "output", "source_kind", "since", "url", "token_file"},
+            )
             names = [str(source) for source in sources]
             make_stream_trace(names, output, since=since or _SINCE, url=url, token_file=token_file)
-            return
-        if source_kind == "files":
-            _reject_given("only --from kafka takes", {**of_kafka, "--since": since})
-            files = sources
-            if len(files) == 2 and not any(file.suffix or file.is_file() for file in files):
+        elif source_kind == "files":
+            check_options("only --from kafka takes", {"sources", *_OF_FILES, *_OF_BOTH})
+            if len(sources) == 2 and not any(file.suffix or file.is_file() for file in sources):
                 raise ValueError(
-                    f"there is no file {files[0]}; for a trace of JOB STREAM add --from controller"
+                    f"there is no file {sources[0]}; for a trace of JOB STREAM add --from controller"
                 )
-            if (arrival is None) != arrival_from_file_time:
+            if (arrival is None) != options["arrival_from_file_time"]:
                 raise ValueError(
                     "say where the arrival comes from: either --arrival COLUMN or --arrival-from-file-time"
                 )
-            columns = Columns(event_time=event_time, arrival=arrival, partition=partition, unit=unit)
-            make_file_trace(files, columns, file_format, output, skip_nulls=skip_nulls)
-            return
-        _reject_given("--from kafka does not take", {"files": sources, **of_files})
-        if bootstrap_servers is None or topic is None:
-            raise ValueError("--from kafka needs --bootstrap-servers and --topic")
-        make_kafka_trace(
-            bootstrap_servers,
-            topic,
-            TimeSources(event_time=event_time, event_time_from=event_time_from, arrival=arrival, unit=unit),
-            output,
-            since=since,
-            client_settings=client_settings,
-        )
-
-
-def _reject_given(message: str, options: Mapping[str, object]) -> None:
-    """Reject options that would have no effect, because whoever gave one expects an effect."""
-    named = [name for name, value in options.items() if value]
-    if named:
-        raise ValueError(f"{message} {', '.join(named)}")
+            columns = Columns(
+                event_time=event_time, arrival=arrival, partition=options["partition"], unit=unit
+            )
+            make_file_trace(
+                sources, columns, options["file_format"], output, skip_nulls=options["skip_nulls"]
+            )
+        else:
+            check_options("--from kafka does not take", {*_OF_KAFKA, *_OF_BOTH})
+            servers, topic = options["bootstrap_servers"], options["topic"]
+            if servers is None or topic is None:
+                raise ValueError("--from kafka needs --bootstrap-servers and --topic")
+            times = TimeSources(
+                event_time=event_time,
+                event_time_from=options["event_time_from"],
+                arrival=arrival,
+                unit=unit,
+            )
+            make_kafka_trace(
+                servers, topic, times, output, since=since, client_settings=options["client_settings"]
+            )
 
 
 def make_stream_trace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -25,6 +25,8 @@ REQUEST_FAILED = 1
 """Exit code when the controller rejects the request or does not answer."""
 USAGE_ERROR = 2
 """Exit code when the arguments or the surroundings of the command have to be corrected."""
+
+_GIVEN = click.core.ParameterSource.COMMANDLINE
 
 PATH = click.Path(path_type=Path)
 
@@ -239,6 +241,19 @@ def _name(param: click.Parameter | None) -> str:
     if param is None:
         return ""
     return max(param.opts, key=len) if isinstance(param, click.Option) else param.human_readable_name
+
+
+def check_options(message: str, taken: Collection[str]) -> None:
+    """Check that a command line has no options that would have no effect: whoever gives one expects an effect.
+
+    Raises:
+        ValueError: when it has others than those ``taken``, by the names of their parameters.
+    """
+    ctx = click.get_current_context()
+    given = (one for one in ctx.command.get_params(ctx) if ctx.get_parameter_source(one.name) is _GIVEN)
+    others = [_name(one) for one in given if one.name not in taken]
+    if others:
+        raise ValueError(f"{message} {', '.join(others)}")
 
 
 def fail_usage(*messages: str) -> NoReturn:

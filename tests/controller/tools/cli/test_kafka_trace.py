@@ -277,7 +277,7 @@ def test_a_kafka_that_does_not_answer_is_said_with_its_address(
     ("arguments", "said"),
     [
         (("--from", "kafka"), "--from kafka needs --bootstrap-servers and --topic"),
-        ((*NAMED, "events.json"), "--from kafka does not take files"),
+        ((*NAMED, "events.json"), "--from kafka does not take SOURCE"),
         (
             (*NAMED, "--partition", "p", "--skip-nulls"),
             "--from kafka does not take --partition, --skip-nulls",
