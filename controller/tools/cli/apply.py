@@ -29,9 +29,9 @@ from tidemark.controller.tools.cli.remote import (
 from tidemark.controller.tools.cli.show import fail_request, fail_usage, say, show_consequences
 from tidemark.controller.tools.client.address import DEFAULT_URL
 from tidemark.controller.tools.client.applying import Action, SpecChange, carry_out, check, in_force, plan
-from tidemark.controller.tools.client.base import checked
 from tidemark.controller.tools.client.client import Client
 from tidemark.controller.tools.client.errors import ClientError
+from tidemark.controller.tools.client.operations import checked
 from tidemark.controller.tools.documents.documents import (
     DocumentsInvalidError,
     WantedSpec,
@@ -39,7 +39,6 @@ from tidemark.controller.tools.documents.documents import (
     read_documents,
     without_defaults,
 )
-from tidemark.controller.tools.documents.odcs import odcs_document
 from tidemark.controller.tools.documents.openslo import documents_text, openslo_documents
 from tidemark.models.base.text import plain, plural
 
@@ -122,13 +121,6 @@ def register(app: typer.Typer) -> None:
             bool,
             typer.Option("--openslo", help="Only SLOs: documents of OpenSLO v1, which other tools read too."),
         ] = False,
-        odcs: Annotated[
-            bool,
-            typer.Option(
-                "--odcs",
-                help="Only SLOs, with how they are kept: data contracts of ODCS v3.1, which catalogues read.",
-            ),
-        ] = False,
         url: UrlOption = DEFAULT_URL,
         token_file: TokenFileOption = None,
     ) -> None:
@@ -136,8 +128,6 @@ def register(app: typer.Typer) -> None:
 
         An SLO is a document of OpenSLO, which refers to the metrics that Prometheus scrapes from the controller.
         """
-        if openslo and odcs:
-            fail_usage("give --openslo or --odcs, not both")
         with open_client(url, token_file) as tidemark:
             jobs = sorted({row.job for row in streams_by_name(tidemark, job)})
             if not jobs:
@@ -145,32 +135,11 @@ def register(app: typer.Typer) -> None:
             if job is not None and stream is not None:
                 tidemark.status(job, stream)  # of one that there is not, the nearest is named
             found = [
-                document
-                for each in jobs
-                for document in (
-                    _contracts(tidemark, each, stream)
-                    if odcs
-                    else _documents(tidemark, each, stream, openslo=openslo)
-                )
+                document for each in jobs for document in _documents(tidemark, each, stream, openslo=openslo)
             ]
         if not found:
-            fail_request(
-                "no such stream has an SLO" if openslo or odcs else "no such stream has an SLO or a policy"
-            )
+            fail_request("no such stream has an SLO" if openslo else "no such stream has an SLO or a policy")
         typer.echo(documents_text(found), nl=False)
-
-
-def _contracts(tidemark: Client, job: str, stream: str | None) -> Iterator[Mapping[str, Any]]:
-    """Yield the data contract of each stream of a job, or of one, that has an SLO."""
-    for kind, name, _ in in_force(tidemark, job):
-        slo = tidemark.slo(job, name) if kind == "SLO" and stream in {None, name} else None
-        if slo is None:
-            continue
-        status = tidemark.status(job, name)
-        # In Live the plan has the ceiling, and the watermark trails by less.
-        bound_ms = status.in_use_bound_ms if status.effective_bound_ms is None else status.effective_bound_ms
-        points = [] if bound_ms is None else tidemark.curve(job, name, [bound_ms]).points
-        yield odcs_document(job, name, slo, status, points[0] if points else None)
 
 
 def _documents(

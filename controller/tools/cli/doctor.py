@@ -20,7 +20,7 @@ from tidemark.controller.tools.cli.remote import (
     streams_by_name,
 )
 from tidemark.controller.tools.cli.show import fail_usage, input_errors_in_one_line, moment, say
-from tidemark.controller.tools.client.address import TOKEN_VARIABLE, stream_path
+from tidemark.controller.tools.client.address import TOKEN_VARIABLE
 from tidemark.controller.tools.client.errors import (
     ControllerUnusableError,
     RequestRejectedError,
@@ -171,7 +171,7 @@ def _examine(tidemark: Client, job: str, stream: str | None) -> _Findings:
 def _check_stream(tidemark: Client, place: Place) -> list[Check]:
     try:
         # Unchecked, so that conditions of a newer controller are shown too.
-        status = tidemark.request("GET", stream_path(place.job, place.stream))
+        status = tidemark.status_unchecked(place.job, place.stream)
     except RequestRejectedError as error:
         if not error.kind.endswith(":stream-not-found"):
             raise

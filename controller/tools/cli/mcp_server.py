@@ -12,7 +12,7 @@ import typer
 from tidemark.controller.tools.cli.options import milliseconds_of
 from tidemark.controller.tools.cli.remote import TokenFileOption, UrlOption, check_job, connect
 from tidemark.controller.tools.cli.why import why_text
-from tidemark.controller.tools.client.address import DEFAULT_URL, stream_path
+from tidemark.controller.tools.client.address import DEFAULT_URL
 from tidemark.controller.tools.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -90,10 +90,7 @@ class _Tools:
     def what_if(self, job: str, stream: str, bounds: list[str]) -> dict[str, Any]:
         """Say what would happen if each of some bounds, such as "30 s", were in force: rows lost, latency, state."""
         asked = [milliseconds_of(bound, "bounds") for bound in bounds]
-        path = stream_path(job, stream, "/preview")
-        return {
-            "previews": [self._tidemark.request("GET", path, params={"bound_ms": bound}) for bound in asked]
-        }
+        return {"previews": [self._tidemark.preview(job, stream, bound) for bound in asked]}
 
     def savings(self, job: str | None = None) -> dict[str, Any]:
         """Return what the recommended bounds would save in sum, and of the 20 streams that lose or would save most."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,12 +16,11 @@ from tidemark.controller.tools.cli.remote import (
     calls_controller,
 )
 from tidemark.controller.tools.cli.show import duration, measured, moment, percent, say, table
-from tidemark.controller.tools.client.address import stream_path
 from tidemark.models.base.target import PPM
 from tidemark.models.base.text import plural
 
 if TYPE_CHECKING:
-    from tidemark.controller.server.schemas.partitions import Partition
+    from tidemark.controller.server.schemas.partitions import LostValue, Partition
 
 
 def register(app: typer.Typer) -> None:
@@ -94,29 +93,24 @@ def lost(
     The job counts them with late=side(..., dimension="region").
     """
     with call.open() as tidemark:
-        asked = {
-            "dimension": dimension,
-            "window_ms": None if window is None else milliseconds_of(window, "--window"),
-            "limit": limit,
-        }
-        params = {name: value for name, value in asked.items() if value is not None}
-        found = tidemark.request("GET", stream_path(job, stream, "/lost"), params=params)
+        window_ms = None if window is None else milliseconds_of(window, "--window")
+        found = tidemark.lost(job, stream, dimension, window_ms, limit)
     if call.structured:
         return call.write(found)
-    if found["dimension"] is None:
+    if found.dimension is None:
         return say(
             f"nothing is counted by a dimension of {job}/{stream}: "
             'the job names one with late=side(..., dimension="region")'
         )
-    total = found["total"]
-    counted = f"; {found['counted']['text']}" if found["counted"] else ""
-    say(f"{found['dimension']}, {moment(found['from_us'])} to {moment(found['to_us'])}{counted}")
-    reasons = [name for name in _REASONS if total[name]]
-    why = ", ".join(f"{total[name]:,} {_REASONS[name]}" for name in reasons)
-    rows = f"{plural(total['rows'], 'row')}, {total['lost']:,} lost ({percent(total['lost_ppm'])})"
+    total = found.total
+    counted = f"; {found.counted.text}" if found.counted else ""
+    say(f"{found.dimension}, {moment(found.from_us)} to {moment(found.to_us)}{counted}")
+    reasons = [name for name in _REASONS if getattr(total, name)]
+    why = ", ".join(f"{getattr(total, name):,} {_REASONS[name]}" for name in reasons)
+    rows = f"{plural(total.rows, 'row')}, {total.lost:,} lost ({percent(total.lost_ppm)})"
     say(f"{rows}: {why}" if why else rows)
     columns = (
-        found["dimension"],
+        found.dimension,
         "rows",
         "lost",
         *(_REASONS[name] for name in reasons),
@@ -128,10 +122,10 @@ def lost(
         "latest by",
         "",
     )
-    table(columns, (_row(value, reasons) for value in found["values"]), "")
-    if found["more_values"]:
-        say(f"{plural(found['more_values'], 'more value')}: see --limit")
-    others = [name for name in found["dimensions"] if name != found["dimension"]]
+    table(columns, (_row(value, reasons) for value in found.values), "")
+    if found.more_values:
+        say(f"{plural(found.more_values, 'more value')}: see --limit")
+    others = [name for name in found.dimensions if name != found.dimension]
     if others:
         say(f"also counted by {', '.join(others)}: see --dimension")
     return None
@@ -141,22 +135,22 @@ _REASONS = {"late": "late", "no_event_time": "without an event time", "set_aside
 """Why a row was not taken, as the table has it; rows that were set aside are not lost."""
 
 
-def _row(value: dict[str, Any], reasons: list[str]) -> tuple[str, ...]:
-    name = "(null)" if value["value"] is None else value["value"]
+def _row(value: LostValue, reasons: list[str]) -> tuple[str, ...]:
+    name = "(null)" if value.value is None else value.value
     verdict = ""
-    if value["biased"]:
-        verdict = f"biased: at least {value['factor_ppm'] / PPM:.1f} times as often as all others"
+    if value.biased:
+        verdict = f"biased: at least {(value.factor_ppm or 0) / PPM:.1f} times as often as all others"
     return (
-        "(all others)" if value["other"] else name,
-        f"{value['rows']:,}",
-        f"{value['lost']:,}",
-        *(f"{value[name]:,}" for name in reasons),
-        percent(value["lost_ppm"]),
-        percent(value["of_rows_ppm"]),
-        percent(value["of_lost_ppm"]),
-        duration(value["median_late_ms"]),
-        duration(value["p99_late_ms"]),
-        duration(value["max_late_ms"]),
+        "(all others)" if value.other else name,
+        f"{value.rows:,}",
+        f"{value.lost:,}",
+        *(f"{getattr(value, name):,}" for name in reasons),
+        percent(value.lost_ppm),
+        percent(value.of_rows_ppm),
+        percent(value.of_lost_ppm),
+        duration(value.median_late_ms),
+        duration(value.p99_late_ms),
+        duration(value.max_late_ms),
         verdict,
     )
 

@@ -31,6 +31,7 @@ from tidemark.controller.tools.client.address import DEFAULT_URL, TOKEN_VARIABLE
 from tidemark.models.base.text import plain
 
 if TYPE_CHECKING:
+    from tidemark.controller.server.schemas.service import TokenAnswer, TokenMade
     from tidemark.controller.tools.cli.stored_tokens import StoredTokens
     from tidemark.controller.tools.client.client import Client
 
@@ -50,25 +51,25 @@ _IdOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class RemoteTokens:
-    """The tokens of a running controller; every answer has the fields of the API."""
+    """The tokens of a running controller."""
 
     client: Client
 
-    def create(self, body: dict[str, Any]) -> dict[str, Any]:
+    def create(self, body: dict[str, Any]) -> TokenMade:
         """Create a token."""
-        return self.client.request("POST", "/v1/tokens", body=body)
+        return self.client.create_token(body)
 
-    def find(self, name: str | None) -> list[dict[str, Any]]:
+    def tokens(self, name: str | None) -> list[TokenAnswer]:
         """Return all tokens, or those of one name, by number."""
-        return list(self.client.list_unchecked("/v1/tokens", "tokens", {"name": name}))
+        return list(self.client.tokens(name))
 
-    def rotate(self, token_id: int) -> dict[str, Any]:
+    def rotate(self, token_id: int) -> TokenMade:
         """Create the successor of a token."""
-        return self.client.request("POST", f"/v1/tokens/{token_id}:rotate", body={})
+        return self.client.rotate_token(token_id, {})
 
-    def revoke(self, token_id: int) -> dict[str, Any]:
+    def revoke(self, token_id: int) -> TokenAnswer:
         """Revoke a token."""
-        return self.client.request("DELETE", f"/v1/tokens/{token_id}")
+        return self.client.revoke_token(token_id)
 
 
 def register(app: typer.Typer) -> None:
@@ -116,7 +117,7 @@ def _create(
     with _open_tokens(url, token_file, database_url) as tokens:
         if expires is not None:
             body["lifetime_ms"] = duration_of(expires, "--expires") // 1_000
-        is_first = not tokens.find(None)
+        is_first = not tokens.tokens(None)
         _show_made(tokens.create(body), output)
     if is_first:
         typer.echo("from now on every request needs a token, those of running jobs too", err=True)
@@ -140,11 +141,11 @@ def _list_tokens(
 ) -> None:
     """List the tokens, expired and revoked ones too."""
     with _open_tokens(url, token_file, database_url) as tokens:
-        found = tokens.find(None)
+        found = tokens.tokens(None)
     if output in {"json", "yaml"}:
         return write(found, "tokens", output=output)
     if output == "name":
-        return names(dict.fromkeys(each["name"] for each in found))
+        return names(dict.fromkeys(each.name for each in found))
     wide = output == "wide"
     columns = ("number", "name", "role", "jobs", "state", "used")
     more = ("created", "by") if wide else ()
@@ -167,7 +168,7 @@ def _rotate(
     """
     with _open_tokens(url, token_file, database_url) as tokens:
         *_, newest = _live(tokens, name)
-        _show_made(tokens.rotate(newest["id"]), output)
+        _show_made(tokens.rotate(newest.id), output)
 
 
 @prints_data
@@ -187,17 +188,17 @@ def _revoke(
     with _open_tokens(url, token_file, database_url) as tokens:
         live = _live(tokens, name)
         revoked = (
-            live[0] if token_id is None else next((found for found in live if found["id"] == token_id), None)
+            live[0] if token_id is None else next((found for found in live if found.id == token_id), None)
         )
         if revoked is None:
             raise ValueError(f"no valid token of {name!r} has the number {token_id}; see tidemark token list")
-        found = tokens.revoke(revoked["id"])
+        found = tokens.revoke(revoked.id)
     if output is not None:
         return write(found, output=output)
-    say(f"revoked token {found['id']} of {name}")
+    say(f"revoked token {found.id} of {name}")
     for other in live:
-        if other["id"] != found["id"]:
-            say(f"token {other['id']} of {name} is still valid")
+        if other.id != found.id:
+            say(f"token {other.id} of {name} is still valid")
     return None
 
 
@@ -236,36 +237,36 @@ def _named_store() -> str | None:
         fail_usage(str(error))
 
 
-def _live(tokens: RemoteTokens | StoredTokens, name: str) -> list[dict[str, Any]]:
-    live = [found for found in tokens.find(name) if found["live"]]
+def _live(tokens: RemoteTokens | StoredTokens, name: str) -> list[TokenAnswer]:
+    live = [found for found in tokens.tokens(name) if found.live]
     if not live:
         raise ValueError(f"there is no valid token of {name!r}; see tidemark token list")
     return live
 
 
-def _show_made(made: dict[str, Any], output: Format | None) -> None:
+def _show_made(made: TokenMade, output: Format | None) -> None:
     if output is not None:
         return write(made, output=output)
-    typer.echo(made["token"])
+    typer.echo(made.token)
     number, name, role, jobs, state, _ = _cells(made)
     line = f"token {number}: {name}, {role} of {jobs}, {state}; it is shown only once"
     return typer.echo(plain(line), err=True)
 
 
-def _cells(answer: dict[str, Any]) -> tuple[str, ...]:
-    jobs = ", ".join(answer["jobs"])
-    used = moment(answer["last_used_us"])
-    return str(answer["id"]), answer["name"], answer["role"], jobs, _state(answer), used
+def _cells(answer: TokenAnswer) -> tuple[str, ...]:
+    jobs = ", ".join(answer.jobs)
+    used = moment(answer.last_used_us)
+    return str(answer.id), answer.name, answer.role, jobs, _state(answer), used
 
 
-def _state(answer: dict[str, Any]) -> str:
-    if answer["revoked_us"] is not None:
-        return f"revoked {moment(answer['revoked_us'])} by {answer['revoked_by']}"
-    expires_us = answer["expires_us"]
+def _state(answer: TokenAnswer) -> str:
+    if answer.revoked_us is not None:
+        return f"revoked {moment(answer.revoked_us)} by {answer.revoked_by}"
+    expires_us = answer.expires_us
     if expires_us is None:
         return "valid without end"
-    return f"{'valid until' if answer['live'] else 'expired'} {moment(expires_us)}"
+    return f"{'valid until' if answer.live else 'expired'} {moment(expires_us)}"
 
 
-def _more(answer: dict[str, Any]) -> tuple[str, str]:
-    return moment(answer["created_us"]), answer["created_by"] or "-"
+def _more(answer: TokenAnswer) -> tuple[str, str]:
+    return moment(answer.created_us), answer.created_by or "-"

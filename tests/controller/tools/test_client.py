@@ -138,7 +138,7 @@ def test_a_change_of_what_somebody_else_just_changed_raises_and_writes_nothing(
     controller: Controller, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.change_slo("job", "stream", {"target_ppm": 900_000})
-    request = client._send
+    request = client.send
 
     def late(method: str, path: str, **options: Any) -> httpx.Response:
         answer = request(method, path, **options)
@@ -146,7 +146,7 @@ def test_a_change_of_what_somebody_else_just_changed_raises_and_writes_nothing(
             controller.put("/slo", {"target_ppm": 800_000})
         return answer
 
-    monkeypatch.setattr(client, "_send", late)
+    monkeypatch.setattr(client, "send", late)
     with pytest.raises(ChangedError, match=r"somebody else changed .* try again") as error:
         client.change_slo("job", "stream", {"target_ppm": 700_000})
     assert error.value.status == 412
@@ -257,7 +257,7 @@ def test_a_request_that_is_not_idempotent_is_sent_once() -> None:
         Client(url, sleep=no_sleep) as client,
         pytest.raises(RequestRejectedError, match="not now"),
     ):
-        client.request("POST", "/v1/tokens", body={"name": "x"})
+        client.create_token({"name": "x"})
     assert seen == ["POST /v1/tokens"]
 
 
