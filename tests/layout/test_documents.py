@@ -62,7 +62,9 @@ def test_every_document_can_be_reached_from_the_readme() -> None:
 
 def _options(command: Any) -> set[str]:
     """Return the options that a command has."""
-    return {"--help"}.union(*((*each.opts, *each.secondary_opts) for each in command.get_params(Context(command))))
+    return {"--help"}.union(
+        *((*each.opts, *each.secondary_opts) for each in command.get_params(Context(command)))
+    )
 
 
 def _resolved(words: list[str]) -> tuple[list[str], Any, list[str]]:
