@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import click
 
-from tidemark.controller.tools.cli import commands, commands_operate, commands_spark, commands_traces
+from tidemark.controller.tools.cli import commands, commands_operate, commands_spark
+from tidemark.controller.tools.cli.lab.commands import TRACES
 from tidemark.controller.tools.cli.parameters import common
 from tidemark.controller.tools.cli.shape import Command, Commands, Group, Row
 
@@ -14,7 +15,7 @@ PANELS: dict[str, tuple[Row, ...]] = {
     "Watch": commands.SHOW,
     "Set": commands.SET,
     "Roll out and hold": commands.ROLL_OUT,
-    "Analyse": (*commands_traces.TRACES, *commands_spark.PROGRAMS),
+    "Analyse": (*TRACES, *commands_spark.PROGRAMS),
     "Operate": (*commands_spark.JARS, *commands_operate.OPERATE, *commands_spark.LATE),
 }
 """The commands by task, in the order in which the help lists them."""

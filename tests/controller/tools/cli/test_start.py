@@ -110,7 +110,7 @@ def test_a_command_without_its_extra_names_it(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_module_of_our_own_that_is_missing_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tidemark.controller.tools.cli.trace_curve", None)
+    monkeypatch.setitem(sys.modules, "tidemark.controller.tools.cli.lab.trace_curve", None)
     done = CliRunner().invoke(app, ["curve", "t.parquet"])
     assert isinstance(done.exception, ModuleNotFoundError)
 

@@ -15,9 +15,9 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from tidemark.controller.base.clock import system_clock
-from tidemark.controller.tools.cli.curve_chart import Marks, chart
+from tidemark.controller.tools.cli.lab.curve_chart import Marks, chart
+from tidemark.controller.tools.cli.lab.progress import progress_bar
 from tidemark.controller.tools.cli.options import bounds_of, duration_of, operator_of, read_option
-from tidemark.controller.tools.cli.progress import progress_bar
 from tidemark.controller.tools.cli.run import Format, errors_in_one_line, write
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.granules import SPARK_TICK_US

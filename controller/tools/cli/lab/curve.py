@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidemark.controller.tools.cli.curve_chart import Marks, chart
+from tidemark.controller.tools.cli.lab.curve_chart import Marks, chart
 from tidemark.controller.tools.cli.options import bounds_of
 from tidemark.controller.tools.cli.run import Format, open_client, write
 from tidemark.controller.tools.cli.shape import fail_usage
@@ -39,7 +39,7 @@ def curve(
             str(trace), stream, bounds, of_trace, output=output, plot=plot, url=url, token_file=token_file
         )
         return
-    from tidemark.controller.tools.cli.trace_curve import Question, show_trace_curve  # noqa: PLC0415 - a stream needs no scipy
+    from tidemark.controller.tools.cli.lab.trace_curve import Question, show_trace_curve  # noqa: PLC0415 - a stream needs no scipy
 
     if not trace.is_file() and not trace.suffix:
         fail_usage(f"there is no trace {trace}; of a stream name both: tidemark curve {trace} STREAM")

@@ -13,9 +13,9 @@ from tidemark.controller.base.clock import system_clock
 from tidemark.controller.tools.backtest.record import figures_of, write_figures
 from tidemark.controller.tools.backtest.table import floor_percent, format_latency
 from tidemark.controller.tools.backtest.trial import PolicyResult, replay
-from tidemark.controller.tools.cli.make_trace import stream_trace
+from tidemark.controller.tools.cli.lab.make_trace import stream_trace
+from tidemark.controller.tools.cli.lab.progress import slots_bar
 from tidemark.controller.tools.cli.options import milliseconds_of
-from tidemark.controller.tools.cli.progress import slots_bar
 from tidemark.controller.tools.cli.run import Format, open_client, write
 from tidemark.controller.tools.cli.show import duration, percent, say, table
 from tidemark.controller.tools.traces.format import PlausibleRows

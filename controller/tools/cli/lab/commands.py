@@ -100,7 +100,7 @@ def _of_backtest() -> Params:
 TRACES = (
     row(
         "trace",
-        "make_trace:trace",
+        "lab.make_trace:trace",
         """Make a trace, a Parquet file of recorded arrivals.
 
         It reads files in Parquet, newline-delimited JSON or CSV, a Kafka topic, or what a running controller holds of a
@@ -163,7 +163,7 @@ TRACES = (
     ),
     row(
         "curve",
-        "curve:curve",
+        "lab.curve:curve",
         """Show completeness and latency by bound, for a trace or a stream.
 
         For a trace it also chooses the smallest bound that its rows certify for the target. With JOB STREAM it asks a
@@ -210,7 +210,7 @@ TRACES = (
     ),
     row(
         "backtest",
-        "backtest:backtest",
+        "lab.backtest:backtest",
         """Replay traces under policies and compare the policies, or try a target on a stream.
 
         It shows completeness and latency of each policy, and of the best fixed bound and the best that is possible at

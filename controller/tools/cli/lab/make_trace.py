@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tidemark.controller.base.clock import system_clock
+from tidemark.controller.tools.cli.lab.progress import progress_bar
 from tidemark.controller.tools.cli.options import duration_of
-from tidemark.controller.tools.cli.progress import progress_bar
 from tidemark.controller.tools.cli.run import errors_in_one_line, open_client
 from tidemark.controller.tools.cli.shape import check_options
 from tidemark.controller.tools.client.client import Client

@@ -15,8 +15,8 @@ from tidemark.controller.base.clock import system_clock
 from tidemark.controller.tools.backtest.record import record_of, write_figures, write_timeline
 from tidemark.controller.tools.backtest.table import LEGEND, short_trace_warning, show, verdict
 from tidemark.controller.tools.backtest.trial import Trial, choose_policies, judge, read
+from tidemark.controller.tools.cli.lab.progress import progress_bar, slots_bar
 from tidemark.controller.tools.cli.options import duration_of, milliseconds_of, operator_of
-from tidemark.controller.tools.cli.progress import progress_bar, slots_bar
 from tidemark.controller.tools.cli.run import Format, errors_in_one_line, write
 from tidemark.controller.tools.cli.shape import check_options
 from tidemark.controller.tools.traces.format import OpenTrace, PlausibleRows, open_trace
@@ -60,7 +60,7 @@ def backtest(
     """Replay traces under policies and compare the policies, or try a target on a stream."""
     with errors_in_one_line():
         if _is_of_stream(traces):
-            from tidemark.controller.tools.cli.stream_backtest import Tried, backtest_stream  # noqa: PLC0415 - needs httpx
+            from tidemark.controller.tools.cli.lab.stream_backtest import Tried, backtest_stream  # noqa: PLC0415 - needs httpx
 
             tried = Tried(
                 target=target,
