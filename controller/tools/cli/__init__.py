@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from tidemark.controller.tools.cli import commands, commands_operate, commands_spark
-from tidemark.controller.tools.cli.lab.commands import TRACES
+from tidemark.controller.tools.cli.commands_traces import TRACES
 from tidemark.controller.tools.cli.parameters import common
 from tidemark.controller.tools.cli.shape import Command, Commands, Group, Row
 
@@ -35,7 +36,7 @@ def _commands(rows: Sequence[Row]) -> dict[str, click.Command]:
     """Return commands by name; those whose names begin with the same word are a group."""
     made: dict[str, click.Command] = {}
     for row in rows:
-        command, (first, *rest) = Command(row, common(row)), row.name.split(" ")
+        command, (first, *rest) = Command(row, common(row), _run), row.name.split(" ")
         if not rest:
             made[first] = command
             continue
@@ -43,6 +44,12 @@ def _commands(rows: Sequence[Row]) -> dict[str, click.Command]:
         assert isinstance(group, Group)
         group.add_command(command)
     return made
+
+
+def _run(row: Row, options: dict[str, Any]) -> None:
+    from tidemark.controller.tools.cli.run import run_row  # noqa: PLC0415 - help needs no client
+
+    run_row(row, options)
 
 
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -86,9 +86,9 @@ class Whole(click.IntRange):
         except ValueError:
             self.fail("it must be a whole number", param, ctx)
         if self.min is not None and number < self.min:
-            self.fail(f"it must be at least {self.min:g}", param, ctx)
+            self.fail(f"it must be at least {self.min}", param, ctx)
         if self.max is not None and number > self.max:
-            self.fail(f"it must be at most {self.max:g}", param, ctx)
+            self.fail(f"it must be at most {self.max}", param, ctx)
         return number
 
 
@@ -117,7 +117,7 @@ def arg(name: str, text: str, metavar: str | None = None, **more: Any) -> click.
 class Command(click.Command):
     """The command of a row."""
 
-    def __init__(self, row: Row, common: Params) -> None:
+    def __init__(self, row: Row, common: Params, run: Callable[[Row, dict[str, Any]], None]) -> None:
         settings = {"allow_interspersed_args": not row.whole}
         super().__init__(
             row.name.rpartition(" ")[2],
@@ -126,7 +126,7 @@ class Command(click.Command):
             help=row.help,
             params=[],
         )
-        self.row, self._common = row, common
+        self.row, self._common, self._run_row = row, common, run
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return what it takes; some of it is made only when it is asked for."""
@@ -136,10 +136,8 @@ class Command(click.Command):
         return super().get_params(ctx)
 
     def _run(self, **options: Any) -> None:
-        from tidemark.controller.tools.cli.run import run_row  # noqa: PLC0415 - help needs no client
-
         try:
-            run_row(self.row, options)
+            self._run_row(self.row, options)
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
             if self.row.extra is None or package == "tidemark":
