@@ -262,7 +262,7 @@ def test_labels_are_given_by_name_and_replaced_as_a_whole(tidemark: Tidemark) ->
     said(tidemark("policy", "set", "job", "stream", "--mode", "OnRestart"))
     assert "label                 team=web, url=a=b" in said(tidemark("policy", "get", "job", "stream"))
     said(tidemark("policy", "set", "job", "stream", "--label", "none"))
-    assert "labels                -" in said(tidemark("policy", "get", "job", "stream"))
+    assert "label                 -" in said(tidemark("policy", "get", "job", "stream"))
 
 
 windows = st.builds(
