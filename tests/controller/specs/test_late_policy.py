@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from tidemark.controller.tools.cli import app
 from tidemark.models.protocol.late_policy import DROPPED, REVISED, LateTreatment

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner, Result
 
 from tidemark.controller.tools.cli import app
 from tidemark.controller.tools.cli.options import milliseconds_of
@@ -152,7 +152,11 @@ def test_a_dry_run_says_what_would_follow_and_sets_nothing(
             2,
             "--horizon: '0.0001 s' is finer than a millisecond",
         ),
-        (("--target", "0.9", "--confidence", "x"), 2, "--confidence: 'x' is not a share"),
+        (
+            ("--target", "0.9", "--confidence", "x"),
+            2,
+            "--confidence: 'x' is not a number such as '99.5%' or '0.995'",
+        ),
         (("--target", "0.9", "--state-cap", "-1"), 2, "--state-cap: '-1' is not a whole number"),
         (("--confidence", "0.9"), 1, "--target: it is missing"),
     ],
