@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from shlex import quote
 from typing import Any
@@ -15,7 +15,7 @@ from tidemark.controller.tools.cli.options import milliseconds_of, read_option
 from tidemark.controller.tools.cli.shape import opt, several
 from tidemark.controller.tools.client.errors import RequestRejectedError
 from tidemark.models.specs.fields import SpecField, spec_fields
-from tidemark.models.specs.freeze import parse_freeze
+from tidemark.models.specs.freeze import format_freeze, parse_freeze
 from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 from tidemark.models.specs.words import NONE, SHOW, reader_of
 
@@ -170,6 +170,27 @@ _LISTS: dict[str, Callable[[SpecField], SpecOption]] = {
     "labels": lambda field: _texts(field, "--label", _labels),
 }
 """Fields that no unit describes, each with how it is written."""
+
+
+def facts_of(name: str, spec: Any) -> dict[str, str]:
+    """Return the fields of a specification by the names of their options, each as people write it."""
+    fields = zip(spec_fields(KINDS[name]), options_of(name), strict=True)
+    return {
+        option.flag[2:].replace("-", " "): _shown(field, getattr(spec, field.name))
+        for field, option in fields
+    }
+
+
+def _shown(field: SpecField, value: Any) -> str:
+    if value is None or value in ((), [], {}):
+        return field.shown.none or "-"
+    if field.unit in SHOW:
+        return SHOW[field.unit](value)
+    if field.name == "freeze_windows":
+        return "; ".join(format_freeze(asdict(window)) for window in value)
+    if field.name == "labels":
+        return ", ".join(f"{label}={text}" for label, text in value.items())
+    return value.replace("_", "-") if isinstance(value, str) else ", ".join(value)
 
 
 def in_options(name: str, error: RequestRejectedError) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -19,10 +19,10 @@ from tidemark.controller.tools.cli.show import (
     show_facts,
     table,
 )
-from tidemark.controller.tools.cli.spec_options import changes_of, in_options
+from tidemark.controller.tools.cli.spec_options import changes_of, facts_of, in_options
 from tidemark.controller.tools.client.errors import RequestRejectedError
 from tidemark.models.base.text import plural
-from tidemark.models.specs.freeze import format_freeze
+from tidemark.models.specs.slo import Policy
 
 if TYPE_CHECKING:
     from tidemark.controller.server.schemas.joins import JoinAnswer, JoinSideAnswer, JoinStateAnswer
@@ -42,8 +42,8 @@ class _Spec:
     """An option that sets it."""
     tell: Callable[[str, str, str, Any], None]
     """Prints what was done (a verb), to which job and which stream or join, and the answer."""
-    show: Callable[[str, str, Any], None]
-    """Prints it for a job and a stream or join."""
+    show: Callable[[str, str, Any], None] | None = None
+    """Prints it for a job and a stream or join; None: its fields."""
     absent: Callable[[str, str], str] = lambda job, name: f"{job}/{name} has none"
     """What to say when it is not set."""
 
@@ -69,7 +69,14 @@ def _get(spec: _Spec, tidemark: Client, job: str, name: str) -> CommandAnswer:
         # A name that there is not is answered with the nearest one.
         tidemark.status(job, name)
         fail_request(spec.absent(job, name))
-    return CommandAnswer(answer, lambda: spec.show(job, name, answer))
+    show = spec.show or (lambda *_: _show_fields(spec.name, answer))
+    return CommandAnswer(answer, lambda: show(job, name, answer))
+
+
+def _show_fields(name: str, answer: SloAnswer | PolicyAnswer) -> None:
+    paused = {"paused": "yes" if answer.paused else "no"} if isinstance(answer, Policy) else {}
+    generation = f"{answer.generation}, since {moment(answer.updated_us)}"
+    show_facts({**facts_of(name, answer), **paused, "generation": generation})
 
 
 def _delete(
@@ -108,24 +115,6 @@ def _dashed(on_conflict: str | None) -> str:
     return "-" if on_conflict is None else on_conflict.replace("_", "-")
 
 
-def _show_slo(_job: str, _stream: str, slo: SloAnswer) -> None:
-    show_facts(
-        {
-            "target": f"{percent(slo.target_ppm)} of the rows",
-            "objective": slo.objective,
-            "good windows": f"{percent(slo.good_windows_ppm)} of the windows, where the objective is timeslices",
-            "window": duration(slo.window_ms),
-            "latency cap": duration(slo.latency_cap_ms),
-            "state cap": "-" if slo.state_cap_rows is None else plural(slo.state_cap_rows, "row"),
-            "worst window": percent(slo.worst_window_ppm),
-            "on conflict": _dashed(slo.on_conflict),
-            "confidence": percent(slo.confidence_ppm),
-            "horizon": "left open" if slo.horizon_ms is None else duration(slo.horizon_ms),
-            "generation": f"{slo.generation}, since {moment(slo.updated_us)}",
-        }
-    )
-
-
 def list_slos(tidemark: Client, job: str | None) -> CommandAnswer:
     """List the streams with their targets and bounds."""
     streams = streams_by_name(tidemark, job)
@@ -149,7 +138,6 @@ _SLO = _Spec(
     name="slo",
     example="--target 0.995",
     tell=_tell_slo,
-    show=_show_slo,
     absent=lambda job, stream: (
         f"no SLO is set for {job}/{stream}; `tidemark slo set {quote(job)} {quote(stream)} --target 0.99` sets one"
     ),
@@ -172,30 +160,7 @@ def _range(policy: PolicyAnswer) -> str:
     return f"of {minimum} to {duration(policy.max_bound_ms)}"
 
 
-def _show_policy(_job: str, _stream: str, policy: PolicyAnswer) -> None:
-    show_facts(
-        {
-            "mode": policy.mode,
-            "bounds": _range(policy),
-            "directions": ", ".join(policy.directions),
-            "margin": percent(policy.margin_ppm),
-            "cooldown": duration(policy.cooldown_ms),
-            "max narrowings a day": str(policy.max_narrowings_a_day or "-"),
-            "max narrowing": percent(policy.max_narrowing_ppm),
-            "evidence": f"{duration(policy.evidence_ms)}, {policy.evidence_windows:,} windows",
-            "freeze": "; ".join(format_freeze(asdict(window)) for window in policy.freeze_windows) or "-",
-            "paused": "yes" if policy.paused else "no",
-            "on no data": policy.on_no_data,
-            "approval": policy.approval,
-            "outside gates": ", ".join(policy.gates) or "-",
-            "late rows": policy.late or "what the job's call says",
-            "labels": ", ".join(f"{name}={value}" for name, value in policy.labels.items()) or "-",
-            "generation": f"{policy.generation}, since {moment(policy.updated_us)}",
-        }
-    )
-
-
-_POLICY = _Spec(name="policy", example="--mode OnRestart", tell=_tell_policy, show=_show_policy)
+_POLICY = _Spec(name="policy", example="--mode OnRestart", tell=_tell_policy)
 set_policy, get_policy, delete_policy = (
     partial(_set, _POLICY),
     partial(_get, _POLICY),
