@@ -92,7 +92,7 @@ class Transport:
         """Close the connections."""
         self._http.close()
 
-    def _send(
+    def send(
         self,
         method: str,
         path: str,
