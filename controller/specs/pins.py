@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Literal, cast
 
 from sqlalchemy import bindparam, or_, select, tuple_
 from sqlalchemy.orm import Session
@@ -17,7 +17,10 @@ from tidemark.controller.base.db.tables import KNOWN, PinRow, StreamRow
 from tidemark.controller.base.errors import PinNotSetError
 from tidemark.controller.specs.kinds import ChangeRequest, Write
 from tidemark.controller.specs.streams import lock_stream
-from tidemark.models.protocol.messages import Pin, ScopeKind
+from tidemark.models.protocol.messages import Pin
+
+ScopeKind = Literal["fleet", "job", "stream"]
+"""What a pin is set on."""
 
 _ALL = ""
 """Means every job or stream in the table; no name is empty."""

@@ -254,25 +254,62 @@ CONFIDENCE_PPM = 990_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValueLoss:
-    """What a value loses, compared with all other rows."""
+class LossTotals:
+    """How many rows came, and what became of those that the query did not take. A row counts once."""
+
+    rows: int
+    """All rows."""
+    lost: int
+    """Rows that Spark dropped: those that were late, and those without an event time."""
+    late: int
+    """Rows that were at or below the watermark, of a sliding window with one key at least."""
+    no_event_time: int
+    """Rows that windows dropped because they have no event time."""
+    set_aside: int
+    """Future-dated rows that were taken out by the job's own choice; they are not lost."""
+    max_late_ms: int | None
+    """How far below the watermark the lowest key was, in milliseconds; null without a late row."""
+    median_late_ms: int | None
+    """Half of the late rows were at most this far below it: the upper edge of a class, such as 30 s or 1 min, and not
+    above ``max_late_ms``; null when no age was counted."""
+    p99_late_ms: int | None
+    """The same of 99 in 100 late rows."""
+    lost_ppm: int | None
+    """Share of the rows that were lost, in parts per million; null without rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueLoss(LossTotals):
+    """What a value of the dimension loses, compared with all other rows."""
 
     value: str | None
-    """The value; None is a value too, unless it is ``other``."""
+    """The value as text; null is a value too, unless these are the others."""
     other: bool = False
     """Whether these are the rows of all values that are not counted by themselves."""
-    counts: LossCounts
-    """Its counts."""
-    lost_ppm: int | None
-    """Share of its rows that were lost, in parts per million; None without rows."""
     of_rows_ppm: int | None
-    """Its share of all rows."""
+    """Its share of all rows, in parts per million."""
     of_lost_ppm: int | None
-    """Its share of all lost rows; None when none is lost."""
+    """Its share of all lost rows, in parts per million; null when none is lost."""
     factor_ppm: int | None = None
-    """Lower limit of its rate of loss against that of all other rows, in parts per million; None of too few rows."""
+    """Lower limit of its rate of loss against that of all other rows, in parts per million; null of too few rows."""
     biased: bool = False
-    """Whether it loses rows more than ``FACTOR`` times as often as the rest."""
+    """Whether it loses rows more than twice as often as all other rows, with a confidence of 99 % for all values."""
+
+
+def totals_of(counts: LossCounts) -> LossTotals:
+    """Return counts with the figures that follow from them."""
+    return LossTotals(**_totals(counts))
+
+
+def _totals(counts: LossCounts) -> dict[str, Any]:
+    found = _plain(counts)
+    del found["late_by_age"]
+    return found | {
+        "median_late_ms": counts.late_within_ms(PPM // 2),
+        "p99_late_ms": counts.late_within_ms(PPM * 99 // 100),
+        "lost": counts.lost,
+        "lost_ppm": _ppm(counts.lost, counts.rows),
+    }
 
 
 def losses(counted: ByValue) -> list[ValueLoss]:
@@ -288,7 +325,7 @@ def losses(counted: ByValue) -> list[ValueLoss]:
     total = counted.total
     tested = sum(_enough(counts, total) for counts in counted.values.values())
     found = [_loss(value, counts, total, tested) for value, counts in counted.values.items()]
-    found.sort(key=lambda each: (-each.counts.lost, -each.counts.rows, each.value is None, each.value or ""))
+    found.sort(key=lambda each: (-each.lost, -each.rows, each.value is None, each.value or ""))
     if counted.other.rows:
         found.append(_share(None, counted.other, total, other=True))
     return found
@@ -327,8 +364,7 @@ def _share(
     return ValueLoss(
         value=value,
         other=other,
-        counts=counts,
-        lost_ppm=_ppm(counts.lost, counts.rows),
+        **_totals(counts),
         of_rows_ppm=_ppm(counts.rows, total.rows),
         of_lost_ppm=_ppm(counts.lost, total.lost),
         factor_ppm=factor_ppm,

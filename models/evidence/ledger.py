@@ -99,17 +99,21 @@ class LedgerCompleteness:
     """The share of pairs that were admitted, as far as it is known."""
 
     rows: int
+    """(Row, key) pairs that were judged."""
     late_min: int
+    """Pairs that were late for sure."""
     late_max: int
+    """Pairs that may have been late."""
     unjudged_rows: int
-    """Rows that arrived but whose fate is unknown."""
+    """Rows that arrived and of which it is unknown whether they were late."""
     missing_batches: int
-    """Batches that were never reported: the number of their rows is unknown."""
+    """Batches never reported: how many rows they held is unknown."""
     keys_per_row: int = 1
     """Maximum number of keys of a row: an unjudged row may be as many pairs."""
     corrected_min: int = 0
-    """Late pairs that certainly counted in a later version of their window."""
+    """Late pairs that counted in a later version of their window for sure (late=revise); the others were dropped."""
     corrected_max: int = 0
+    """Late pairs that may have."""
 
     @property
     def unknown(self) -> int:

@@ -203,6 +203,4 @@ def _predict_published(stream: SteeredStream, decision: StreamDecision) -> None:
 
 
 def _as_json(predicted: Transition | None) -> str | None:
-    if predicted is None:
-        return None
-    return json.dumps({**asdict(predicted), "completeness_ppm": predicted.completeness_ppm})
+    return None if predicted is None else json.dumps(asdict(predicted))

@@ -64,7 +64,7 @@ def set_predicted(row: RolloutRow, predicted: Transition) -> None:
     """Set a rollout's prediction."""
     row.rows, row.late, row.events = predicted.rows, predicted.late, predicted.events
     row.min_ppm, row.max_ppm = predicted.min_ppm, predicted.max_ppm
-    row.latency_wall_us, row.state_rows = predicted.latency_wall_us, predicted.state_rows
+    row.latency_wall_ms, row.state_rows = predicted.latency_wall_ms, predicted.state_rows
 
 
 def open_rollout(session: Session, stream_id: int) -> RolloutRow | None:
