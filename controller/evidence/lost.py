@@ -21,11 +21,11 @@ from tidemark.models.evidence.late_counts import (
     ByValue,
     LateCounts,
     LossCounts,
-    ValueLoss,
     hour_of,
     losses,
     merge,
 )
+from tidemark.models.evidence.losses import CountedUpTo, ValueLoss
 from tidemark.models.evidence.slots import DAY_US, HOUR_US, edge_us
 
 
@@ -114,18 +114,6 @@ def lost_in_window(
         )
     )
     return LostInWindow(dimension=found.dimension, from_us=from_us, to_us=to_us, counted=_sum(texts))
-
-
-@dataclass(frozen=True, slots=True)
-class CountedUpTo:
-    """How far the newest query's rows are counted by dimension: the job counts them some batches later."""
-
-    last_batch: int | None
-    """The last batch of it that is counted; null while none is."""
-    newest_batch: int
-    """The newest batch of it that was reported, up to which the budget counts."""
-    text: str
-    """The same in words."""
 
 
 def counted_up_to(session: Session, stream_id: int) -> CountedUpTo | None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
-from tidemark.models.evidence.curve import Emissions, MeanLatency
+if TYPE_CHECKING:
+    from tidemark.models.evidence.curve import Emissions, MeanLatency
 
 _DAY_US = 86_400_000_000
 

@@ -14,7 +14,6 @@ restart add it. Unknown values are None, never 0.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
@@ -26,12 +25,9 @@ from tidemark.models.base.text import plural
 from tidemark.models.evidence.curve import Curve, CurvePoint
 from tidemark.models.evidence.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
 from tidemark.models.protocol.downstream import Downstream
-from tidemark.models.protocol.messages import LatencyUnknown
 from tidemark.models.recommend.choice import percent_of
 from tidemark.models.recommend.joint_bounds import JoinSide
-
-ChangeKind = Literal["widen", "narrow", "same"]
-"""Which way a change of the bound goes."""
+from tidemark.models.recommend.promise import ChangeKind, Transition
 
 _BUCKET = (PPM + DEFAULT_RELATIVE_ACCURACY_PPM) / (PPM - DEFAULT_RELATIVE_ACCURACY_PPM)
 """Upper edge of a bucket of the needs' sketch over its lower edge."""
@@ -90,71 +86,6 @@ class CutBucket:
     high_us: float
     """Upper edge in microseconds, in it."""
     pairs: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
-    """What a bound will do once it is in effect. None is unknown."""
-
-    rows: int
-    """(Row, key) pairs that the completeness rests on."""
-    late: int
-    """How many of them would have been late."""
-    min_ppm: int | None
-    """Lower end of the interval of the completeness at the SLO's confidence at every look, in parts per million; the
-    pairs that the sketch cannot place count as late."""
-    max_ppm: int | None
-    """Upper end of it; the pairs that the sketch cannot place count as admitted."""
-    latency_wall_ms: int | None
-    """Mean over windows of the wall time of emission minus the window's end, in milliseconds; null when too few
-    windows had closed to measure it."""
-    state_rows: int | None
-    """Rows of state once it is in effect: an estimate, in proportion to the event time that is open."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected(Promise):
-    """What is expected of a change of the bound. None is unknown."""
-
-    from_bound_ms: int
-    """The bound in use before it, in milliseconds."""
-    bound_ms: int
-    """The bound after it, in milliseconds."""
-    stands_still_ms: int | None
-    """How long the watermark stands still because event time has to catch up, in milliseconds; 0 when it moves at
-    once."""
-    effective_us: int | None
-    """When the watermark first moves under the bound if the job restarts at once, in epoch microseconds."""
-    windows_closing: int | None
-    """Windows that its first move closes at once; null for operators without windows."""
-    rows_closing: int | None
-    """Rows admitted to them so far."""
-    state_bytes: int | None
-    """Memory of the state then, in bytes: the same estimate."""
-    events: int
-    """How many independent events the pairs amount to."""
-    completeness_ppm: int | None
-    """Share of the pairs that will be admitted, in parts per million, rounded down; null without pairs."""
-    latency_base_ms: int | None
-    """Mean over windows of the base at emission minus the window's end, in milliseconds."""
-    text: str
-    """The same as a sentence."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transition(Expected):
-    """What a change of the bound will do, as if the job restarted at the newest batch's end. None is unknown."""
-
-    kind: ChangeKind
-    """Whether it widens, narrows or leaves the bound in use."""
-    at_us: int
-    """The start of the count: the end of the newest batch, in microseconds since the epoch."""
-    latency_at_least_ms: int | None
-    """A lower limit of this mean while too many windows are open to measure it; null when it is measured."""
-    latency_unknown: LatencyUnknown | None
-    """Why the mean is not known: there is no window to measure it on (``NoWindows``: the operator has none, none that
-    ended since the query began has come to its close, or the reports are not kept any more), or too many are still open
-    (``WindowsOpen``); null when it is measured."""
 
 
 def transition_to(situation: Situation, bound_us: int, *, share_below: float | None = None) -> Transition:

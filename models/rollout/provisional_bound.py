@@ -15,7 +15,7 @@ No rollout and no decision reads this: it is an estimate for people.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidemark.models.base.confidence import certified_rank
 from tidemark.models.base.duration import format_about, format_duration
@@ -24,54 +24,11 @@ from tidemark.models.evidence.curve import Curve
 from tidemark.models.evidence.joint_needs import JointNeeds
 from tidemark.models.recommend.choice import rounded_down, rounded_up
 from tidemark.models.recommend.joint_bounds import estimated_common_ms, rows_needed
+from tidemark.models.recommend.promise import ProvisionalBound, Recommended
 from tidemark.models.rollout.evidence import EvidenceSpan
 from tidemark.models.specs.slo import JoinSlo, Slo
 
 _MINUTE_US = 60_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Recommended:
-    """A bound that is certified, and narrower than the one in use."""
-
-    bound_ms: int
-    """The bound, in milliseconds."""
-    step: str | None
-    """Name of the step that decided it; null when that is what the rows need."""
-
-    @property
-    def text(self) -> str:
-        """The same as a clause."""
-        step = "" if self.step is None else f" ({self.step})"
-        return f"{_text(self.bound_ms)} is recommended{step}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProvisionalBound:
-    """An estimate of the bound that an SLO asks for, with its interval: no rollout reads it. To three digits."""
-
-    bound_ms: int
-    """The bound that the rows seen so far need, in milliseconds."""
-    min_bound_ms: int | None
-    """It is at least this, in milliseconds; null while there are too few rows for a lower end, and of a join's side."""
-    max_bound_ms: int | None
-    """It is at most this, in milliseconds: what is certified, and recommended but for limits; null while there are too
-    few rows for an upper end."""
-    confidence_ppm: int
-    """Confidence of each end by itself, at all looks together, in parts per million."""
-    max_known_in_ms: int | None
-    """In how long the upper end will be known, if events go on to come as they did, in milliseconds; null when it is
-    known, and when the longest horizon would still have too few."""
-    seen_ms: int
-    """How long the stream was observed, in milliseconds."""
-    narrows_from_ms: int | None
-    """How long it has to be observed before a first narrowing, in milliseconds; null where no such limit holds."""
-    recommended: Recommended | None = None
-    """What is recommended already, though nothing acts on it yet; null while nothing is certified."""
-    join: str | None = None
-    """The join of whose sides each needs this bound; null for a stream by itself."""
-    text: str = ""
-    """The same in one clause."""
 
 
 def _worded(found: ProvisionalBound) -> ProvisionalBound:

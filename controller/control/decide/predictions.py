@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, and_, bindparam, false, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from tidemark.controller.base.db.tables import BY_BOUND, PredictionRow, PublishedRow, ReportRow
-from tidemark.models.recommend.transition import Expected, Transition
+from tidemark.models.recommend.promise import Expected, Transition
 from tidemark.models.rollout.evidence import Judged, UnderBound, rows_per_event, score
 
 

@@ -18,7 +18,7 @@ from tidemark.controller.specs.store import Spec, get_specs
 from tidemark.controller.specs.streams import EventBasis, add_event
 from tidemark.models.base.read_json import read_object
 from tidemark.models.protocol.messages import Envelope, Mode
-from tidemark.models.recommend.transition import Transition
+from tidemark.models.recommend.promise import Transition
 from tidemark.models.rollout.evidence import rows_per_event
 from tidemark.models.rollout.restarts import FleetLimits
 from tidemark.models.rollout.states import OPEN, UNDER_WAY, Cause, GateAnswer, Rollout, State

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tidemark.controller.base.answer import Answer, OfStream
 from tidemark.models.protocol.messages import Applied, Mode, PublishedAnswer
+from tidemark.models.recommend.promise import Expected
 from tidemark.models.recommend.steps import DecisionStep, StepKind
-from tidemark.models.recommend.transition import Expected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

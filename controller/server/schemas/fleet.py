@@ -7,7 +7,7 @@ from tidemark.controller.server.schemas.pins import PinInForce
 from tidemark.controller.server.schemas.rollouts import RolloutBounds
 from tidemark.controller.view.state.answers import Condition, ConditionSummary, ConditionType, Severity
 from tidemark.models.protocol.messages import Mode
-from tidemark.models.rollout.provisional_bound import ProvisionalBound
+from tidemark.models.recommend.promise import ProvisionalBound
 
 
 class FleetPartitions(Answer):

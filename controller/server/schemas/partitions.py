@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tidemark.controller.base.answer import Answer, OfStream
-from tidemark.controller.evidence.lost import CountedUpTo
-from tidemark.models.evidence.late_counts import LossTotals, ValueLoss
+from tidemark.models.evidence.losses import CountedUpTo, LossTotals, ValueLoss
 from tidemark.models.protocol.messages import PartitionState
 
 

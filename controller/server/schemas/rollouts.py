@@ -6,7 +6,7 @@ from typing import Literal
 
 from tidemark.controller.base.answer import Answer
 from tidemark.models.protocol.messages import Envelope, Mode
-from tidemark.models.recommend.transition import Promise
+from tidemark.models.recommend.promise import Promise
 from tidemark.models.rollout.states import Act, Cause, Gate, GateAnswer, State
 from tidemark.models.specs.slo import Direction
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from tidemark.controller.server.schemas.bounds import Published, RecommendationAnswer
-from tidemark.models.recommend.transition import Transition
+from tidemark.models.recommend.promise import Transition
 from tidemark.models.specs.fields import values_of
 from tidemark.models.specs.slo import Policy, Slo
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidemark.controller.base.answer import Answer, OfStream
-from tidemark.controller.reports.live import KeptLive
 from tidemark.controller.server.schemas.bounds import Published, RecommendationAnswer
 from tidemark.controller.server.schemas.pins import PinInForce
 from tidemark.controller.server.schemas.rollouts import RolloutAnswer
 from tidemark.controller.server.schemas.specs import SloAnswer
 from tidemark.controller.view.state.answers import Budget, Condition
-from tidemark.models.evidence.ledger import LedgerCompleteness
+from tidemark.models.evidence.completeness import LedgerCompleteness
+from tidemark.models.live.kept import KeptLive
 from tidemark.models.protocol.late_policy import LatePolicy, LateRows
 from tidemark.models.protocol.messages import AppendDelay, Applied, Mode
-from tidemark.models.recommend.transition import Transition
-from tidemark.models.rollout.provisional_bound import ProvisionalBound
+from tidemark.models.recommend.promise import ProvisionalBound, Transition
 
 
 class Evidence(Answer):

@@ -58,12 +58,12 @@ from tidemark.controller.view.state.provisional_bound import read_provisional_bo
 from tidemark.controller.view.state.state import HorizonState, StreamState
 from tidemark.controller.view.state.summary import summary_of
 from tidemark.models.base.read_json import read_object
+from tidemark.models.evidence.completeness import LedgerCompleteness
 from tidemark.models.evidence.coverage import Coverage
-from tidemark.models.evidence.ledger import LedgerCompleteness
 from tidemark.models.protocol.late_policy import late_text
 from tidemark.models.protocol.messages import Applied, BoundAnswer
+from tidemark.models.recommend.promise import Promise, Transition
 from tidemark.models.recommend.steps import because, deciding_step
-from tidemark.models.recommend.transition import Promise, Transition
 from tidemark.models.rollout.machine import allowed
 from tidemark.models.rollout.states import State
 from tidemark.models.specs.fields import values_of

@@ -16,13 +16,14 @@ from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.reports.live import newest_state
 from tidemark.controller.reports.store import effective_bound_of
 from tidemark.controller.server.schemas.pins import PinnedStream
-from tidemark.controller.specs.pins import PinScope, pin_in_force
+from tidemark.controller.specs.pins import pin_in_force
 from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.target import PPM
 from tidemark.models.evidence.curve import Curve, CurvePoint
 from tidemark.models.protocol.messages import PublishedAnswer
 from tidemark.models.recommend.choice import percent_of
+from tidemark.models.specs.pin import PinScope
 
 NO_REPORTS = "not known: no reports"
 """The cost of a pin for a stream without reports."""

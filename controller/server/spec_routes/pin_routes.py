@@ -21,7 +21,6 @@ from tidemark.controller.server.spec_routes.pin_cost import cost_of
 from tidemark.controller.server.spec_routes.routes import Operation, SpecRequest, SpecRoutes, routes_of
 from tidemark.controller.specs.kinds import Write
 from tidemark.controller.specs.pins import (
-    PinScope,
     StoredPin,
     existing_pin,
     list_pins,
@@ -30,6 +29,7 @@ from tidemark.controller.specs.pins import (
     streams_in,
 )
 from tidemark.models.base.names import MAX_LENGTH
+from tidemark.models.specs.pin import PinScope
 
 COST_SECONDS = 5.0
 """How long an answer may take to compute what a pin costs: figures must not delay a kill switch."""

@@ -22,11 +22,11 @@ from tidemark.models.base.text import plural
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidemark.controller.reports.live import KeptLive
     from tidemark.controller.server.schemas.fleet import FleetStream, JobStatus, JobSummary
     from tidemark.controller.server.schemas.streams import Completeness, Evidence, StreamStatus
     from tidemark.controller.tools.client.client import Client
     from tidemark.controller.view.state.answers import Budget
+    from tidemark.models.live.kept import KeptLive
 
 _HISTORY = (
     "tidemark trace --from kafka --bootstrap-servers HOST:PORT --topic TOPIC --event-time COLUMN --since 1h "

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tidemark.controller.server.schemas.fleet import StreamDeleted
     from tidemark.controller.server.schemas.partitions import LostAnswer, Partition
     from tidemark.controller.tools.client.client import Client
-    from tidemark.models.evidence.late_counts import ValueLoss
+    from tidemark.models.evidence.losses import ValueLoss
 
 
 def partitions(tidemark: Client, job: str, stream: str) -> CommandAnswer:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tidemark.controller.control.rollout.publish import answer_for, envelope_for, pinned_answer
-from tidemark.controller.specs.pins import FLEET, StoredPin
+from tidemark.controller.specs.pins import StoredPin
 from tidemark.controller.tools.cli import app
 from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.protocol.messages import (
@@ -22,6 +22,7 @@ from tidemark.models.protocol.messages import (
     Report,
     to_json_object,
 )
+from tidemark.models.specs.pin import FLEET
 from tidemark.models.specs.slo import Policy, Slo
 
 from support.controller_app import Controller
