@@ -106,7 +106,7 @@ def _cells(row: Event, *, wide: bool) -> tuple[str, ...]:
     change = change_text(row.before, row.after)
     return (
         moment(row.last_us),
-        f"{row.job}/{row.stream}",
+        "-" if row.job is None else f"{row.job}/{row.stream}",
         row.kind if row.count == 1 else f"{row.kind} ({row.count:,} times)",
         change if wide else brief(change),
         row.by or "-",
