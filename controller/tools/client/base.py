@@ -36,8 +36,7 @@ class BaseClient(Transport):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        """Close the client."""
-        self.close()
+        """Leave nothing open: each request has a connection of its own."""
 
     def request(
         self,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import os
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 
 import pytest
 
-from tidemark.controller.base.fetch import NoAnswer, fetch
+from tidemark.controller.base import fetch as fetching
+from tidemark.controller.base.fetch import NoAnswer, TokenFileError, bearer, fetch
 
 from support.patience import PATIENCE_S
 from support.tcp_server import running_tcp_server
@@ -41,3 +44,15 @@ def test_a_name_that_does_not_resolve_holds_nobody(monkeypatch: pytest.MonkeyPat
             fetch("GET", "http://gate.invalid", 0.05)
     finally:
         released.set()
+
+
+def test_a_token_file_that_gives_nothing_holds_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe that nobody writes to stands for a file on a server that is gone."""
+    os.mkfifo(tmp_path / "token")
+    monkeypatch.setattr(fetching, "_FILE_SECONDS", 0.05)
+    with pytest.raises(TokenFileError, match=r"token cannot be read within 0\.05 s"):
+        bearer(tmp_path / "token")
+    # The thread that waits for it ends.
+    (tmp_path / "token").write_text("x", encoding="ascii")
