@@ -36,7 +36,6 @@ FOUNDATIONS = {
     "py4j": "pyspark",
     "starlette": "fastapi",
     "pydantic-core": "pydantic",
-    "requests": "opentelemetry-exporter-otlp-proto-http",
 }
 
 
@@ -53,10 +52,10 @@ RULES = {
     "models": Rule(ours=frozenset({"models"}), extras=(), impure=IMPURE),
     "controller": Rule(
         ours=frozenset({"models", "controller"}),
-        extras=("controller", "postgres", "kafka", "mcp", "otel", "trace", "plot"),
+        extras=("controller", "postgres", "kafka", "mcp", "trace", "plot"),
     ),
     "spark_jobs": Rule(
-        ours=frozenset({"models", "spark_jobs"}), extras=("spark", "kafka", "otel", "trace", "postgres")
+        ours=frozenset({"models", "spark_jobs"}), extras=("spark", "kafka", "trace", "postgres")
     ),
 }
 
@@ -139,7 +138,7 @@ def test_each_folder_imports_only_what_its_rule_allows(folder: str) -> None:
         ("controller", "import models"),
         ("spark_jobs", "import sqlalchemy.orm"),
         ("spark_jobs", "from pydantic import BaseModel"),
-        ("spark_jobs", "import typer"),
+        ("spark_jobs", "import click"),
         ("spark_jobs", "from tidemark.controller.base.settings import Settings"),
         ("spark_jobs", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import fastapi"),
     ],

@@ -14,6 +14,7 @@ from tidemark.controller.base.errors import JoinRefusedError
 from tidemark.controller.tools.client.address import join_path, stream_path
 from tidemark.controller.tools.client.client import Client
 from tidemark.controller.tools.client.errors import ChangedError, RequestRejectedError
+from tidemark.controller.tools.client.operations import read_specification, write_specification
 from tidemark.controller.tools.documents.documents import Kind, WantedSpec, default_policy
 
 Action = Literal["create", "change", "delete", "keep"]
@@ -121,13 +122,13 @@ def carry_out(
     """
     path = _path(change.kind, change.job, change.name)
     try:
-        return client.write_specification(path, change.after, change.version, reason=reason, dry_run=dry_run)
+        return write_specification(client, path, change.after, change.version, reason=reason, dry_run=dry_run)
     except ChangedError:
         # A change of a join counts as one of its streams' SLOs, although they stay as they are.
         found = _read(client, change.kind, change.job, change.name)
         if found is None or found.fields != change.before:
             raise
-        return client.write_specification(path, change.after, found.version, reason=reason, dry_run=dry_run)
+        return write_specification(client, path, change.after, found.version, reason=reason, dry_run=dry_run)
 
 
 def in_force(client: Client, job: str) -> Iterator[tuple[Kind, str, dict[str, Any]]]:
@@ -177,7 +178,7 @@ def _change(wanted: WantedSpec, found: _Found | None) -> SpecChange:
 
 
 def _read(client: Client, kind: Kind, job: str, name: str) -> _Found | None:
-    read = client.read_specification(_path(kind, job, name))
+    read = read_specification(client, _path(kind, job, name))
     return None if read is None else _Found(*read)
 
 

@@ -3,7 +3,7 @@
     >>> from tidemark.controller.tools.client import Client
     >>> with Client("http://tidemark:8642", token_file=Path("/run/secrets/tidemark")) as tidemark:
     ...     tidemark.change_slo("shop", "clicks", {"target_ppm": 995_000}, reason="agreed with the finance team")
-    ...     for stream in tidemark.streams("shop"):
+    ...     for stream in tidemark.fleet("shop"):
     ...         print(stream.stream, stream.recommended_bound_ms)
 
 Answers are the classes of ``tidemark.controller.server.schemas``, checked; unknown fields, which a newer controller may
@@ -13,8 +13,9 @@ it was read: when somebody else has changed it meanwhile, ``ChangedError`` says 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from urllib.parse import quote
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 import httpx
 
@@ -24,7 +25,7 @@ from tidemark.controller.server.schemas.bounds import (
     PublishedBound,
     Receipt,
 )
-from tidemark.controller.server.schemas.charts import CurveAnswer
+from tidemark.controller.server.schemas.charts import CurveAnswer, Preview
 from tidemark.controller.server.schemas.fleet import (
     FleetPage,
     FleetStream,
@@ -34,29 +35,50 @@ from tidemark.controller.server.schemas.fleet import (
     StreamAdopted,
     StreamDeleted,
 )
-from tidemark.controller.server.schemas.partitions import Partition
+from tidemark.controller.server.schemas.joins import JoinAnswer, NamedJoin
+from tidemark.controller.server.schemas.partitions import LostAnswer, Partition
 from tidemark.controller.server.schemas.pins import PinAnswer, PinSummary
 from tidemark.controller.server.schemas.reports import ReportDetail, ReportSummary
 from tidemark.controller.server.schemas.rollouts import Event, RolloutAnswer, RolloutDetail
 from tidemark.controller.server.schemas.savings import SavingsPage
-from tidemark.controller.server.schemas.specs import PolicyAnswer
+from tidemark.controller.server.schemas.service import TokenAnswer, TokenMade
+from tidemark.controller.server.schemas.specs import PolicyAnswer, PolicySet, SloAnswer, SloSet
 from tidemark.controller.server.schemas.streams import StreamStatus
-from tidemark.controller.tools.client.address import pin_query, stream_path
-from tidemark.controller.tools.client.base import PAGE, checked, dry_run_params
+from tidemark.controller.tools.client.address import stream_path
 from tidemark.controller.tools.client.errors import ChangedError
-from tidemark.controller.tools.client.specifications import SpecificationsClient
+from tidemark.controller.tools.client.operations import (
+    act,
+    change,
+    checked,
+    delete,
+    in_query,
+    items,
+    pages,
+    read,
+    read_or_none,
+    send,
+)
+from tidemark.controller.tools.client.transport import Transport
 from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer, Pin, Report, to_json_object
 from tidemark.models.rollout.states import State
+
+T = TypeVar("T")
 
 _POLL_SECONDS = 5.0
 """Pause between the requests of a watch when the controller, or a proxy before it, does not hold answers back."""
 
+_JOB = "/v1/jobs/{job}"
+_JOIN = f"{_JOB}/joins/{{join}}"
+_STREAM = f"{_JOB}/streams/{{stream}}"
+_SLO, _POLICY = f"{_STREAM}/slo", f"{_STREAM}/policy"
+_ROLLOUT = f"{_STREAM}/rollouts/{{rollout_id}}"
 
-class Client(SpecificationsClient):
+
+class Client(Transport):
     """A controller.
 
     Idempotent requests are retried, with growing pauses, while nothing answers or the controller says that it is too
-    busy. Use it as a context manager, or ``close`` it. It may be used from several threads.
+    busy. Each request has a connection of its own: nothing stays open, and it may be used from several threads.
 
         >>> with Client() as tidemark:  # TIDEMARK_URL and TIDEMARK_TOKEN, or this machine
         ...     print(tidemark.status("shop", "clicks").completeness)
@@ -75,114 +97,113 @@ class Client(SpecificationsClient):
             type.
     """
 
-    # -- state ---------------------------------------------------------------------------------------------------
+    ready = read("/readyz", dict[str, Any])
+    """Check that the controller can serve; it is rejected when it cannot."""
+    jobs = items("/v1/jobs", JobSummary)
+    """The jobs by name, each with the worst condition of its streams."""
+    job = read(_JOB, JobStatus)
+    """The state of a job."""
+    fleet = items("/v1/fleet?job", FleetStream, "streams")
+    """The streams of a job, or all of them, those with the smallest budget left first."""
+    savings = pages("/v1/savings?job", SavingsPage)
+    """What the streams of a job, or all of them, would save: page after page, each with the totals."""
+    status = read(_STREAM, StreamStatus)
+    """The whole state of a stream."""
+    status_unchecked = read(_STREAM, dict[str, Any])
+    """The same as JSON has it, with what a newer controller says."""
+    curve = read(f"{_STREAM}/curve?bound_ms", CurveAnswer)
+    """Completeness and latency of a stream by bound: at some bounds, or where the curve bends."""
+    preview = read(f"{_STREAM}/preview?bound_ms", Preview)
+    """What a bound would do."""
+    lost = read(f"{_STREAM}/lost?dimension&window_ms&limit", LostAnswer)
+    """Which values of a dimension lose rows."""
+    partitions = items(f"{_STREAM}/partitions", Partition)
+    """The partitions of a stream by name."""
+    predictions = items(f"{_STREAM}/predictions", Prediction)
+    """The prediction of each published bound and how it turned out, the newest first."""
+    reports = items(f"{_STREAM}/reports", ReportSummary)
+    """The facts of each reported batch, the newest first."""
+    report = read(f"{_STREAM}/reports/{{query_id}}/{{batch_id}}", ReportDetail)
+    """The facts of one reported batch and its partitions."""
+    report_bodies = items(f"{_STREAM}/reports/bodies", Report, "reports")
+    """The reports as they were sent, with all counts, the newest batch first."""
+    acknowledgements = items(f"{_STREAM}/acks", AcknowledgementFacts, "acknowledgements")
+    """The bounds that runs of the job acknowledged, the one applied last first."""
+    bounds = items(f"{_STREAM}/bounds", PublishedBound)
+    """What was published, generation by generation, the newest first."""
+    bound = read(f"{_STREAM}/bound", BoundAnswer)
+    """The bound that the job should use, or why there is none."""
+    adopt = send("POST", f"{_STREAM}:adopt?former&reason&dry_run", StreamAdopted)
+    """Let a stream go on as another one of its job, ``former``."""
 
-    def ready(self) -> None:
-        """Check that the controller can serve.
+    slo = read_or_none(_SLO, SloAnswer)
+    """The SLO of a stream; None when it has none or is unknown."""
+    change_slo = change(_SLO, SloSet)
+    """Change fields of the SLO of a stream, or set one; the answer has the consequences."""
+    delete_slo = delete(_SLO, SloSet)
+    """Delete the SLO of a stream; the answer has it as it was, and the consequences."""
+    policy = read_or_none(_POLICY, PolicyAnswer)
+    """The policy of a stream, the default one when none was set; None when the stream is unknown."""
+    change_policy = change(_POLICY, PolicySet)
+    """Change fields of the policy of a stream; the answer has the consequences."""
+    delete_policy = delete(_POLICY, PolicySet)
+    """Delete the policy of a stream, so that the default one holds; the answer has it as it was."""
+    joins = items(f"{_JOB}/joins", NamedJoin)
+    """The joins of a job by name, each with its SLO and how it is doing."""
+    join = read(_JOIN, JoinAnswer)
+    """The SLO on the output of a join, and how the join is doing."""
+    change_join = change(_JOIN, JoinAnswer)
+    """Change fields of the SLO on the output of a join, or set one."""
+    delete_join = delete(_JOIN, JoinAnswer)
+    """Delete the SLO on the output of a join; the answer has it as it was."""
 
-        Raises:
-            RequestRejectedError: when it cannot.
-        """
-        self._send("GET", "/readyz")
+    rollout = read(_ROLLOUT, RolloutDetail)
+    """A rollout with its events."""
+    approve = act(f"{_ROLLOUT}:approve", RolloutAnswer)
+    """Approve a rollout; it is published once no gate holds it."""
+    discard = act(f"{_ROLLOUT}:discard", RolloutAnswer)
+    """Discard a rollout that is not published yet."""
+    roll_back = act(f"{_ROLLOUT}:rollback", RolloutAnswer)
+    """Publish again what was published before a rollout."""
+    lift = act(f"{_ROLLOUT}:lift", RolloutAnswer)
+    """Lift the veto on a rollout that a person discarded or rolled back."""
+    pause = act(f"{_STREAM}:pause", PolicyAnswer)
+    """Start no new rollout; the one under way is still watched."""
+    resume = act(f"{_STREAM}:resume", PolicyAnswer)
+    """End a pause."""
 
-    def jobs(self) -> Iterator[JobSummary]:
-        """Return the jobs by name, each with the worst condition of its streams."""
-        return self._items("/v1/jobs", "jobs", JobSummary)
+    pins = items("/v1/pins", PinSummary)
+    """The pins: the fleet's first, then by job and stream."""
+    tokens = items("/v1/tokens?name", TokenAnswer)
+    """The tokens, or those of one name, by number."""
+    create_token = send("POST", "/v1/tokens?body", TokenMade)
+    """Create a token, which only this answer shows."""
+    rotate_token = send("POST", "/v1/tokens/{token_id}:rotate?body", TokenMade)
+    """Create the successor of a token."""
+    revoke_token = send("DELETE", "/v1/tokens/{token_id}", TokenAnswer)
+    """Revoke a token."""
 
-    def job(self, job: str) -> JobStatus:
-        """Return the state of a job."""
-        return self._get(stream_path(job), JobStatus)
+    _fleet_page = read("/v1/fleet?limit", FleetPage)
+    _rollouts = items("/v1/rollouts?state&vetoed&id", RolloutAnswer)
+    _rollouts_of_stream = items(f"{_STREAM}/rollouts?state&vetoed&id", RolloutAnswer)
+    _events = items("/v1/events?kind", Event)
+    _events_of_stream = items(f"{_STREAM}/events?kind", Event)
+    _delete_pin = send("DELETE", "/v1/pin?job&stream&reason&dry_run", PinAnswer)
+    _send_report = send("POST", f"{_STREAM}/reports?body", Receipt, idempotent=True)
+    _acknowledge = send("POST", f"{_STREAM}/acks?body", Receipt, idempotent=True)
 
-    def fleet(self, job: str | None = None) -> Iterator[FleetStream]:
-        """Return the streams of a job, or all of them, those with the smallest budget left first."""
-        return self._items("/v1/fleet", "streams", FleetStream, {"job": job})
+    def __enter__(self) -> Self:
+        """Return the client."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        """Leave nothing open: each request has a connection of its own."""
 
     def narrowing(self) -> Narrowing:
         """Return how many streams of the fleet are being narrowed, and how many may be at once."""
-        return self._get("/v1/fleet", FleetPage, {"limit": 1}).narrowing
-
-    def savings(self, job: str | None = None) -> Iterator[SavingsPage]:
-        """Return what the streams of a job, or all of them, would save: page after page, each with the totals."""
-        cursor: str | None = None
-        while True:
-            page = self._get("/v1/savings", SavingsPage, {"job": job, "limit": PAGE, "cursor": cursor})
-            yield page
-            cursor = page.next_cursor
-            if cursor is None:
-                return
-
-    def status(self, job: str, stream: str) -> StreamStatus:
-        """Return the whole state of a stream."""
-        return self._get(stream_path(job, stream), StreamStatus)
-
-    def curve(self, job: str, stream: str, bounds_ms: Sequence[int] = ()) -> CurveAnswer:
-        """Return completeness and latency of a stream by bound: at ``bounds_ms``, or where the curve bends."""
-        return self._get(stream_path(job, stream, "/curve"), CurveAnswer, {"bound_ms": list(bounds_ms)})
-
-    def partitions(self, job: str, stream: str) -> Iterator[Partition]:
-        """Return the partitions of a stream by name."""
-        return self._items(stream_path(job, stream, "/partitions"), "partitions", Partition)
-
-    def predictions(self, job: str, stream: str) -> Iterator[Prediction]:
-        """Return the prediction of each published bound and how it turned out, the newest first."""
-        return self._items(stream_path(job, stream, "/predictions"), "predictions", Prediction)
-
-    def reports(self, job: str, stream: str) -> Iterator[ReportSummary]:
-        """Return the facts of each reported batch, the newest first."""
-        return self._items(stream_path(job, stream, "/reports"), "reports", ReportSummary)
-
-    def report(self, job: str, stream: str, query_id: str, batch_id: int) -> ReportDetail:
-        """Return the facts of one reported batch and its partitions."""
-        where = f"/reports/{quote(query_id, safe='')}/{batch_id}"
-        return self._get(stream_path(job, stream, where), ReportDetail)
-
-    def report_bodies(self, job: str, stream: str) -> Iterator[Report]:
-        """Return the reports as they were sent, with all counts, the newest batch first."""
-        return self._items(stream_path(job, stream, "/reports/bodies"), "reports", Report)
-
-    def acknowledgements(self, job: str, stream: str) -> Iterator[AcknowledgementFacts]:
-        """Return the bounds that runs of the job acknowledged, the one applied last first."""
-        return self._items(stream_path(job, stream, "/acks"), "acknowledgements", AcknowledgementFacts)
-
-    def bounds(self, job: str, stream: str) -> Iterator[PublishedBound]:
-        """Return what was published, generation by generation, the newest first."""
-        return self._items(stream_path(job, stream, "/bounds"), "bounds", PublishedBound)
-
-    def adopt(
-        self, job: str, stream: str, former: str, reason: str, *, dry_run: bool = False
-    ) -> StreamAdopted:
-        """Let a stream go on as another one of its job, ``former``. With ``dry_run`` nothing changes."""
-        params = {"former": former, "reason": reason, **dry_run_params(dry_run=dry_run)}
-        answer = self._send("POST", stream_path(job, stream, ":adopt"), params=params)
-        return checked(StreamAdopted, answer.content)
-
-    # -- deletion -------------------------------------------------------------------------------------------------
-
-    def delete_stream(
-        self, job: str, stream: str, reason: str, *, while_reporting: bool = False, dry_run: bool = False
-    ) -> StreamDeleted:
-        """Delete a stream with all of its data; return how many rows were stored of it. It cannot be undone.
-
-        Args:
-            job: name of the job.
-            stream: name of the stream.
-            reason: why, recorded in the event.
-            while_reporting: delete it although its job still reports; it begins anew with the next report.
-            dry_run: delete nothing, only answer what would be deleted.
-
-        Raises:
-            RequestRejectedError: when the job still reports (``stream-reports``).
-            ChangedError: when somebody else changed it at the same time; then nothing is deleted.
-        """
-        where = stream_path(job, stream, "")
-        params = {"reason": reason, "whileReporting": "true" if while_reporting else None}
-        answer = self._send("DELETE", where, params={**params, **dry_run_params(dry_run=True)})
-        if not dry_run:
-            headers = {"If-Match": answer.headers.get("etag", "*")}
-            answer = self._send("DELETE", where, params=params, headers=headers)
-        return checked(StreamDeleted, answer.content)
-
-    # -- rollouts ------------------------------------------------------------------------------------------------
+        return self._fleet_page(limit=1).narrowing
 
     def rollouts(
         self,
@@ -203,50 +224,7 @@ class Client(SpecificationsClient):
             rollout_id: only that of this number; only for the whole fleet.
         """
         query = {"state": states, "vetoed": vetoed or None, "id": rollout_id}
-        found = self._items(_within(job, stream, "/rollouts"), "rollouts", RolloutAnswer, query)
-        return (row for row in found if job is None or row.job == job)
-
-    def rollout(self, job: str, stream: str, rollout_id: int) -> RolloutDetail:
-        """Return a rollout with its events."""
-        return self._get(_rollout(job, stream, rollout_id), RolloutDetail)
-
-    def approve(
-        self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
-    ) -> RolloutAnswer:
-        """Approve a rollout; it is published once no gate holds it. With ``dry_run`` nothing changes."""
-        return self._act(
-            _rollout(job, stream, rollout_id, ":approve"), reason, RolloutAnswer, dry_run=dry_run
-        )
-
-    def discard(
-        self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
-    ) -> RolloutAnswer:
-        """Discard a rollout that is not published yet. With ``dry_run`` nothing changes."""
-        return self._act(
-            _rollout(job, stream, rollout_id, ":discard"), reason, RolloutAnswer, dry_run=dry_run
-        )
-
-    def roll_back(
-        self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
-    ) -> RolloutAnswer:
-        """Publish again what was published before a rollout. With ``dry_run`` nothing changes."""
-        return self._act(
-            _rollout(job, stream, rollout_id, ":rollback"), reason, RolloutAnswer, dry_run=dry_run
-        )
-
-    def lift(
-        self, job: str, stream: str, rollout_id: int, reason: str, *, dry_run: bool = False
-    ) -> RolloutAnswer:
-        """Lift the veto on a rollout that a person discarded or rolled back. With ``dry_run`` nothing changes."""
-        return self._act(_rollout(job, stream, rollout_id, ":lift"), reason, RolloutAnswer, dry_run=dry_run)
-
-    def pause(self, job: str, stream: str, reason: str, *, dry_run: bool = False) -> PolicyAnswer:
-        """Start no new rollout; the one under way is still watched. With ``dry_run`` nothing changes."""
-        return self._act(stream_path(job, stream, ":pause"), reason, PolicyAnswer, dry_run=dry_run)
-
-    def resume(self, job: str, stream: str, reason: str, *, dry_run: bool = False) -> PolicyAnswer:
-        """End a pause. With ``dry_run`` nothing changes."""
-        return self._act(stream_path(job, stream, ":resume"), reason, PolicyAnswer, dry_run=dry_run)
+        return _within(job, stream, self._rollouts, self._rollouts_of_stream, query)
 
     def events(
         self, job: str | None = None, stream: str | None = None, *, kind: str | None = None
@@ -258,14 +236,30 @@ class Client(SpecificationsClient):
             stream: only of this stream of the job.
             kind: only of this kind, such as ``RolloutRolledBack``.
         """
-        found = self._items(_within(job, stream, "/events"), "events", Event, {"kind": kind})
-        return (row for row in found if job is None or row.job == job)
+        return _within(job, stream, self._events, self._events_of_stream, {"kind": kind})
 
-    # -- kill switches -------------------------------------------------------------------------------------------
+    def delete_stream(
+        self, job: str, stream: str, reason: str, *, while_reporting: bool = False, dry_run: bool = False
+    ) -> StreamDeleted:
+        """Delete a stream with all of its data; return how many rows were stored of it. It cannot be undone.
 
-    def pins(self) -> Iterator[PinSummary]:
-        """Return the pins: the fleet's first, then by job and stream."""
-        return self._items("/v1/pins", "pins", PinSummary)
+        Args:
+            job: name of the job.
+            stream: name of the stream.
+            reason: why, recorded in the event.
+            while_reporting: delete it although its job still reports; it begins anew with the next report.
+            dry_run: delete nothing, only answer what would be deleted.
+
+        Raises:
+            RequestRejectedError: when the job still reports (``stream-reports``).
+            ChangedError: when somebody else changed it at the same time; then nothing is deleted.
+        """
+        where, given = stream_path(job, stream), {"reason": reason, "while_reporting": while_reporting}
+        answer = self.send("DELETE", where, params=in_query({**given, "dry_run": True}))
+        if not dry_run:
+            headers = {"If-Match": answer.headers.get("etag", "*")}
+            answer = self.send("DELETE", where, params=in_query(given), headers=headers)
+        return checked(StreamDeleted, answer.content)
 
     def pin(
         self,
@@ -282,13 +276,16 @@ class Client(SpecificationsClient):
         Raises:
             ValueError: when the arguments name no scope.
         """
-        body = {"to": to, "reason": reason}
-        params = {**pin_query(job, stream, fleet=fleet), **dry_run_params(dry_run)}
+        _check_scope(job, stream, fleet=fleet)
+        body, params = (
+            {"to": to, "reason": reason},
+            in_query({"job": job, "stream": stream, "dry_run": dry_run}),
+        )
         try:
-            answer = self._send("PUT", "/v1/pin", body=body, params=params)
+            answer = self.send("PUT", "/v1/pin", body=body, params=params)
         except ChangedError:
             # A kill switch replaces any other, and does not wait to read it.
-            answer = self._send("PUT", "/v1/pin", body=body, params=params, headers={"If-Match": "*"})
+            answer = self.send("PUT", "/v1/pin", body=body, params=params, headers={"If-Match": "*"})
         return checked(PinAnswer, answer.content)
 
     def unpin(
@@ -305,27 +302,16 @@ class Client(SpecificationsClient):
         Raises:
             ValueError: when the arguments name no scope.
         """
-        params = {**pin_query(job, stream, fleet=fleet), "reason": reason, **dry_run_params(dry_run)}
-        answer = self._send("DELETE", "/v1/pin", params=params)
-        return checked(PinAnswer, answer.content)
-
-    # -- calls of jobs -------------------------------------------------------------------------------------------
+        _check_scope(job, stream, fleet=fleet)
+        return self._delete_pin(job, stream, reason, dry_run)
 
     def send_report(self, report: Report) -> Receipt:
         """Report a batch; sending the same content again changes nothing."""
-        where = stream_path(report.job, report.stream, "/reports")
-        answer = self._send("POST", where, body=to_json_object(report), idempotent=True)
-        return checked(Receipt, answer.content)
+        return self._send_report(report.job, report.stream, to_json_object(report))
 
     def acknowledge(self, job: str, stream: str, acknowledgement: Acknowledgement) -> Receipt:
         """Acknowledge what a run of the job applied; sending the same content again changes nothing."""
-        where = stream_path(job, stream, "/acks")
-        answer = self._send("POST", where, body=to_json_object(acknowledgement), idempotent=True)
-        return checked(Receipt, answer.content)
-
-    def bound(self, job: str, stream: str) -> BoundAnswer:
-        """Return the bound that the job should use, or why there is none."""
-        return self._get(stream_path(job, stream, "/bound"), BoundAnswer)
+        return self._acknowledge(job, stream, to_json_object(acknowledgement))
 
     def watch(self, job: str, stream: str, *, wait_seconds: int = 50) -> Iterator[BoundAnswer]:
         """Yield the bound that the job should use, now and at each change, without end.
@@ -341,12 +327,11 @@ class Client(SpecificationsClient):
             stream: name of the stream.
             wait_seconds: how long one request waits; many proxies end a request after a minute.
         """
+        where = stream_path(job, stream, "/bound")
         etag: str | None = None
         while True:
             headers = {} if etag is None else {"If-None-Match": etag, "Prefer": f"wait={wait_seconds}"}
-            answer = self._send(
-                "GET", stream_path(job, stream, "/bound"), headers=headers, extra_seconds=wait_seconds
-            )
+            answer = self.send("GET", where, headers=headers, extra_seconds=wait_seconds)
             if answer.status_code != httpx.codes.NOT_MODIFIED:
                 etag = answer.headers.get("etag")
                 yield checked(BoundAnswer, answer.content)
@@ -354,12 +339,26 @@ class Client(SpecificationsClient):
                 self._sleep(_POLL_SECONDS)
 
 
-def _rollout(job: str, stream: str, rollout_id: int, act: str = "") -> str:
-    return stream_path(job, stream, f"/rollouts/{rollout_id}{act}")
-
-
-def _within(job: str | None, stream: str | None, what: str) -> str:
-    """Return the path of a list: the stream's own, or the fleet's when no stream is named, even if a job is."""
-    if stream is not None and job is None:
+def _within(
+    job: str | None,
+    stream: str | None,
+    of_all: Callable[..., Iterator[T]],
+    of_stream: Callable[..., Iterator[T]],
+    query: dict[str, Any],
+) -> Iterator[T]:
+    """Return the stream's own list, or the fleet's; of that only what is of the job, if one is named."""
+    if job is not None and stream is not None:
+        return of_stream(job, stream, **query)
+    if stream is not None:
         raise ValueError("a stream needs its job")
-    return f"/v1{what}" if job is None or stream is None else stream_path(job, stream, what)
+    return (row for row in of_all(**query) if job is None or getattr(row, "job", None) == job)
+
+
+def _check_scope(job: str | None, stream: str | None, *, fleet: bool) -> None:
+    """Check that a stream, a job, or the whole fleet is named, and the fleet by its name alone."""
+    if fleet and (job is not None or stream is not None):
+        raise ValueError("a pin is on the fleet, or on a job or a stream: leave one out")
+    if job is None and stream is not None:
+        raise ValueError("a stream goes with its job")
+    if job is None and not fleet:
+        raise ValueError("name what it is on: a job, a job and a stream, or the whole fleet")

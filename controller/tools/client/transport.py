@@ -90,7 +90,7 @@ class Transport:
         """Whether a token is sent."""
         return bool(self._token or self.token_file or os.environ.get(TOKEN_VARIABLE))
 
-    def _send(
+    def send(
         self,
         method: str,
         path: str,

@@ -92,6 +92,17 @@ def test_a_report_whose_caller_is_gone_is_not_stored(database: Database, counter
     assert batches(database) == [0, 2]
 
 
+def test_a_streams_first_report_is_told_to_who_waits_for_a_bound_once_it_can_be_read_and_no_later_one_is(
+    database: Database, counters: IntakeCounters
+) -> None:
+    stored: list[list[int]] = []
+    database.when_answers_change(lambda: stored.append(batches(database)))
+    taken(database, counters, REPORTS[:2])
+    assert stored == [[0, 1]]
+    taken(database, counters, [REPORTS[0], REPORTS[2]])
+    assert stored == [[0, 1]]
+
+
 def test_a_report_that_is_refused_and_one_that_came_before_are_answered_so_and_counted_nowhere(
     database: Database, counters: IntakeCounters
 ) -> None:

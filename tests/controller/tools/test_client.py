@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +24,7 @@ from tidemark.controller.tools.client import (
     TokenRejectedError,
     UnreachableError,
 )
+from tidemark.controller.tools.client.operations import Endpoint
 from tidemark.models.protocol.messages import Acknowledgement
 
 from support.controller_app import Controller
@@ -31,6 +33,7 @@ from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 from support.served import served
 from support.tcp_server import running_tcp_server
+from support.tree import ROOT
 
 REPORTS = query_reports(exponential_batches(60, 40, slow=3))
 
@@ -87,6 +90,13 @@ def test_a_stream_from_its_first_report_to_an_adopted_bound(controller: Controll
     client.ready()
 
 
+def test_every_operation_has_a_path_of_the_interface() -> None:
+    paths = json.loads((ROOT / "controller/openapi.json").read_text(encoding="utf-8"))["paths"]
+    operations = [one for one in vars(Client).values() if isinstance(one, Endpoint)]
+    assert len(operations) > 30
+    assert [one.path for one in operations if one.path not in paths] == []
+
+
 @pytest.mark.slow
 def test_lists_are_asked_for_page_by_page(controller: Controller, client: Client) -> None:
     for number in range(205):
@@ -141,7 +151,7 @@ def test_a_change_of_what_somebody_else_just_changed_raises_and_writes_nothing(
     controller: Controller, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.change_slo("job", "stream", {"target_ppm": 900_000})
-    request = client._send
+    request = client.send
 
     def late(method: str, path: str, **options: Any) -> httpx.Response:
         answer = request(method, path, **options)
@@ -149,7 +159,7 @@ def test_a_change_of_what_somebody_else_just_changed_raises_and_writes_nothing(
             controller.put("/slo", {"target_ppm": 800_000})
         return answer
 
-    monkeypatch.setattr(client, "_send", late)
+    monkeypatch.setattr(client, "send", late)
     with pytest.raises(ChangedError, match=r"somebody else changed .* try again") as error:
         client.change_slo("job", "stream", {"target_ppm": 700_000})
     assert error.value.status == 412
@@ -260,7 +270,7 @@ def test_a_request_that_is_not_idempotent_is_sent_once() -> None:
         Client(url, sleep=no_sleep) as client,
         pytest.raises(RequestRejectedError, match="not now"),
     ):
-        client.request("POST", "/v1/tokens", body={"name": "x"})
+        client.create_token({"name": "x"})
     assert seen == ["POST /v1/tokens"]
 
 
@@ -302,7 +312,7 @@ def test_an_answer_packed_without_end_or_that_never_ends_is_none(head: str, part
     limit_s = 0.2 if "within" in why else PATIENCE_S
     with running_tcp_server(Handler) as url, Client(url, timeout_seconds=limit_s, attempts=1) as client:
         with pytest.raises(UnreachableError, match=why):
-            client.request("GET", "/v1/fleet")
+            client.ready()
         ended.set()
 
 
