@@ -47,6 +47,8 @@ def fetch(
         try:
             return loop.run_until_complete(_fetch(method, url, timeout_seconds, max_bytes, request))
         finally:
+            # An answer that is left half-way is closed by its generators.
+            loop.run_until_complete(loop.shutdown_asyncgens())
             loop.close()
 
     # Whoever asks may run in a loop of its own, and may be interrupted.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import os
 import socket
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -44,6 +46,23 @@ def test_a_name_that_does_not_resolve_holds_nobody(monkeypatch: pytest.MonkeyPat
             fetch("GET", "http://gate.invalid", 0.05)
     finally:
         released.set()
+
+
+def test_an_answer_without_end_is_left_and_nothing_of_it_stays(caplog: pytest.LogCaptureFixture) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            with suppress(OSError):
+                while True:
+                    self.wfile.write(bytes(1_000_000))
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with running_tcp_server(Handler) as url, pytest.raises(NoAnswer, match="larger than 1 MB"):
+        fetch("GET", url, PATIENCE_S)
+    gc.collect()
+    assert caplog.messages == []
 
 
 def test_a_token_file_that_gives_nothing_holds_nobody(
