@@ -26,7 +26,8 @@ PAGES = {
         "reference/settings reference/metrics reference/spark reference/operators reference/alerts reference/api "
         "reference/cli"
     ),
-    "Operate": "troubleshooting upgrading ../CHANGELOG",    "Develop": "../CONTRIBUTING architecture how-to/develop how-to/release ../SECURITY",
+    "Operate": "troubleshooting upgrading ../CHANGELOG",
+    "Develop": "../CONTRIBUTING architecture how-to/develop how-to/release ../SECURITY",
     "Decisions": """decisions/rollups decisions/late-rule decisions/certificates decisions/live-watermark decisions/jar
         decisions/fail-open decisions/delivery decisions/leases decisions/store decisions/rollouts""",
 }

@@ -7,6 +7,7 @@ writes them anew; a test fails when the code has moved on.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
@@ -235,8 +236,8 @@ A job and its controller may be of different releases, in either order.
 
 ## Operations
 
-In brackets are the parameters of the query, without those of pages, and who may: *read* is viewers, operators and
-admins, *write* operators and admins.
+The first sentence of each; the document has the rest. In brackets are the parameters of the query, without those of
+pages, and who may: *read* is viewers, operators and admins, *write* operators and admins.
 """
 
 
@@ -247,10 +248,11 @@ _ROLES = {("viewer", "operator", "admin"): "read", ("operator", "admin"): "write
 def _operation(method: str, path: str, operation: Mapping[str, Any]) -> tuple[str, str]:
     need = need_of(operation["operationId"])
     said, _, _ = operation.get("description", operation["summary"]).partition("\n\nRoles:")
+    first = re.split(r"(?<=\.) (?=[A-Z`])", " ".join(said.split()), maxsplit=1)[0]
     names = [one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"]
     query = ", ".join(_code(name) for name in names if name not in {"limit", "cursor"})
     roles = "everybody" if need is None else _ROLES.get(tuple(need.roles), ", ".join(need.roles))
-    return _code(f"{method.upper()} {path}"), f"{said} ({f'{query}; ' if query else ''}*{roles}*)"
+    return _code(f"{method.upper()} {path}"), f"{first} ({f'{query}; ' if query else ''}*{roles}*)"
 
 
 def _fields(document: Mapping[str, Any], operation_id: str) -> Iterator[tuple[str, str, str]]:

@@ -80,7 +80,8 @@ def cli_document() -> str:
                 (_synopsis(name, commands[name], common), _text(commands[name])) for name in plain
             )
         for name in names:
-            yield f"\n### tidemark {name}\n\n{_synopsis(name, commands[name], common)}\n\n{_text(commands[name])}\n"
+            arguments = _synopsis("", commands[name], common)
+            yield f"\n### tidemark {name}\n\n{arguments}{_text(commands[name])}\n"
             if own[name]:
                 yield "\n" + _listed(own[name], FIELDS.get(name))
 
@@ -149,7 +150,7 @@ def _text(command: Any) -> str:
 
 
 def _synopsis(name: str, command: Any, common: list[Row]) -> str:
-    words = ["tidemark", name]
+    words = ["tidemark", name] if name else []
     shared = {row for row, _ in common}
     for each, written, _ in _parameters(command):
         if _is_argument(each):
@@ -159,7 +160,8 @@ def _synopsis(name: str, command: Any, common: list[Row]) -> str:
             words.append(re.sub(r"^-\w, ", "", written))
         elif f"`{written}`" in shared and not UNNAMED.intersection(each.opts):
             words.append(f"[{each.opts[-1]}]")
-    return f"`{' '.join(words)}`"
+    text = f"`{' '.join(words)}`" if words else ""
+    return text if name or not text else f"{text}\n\n"
 
 
 def _is_argument(parameter: Any) -> bool:

@@ -25,10 +25,9 @@ and key, equals what the sink got, and that every watermark is the one that the 
 log says why, and the job goes on with its own watermark.
 
 {matrix}
-`make test-spark SPARK=3.5.9` runs one version, `make matrix` all of them, which makes this table and the next. They run
-on Java 17 and Python 3.11, with the other libraries as in `deploy/requirements/dev.txt`. The other tests, of Kafka,
-late rows and corrected windows among them, run on 4.2.0 alone, to which the lock files are pinned: it is the newest
-version for which the Kafka connector is published.
+`make matrix` makes this table and the next, on Java 17 and Python 3.11. The other tests, of Kafka, late rows and
+corrected windows among them, run on 4.2.0 alone, to which the lock files are pinned: it is the newest version for which
+the Kafka connector is published.
 
 ## Front ends
 
