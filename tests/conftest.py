@@ -19,6 +19,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from support import class_archive
 from support.early_failures import EarlyFailures
+from support.ended_java import CRASH, how_it_ended
 from support.examples import USUAL
 from support.fast_run import is_fast, is_slow_throughout, starts_another_program
 from support.faults import Compared, Survived, recorder, week_recorder
@@ -209,6 +210,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.driver.memory", "2g")
+        .config("spark.driver.extraJavaOptions", f"-XX:ErrorFile={folder / CRASH}")
         # A query that waits for rows asks its sources less often than a hundred times a second.
         .config("spark.sql.streaming.pollingDelay", "50ms")
         .config("spark.tidemark.cache.dir", str(folder / "bounds"))
@@ -226,10 +228,12 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             builder = with_kafka(builder)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    java = session.sparkContext._gateway.proc  # type: ignore[union-attr]
     yield session
-    # A JVM that has ended by then failed every test that wanted it, and needs no end.
-    with contextlib.suppress(ConnectionError):
+    try:
         session.stop()
+    except Exception as error:
+        raise AssertionError(how_it_ended(java, folder / CRASH)) from error
 
 
 @pytest.fixture(scope="session")

@@ -26,19 +26,10 @@ def parse_target(value: str | int) -> int:
             f"target {value!r} is a {type(value).__name__}; write a decimal string such as '0.995' "
             "or an integer in parts per million such as 995000"
         )
-    if isinstance(value, int):
-        ppm = Decimal(value)
-    else:
-        try:
-            with localcontext() as context:
-                context.traps[Inexact] = True  # past 28 digits the product would be rounded to another target
-                share = value.strip()
-                percent = share.endswith("%")
-                ppm = Decimal(share.removesuffix("%").rstrip()) * (_PPM_A_PERCENT if percent else PPM)
-        except Inexact:
-            raise ValueError(f"target {value!r} is finer than one part per million") from None
-        except InvalidOperation:
-            raise ValueError(f"target {value!r} is not a number such as '99.5%' or '0.995'") from None
+    try:
+        ppm = Decimal(value) if isinstance(value, int) else _exact_ppm(value)
+    except ValueError as error:
+        raise ValueError(f"target {error}") from None
     if not ppm.is_finite() or not 0 < ppm < PPM:
         # Comparing what is not a number is an error, so that it is asked first whether it is one.
         of_text = isinstance(value, str) and not value.strip().endswith("%") and ppm.is_finite()
@@ -49,6 +40,36 @@ def parse_target(value: str | int) -> int:
     if ppm != ppm.to_integral_value():
         raise ValueError(f"target {value!r} is finer than one part per million")
     return int(ppm)
+
+
+def parse_share(text: str) -> int:
+    """Return a share of at most 1 in parts per million, from a text such as ``"0.95"``, ``"95%"`` or ``"1"``.
+
+    Raises:
+        ValueError: for a text that is no decimal, a share above 1, or one finer than a millionth.
+    """
+    ppm = _exact_ppm(text)
+    if not ppm.is_finite() or ppm != ppm.to_integral_value():
+        raise ValueError(f"{text!r} is finer than one part per million, or not a number")
+    if ppm > PPM:
+        wrong = "100%" if text.strip().endswith("%") else f"1; in percent write '{text.strip()}%'"
+        raise ValueError(f"{text!r} is more than {wrong}")
+    return int(ppm)
+
+
+def _exact_ppm(text: str) -> Decimal:
+    """Return the parts per million of a share, which may be in percent, exactly."""
+    share = text.strip()
+    try:
+        with localcontext() as context:
+            context.traps[Inexact] = True  # past 28 digits the product would be rounded to another share
+            return Decimal(share.removesuffix("%").rstrip()) * (
+                _PPM_A_PERCENT if share.endswith("%") else PPM
+            )
+    except Inexact:
+        raise ValueError(f"{text!r} is finer than one part per million") from None
+    except InvalidOperation:
+        raise ValueError(f"{text!r} is not a number such as '99.5%' or '0.995'") from None
 
 
 def format_target(ppm: int) -> str:

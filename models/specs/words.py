@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from tidemark.models.base.duration import format_duration, parse_duration
-from tidemark.models.base.target import PPM, format_share, parse_target
+from tidemark.models.base.target import format_share, parse_share, parse_target
 from tidemark.models.specs.fields import SpecField, Unit, spec_fields
 from tidemark.models.specs.freeze import parse_freeze
 
@@ -41,20 +41,7 @@ def read_share(text: str) -> int | None:
     Raises:
         ValueError: when it is not a share, more than 1, or finer than a millionth.
     """
-    if text == NONE:
-        return None
-    number = text.strip()
-    unit = PPM // 100 if number.endswith("%") else PPM
-    try:
-        share = Decimal(number.removesuffix("%").rstrip()) * unit
-    except InvalidOperation:
-        raise ValueError(f"{text!r} is not a share such as 0.95 or 95%") from None
-    if not share.is_finite() or share != share.to_integral_value():
-        raise ValueError(f"{text!r} is finer than one part per million, or not a number")
-    if share > PPM:
-        wrong = "100%" if number.endswith("%") else f"1; in percent write '{number}%'"
-        raise ValueError(f"{text!r} is more than {wrong}")
-    return int(share)
+    return None if text == NONE else parse_share(text)
 
 
 def read_number(text: str) -> int | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from tidemark.controller.base.settings import Settings, load_settings
 from tidemark.controller.base.token_format import role_of

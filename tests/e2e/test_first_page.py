@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from tidemark.controller.tools.cli import app
 from tidemark.spark_jobs.attach.pyspark_run import run

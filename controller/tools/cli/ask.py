@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
-import typer
+import click
+
+_NAMED_BY = {"every": "ROLLOUT or --all", "fleet": "JOB, JOB and STREAM, or --fleet"}
+"""By the option that stands for all: how a command line names what it acts on."""
 
 
 def somebody_answers() -> bool:
@@ -21,33 +23,18 @@ def confirm(what: str, option: str) -> None:
     """
     if not somebody_answers():
         raise ValueError(f"{option} asks first, and nobody can answer here: add --yes")
-    typer.confirm(f"{what}?", abort=True, err=True)
+    click.confirm(f"{what}?", abort=True, err=True)
 
 
-_NAMED_BY = {"every": "ROLLOUT or --all", "fleet": "JOB, JOB and STREAM, or --fleet"}
-"""By the option that stands for all: how a command line names what it acts on."""
-
-
-def _ask_reason(context: typer.Context, given: str) -> str:
-    if given:
-        return given
+def ask_reason(ctx: click.Context, _: click.Parameter, reason: str) -> str:
+    """Return the reason that a command cannot do without; one that is empty is asked for."""
+    if reason or ctx.resilient_parsing:
+        return reason
     if not somebody_answers():
         # All other options and arguments are read before: what is not named either is said at once.
-        named = any(context.params.get(name) for name in ("rollout", "job", *_NAMED_BY))
+        named = any(ctx.params.get(name) for name in ("rollout", "job", *_NAMED_BY))
         missing = "".join(
-            f"; and name {how}" for by, how in _NAMED_BY.items() if by in context.params and not named
+            f"; and name {how}" for by, how in _NAMED_BY.items() if by in ctx.params and not named
         )
-        raise typer.BadParameter(f"say why; the event records it{missing}")
-    return str(typer.prompt("Why (the event records it)", err=True))
-
-
-NeededReasonOption = Annotated[
-    str,
-    typer.Option(
-        "--reason",
-        callback=_ask_reason,
-        show_default=False,
-        help="Why; the event records it. Asked for at a terminal where it is missing.",
-    ),
-]
-"""A reason that a command cannot do without: empty, the default, it is asked for."""
+        raise click.BadParameter(f"say why; the event records it{missing}")
+    return str(click.prompt("Why (the event records it)", err=True))

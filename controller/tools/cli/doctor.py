@@ -5,21 +5,12 @@ from __future__ import annotations
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
-
-import typer
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidemark.controller.tools.cli.checkup import Check, Place, checkup
-from tidemark.controller.tools.cli.remote import (
-    Call,
-    SomeJobArgument,
-    SomeStreamArgument,
-    calls_controller,
-    check_job,
-    connect,
-    streams_by_name,
-)
-from tidemark.controller.tools.cli.show import fail_usage, input_errors_in_one_line, moment, say
+from tidemark.controller.tools.cli.run import CommandAnswer, check_job, connect, streams_by_name
+from tidemark.controller.tools.cli.shape import fail_usage
+from tidemark.controller.tools.cli.show import moment, say
 from tidemark.controller.tools.client.address import TOKEN_VARIABLE
 from tidemark.controller.tools.client.errors import (
     ControllerUnusableError,
@@ -38,42 +29,25 @@ _SOMETHING_MISSING = 1
 """Exit code when the controller answers and something is missing."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-
-    @app.command("doctor")
-    @calls_controller
-    def doctor(
-        job: SomeJobArgument = None,
-        stream: SomeStreamArgument = None,
-        *,
-        conf: Annotated[
-            Path | None,
-            typer.Option(
-                "--conf",
-                help="Check a spark-defaults.conf instead: whether jobs that run on this machine with it are watched.",
-            ),
-        ] = None,
-        strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings too.")] = False,
-        call: Call,
-    ) -> None:
-        """Check a job, all jobs or a conf: what is fine, what is missing, and what to do next.
-
-        Without a job it says of each one whether it is watched. The exit code is 1 when something is missing, and 0
-        when there are only warnings.
-        """
-        found = _of_conf(conf) if conf is not None else _of_controller(call, job, stream)
-        if call.structured:
-            fields = ("job", "stream", "fine", "level", "text", "next")
-            rows = [
-                (where.job, where.stream, one.fine, one.level, one.text, one.step) for where, one in found
-            ]
-            call.write([dict(zip(fields, row, strict=True)) for row in rows], "findings")
-        else:
-            _show(found)
-        failing = {"missing", "warning"} if strict else {"missing"}
-        if any(check.level in failing for _, check in found):
-            raise typer.Exit(_SOMETHING_MISSING)
+def doctor(
+    job: str | None,
+    stream: str | None,
+    *,
+    conf: Path | None,
+    strict: bool,
+    url: str,
+    token_file: Path | None,
+) -> CommandAnswer:
+    """Check a job, all jobs or a conf: what is fine, what is missing, and what to do next."""
+    findings = _of_conf(conf) if conf is not None else _of_controller(url, token_file, job, stream)
+    fields = ("job", "stream", "fine", "level", "text", "next")
+    rows = [(where.job, where.stream, one.fine, one.level, one.text, one.step) for where, one in findings]
+    failing = {"missing", "warning"} if strict else {"missing"}
+    return CommandAnswer(
+        {"findings": [dict(zip(fields, row, strict=True)) for row in rows]},
+        lambda: _show(findings),
+        code=_SOMETHING_MISSING if any(check.level in failing for _, check in findings) else 0,
+    )
 
 
 class _Where(NamedTuple):
@@ -91,17 +65,15 @@ _Findings = list[tuple[_Where, Check]]
 def _of_conf(file: Path) -> _Findings:
     from tidemark.controller.tools.cli.fleet_conf import check_conf, read_defaults  # noqa: PLC0415 - when it is asked for
 
-    with input_errors_in_one_line():
-        return [(_Where(), check) for check in check_conf(read_defaults(file))]
+    return [(_Where(), check) for check in check_conf(read_defaults(file))]
 
 
-def _of_controller(call: Call, job: str | None, stream: str | None) -> _Findings:
+def _of_controller(url: str, token_file: Path | None, job: str | None, stream: str | None) -> _Findings:
     try:
-        with connect(call.url, call.token_file) as tidemark:
+        with connect(url, token_file) as tidemark:
             tidemark.ready()
             answers = (_Where(job), Check(f"the controller at {tidemark.url} answers"))
-            found = _jobs(tidemark) if job is None else _examine(tidemark, job, stream)
-            return [answers, *found]
+            return [answers, *(_jobs(tidemark) if job is None else _examine(tidemark, job, stream))]
     except TokenRejectedError as error:
         fail_usage(f"{error}; next: name a token of this controller by --token-file or {TOKEN_VARIABLE}")
     except ControllerUnusableError as error:
@@ -120,16 +92,16 @@ def _reach(error: str) -> str:
 
 def _jobs(tidemark: Client) -> _Findings:
     """Return of each job that the controller knows whether it is watched."""
-    found: dict[str, list[FleetStream]] = {}
+    jobs: dict[str, list[FleetStream]] = {}
     for row in tidemark.fleet():
-        found.setdefault(row.job, []).append(row)
-    if not found:
+        jobs.setdefault(row.job, []).append(row)
+    if not jobs:
         step = "tidemark doctor --conf spark-defaults.conf, where a driver runs, says what keeps its reports away"
         return [(_Where(), Check("no job has reported yet", step, needed=True))]
-    told = Check(f"it knows {plural(len(found), 'job')}; jobs that never reported are not among them")
+    total = Check(f"it knows {plural(len(jobs), 'job')}; jobs that never reported are not among them")
     return [
-        (_Where(), told),
-        *((_Where(job), _watched(Place.of(tidemark, job, ""), found[job])) for job in sorted(found)),
+        (_Where(), total),
+        *((_Where(job), _watched(Place.of(tidemark, job, ""), jobs[job])) for job in sorted(jobs)),
     ]
 
 
@@ -179,9 +151,9 @@ def _check_stream(tidemark: Client, place: Place) -> list[Check]:
     return checkup(status, place)
 
 
-def _show(found: Iterable[tuple[_Where, Check]]) -> None:
+def _show(findings: Iterable[tuple[_Where, Check]]) -> None:
     before = None
-    for where, checks in groupby(found, key=itemgetter(0)):
+    for where, checks in groupby(findings, key=itemgetter(0)):
         if where.stream is not None:
             say(f"{where.job}/{where.stream}")
         elif before is not None and where.job is not None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice, takewhile
+from pathlib import Path
 from time import sleep, time_ns
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from tidemark.controller.base.sentences import did_you_mean
-from tidemark.controller.tools.cli.changes import change_text
 from tidemark.controller.tools.cli.options import duration_of
-from tidemark.controller.tools.cli.remote import Call, SomeJobArgument, SomeStreamArgument, calls_controller
-from tidemark.controller.tools.cli.show import brief, fail_request, moment, say, table
+from tidemark.controller.tools.cli.run import Format, check_job, open_client, write
+from tidemark.controller.tools.cli.shape import fail_request
+from tidemark.controller.tools.cli.show import brief, duration, moment, percent, say, table
 
 if TYPE_CHECKING:
     from tidemark.controller.server.schemas.rollouts import Event
@@ -27,96 +28,65 @@ _KINDS_IN = 1_000
 """Among how many events a kind is looked for that has none."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("events")(events)
-
-
-@calls_controller(lists=True)
 def events(
-    job: SomeJobArgument = None,
-    stream: SomeStreamArgument = None,
+    job: str | None,
+    stream: str | None,
     *,
-    kind: Annotated[
-        str | None, typer.Option(help="Only events of this kind, such as RolloutRolledBack.")
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option(help="Only events of so long ago and newer. Example: '6 h'")
-    ] = None,
-    follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow", "-f", help="Then print each event as it comes, the oldest first, until Ctrl-C."
-        ),
-    ] = False,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of events.")] = 50,
-    call: Call,
+    kind: str | None,
+    since: str | None,
+    follow: bool,
+    limit: int,
+    url: str,
+    token_file: Path | None,
+    output: Format,
 ) -> None:
     """Show what changed, from what to what, why and by whom, the newest first."""
-    with call.open() as tidemark:
+    with open_client(url, token_file) as tidemark:
         since_us = 0 if since is None else time_ns() // 1_000 - duration_of(since, "--since")
         newest = tidemark.events(job, stream, kind=kind)
-        found = list(islice(takewhile(lambda row: row.last_us >= since_us, newest), limit))
-        if not found and not follow:
-            call.check_job(tidemark)
-            if kind is not None:
-                _check_kind(tidemark, job, stream, kind)
+        rows = list(islice(takewhile(lambda row: row.last_us >= since_us, newest), limit))
         if follow:
             # Ctrl-C is how it ends.
             with suppress(KeyboardInterrupt):
-                for row in _followed(tidemark, job, stream, kind, found):
-                    _show_line(call, row)
-            return None
-    if call.structured:
-        return call.write(found, "events")
-    if call.names(row.id for row in found):
-        return None
+                for row in _followed(tidemark, job, stream, kind, rows):
+                    say("  ".join(_cells(row))) if output == "table" else write(row, output)
+            return
+        if not rows:
+            check_job(tidemark, job)
+            if kind is not None:
+                _check_kind(tidemark, job, stream, kind)
+    if output != "table":
+        write({"events": rows}, output)
+        return
     columns = ("last", "stream", "what", "change", "by", "why")
-    more = ("first", "rollout", "number") if call.wide else ()
-    rows = [(*_cells(row, wide=call.wide), *(_more(row) if call.wide else ())) for row in found]
-    return table(
-        (*columns, *more), rows, "nothing has happened yet" if since is None else f"nothing in {since}"
-    )
+    table(columns, map(_cells, rows), "nothing has happened yet" if since is None else f"nothing in {since}")
 
 
 def _followed(
-    tidemark: Client, job: str | None, stream: str | None, kind: str | None, found: list[Event]
+    tidemark: Client, job: str | None, stream: str | None, kind: str | None, rows: list[Event]
 ) -> Iterator[Event]:
-    """Yield the events that were found and those that come, the oldest first, without end."""
+    """Yield the events that there are and those that come, the oldest first, without end."""
     last = 0
     while True:
-        yield from reversed(found)
-        last = max([last, *(row.id for row in found)])
+        yield from reversed(rows)
+        last = max([last, *(row.id for row in rows)])
         sleep(_FOLLOW_SECONDS)
-        found = _newer_than(last, tidemark.events(job, stream, kind=kind))
+        rows = _newer_than(last, tidemark.events(job, stream, kind=kind))
 
 
 def _newer_than(last: int, newest: Iterator[Event]) -> list[Event]:
     return list(takewhile(lambda row: row.id > last, newest))
 
 
-def _show_line(call: Call, row: Event) -> None:
-    if call.structured:
-        call.write(row)
-    elif not call.names([row.id]):
-        say("  ".join(_cells(row, wide=call.wide)))
-
-
-def _cells(row: Event, *, wide: bool) -> tuple[str, ...]:
-    change = change_text(row.before, row.after)
+def _cells(row: Event) -> tuple[str, ...]:
     return (
         moment(row.last_us),
         f"{row.job}/{row.stream}",
         row.kind if row.count == 1 else f"{row.kind} ({row.count:,} times)",
-        change if wide else brief(change),
+        brief(change_text(row.before, row.after)),
         row.by or "-",
-        row.reason if wide else brief(row.reason),
+        brief(row.reason),
     )
-
-
-def _more(row: Event) -> tuple[str, ...]:
-    rollout = row.evidence.rollout
-    return moment(row.at_us), "-" if rollout is None else str(rollout), str(row.id)
 
 
 def _check_kind(tidemark: Client, job: str | None, stream: str | None, kind: str) -> None:
@@ -124,3 +94,49 @@ def _check_kind(tidemark: Client, job: str | None, stream: str | None, kind: str
     kinds = {row.kind for row in islice(tidemark.events(job, stream), _KINDS_IN)}
     if kinds and kind not in kinds:
         fail_request(f"no event is of kind {kind!r}{did_you_mean(kind, kinds, few=20)}")
+
+
+_UNSET = object()
+_OWN = re.compile(r"((from|to)_)?bound_ms")
+"""Fields in which null is the job's own bound."""
+
+_MAX_CHANGES = 6
+
+
+def change_text(before: str | None, after: str | None) -> str:
+    """Return what differs between two values of an event, which are JSON or null."""
+    differences = list(_changes(_fields(before), _fields(after)))
+    more = f", and {len(differences) - _MAX_CHANGES} more" if len(differences) > _MAX_CHANGES else ""
+    return ", ".join(differences[:_MAX_CHANGES]) + more or "-"
+
+
+def _fields(text: str | None) -> dict[str, Any]:
+    value = None if text is None else json.loads(text)
+    if isinstance(value, dict):
+        return value
+    # A value without a name is a bound.
+    return {} if text is None else {"bound_ms": value}
+
+
+def _changes(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    for field in dict.fromkeys([*before, *after]):
+        was, now = before.get(field, _UNSET), after.get(field, _UNSET)
+        if was == now or (was is _UNSET and now is None):
+            continue
+        name = re.sub(r"_(ms|ppm)$", "", field).replace("_", " ")
+        if was is _UNSET:
+            yield f"{name} {_value(field, now)}"
+        elif now is _UNSET:
+            yield f"no {name}"
+        else:
+            yield f"{name} {_value(field, was)} -> {_value(field, now)}"
+
+
+def _value(field: str, value: Any) -> str:
+    if value is None:
+        return "own" if _OWN.fullmatch(field) else "none"
+    if isinstance(value, int) and not isinstance(value, bool):
+        if field.endswith("_ms"):
+            return duration(value)
+        return percent(value) if field.endswith("_ppm") else f"{value:,}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

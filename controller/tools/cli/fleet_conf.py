@@ -6,21 +6,18 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from json import dumps
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Literal
 
-import typer
+import click
 
 from tidemark.controller.tools.cli.checkup import Check
-from tidemark.controller.tools.cli.remote import TokenFileOption, UrlOption, connect
-from tidemark.controller.tools.cli.show import input_errors_in_one_line
+from tidemark.controller.tools.cli.run import connect, errors_in_one_line
 from tidemark.controller.tools.cli.spark_programs import spark_side
-from tidemark.controller.tools.client.address import DEFAULT_URL
 from tidemark.controller.tools.client.errors import ClientError, RequestRejectedError
 
 _PREFIX = "spark.tidemark."
@@ -32,54 +29,28 @@ _JAR_NAME = "tidemark-spark"
 _IMPORT_S = 60.0
 _PROBE = "import pyspark, tidemark.spark_jobs.attach.watermark as found; print(pyspark.__version__, found.__file__)"
 
-Form = Literal["defaults", "submit", "operator", "databricks"]
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("spark-conf")(_spark_conf)
-
-
-def _spark_conf(
-    form: Annotated[
-        Form,
-        typer.Option(
-            "--for",
-            help="defaults: spark-defaults.conf; submit: options of spark-submit; operator: a SparkApplication of the "
-            "Spark operator; databricks: a cluster.",
-        ),
-    ] = "defaults",
+def spark_conf(
+    form: str,
     *,
-    jar: Annotated[
-        str | None,
-        typer.Option(help="Tidemark's jar, as the driver finds it. Default: the one that is installed here."),
-    ] = None,
-    python: Annotated[
-        str | None,
-        typer.Option(help="The driver's Python that has Tidemark. Default: the one that runs this command."),
-    ] = None,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option("--conf", metavar="KEY=VALUE", help="More conf of Tidemark; may be repeated."),
-    ] = None,
-    url: UrlOption = DEFAULT_URL,
-    token_file: TokenFileOption = None,
+    jar: str | None,
+    python: str | None,
+    conf: Sequence[str],
+    url: str,
+    token_file: Path | None,
 ) -> None:
-    """Print the conf that lets every job of a fleet be watched, with no line of a job changed.
-
-    `tidemark doctor --conf FILE` checks a spark-defaults.conf where it is to be used.
-    """
-    with input_errors_in_one_line():
-        found = {_URL: url, _PYTHON: python or sys.executable}
+    """Print the conf that lets every job of a fleet be watched, with no line of a job changed."""
+    with errors_in_one_line():
+        lines = {_URL: url, _PYTHON: python or sys.executable}
         if token_file is not None:
-            found[_TOKEN_FILE] = str(token_file)
-        for each in conf or []:
-            key, equals, value = each.partition("=")
+            lines[_TOKEN_FILE] = str(token_file)
+        for text in conf:
+            key, equals, value = text.partition("=")
             if not equals or not key.startswith(_PREFIX):
-                raise ValueError(f"--conf {each}: write it as {_PREFIX}KEY=VALUE")
-            found[key] = value
+                raise ValueError(f"--conf {text}: write it as {_PREFIX}KEY=VALUE")
+            lines[key] = value
         where = jar or _installed_jar()
-    typer.echo(_FORMS[form](where, found))
+    click.echo(_FORMS[form](where, lines))
 
 
 def _installed_jar() -> str:

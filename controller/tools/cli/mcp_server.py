@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import wraps
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from tidemark.controller.tools.cli.options import milliseconds_of
-from tidemark.controller.tools.cli.remote import TokenFileOption, UrlOption, check_job, connect
-from tidemark.controller.tools.cli.why import why_text
-from tidemark.controller.tools.client.address import DEFAULT_URL
+from tidemark.controller.tools.cli.run import check_job, connect
+from tidemark.controller.tools.cli.status import why_text
 from tidemark.controller.tools.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -28,17 +26,10 @@ _INSTRUCTIONS = (
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-
-    @app.command("mcp")
-    def mcp(url: UrlOption = DEFAULT_URL, token_file: TokenFileOption = None) -> None:
-        """Serve a controller to agents over standard input and output (MCP); they can read, and change nothing.
-
-        Give it the token of a viewer.
-        """
-        with connect(url, token_file) as tidemark:
-            server_of(tidemark).run("stdio")
+def mcp(url: str, token_file: Path | None) -> None:
+    """Serve a controller to agents over standard input and output (MCP); they can read, and change nothing."""
+    with connect(url, token_file) as tidemark:
+        server_of(tidemark).run("stdio")
 
 
 def server_of(tidemark: Client) -> MCPServer:
@@ -59,7 +50,7 @@ def server_of(tidemark: Client) -> MCPServer:
                 if not isinstance(wrong, ValidationError):
                     raise
                 items = error_items(wrong.errors(include_url=False), arguments)
-                raise ToolError("; ".join(f"{each.pointer[1:]}: {each.detail}" for each in items)) from None
+                raise ToolError("; ".join(f"{item.pointer[1:]}: {item.detail}" for item in items)) from None
 
     server, tools = Server("tidemark", instructions=_INSTRUCTIONS, log_level="WARNING"), _Tools(tidemark)
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-import typer
+import click
 
 from tidemark.models.base.duration import format_duration, parse_duration
 from tidemark.models.base.operators import Operator, row_level, session, sliding, tumbling
@@ -83,5 +83,5 @@ def _with_unit(text: str) -> str:
     if not re.fullmatch(r"\s*[+-]?\d+(\.\d+)?\s*", text):
         return text
     if float(text):
-        typer.echo(f"tidemark: {text.strip()} is read as {text.strip()} s: it has no unit", err=True)
+        click.echo(f"tidemark: {text.strip()} is read as {text.strip()} s: it has no unit", err=True)
     return f"{text}s"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
-from tidemark.controller.tools.cli.remote import Call, SomeJobArgument, calls_controller
+from tidemark.controller.tools.cli.run import CommandAnswer, check_job
 from tidemark.controller.tools.cli.show import (
     approval_command,
-    bound,
+    duration,
     measured,
     percent,
     say,
@@ -28,47 +26,36 @@ if TYPE_CHECKING:
         SavingsTotal,
         SavingsTotals,
     )
+    from tidemark.controller.tools.client.client import Client
 
 _HOUR_MS = 3_600_000
 _DIGITS = 3
 _UNKNOWN = "-"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
+def savings(tidemark: Client, job: str | None) -> CommandAnswer:
+    """Show what the fleet would save, streams that lose rows first, then by waiting saved."""
+    pages = list(tidemark.savings(job))
+    streams, totals = [row for page in pages for row in page.streams], pages[0].totals
+    if not streams:
+        check_job(tidemark, job)
 
-    @app.command("savings")
-    @calls_controller(lists=True, watch=True)
-    def savings(job: SomeJobArgument = None, *, call: Call) -> None:
-        """Show what the fleet would save, streams that lose rows first, then by waiting saved.
-
-        For each stream: the bound in force -> the recommended one, and the same of the latency of a result, of the
-        rows late a day, and of the state. Waiting saved is the latency saved times the windows of a day: a result a
-        minute that comes 50 s earlier saves 20 hours a day; a wider bound costs some. A sum has what is known of it.
-        """
-        with call.open() as tidemark:
-            pages = list(tidemark.savings(job))
-            if not pages[0].streams:
-                call.check_job(tidemark)
-        streams, totals = [row for page in pages for row in page.streams], pages[0].totals
-        if call.structured:
-            return call.write({"streams": streams, "totals": totals})
-        if call.names(f"{row.job}/{row.stream}" for row in streams):
-            return None
+    def show() -> None:
         columns = ("stream", "bound", "latency", "waiting saved a day", "rows late a day", "state", "note")
         table(columns, map(_row, streams), "there are no streams yet: none has reported")
         if streams:
             _show_totals(totals)
         for row in streams if job is not None else ():
-            for why in row.unknown:
-                say(f"{row.stream}: {why}")
-        return None
+            for unknown in row.unknown:
+                say(f"{row.stream}: {unknown}")
+
+    return CommandAnswer({"streams": streams, "totals": totals}, show)
 
 
 def _row(row: SavingsOfStream) -> tuple[str, ...]:
     return (
         f"{row.job}/{row.stream}",
-        f"{bound(row.bound_ms)} -> {bound(row.recommended_bound_ms)}",
+        f"{duration(row.bound_ms)} -> {duration(row.recommended_bound_ms)}",
         _change(row, lambda figures: figures.latency_ms, measured),
         _UNKNOWN if row.saved is None else _saved(row.saved.waiting_ms, _hours, saves=""),
         _change(row, lambda figures: figures.late_rows, _count),
@@ -121,7 +108,7 @@ def _show_totals(totals: SavingsTotals) -> None:
 def _sum(total: SavingsTotal, text: Callable[[int], str], streams: int) -> str:
     if not total.streams:
         return "not known of any stream"
-    now, then = (_interval(each, text) for each in (total.now, total.recommended))
+    now, then = (_interval(between, text) for between in (total.now, total.recommended))
     others = "" if total.streams == streams else ", not known of the others"
     of = f"{total.streams} of {plural(streams, 'stream')}{others}"
     return f"{now} -> {then}, {_saved(total.saved, text, saves='saves ')} ({of})"

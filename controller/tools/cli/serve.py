@@ -9,13 +9,14 @@ import os
 import signal
 import socket
 import sys
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from tidemark.controller.base.principal import is_loopback
-from tidemark.controller.tools.cli.show import fail_usage
-from tidemark.controller.tools.cli.store import ConfigOption, settings_in_force, show_settings
+from tidemark.controller.tools.cli.shape import fail_usage
+from tidemark.controller.tools.cli.store import settings_in_force, show_settings
 
 if TYPE_CHECKING:
     from tidemark.controller.base.settings import Settings
@@ -36,32 +37,18 @@ A report waits several times, while the decision on another stream computes; Pyt
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-
-    @app.command("serve")
-    def serve(
-        host: Annotated[str | None, typer.Option(help="Address to listen on (TIDEMARK_HOST).")] = None,
-        port: Annotated[
-            int | None,
-            typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one (TIDEMARK_PORT)."),
-        ] = None,
-        database_url: Annotated[
-            str | None, typer.Option(help="URL of the store (TIDEMARK_DATABASE_URL).")
-        ] = None,
-        config: ConfigOption = None,
-        *,
-        check: Annotated[
-            bool, typer.Option("--check", help="Show the settings in force and their sources, and exit.")
-        ] = False,
-    ) -> None:
-        """Run the controller: the REST API, the decision loop and the metrics, in one process."""
-        given = {"host": host, "port": port, "database_url": database_url}
-        found = settings_in_force({name: value for name, value in given.items() if value is not None}, config)
-        if check:
-            show_settings(found)
-        else:
-            _serve(found.settings)
+def serve(
+    host: str | None, port: int | None, database_url: str | None, config: Path | None, *, check: bool
+) -> None:
+    """Run the controller: the REST API, the decision loop and the metrics, in one process."""
+    options = {"host": host, "port": port, "database_url": database_url}
+    configuration = settings_in_force(
+        {name: value for name, value in options.items() if value is not None}, config
+    )
+    if check:
+        show_settings(configuration)
+    else:
+        _serve(configuration.settings)
 
 
 def _serve(settings: Settings) -> None:
@@ -87,11 +74,11 @@ def _serve(settings: Settings) -> None:
     listener = _listen(settings.host, settings.port)
     host, port = listener.getsockname()[:2]
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    typer.echo(
+    click.echo(
         f"tidemark: listening on {address}, where the page is too; store {app.state.service.database.name}"
     )
     job = f"--conf spark.tidemark.job=JOB --conf spark.tidemark.controller.url={address}"
-    typer.echo(f"tidemark: next: spark-submit {job} ..., then tidemark doctor JOB")
+    click.echo(f"tidemark: next: spark-submit {job} ..., then tidemark doctor JOB")
     configure_logs(settings.log_level, settings.log_format)
     _warn_of_access(service)
     config = uvicorn.Config(
@@ -166,5 +153,5 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server(address[:2], family=family)
     except OSError as error:
         # The error's own text may repeat the address; the text of its number does not.
-        found = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror
-        fail_usage(f"cannot listen on {host} port {port}: {found}; --port takes another one")
+        why = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror
+        fail_usage(f"cannot listen on {host} port {port}: {why}; --port takes another one")

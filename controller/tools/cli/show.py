@@ -1,15 +1,14 @@
-"""What commands print: JSON as in the API, tables for people, and one line on standard error when they fail."""
+"""What commands print for people: lines, tables and facts, and the words of bounds, times and shares."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from shlex import quote
 from textwrap import shorten
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from tidemark.controller.base.clock import utc_text
 from tidemark.models.base.duration import format_about, format_duration
@@ -36,7 +35,7 @@ _UNKNOWN = "-"
 
 def say(text: str) -> None:
     """Print a line."""
-    typer.echo(plain(text))
+    click.echo(plain(text))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> None:
@@ -47,21 +46,21 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> 
     from rich.console import Console  # noqa: PLC0415 - the other commands start fast without it
     from rich.table import Table  # noqa: PLC0415
 
-    found = Table(box=None, pad_edge=False, header_style="bold")
+    rows_shown = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        found.add_column(column, overflow="fold")
+        rows_shown.add_column(column, overflow="fold")
     for row in rows:
-        found.add_row(*map(plain, row))
-    if not found.row_count:
+        rows_shown.add_row(*map(plain, row))
+    if not rows_shown.row_count:
         say(empty)
         return
     console = Console(highlight=False, markup=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _MAX_WIDTH
     with console.capture() as lines:
-        console.print(found)
+        console.print(rows_shown)
     for line in lines.get().splitlines():
-        typer.echo(line.rstrip())
+        click.echo(line.rstrip())
 
 
 def show_facts(facts: Mapping[str, str]) -> None:
@@ -69,11 +68,6 @@ def show_facts(facts: Mapping[str, str]) -> None:
     width = max(map(len, facts))
     for name, text in facts.items():
         say(f"{name:<{width}}  {text}".rstrip())
-
-
-def bound(bound_ms: int | None) -> str:
-    """Return a bound in words."""
-    return duration(bound_ms)
 
 
 def brief(text: str) -> str:
@@ -129,10 +123,10 @@ def show_consequences(answer: Consequences, of: tuple[str, str] | None = None) -
     """
     published, recommended = answer.published, answer.recommended
     if recommended is not None and recommended.bound_ms is not None:
-        say(f"  recommended: {bound(recommended.bound_ms)}; {decision(recommended)}")
+        say(f"  recommended: {duration(recommended.bound_ms)}; {decision(recommended)}")
     if answer.transition is not None:
         say(f"  expected effect: {answer.transition.text}")
-    what, why = bound(published.bound_ms), ""
+    what, why = duration(published.bound_ms), ""
     if published.bound_ms is None:
         what, why = "the job keeps its own bound", f"; {published.reason}"
     say(f"  published: {what} (generation {published.generation}){why}")
@@ -140,35 +134,3 @@ def show_consequences(answer: Consequences, of: tuple[str, str] | None = None) -
         say(f"  not rolled out yet: {answer.held}")
     if of is not None:
         say(f"  next: tidemark doctor {' '.join(map(quote, of))}")
-
-
-_REQUEST_FAILED = 1
-"""Exit code when the controller rejects the request or does not answer."""
-
-_USAGE_ERROR = 2
-"""Exit code when the arguments or the surroundings of the command have to be corrected."""
-
-
-def fail_usage(*messages: str) -> NoReturn:
-    """End the command with a line for each message: its arguments or its surroundings have to be corrected."""
-    _end(messages, _USAGE_ERROR)
-
-
-def fail_request(message: str) -> NoReturn:
-    """End the command with one line: the controller rejects the request or does not answer."""
-    _end([message], _REQUEST_FAILED)
-
-
-@contextmanager
-def input_errors_in_one_line() -> Iterator[None]:
-    """End the command with one line when its input cannot be used."""
-    try:
-        yield
-    except (ValueError, OSError) as error:
-        fail_usage(" ".join(str(error).split()))
-
-
-def _end(messages: Iterable[str], code: int) -> NoReturn:
-    for message in messages:
-        typer.echo(plain(f"tidemark: {message}"), err=True)
-    raise typer.Exit(code)

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
-from inspect import Parameter
 from shlex import quote
-from typing import Annotated, Any, Literal
+from typing import Any
 
-import typer
+import click
 
 from tidemark.controller.tools.cli.options import milliseconds_of, read_option
+from tidemark.controller.tools.cli.shape import opt, several
 from tidemark.controller.tools.client.errors import RequestRejectedError
 from tidemark.models.specs.fields import SpecField, spec_fields
-from tidemark.models.specs.freeze import parse_freeze
+from tidemark.models.specs.freeze import format_freeze, parse_freeze
+from tidemark.models.specs.slo import JoinSlo, Policy, Slo
 from tidemark.models.specs.words import NONE, SHOW, reader_of
 
 _REPEATED = f"; may be repeated; replaces all that were set; {NONE} for none"
+
+
+KINDS: Mapping[str, type[Any]] = {"slo": Slo, "policy": Policy, "join": JoinSlo}
+"""The specifications by the names of their commands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,39 +34,50 @@ class SpecOption:
     """Name of the field."""
     flag: str
     """The option."""
-    type: Any
-    """What typer reads."""
     help: str
     read: Callable[[Any], Any]
-    """Returns the value in the API of what typer has read."""
+    """Returns the value in the API of what was given."""
+    words: tuple[str, ...] | None = None
+    """The words that it can be; None for any text."""
+    repeated: bool = False
+    """Whether it is given once for each text."""
     metavar: str | None = None
 
     @property
-    def parameter(self) -> Parameter:
-        """The parameter of the command."""
-        option = typer.Option(self.flag, metavar=self.metavar, help=f"{self.help}.")
-        optional: Any = Annotated[self.type | None, option]
-        return Parameter(self.field, Parameter.KEYWORD_ONLY, default=None, annotation=optional)
+    def parameter(self) -> click.Option:
+        """The option of the command."""
+        names, text = f"{self.flag} {self.field}", f"{self.help}."
+        if self.repeated:
+            return several(names, text)
+        return opt(names, text, self.words, metavar=self.metavar)
 
 
-def options_of(kind: type[Any]) -> list[SpecOption]:
+def options_of(name: str) -> list[SpecOption]:
     """Return the options for the fields of a specification."""
-    return [_option(field) for field in spec_fields(kind)]
+    return [_option(field) for field in spec_fields(KINDS[name])]
 
 
-def changes_of(kind: type[Any], given: Mapping[str, Any], example: str) -> dict[str, Any]:
+def parameters_of(name: str) -> list[click.Option]:
+    """Return what sets a specification, as a command takes it."""
+    create = [] if name == "join" else [opt("--create", "Also for a stream that has not reported yet.", bool)]
+    return [*(option.parameter for option in options_of(name)), *create]
+
+
+def changes_of(name: str, options: Mapping[str, Any], example: str) -> dict[str, Any]:
     """Return the fields that the options change, by their names in the API.
 
     Args:
-        kind: the specification.
-        given: by field what typer has read; empty for what is not given.
+        name: the specification.
+        options: by field what the command line has; empty for what it has not.
         example: an option, for the message when there is none.
 
     Raises:
         ValueError: when a value cannot be read, or no option is given.
     """
     changes = {
-        option.field: option.read(given[option.field]) for option in options_of(kind) if given[option.field]
+        option.field: option.read(options[option.field])
+        for option in options_of(name)
+        if options[option.field]
     }
     if not changes:
         raise ValueError(f"give at least one option, such as {example}")
@@ -85,7 +101,7 @@ def _option(field: SpecField) -> SpecOption:
         if field.unit == "duration"
         else partial(read_option, reader_of(field), option=flag)
     )
-    return SpecOption(field.name, flag, str, f"{field.shown.help}{example}{removable}", read)
+    return SpecOption(field.name, flag, f"{field.shown.help}{example}{removable}", read)
 
 
 _NO_CHOICE = {"late": "call"}
@@ -100,10 +116,10 @@ def _choice(field: SpecField, flag: str) -> SpecOption:
     return SpecOption(
         field.name,
         flag,
-        Literal[taken],
-        "; ".join([field.shown.help.replace("_", "-"), *(f"{each}, {field.shown.none}" for each in none)]),
+        "; ".join([field.shown.help.replace("_", "-"), *(f"{word}, {field.shown.none}" for word in none)]),
         lambda text: None if text in none else text.replace("-", "_"),
-        None if taken == dashed else f"[{'|'.join(dashed)}]",
+        taken,
+        metavar=None if taken == dashed else f"[{'|'.join(dashed)}]",
     )
 
 
@@ -112,20 +128,24 @@ def _texts(field: SpecField, flag: str, read: Callable[[list[str]], Any]) -> Spe
     example = f". Example: {quote(str(field.shown.example))}" if field.shown.example else ""
     help_ = f"{field.shown.help}{_REPEATED}{example}"
     return SpecOption(
-        field.name, flag, list[str], help_, lambda texts: read([] if texts == [NONE] else texts)
+        field.name,
+        flag,
+        help_,
+        lambda texts: read([] if list(texts) == [NONE] else list(texts)),
+        repeated=True,
     )
 
 
 def _labels(texts: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise ValueError(f"--label {text}: write it like team=payments")
-        if name in found:
+        if name in labels:
             raise ValueError(f"--label {text}: {name} is given twice")
-        found[name] = value
-    return found
+        labels[name] = value
+    return labels
 
 
 def _freezes(texts: list[str]) -> list[dict[str, Any]]:
@@ -134,16 +154,12 @@ def _freezes(texts: list[str]) -> list[dict[str, Any]]:
 
 def _directions(field: SpecField) -> SpecOption:
     values = {"both": ["Widen", "Narrow"], "widen": ["Widen"], "narrow": ["Narrow"]}
-    return SpecOption(
-        field.name, "--directions", Literal[tuple(values)], field.shown.help, values.__getitem__
-    )
+    return SpecOption(field.name, "--directions", field.shown.help, values.__getitem__, tuple(values))
 
 
 def _streams(field: SpecField) -> SpecOption:
     help_ = f"{field.shown.help}. Example: {quote(str(field.shown.example))}"
-    return SpecOption(
-        field.name, "--streams", str, help_, lambda text: [name.strip() for name in text.split(",")]
-    )
+    return SpecOption(field.name, "--streams", help_, lambda text: [name.strip() for name in text.split(",")])
 
 
 _LISTS: dict[str, Callable[[SpecField], SpecOption]] = {
@@ -156,14 +172,35 @@ _LISTS: dict[str, Callable[[SpecField], SpecOption]] = {
 """Fields that no unit describes, each with how it is written."""
 
 
-def in_options(kind: type[Any], error: RequestRejectedError) -> str:
+def facts_of(name: str, spec: Any) -> dict[str, str]:
+    """Return the fields of a specification by the names of their options, each as people write it."""
+    fields = zip(spec_fields(KINDS[name]), options_of(name), strict=True)
+    return {
+        option.flag[2:].replace("-", " "): _shown(field, getattr(spec, field.name))
+        for field, option in fields
+    }
+
+
+def _shown(field: SpecField, value: Any) -> str:
+    if value is None or value in ((), [], {}):
+        return field.shown.none or "-"
+    if field.unit in SHOW:
+        return SHOW[field.unit](value)
+    if field.name == "freeze_windows":
+        return "; ".join(format_freeze(asdict(window)) for window in value)
+    if field.name == "labels":
+        return ", ".join(f"{label}={text}" for label, text in value.items())
+    return value.replace("_", "-") if isinstance(value, str) else ", ".join(value)
+
+
+def in_options(name: str, error: RequestRejectedError) -> str:
     """Return why the controller rejects a specification, with the options in the place of its fields."""
-    flags = {option.field: option.flag for option in options_of(kind)}
-    found = []
+    flags = {option.field: option.flag for option in options_of(name)}
+    texts = []
     for pointer, detail in error.errors:
         flag, text = flags.get(pointer.strip("/").partition("/")[0]), detail
         # A name of one word may be a word of the sentence.
         for field, named in ((field, named) for field, named in flags.items() if "_" in field):
             text = re.sub(rf"\b{field}\b", named, text)
-        found.append(text if flag is None or text.startswith(flag) else f"{flag}: {text}")
-    return "; ".join(found) or str(error)
+        texts.append(text if flag is None or text.startswith(flag) else f"{flag}: {text}")
+    return "; ".join(texts) or str(error)

@@ -1,20 +1,12 @@
-"""``tidemark status``: the state of the fleet, a job or a stream."""
+"""``tidemark status`` and ``why``: the state of the fleet, a job or a stream, and why a stream has its bound."""
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
-import typer
-
-from tidemark.controller.tools.cli.remote import (
-    Call,
-    SomeJobArgument,
-    SomeStreamArgument,
-    calls_controller,
-    streams_by_name,
-)
+from tidemark.controller.tools.cli.run import CommandAnswer, streams_by_name
 from tidemark.controller.tools.cli.show import (
-    bound,
     decision,
     duration,
     moment,
@@ -28,12 +20,12 @@ from tidemark.controller.tools.cli.specs import slo_text
 from tidemark.models.base.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from tidemark.controller.server.schemas.fleet import FleetStream, JobStatus, JobSummary
     from tidemark.controller.server.schemas.streams import Completeness, Evidence, Live, StreamStatus
+    from tidemark.controller.tools.client.client import Client
     from tidemark.controller.view.state.answers import Budget
-
 
 _HISTORY = (
     "tidemark trace --from kafka --bootstrap-servers HOST:PORT --topic TOPIC --event-time COLUMN --since 1h "
@@ -42,31 +34,28 @@ _HISTORY = (
 """What shows an hour of a topic in a minute, before the job has reported for an hour."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-
-    @app.command("status")
-    @calls_controller(lists=True, watch=True)
-    def status(job: SomeJobArgument = None, stream: SomeStreamArgument = None, *, call: Call) -> None:
-        """Show how all jobs, one job or one of its streams are doing; -o wide lists each stream of the fleet."""
-        with call.open() as tidemark:
-            if stream is not None and job is not None:
-                one = tidemark.status(job, stream)
-                return _print(call, one, [f"{job}/{stream}"], lambda: _show_stream(one))
-            if job is None and not call.wide:
-                jobs = list(tidemark.jobs())
-                return _print(call, {"jobs": jobs}, [one.job for one in jobs], lambda: _show_jobs(jobs))
-            found = None if job is None else tidemark.job(job)
-            streams = [] if call.structured else streams_by_name(tidemark, job)
-            names = [f"{row.job}/{row.stream}" for row in streams]
-            return _print(call, found, names, lambda: _show_streams(found, streams, wide=call.wide))
+def status(tidemark: Client, job: str | None, stream: str | None) -> CommandAnswer:
+    """Show how all jobs, one job or one of its streams are doing."""
+    if job is None:
+        jobs = list(tidemark.jobs())
+        return CommandAnswer({"jobs": jobs}, lambda: _show_jobs(jobs))
+    if stream is None:
+        of_job, streams = tidemark.job(job), streams_by_name(tidemark, job)
+        return CommandAnswer(of_job, lambda: _show_streams(of_job, streams))
+    of_stream = tidemark.status(job, stream)
+    return CommandAnswer(of_stream, lambda: _show_stream(of_stream))
 
 
-def _print(call: Call, answer: object, names: list[str], show: Callable[[], None]) -> None:
-    if call.structured:
-        call.write(answer)
-    elif not call.names(names):
-        show()
+def why(tidemark: Client, job: str, stream: str, *, every: bool) -> CommandAnswer:
+    """Say why a stream has the bound that it has: the step that decides, or each step."""
+    state = tidemark.status(job, stream)
+
+    def show() -> None:
+        say(why_text(state))
+        if every:
+            _show_steps(state)
+
+    return CommandAnswer({"summary": state.summary, "recommended": state.recommended}, show)
 
 
 def _show_jobs(jobs: list[JobSummary]) -> None:
@@ -82,22 +71,12 @@ def _show_jobs(jobs: list[JobSummary]) -> None:
     table(("job", "streams", "modes", "worst"), rows, "there are no jobs yet: none has reported")
 
 
-def _show_streams(job: JobStatus | None, streams: Iterable[FleetStream], *, wide: bool) -> None:
+def _show_streams(job: JobStatus, streams: Iterable[FleetStream]) -> None:
     rows = [
-        (
-            row.stream if job is not None else f"{row.job}/{row.stream}",
-            row.mode,
-            percent(row.target_ppm),
-            _expected(row),
-            bound(row.applied_bound_ms),
-            *(_more(row) if wide else ()),
-        )
+        (row.stream, row.mode, percent(row.target_ppm), _expected(row), duration(row.applied_bound_ms))
         for row in streams
     ]
-    columns = ("stream", "mode", "target", "recommended", "applied", *(_MORE if wide else ()))
-    table(columns, rows, "there are no streams")
-    if job is None:
-        return
+    table(("stream", "mode", "target", "recommended", "applied"), rows, "there are no streams")
     if job.pin is not None:
         say(f"pinned to {job.pin.to} by the pin on the {job.pin.scope}: {job.pin.reason}")
     for condition in job.conditions:
@@ -108,66 +87,50 @@ def _show_streams(job: JobStatus | None, streams: Iterable[FleetStream], *, wide
 
 def _expected(row: FleetStream) -> str:
     """Return the recommended bound, or the estimate while there is none."""
-    found = row.provisional_bound
-    if row.recommended_bound_ms is not None or found is None:
-        return bound(row.recommended_bound_ms)
-    least = f", at least {bound(found.min_bound_ms)}" if found.min_bound_ms else ""
-    most = "" if found.max_bound_ms is None else f", at most {bound(found.max_bound_ms)}"
-    return f"provisionally {bound(found.bound_ms)}{least}{most}"
+    provisional = row.provisional_bound
+    if row.recommended_bound_ms is not None or provisional is None:
+        return duration(row.recommended_bound_ms)
+    least = f", at least {duration(provisional.min_bound_ms)}" if provisional.min_bound_ms else ""
+    most = "" if provisional.max_bound_ms is None else f", at most {duration(provisional.max_bound_ms)}"
+    return f"provisionally {duration(provisional.bound_ms)}{least}{most}"
 
 
-_MORE = ("in use", "completeness", "budget left", "rollout", "newest batch", "worst")
-"""Further columns of the wide table."""
-
-
-def _more(row: FleetStream) -> tuple[str, ...]:
-    least, most = row.completeness_min_ppm, row.completeness_max_ppm
-    return (
-        bound(row.in_use_bound_ms),
-        percent(least) if least == most else f"{percent(least)} to {percent(most)}",
-        percent(row.budget_remaining_ppm),
-        "-" if row.rollout is None else f"{row.rollout.id} {row.rollout.state}",
-        moment(row.last_batch_us),
-        "fine" if row.worst is None else row.worst.type,
-    )
-
-
-def _show_stream(found: StreamStatus) -> None:
-    counted = "row" if (found.windows_per_row or 1) == 1 else "(row, window) pair"
+def _show_stream(state: StreamStatus) -> None:
+    counted = "row" if (state.windows_per_row or 1) == 1 else "(row, window) pair"
     facts = {
-        "stream": f"{found.job}/{found.stream}, mode {found.mode}",
-        "now": found.summary,
-        "SLO": "none is set" if found.slo is None else slo_text(found.slo),
-        "completeness": _completeness(found.completeness, counted),
-        "in use": f"{bound(found.in_use_bound_ms)}, effective {bound(found.effective_bound_ms)}",
+        "stream": f"{state.job}/{state.stream}, mode {state.mode}",
+        "now": state.summary,
+        "SLO": "none is set" if state.slo is None else slo_text(state.slo),
+        "completeness": _completeness(state.completeness, counted),
+        "in use": f"{duration(state.in_use_bound_ms)}, effective {duration(state.effective_bound_ms)}",
         "acknowledged": "nothing yet"
-        if found.applied is None
-        else f"{bound(found.applied.bound_ms)}, {_generation(found.applied.generation)}, "
-        f"at {moment(found.applied.applied_us)}",
-        "recommended": _recommended(found),
-        "published": _published(found),
-        "evidence": _evidence(found.evidence, counted),
+        if state.applied is None
+        else f"{duration(state.applied.bound_ms)}, {_generation(state.applied.generation)}, "
+        f"at {moment(state.applied.applied_us)}",
+        "recommended": _recommended(state),
+        "published": _published(state),
+        "evidence": _evidence(state.evidence, counted),
     }
-    if found.provisional_bound is not None:
-        if found.provisional_bound.text not in found.summary:
-            facts["provisional"] = found.provisional_bound.text
+    if state.provisional_bound is not None:
+        if state.provisional_bound.text not in state.summary:
+            facts["provisional"] = state.provisional_bound.text
         facts["an hour at once"] = f"where the source is a Kafka topic: {_HISTORY}"
-    if found.frozen_until_us is not None:
+    if state.frozen_until_us is not None:
         facts["frozen"] = (
-            f"nothing is narrowed until {moment(found.frozen_until_us)}, by a freeze window of its policy"
+            f"nothing is narrowed until {moment(state.frozen_until_us)}, by a freeze window of its policy"
         )
-    if found.late.policy is not None or found.late.choices:
-        facts["late rows"] = found.late.text
-    if found.live is not None:
-        facts["live"] = _live(found.live)
-    if found.rollout is not None:
-        facts["rollout"] = rollout_line(found.rollout)
-    if found.transition is not None:
-        facts["expected effect"] = found.transition.text
-    if found.budget is not None:
-        facts["budget"] = _budget(found.budget, counted)
+    if state.late.policy is not None or state.late.choices:
+        facts["late rows"] = state.late.text
+    if state.live is not None:
+        facts["live"] = _live(state.live)
+    if state.rollout is not None:
+        facts["rollout"] = rollout_line(state.rollout)
+    if state.transition is not None:
+        facts["expected effect"] = state.transition.text
+    if state.budget is not None:
+        facts["budget"] = _budget(state.budget, counted)
     show_facts(facts)
-    for condition in found.conditions:
+    for condition in state.conditions:
         say(f"{condition.type}: {condition.detail}")
 
 
@@ -217,17 +180,17 @@ def _budget(budget: Budget, counted: str) -> str:
     return f"{percent(budget.remaining_ppm)} left: {reason} {over}"
 
 
-def _recommended(found: StreamStatus) -> str:
-    if found.recommended is None:
+def _recommended(state: StreamStatus) -> str:
+    if state.recommended is None:
         return "nothing yet"
-    recommended = found.recommended
-    what = "keep the bound in use" if recommended.bound_ms is None else bound(recommended.bound_ms)
+    recommended = state.recommended
+    what = "keep the bound in use" if recommended.bound_ms is None else duration(recommended.bound_ms)
     return f"{what}, decided at {moment(recommended.decided_us)}; {decision(recommended)}"
 
 
-def _published(found: StreamStatus) -> str:
-    published = found.published
-    what = "the job keeps its own bound" if published.bound_ms is None else bound(published.bound_ms)
+def _published(state: StreamStatus) -> str:
+    published = state.published
+    what = "the job keeps its own bound" if published.bound_ms is None else duration(published.bound_ms)
     if published.published_us is None:
         return f"{what}; {published.reason}"
     return f"{what}, {_generation(published.generation)}, at {moment(published.published_us)}"
@@ -235,3 +198,29 @@ def _published(found: StreamStatus) -> str:
 
 def _generation(generation: int | None) -> str:
     return "the job's own bound" if generation is None else f"generation {generation}"
+
+
+def why_text(state: StreamStatus) -> str:
+    """Return why a stream has the bound that it has, in one sentence."""
+    recommended = state.recommended
+    if recommended is None or recommended.bound_ms is None:
+        return state.summary
+    return f"{duration(recommended.bound_ms)} is recommended: {decision(recommended)}"
+
+
+def _show_steps(state: StreamStatus) -> None:
+    say(f"now: {state.summary}")
+    if state.recommended is None:
+        return say(f"next: tidemark slo set {quote(state.job)} {quote(state.stream)} --target 99.5%")
+    decided_by = state.recommended.decided_by
+    rows = [
+        (f"{'*' if step.kind == decided_by else ' '} {step.name}", duration(step.bound_ms), step.reason)
+        for step in state.recommended.steps
+    ]
+    say(f"decided at {moment(state.recommended.decided_us)}, by the step with a star:")
+    table(("  step", "bound", "why"), rows, "")
+    if state.transition is not None:
+        say(f"expected effect: {state.transition.text}")
+    if state.rollout is not None:
+        say(f"rollout {rollout_line(state.rollout)}")
+    return None

@@ -15,7 +15,7 @@ from tidemark.controller.base.clock import system_clock
 from tidemark.controller.base.db.database import Database
 from tidemark.controller.base.parse_body import parse_body
 from tidemark.controller.server.access import token_store
-from tidemark.controller.server.access.token_store import MadeToken, fields, list_tokens
+from tidemark.controller.server.access.token_store import MadeToken, fields
 from tidemark.controller.server.http.bodies import TokenBody
 from tidemark.controller.server.schemas.service import TokenAnswer, TokenMade
 
@@ -24,28 +24,29 @@ _TOKEN = TypeAdapter(TokenBody)
 
 @dataclass(frozen=True, slots=True)
 class StoredTokens:
-    """The tokens of a store."""
+    """The tokens of a store, by the client's operations on those of a controller."""
 
     database: Database
     """The store."""
     by: str
     """Who makes the changes, for the record."""
 
-    def create(self, body: dict[str, Any]) -> TokenMade:
+    def create_token(self, body: dict[str, Any]) -> TokenMade:
         """Create a token."""
         new = parse_body(_TOKEN, json.dumps(body).encode()).to_new()
         return _made(token_store.make(self.database, new, self.by, system_clock()))
 
-    def tokens(self, name: str | None) -> list[TokenAnswer]:
+    def tokens(self, name: str | None = None) -> Iterator[TokenAnswer]:
         """Return all tokens, or those of one name, by number."""
         with self.database.read() as session:
-            return [TokenAnswer(**fields(row, system_clock())) for row in list_tokens(session, 0, None, name)]
+            rows = token_store.list_tokens(session, 0, None, name)
+            return iter([TokenAnswer(**fields(row, system_clock())) for row in rows])
 
-    def rotate(self, token_id: int) -> TokenMade:
+    def rotate_token(self, token_id: int, _: dict[str, Any]) -> TokenMade:
         """Create the successor of a token."""
         return _made(token_store.rotate(self.database, token_id, self.by, system_clock()))
 
-    def revoke(self, token_id: int) -> TokenAnswer:
+    def revoke_token(self, token_id: int) -> TokenAnswer:
         """Revoke a token."""
         revoked = token_store.revoke(self.database, token_id, self.by, system_clock())
         return TokenAnswer(**fields(revoked, system_clock()))

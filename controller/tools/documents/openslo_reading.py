@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from tidemark.controller.tools.documents.openslo import ANNOTATED, API_VERSION, PREFIX, SLICE_LENGTH
-from tidemark.models.base.target import PPM
+from tidemark.models.base.target import PPM, parse_share
 from tidemark.models.specs.slo import MAX_WINDOW_MS
 
 _TEXTS = {"on_conflict"}
@@ -41,10 +41,9 @@ class _Window(_Part):
 
 def _of_percent(value: Any) -> Any:
     """Return the share that a text in percent says; any other value as it is."""
-    percent = value.strip() if isinstance(value, str) else ""
-    if not re.fullmatch(r"[0-9]+(\.[0-9]+)? ?%", percent):
+    if not isinstance(value, str) or not value.strip().endswith("%"):
         return value
-    return Decimal(percent.removesuffix("%").rstrip()) / 100
+    return Decimal(parse_share(value)) / PPM
 
 
 class _Objective(_Part):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from tidemark.controller.base.db.database import Database
 from tidemark.controller.base.settings import ConfigurationError, Settings, load_settings

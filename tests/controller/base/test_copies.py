@@ -10,9 +10,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from click.testing import CliRunner
 from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
-from typer.testing import CliRunner
 
 from tidemark.controller.base.db.database import Database
 from tidemark.controller.tools.cli import app

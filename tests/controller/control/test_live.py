@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from tidemark.controller.control.rollout.publish import answer_for, envelope_for, pinned_answer
 from tidemark.controller.specs.pins import FLEET, StoredPin

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from tidemark.controller.base.principal import is_loopback
 from tidemark.controller.tools.cli import app
@@ -156,9 +156,9 @@ WITHOUT = (
     ("missing", "arguments", "body"),
     [
         (
-            "typer",
+            "click",
             ["status"],
-            "tidemark: the command line needs typer: pip install 'tidemark[controller]'\n",
+            "tidemark: the command line needs click: pip install 'tidemark[controller]'\n",
         ),
         ("pyspark", ["demo"], "tidemark: `tidemark demo` needs pyspark: pip install 'tidemark[demo]'\n"),
         (

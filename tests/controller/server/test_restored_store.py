@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from tidemark.controller.tools.cli import app
 from tidemark.models.protocol.messages import BoundAnswer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from tidemark.controller.tools.client import (
     TokenRejectedError,
     UnreachableError,
 )
+from tidemark.controller.tools.client.operations import Endpoint
 from tidemark.models.protocol.messages import Acknowledgement
 
 from support.controller_app import Controller
@@ -28,6 +30,7 @@ from support.patience import PATIENCE_S, until
 from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 from support.served import served
+from support.tree import ROOT
 
 REPORTS = query_reports(exponential_batches(60, 40, slow=3))
 
@@ -82,6 +85,13 @@ def test_a_stream_from_its_first_report_to_an_adopted_bound(controller: Controll
     assert list(client.predictions("job", "stream"))
     assert client.policy("job", "nobody") is None
     client.ready()
+
+
+def test_every_operation_has_a_path_of_the_interface() -> None:
+    paths = json.loads((ROOT / "controller/openapi.json").read_text(encoding="utf-8"))["paths"]
+    operations = [one for one in vars(Client).values() if isinstance(one, Endpoint)]
+    assert len(operations) > 30
+    assert [one.path for one in operations if one.path not in paths] == []
 
 
 @pytest.mark.slow

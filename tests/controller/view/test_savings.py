@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from tidemark.controller.server.http.cursors import encode_cursor
 from tidemark.controller.tools.cli import app

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.base.operators import Operator, RowLevel, tumbling
-from tidemark.models.evidence.needs import BaseTracker, needs_against, needs_us
+from tidemark.models.evidence.needs import (
+    BaseTracker,
+    effective_bound_ms,
+    late_base_ms,
+    needs_against,
+    needs_us,
+)
 
 from support.streams import operators, report_of, slow_keys
 
@@ -98,6 +104,43 @@ def test_the_base_does_not_depend_on_the_order_of_reports_nor_on_repeats(
     for batch in range(len(maxima) + 3):
         before = [maximum // 1_000 for maximum in maxima[: max(batch - 1, 0)] if maximum is not None]
         assert tracker.late_base_ms(batch) == max(before, default=None)
+
+
+@pytest.mark.parametrize("maxima_us", [(3_000, 7_000), (7_000, 3_000)])
+def test_a_batch_that_ran_twice_counts_with_the_newest_row_of_both(maxima_us: tuple[int, int]) -> None:
+    tracker = BaseTracker()
+    for maximum_us in maxima_us:
+        tracker.add(0, maximum_us)
+
+    assert tracker.late_base_ms(2) == 7
+
+
+@pytest.mark.parametrize("greatest", [0, 1, 2])
+def test_of_the_oldest_batches_the_greatest_maximum_outlives_what_is_forgotten(greatest: int) -> None:
+    tracker = BaseTracker()
+    for batch in range(BaseTracker._REMEMBERED + 2):
+        tracker.add(batch, 9_000_000 if batch == greatest else 1_000)
+
+    assert tracker.late_base_ms(BaseTracker._REMEMBERED + 3) == 9_000
+
+
+@pytest.mark.parametrize(
+    ("reported_ms", "earlier_us", "base_ms"),
+    [(None, None, None), (5, None, 5), (None, 7_999, 7), (5, 7_999, 7), (9, 7_999, 9)],
+)
+def test_the_base_of_a_filter_is_the_later_of_what_its_run_saw_and_what_earlier_reports_say(
+    reported_ms: int | None, earlier_us: int | None, base_ms: int | None
+) -> None:
+    assert late_base_ms(reported_ms, earlier_us) == base_ms
+
+
+@pytest.mark.parametrize(
+    ("base_ms", "watermark_ms", "bound_ms"), [(None, 40, None), (100, 0, None), (100, 1, 99), (100, 140, -40)]
+)
+def test_the_bound_in_effect_is_how_far_the_watermark_trails_the_base_where_there_are_both(
+    base_ms: int | None, watermark_ms: int, bound_ms: int | None
+) -> None:
+    assert effective_bound_ms(base_ms, watermark_ms) == bound_ms
 
 
 def test_a_maximum_counts_however_many_batches_ago_it_was() -> None:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
-from tidemark.controller.tools.cli.curve import curve
+from tidemark.controller.tools.cli import app
 from tidemark.controller.tools.traces.format import Trace, write_trace
 from tidemark.models.base.operators import tumbling
 from tidemark.models.evidence.ledger import judge
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-APP = typer.Typer()
-APP.command()(curve)
 TRIGGER_S, BOUND_S, GRACES_S = 5, 5, (5, 15)
 CLOSING_US = EPOCH_US + 3_600 * SECOND
 
@@ -54,7 +51,7 @@ def on_the_curve(path: Path, rows: list[tuple[int, int]]) -> dict[int, tuple[int
     write_trace(path, Trace(event, arrival, np.zeros(len(event), np.int32), ("only",)))
     graces = ",".join(f"{each}s" for each in (0, *GRACES_S))
     options = ["--window", "10s", "--bounds", str(BOUND_S), "--grace", graces, "--trigger", f"{TRIGGER_S}s"]
-    result = CliRunner().invoke(APP, [str(path), *options, "--json"])
+    result = CliRunner().invoke(app, ["curve", str(path), *options, "--json"])
     assert result.exit_code == 0, result.output
     (point,) = json.loads(result.stdout)["points"]
     return {

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from tidemark.controller.base.db.database import Database
 from tidemark.controller.base.errors import TokenConflictError

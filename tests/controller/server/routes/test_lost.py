@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from sqlalchemy import func, select
-from typer.testing import CliRunner
 
 from tidemark.controller.base.db.tables import LateSlotRow, LateStepRow, StreamRow
 from tidemark.controller.control.retention.upkeep import Upkeep

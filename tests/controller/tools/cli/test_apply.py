@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner, Result
 from sqlalchemy import select
-from typer.testing import CliRunner, Result
 
 from tidemark.controller.base.db.tables import EventRow
 from tidemark.controller.tools.cli import app

@@ -15,11 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from tidemark.controller.tools.cli import app
-from tidemark.controller.tools.cli.backtest import backtest
 from tidemark.controller.tools.traces import format as trace_format
 from tidemark.controller.tools.traces.format import Trace, read_trace, write_trace
 from tidemark.models.backtest.catalogue import policy_forms, policy_names
@@ -28,9 +26,6 @@ from tidemark.models.base.operators import sliding, tumbling
 from support.docs import document_with
 from support.soak import with_soak
 from support.streams import SECOND
-
-APP = typer.Typer()
-APP.command()(backtest)
 
 START = 1_700_000_000 * SECOND
 FIELDS = [
@@ -64,7 +59,7 @@ FIELDS = [
 
 
 def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(APP, [str(argument) for argument in arguments])
+    return CliRunner().invoke(app, ["backtest", *(str(argument) for argument in arguments)])
 
 
 def said(*arguments: str | Path) -> str:
@@ -276,8 +271,8 @@ def test_the_table_is_whole_when_piped(path: Path) -> None:
     text = (
         CliRunner()
         .invoke(
-            APP,
-            [str(path), *(p for name in (*POLICIES, "fixed:0") for p in ("--policy", name))],
+            app,
+            ["backtest", str(path), *(p for name in (*POLICIES, "fixed:0") for p in ("--policy", name))],
             env={"COLUMNS": "40", "TERM": "dumb"},
         )
         .stdout

@@ -8,22 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
-from tidemark.controller.tools.cli.curve import curve
+from tidemark.controller.tools.cli import app
 from tidemark.controller.tools.traces.format import Trace, write_trace
 from tidemark.models.base.confidence import certified_rank
 from tidemark.models.base.duration import format_about
 
 from support.streams import SECOND, TEXTBOOK_TABLE, textbook_stream
 
-APP = typer.Typer()
-APP.command()(curve)
-
 
 def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(APP, [str(argument) for argument in arguments])
+    return CliRunner().invoke(app, ["curve", *(str(argument) for argument in arguments)])
 
 
 def said(*arguments: str | Path) -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.controller.tools.cli.curve_chart import Marks, chart
+from tidemark.controller.tools.cli.lab.curve_chart import Marks, chart
 
 SECOND = 1_000_000
 NOTHING = Marks(None, None, "")

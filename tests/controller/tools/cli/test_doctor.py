@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from tidemark.controller.tools.cli import app
 from tidemark.controller.tools.cli.checkup import STEPS, Place, checkup

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from tidemark.controller.tools import traces
-from tidemark.controller.tools.cli.trace import trace
+from tidemark.controller.tools.cli import app
 from tidemark.controller.tools.traces import kafka as kafka_module
 from tidemark.controller.tools.traces.format import Trace, read_trace, write_trace
 from tidemark.controller.tools.traces.kafka import read_client_settings
@@ -23,9 +22,6 @@ from tidemark.spark_jobs.demo.kafka_feed import replay_into_topic
 
 from support.kafka import Sent, new_topic, send
 from support.patience import PATIENCE_S
-
-APP = typer.Typer()
-APP.command()(trace)
 
 NOON_MS = 1_714_564_800_000
 slow = pytest.mark.slow
@@ -40,7 +36,7 @@ def output(tmp_path: Path) -> Path:
 
 
 def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(APP, [str(argument) for argument in arguments])
+    return CliRunner().invoke(app, ["trace", *(str(argument) for argument in arguments)])
 
 
 def made(broker: KafkaBroker, topic: str, output: Path, *arguments: str | Path) -> str:
@@ -281,7 +277,7 @@ def test_a_kafka_that_does_not_answer_is_said_with_its_address(
     ("arguments", "said"),
     [
         (("--from", "kafka"), "--from kafka needs --bootstrap-servers and --topic"),
-        ((*NAMED, "events.json"), "--from kafka does not take files"),
+        ((*NAMED, "events.json"), "--from kafka does not take SOURCE"),
         (
             (*NAMED, "--partition", "p", "--skip-nulls"),
             "--from kafka does not take --partition, --skip-nulls",

@@ -8,9 +8,9 @@ from typing import Any
 import jsonschema_rs
 import pytest
 import yaml
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from tidemark.controller.base.counters import HELP
 from tidemark.controller.server.schemas.specs import SloAnswer

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
-from tidemark.controller.tools.cli import app, ask, events, watch
-from tidemark.controller.tools.cli.changes import change_text
+from tidemark.controller.tools.cli import app, ask, events, run
+from tidemark.controller.tools.cli.events import change_text
 
 from support.controller_app import Controller
 from support.mistakes import report_shop
@@ -71,36 +71,6 @@ def test_json_and_yaml_are_the_same_document(tidemark: Tidemark, command: str) -
     as_json, short, as_yaml = (tidemark(f"{command} {option}") for option in ("-o json", "--json", "-o yaml"))
     assert as_json.stdout == short.stdout
     assert yaml.safe_load(as_yaml.stdout) == json.loads(as_json.stdout)
-
-
-def test_names_alone_are_what_other_commands_take(tidemark: Tidemark) -> None:
-    assert said(tidemark("status -o name")) == ["shop"]
-    assert said(tidemark("status shop -o name")) == ["shop/clicks", "shop/clicks_eu", "shop/orders"]
-    assert said(tidemark("slo list -o name")) == ["shop/clicks", "shop/clicks_eu", "shop/orders"]
-    assert said(tidemark("savings -o name")) == ["shop/clicks", "shop/clicks_eu", "shop/orders"]
-    assert said(tidemark("partitions shop clicks -o name")) == ["0", "1", "2", "3"]
-    for scope in ("shop clicks", "shop", "--fleet --yes"):
-        said(tidemark(f"pin {scope} --to off --reason x"))
-    assert said(tidemark("pins -o name")) == ["--fleet", "shop", "shop/clicks"]
-    said(tidemark("slo set shop orders --target 99%"))
-    said(tidemark("join set shop pairs --streams clicks,orders --target 99%"))
-    assert said(tidemark("join list shop -o name")) == ["shop/pairs"]
-    assert said(tidemark("rollouts -o name")) == []
-    assert said(tidemark("events shop clicks --kind SloSet -o name"))[0].isdecimal()
-
-
-def test_a_wide_table_has_more_columns_and_of_the_fleet_each_stream(tidemark: Tidemark) -> None:
-    header, *rows = said(tidemark("status -o wide"))
-    assert re.split("  +", header)[5:] == [
-        "in use",
-        "completeness",
-        "budget left",
-        "rollout",
-        "newest batch",
-        "worst",
-    ]
-    assert [row.split()[0] for row in rows] == ["shop/clicks", "shop/clicks_eu", "shop/orders"]
-    assert "first" in said(tidemark("events -o wide"))[0]
 
 
 def test_events_show_before_and_after_and_those_of_late(controller: Controller, tidemark: Tidemark) -> None:
@@ -162,7 +132,7 @@ def test_what_is_watched_is_shown_when_it_changes_and_survives_a_controller_that
         if len(sleeps) == 4:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(watch, "sleep", between_looks)
+    monkeypatch.setattr(run, "sleep", between_looks)
     result = CliRunner().invoke(app, ["status", "shop", "--watch", "--interval", "3 s", "--url", url])
     assert result.exit_code == 0
     times = [line for line in result.stdout.splitlines() if re.fullmatch(r"\d{4}-.* UTC", line)]

@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 import pytest
+from click.testing import CliRunner, Result
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
-from typer.testing import CliRunner, Result
 
 from tidemark.controller.tools.cli import app
 from tidemark.models.protocol.messages import Acknowledgement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.controller.tools.cli.progress import Lines, progress_bar
+from tidemark.controller.tools.cli.lab.progress import Lines, progress_bar
 
 
 def lines(total: int | None, steps: list[int], unit: str = "slots") -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from tidemark.controller.server.schemas.fleet import Narrowing
 from tidemark.controller.server.schemas.rollouts import RolloutAnswer

@@ -7,10 +7,10 @@ import re
 
 import pytest
 import yaml
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from tidemark.controller.tools.cli import app
-from tidemark.controller.tools.cli.output import write
+from tidemark.controller.tools.cli.run import write
 from tidemark.controller.tools.cli.show import table
 from tidemark.models.base.operators import Operator, sliding, tumbling
 from tidemark.models.base.text import plain
@@ -30,13 +30,13 @@ def test_characters_that_a_terminal_would_obey_are_written_out() -> None:
 def test_json_and_yaml_say_the_same_and_hold_none_of_them_either(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    write({"job": EVIL, "stream": "流"}, output="yaml")
+    write({"job": EVIL, "stream": "流"}, "yaml")
     text = capsys.readouterr().out
     assert yaml.safe_load(text) == {"job": EVIL, "stream": "流"}
     assert text.replace("\n", "").isprintable()
-    write({"stream": "流"}, output="yaml")
+    write({"stream": "流"}, "yaml")
     assert capsys.readouterr().out == "stream: 流\n"
-    write({"job": EVIL, "stream": "流"}, output="json")
+    write({"job": EVIL, "stream": "流"}, "json")
     text = capsys.readouterr().out
     assert json.loads(text) == {"job": EVIL, "stream": "流"}
     assert "流" in text

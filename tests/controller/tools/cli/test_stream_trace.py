@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner, Result
 
 from tidemark.controller.tools.cli import app
 from tidemark.controller.tools.traces.format import read_trace
@@ -349,7 +349,7 @@ def test_what_cannot_be_tried_is_one_line_that_says_why(controller: Controller, 
     )
     put(controller, "slo", target_ppm=990_000)
     assert "say what to try beside the SLO in force" in line_of(backtest())
-    assert "a stream is replayed as it runs, so it does not take --policy, --window" in line_of(
+    assert "a stream is replayed as it runs, so it does not take --window, --policy" in line_of(
         backtest("--target", "0.9", "--policy", "flink", "--window", "1m")
     )
     assert "--since must be above 0" in line_of(backtest("--target", "0.9", "--since", "0s"))

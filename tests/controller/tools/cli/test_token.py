@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from tidemark.controller.base.token_format import is_token
 from tidemark.controller.tools.cli import app
@@ -149,8 +149,6 @@ def test_create_list_rotate_and_revoke(
         f"token {newer} of shop is still valid",
     ]
     assert "revoked" in said(run("token", "list", *at))[-2]
-    assert said(run("token", "list", "-o", "name", *at))[-1] == "shop"
-    assert said(run("token", "list", "-o", "wide", *at))[0].split()[-2:] == ["created", "by"]
     as_yaml = yaml.safe_load("\n".join(said(run("token", "list", "-o", "yaml", *at))))
     assert [row["name"] for row in as_yaml["tokens"]][-2:] == ["shop", "shop"]
     line = refusal(run("token", "revoke", "shop", "--id", str(older), *at))

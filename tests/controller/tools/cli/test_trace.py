@@ -14,15 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
-from tidemark.controller.tools.cli.trace import trace
+from tidemark.controller.tools.cli import app
 from tidemark.controller.tools.traces.format import read_trace
 from tidemark.models.base.text import plural
-
-APP = typer.Typer()
-APP.command()(trace)
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 NOON_US = 1_714_564_800_000_000
@@ -46,7 +42,7 @@ def output(tmp_path: Path) -> Path:
 
 
 def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(APP, [str(argument) for argument in arguments])
+    return CliRunner().invoke(app, ["trace", *(str(argument) for argument in arguments)])
 
 
 def made(output: Path, *arguments: str | Path) -> str:

@@ -8,18 +8,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import click
 import numpy as np
-import typer
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
 from tidemark.controller.base.clock import system_clock
-from tidemark.controller.tools.cli.curve_chart import Marks, chart
+from tidemark.controller.tools.cli.lab.curve_chart import Marks, chart
+from tidemark.controller.tools.cli.lab.progress import progress_bar
 from tidemark.controller.tools.cli.options import bounds_of, duration_of, operator_of, read_option
-from tidemark.controller.tools.cli.output import Format, write
-from tidemark.controller.tools.cli.progress import progress_bar
-from tidemark.controller.tools.cli.show import input_errors_in_one_line
+from tidemark.controller.tools.cli.run import Format, errors_in_one_line, write
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Operator
@@ -85,12 +84,12 @@ class Question(NamedTuple):
     """Which latency the cap limits."""
 
 
-def show_trace_curve(path: Path, question: Question, *, output: Format | None, plot: bool) -> None:
+def show_trace_curve(path: Path, question: Question, *, output: Format, plot: bool) -> None:
     """Print completeness and latency of a trace under each bound, and the bound to choose; ``plot`` draws it."""
     window, slide, session_gap, engine, trigger, bounds, grace, target, confidence, latency_cap, latency = (
         question
     )
-    with input_errors_in_one_line():
+    with errors_in_one_line():
         if session_gap is not None and (window is not None or slide is not None):
             raise ValueError("--session-gap goes without --window and --slide")
         operator = operator_of(window or "10s", slide, session_gap)
@@ -118,9 +117,9 @@ def show_trace_curve(path: Path, question: Question, *, output: Format | None, p
     if engine == "spark":
         how += f", trigger {format_duration(trigger_us)}"
     for note in notes:
-        typer.echo(note, err=output is not None)
-    if output is not None:
-        write(_document(how, points, corrected, choice), output=output)
+        click.echo(note, err=output != "table")
+    if output != "table":
+        write(_document(how, points, corrected, choice), output)
     else:
         _show(how, points, corrected, choice, latency)
         if plot:
@@ -220,7 +219,7 @@ def _draw(needs: NeedDistribution, max_bound_us: int, target_ppm: int, choice: B
     late = round(needs.weight) - needs.weight_at_most(bounds_us)
     points = list(zip(bounds_us.astype(int).tolist(), late.round().astype(int).tolist(), strict=True))
     for line in chart(points, round(needs.weight), Marks(target_ppm, chosen_us, "chosen")):
-        typer.echo(line)
+        click.echo(line)
 
 
 def _grace_table(points: Sequence[CurvePoint], corrected: _Corrected) -> Table:

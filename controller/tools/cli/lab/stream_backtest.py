@@ -7,17 +7,16 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from tidemark.controller.base.clock import system_clock
 from tidemark.controller.tools.backtest.record import figures_of, write_figures
 from tidemark.controller.tools.backtest.table import floor_percent, format_latency
 from tidemark.controller.tools.backtest.trial import PolicyResult, replay
-from tidemark.controller.tools.cli.make_trace import stream_trace
+from tidemark.controller.tools.cli.lab.make_trace import stream_trace
+from tidemark.controller.tools.cli.lab.progress import slots_bar
 from tidemark.controller.tools.cli.options import milliseconds_of
-from tidemark.controller.tools.cli.output import Format, write
-from tidemark.controller.tools.cli.progress import slots_bar
-from tidemark.controller.tools.cli.remote import open_client
+from tidemark.controller.tools.cli.run import Format, open_client, write
 from tidemark.controller.tools.cli.show import duration, percent, say, table
 from tidemark.controller.tools.traces.format import PlausibleRows
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
@@ -70,7 +69,7 @@ def backtest_stream(
     tried: Tried,
     *,
     figures: Path | None,
-    output: Format | None,
+    output: Format,
     url: str,
     token_file: Path | None,
 ) -> None:
@@ -88,12 +87,12 @@ def backtest_stream(
         {"job": job, "stream": stream, "slo": name, **figures_of(*each)}
         for name, each in zip(_NAMES, found, strict=True)
     ]
-    if output is None:
+    if output == "table":
         _show(f"{job}/{stream}", made, slos, found)
     else:
-        write(records, output=output)
+        write(records, output)
     for note in notes:
-        typer.echo(plain(note), err=output is not None)
+        click.echo(plain(note), err=output != "table")
     if figures is not None:
         write_figures(figures, records)
 

@@ -6,25 +6,95 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from shlex import join
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from tidemark.controller.base.clock import system_clock
+from tidemark.controller.tools.cli.lab.progress import progress_bar
 from tidemark.controller.tools.cli.options import duration_of
-from tidemark.controller.tools.cli.progress import progress_bar
-from tidemark.controller.tools.cli.remote import open_client
+from tidemark.controller.tools.cli.run import errors_in_one_line, open_client
+from tidemark.controller.tools.cli.shape import check_options
 from tidemark.controller.tools.client.client import Client
 from tidemark.controller.tools.traces.format import PlausibleRows, Trace, write_trace
 from tidemark.controller.tools.traces.from_files import Columns, Format, find_files, trace_of_files
 from tidemark.controller.tools.traces.from_reports import StreamTrace, trace_of_reports
-from tidemark.controller.tools.traces.messages import TimeSources, TopicTrace, TopicTraceBuilder
+from tidemark.controller.tools.traces.messages import (
+    TimeSources,
+    TopicTrace,
+    TopicTraceBuilder,
+    Unit,
+)
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.operators import Int64s, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.base.target import format_target
 from tidemark.models.base.text import plural
 from tidemark.models.protocol.messages import Report
+
+_SINCE = "6h"
+"""How far back reports are read unless that is said: 21,600 of a trigger of a second."""
+
+
+_OF_FILES = frozenset({"arrival_from_file_time", "partition", "file_format", "skip_nulls"})
+_OF_KAFKA = frozenset({"bootstrap_servers", "topic", "since", "event_time_from", "client_settings"})
+_OF_BOTH = frozenset({"output", "source_kind", "event_time", "arrival", "unit", "url", "token_file"})
+"""Parameters by what the trace is made of."""
+
+
+def trace(
+    sources: Sequence[Path],
+    *,
+    source_kind: str,
+    output: Path,
+    event_time: str,
+    arrival: str | None,
+    unit: Unit | None,
+    since: str | None,
+    url: str,
+    token_file: Path | None,
+    **options: Any,
+) -> None:
+    """Make a trace, a Parquet file of recorded arrivals."""
+    with errors_in_one_line():
+        if source_kind == "controller":
+            check_options(
+                "--from controller does not take",
+                {"sources", "output", "source_kind", "since", "url", "token_file"},
+            )
+            names = [str(source) for source in sources]
+            make_stream_trace(names, output, since=since or _SINCE, url=url, token_file=token_file)
+        elif source_kind == "files":
+            check_options("only --from kafka takes", {"sources", *_OF_FILES, *_OF_BOTH})
+            if len(sources) == 2 and not any(file.suffix or file.is_file() for file in sources):
+                raise ValueError(
+                    f"there is no file {sources[0]}; for a trace of JOB STREAM add --from controller"
+                )
+            if (arrival is None) != options["arrival_from_file_time"]:
+                raise ValueError(
+                    "say where the arrival comes from: either --arrival COLUMN or --arrival-from-file-time"
+                )
+            columns = Columns(
+                event_time=event_time, arrival=arrival, partition=options["partition"], unit=unit
+            )
+            make_file_trace(
+                sources, columns, options["file_format"], output, skip_nulls=options["skip_nulls"]
+            )
+        else:
+            check_options("--from kafka does not take", {*_OF_KAFKA, *_OF_BOTH})
+            servers, topic = options["bootstrap_servers"], options["topic"]
+            if servers is None or topic is None:
+                raise ValueError("--from kafka needs --bootstrap-servers and --topic")
+            times = TimeSources(
+                event_time=event_time,
+                event_time_from=options["event_time_from"],
+                arrival=arrival,
+                unit=unit,
+            )
+            make_kafka_trace(
+                servers, topic, times, output, since=since, client_settings=options["client_settings"]
+            )
 
 
 def make_stream_trace(

@@ -6,24 +6,20 @@ import importlib.util
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 from rich.console import Console
 
 from tidemark.controller.base.clock import system_clock
 from tidemark.controller.tools.backtest.record import record_of, write_figures, write_timeline
 from tidemark.controller.tools.backtest.table import LEGEND, short_trace_warning, show, verdict
 from tidemark.controller.tools.backtest.trial import Trial, choose_policies, judge, read
+from tidemark.controller.tools.cli.lab.progress import progress_bar, slots_bar
 from tidemark.controller.tools.cli.options import duration_of, milliseconds_of, operator_of
-from tidemark.controller.tools.cli.output import Format, prints_data, write
-from tidemark.controller.tools.cli.progress import progress_bar, slots_bar
-from tidemark.controller.tools.cli.remote import TokenFileOption, UrlOption
-from tidemark.controller.tools.cli.show import input_errors_in_one_line
-from tidemark.controller.tools.cli.trace import DEFAULT_SINCE
-from tidemark.controller.tools.client.address import DEFAULT_URL
+from tidemark.controller.tools.cli.run import Format, errors_in_one_line, write
+from tidemark.controller.tools.cli.shape import check_options
 from tidemark.controller.tools.traces.format import OpenTrace, PlausibleRows, open_trace
-from tidemark.models.backtest.catalogue import policy_forms
 from tidemark.models.base.target import parse_target
 from tidemark.models.evidence.curve import Engine
 from tidemark.models.live.policy import BacktestMode, Scope, Setup
@@ -38,114 +34,33 @@ _OF_STREAM = frozenset(
 """Parameters that the replay of a stream takes."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("backtest")(backtest)
-
-
-@prints_data
 def backtest(
-    context: typer.Context,
-    traces: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="TRACE...|JOB STREAM",
-            help="Traces made by `tidemark trace`; or the names of a job and a stream of a running controller.",
-        ),
-    ],
+    traces: Sequence[Path],
     *,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            help="Completeness target, a decimal share such as 0.99. Default: 0.99, or for a stream that of its SLO."
-        ),
-    ] = None,
-    objective: Annotated[
-        Objective,
-        typer.Option(
-            help="What must meet the target: occurrences, all rows together; timeslices, each of 99 % of the windows."
-        ),
-    ] = "occurrences",
-    window: Annotated[str, typer.Option(help="Size of the windows; 0 for a row-level operator.")] = "10s",
-    slide: Annotated[
-        str | None, typer.Option(help="Slide of the windows. Default: they tumble, the slide is the size.")
-    ] = None,
-    trigger: Annotated[
-        str,
-        typer.Option(
-            help="Spark's processing-time trigger; with --engine per-row the time between decisions."
-        ),
-    ] = "1s",
-    engine: Annotated[
-        Engine,
-        typer.Option(
-            help="Which late rule to replay: Spark's, by batches, or that of an engine that works row by row."
-        ),
-    ] = "spark",
-    scope: Annotated[
-        Scope,
-        typer.Option(
-            help="global: one watermark for the stream; partition: the minimum of the watermarks of its partitions."
-        ),
-    ] = "global",
-    mode: Annotated[
-        BacktestMode,
-        typer.Option(help="How a new bound reaches the job: live, while it runs, or by a restart."),
-    ] = "live",
-    restart_cost: Annotated[
-        str, typer.Option(help="With --mode restart: time without batches at each change of the bound.")
-    ] = "30s",
-    horizon: Annotated[
-        str | None,
-        typer.Option(
-            help="With the policy tidemark and --mode restart: how far back evidence counts, up to 31d. Default: 1d, "
-            "longer where a day has too few rows. For a stream: the horizon to try, or none for that default."
-        ),
-    ] = None,
-    latency_cap: Annotated[
-        str | None,
-        typer.Option(
-            help="With the policy tidemark and --mode live: no window waits longer, even if the target is missed. "
-            "For a stream: the cap to try, or none."
-        ),
-    ] = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Policy to replay; may be repeated; all stands for one of each kind. Default: tidemark. "
-            f"Policies: {', '.join(policy_forms())}.",
-        ),
-    ] = None,
-    figures: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.json", help="Write the figures that -o json prints to this file, too."),
-    ] = None,
-    timeline: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.parquet", help="Write the batches to this file; for one trace under one policy."
-        ),
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="Draw the bounds and the frontier; for one trace.")
-    ] = None,
-    since: Annotated[
-        str, typer.Option(help="For a stream: how far back from its newest report to begin.")
-    ] = DEFAULT_SINCE,
-    output: Format | None = None,
-    url: UrlOption = DEFAULT_URL,
-    token_file: TokenFileOption = None,
+    target: str | None,
+    objective: Objective,
+    window: str,
+    slide: str | None,
+    trigger: str,
+    engine: Engine,
+    scope: Scope,
+    mode: BacktestMode,
+    restart_cost: str,
+    horizon: str | None,
+    latency_cap: str | None,
+    policy: Sequence[str],
+    figures: Path | None,
+    timeline: Path | None,
+    plot: Path | None,
+    since: str,
+    output: Format,
+    url: str,
+    token_file: Path | None,
 ) -> None:
-    """Replay traces under policies and compare the policies, or try a target on a stream.
-
-    It shows completeness and latency of each policy, and of the best fixed bound and the best that is possible at all.
-    With JOB STREAM it asks a running controller for what the job has reported, and replays it under the SLO in force
-    and under the target and the cap that are tried; nothing changes for the job.
-    """
-    with input_errors_in_one_line():
-        if _is_of_stream(context, traces):
-            from tidemark.controller.tools.cli.stream_backtest import Tried, backtest_stream  # noqa: PLC0415 - needs httpx
+    """Replay traces under policies and compare the policies, or try a target on a stream."""
+    with errors_in_one_line():
+        if _is_of_stream(traces):
+            from tidemark.controller.tools.cli.lab.stream_backtest import Tried, backtest_stream  # noqa: PLC0415 - needs httpx
 
             tried = Tried(
                 target=target,
@@ -177,7 +92,7 @@ def backtest(
             horizon_ms=None if horizon is None else milliseconds_of(horizon, "--horizon"),
             latency_cap_us=None if latency_cap is None else duration_of(latency_cap, "--latency-cap"),
         )
-        policies = choose_policies(policy or ["tidemark"], setup)
+        policies = choose_policies(list(policy) or ["tidemark"], setup)
         _check_outputs(traces, policies, figures, timeline, plot)
         console = Console(highlight=False, markup=False)
         records: list[dict[str, Any]] = []
@@ -191,36 +106,32 @@ def backtest(
                 _draw(plot, trial)
             warning = short_trace_warning(trial)
             for note in plausible.notes():
-                typer.echo(note, err=output is not None)
-            if output is None:
+                click.echo(note, err=output != "table")
+            if output == "table":
                 _say_first(console, verdict(trial), warning)
                 show(trial, console)
             elif warning is not None:
-                typer.echo(warning, err=True)
-        if output is None:
+                click.echo(warning, err=True)
+        if output == "table":
             console.print(LEGEND, soft_wrap=not console.is_terminal)
         else:
-            write(records, output=output)
+            write(records, output)
         if figures is not None:
             write_figures(figures, records)
 
 
-def _is_of_stream(context: typer.Context, traces: Sequence[Path]) -> bool:
+def _is_of_stream(traces: Sequence[Path]) -> bool:
     """Return whether the arguments are the names of a job and a stream, and not files.
 
     Raises:
         ValueError: when an option is given that does not go with what they are.
     """
     of_stream = len(traces) == 2 and not any(path.suffix == ".parquet" or path.is_file() for path in traces)
-    wrong = [
-        f"--{name.replace('_', '-')}"
-        for name in context.params
-        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
-        and (name not in _OF_STREAM if of_stream else name == "since")
-    ]
-    if wrong:
-        what = "a stream is replayed as it runs" if of_stream else "a trace is replayed whole"
-        raise ValueError(f"{what}, so it does not take {', '.join(wrong)}")
+    if of_stream:
+        check_options("a stream is replayed as it runs, so it does not take", _OF_STREAM)
+    else:
+        every = {parameter.name for parameter in click.get_current_context().command.params}
+        check_options("a trace is replayed whole, so it does not take", every - {"since"})
     return of_stream
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-import typer
+import click
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
@@ -75,7 +75,7 @@ def progress_bar(unit: str = "rows") -> Progress | Lines:
     """Return what shows how many ``unit`` (rows, slots, bounds or reports) are done, on standard error."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        return Lines(unit, lambda line: typer.echo(line, err=True))
+        return Lines(unit, lambda line: click.echo(line, err=True))
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),

@@ -1,0 +1,1 @@
+"""The laboratory: commands over traces, each imported when it runs."""
