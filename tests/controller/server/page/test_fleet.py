@@ -156,12 +156,12 @@ def test_a_press_on_a_heading_orders_and_the_address_keeps_order_and_groups(
         heading.get_by_role("button").click()
         expect(links).to_have_text(["b / z", "b / x", "a / y"])
         page.get_by_role("button", name="By job").click()
-        job = page.get_by_role("button", name="b 2 streams")
+        folded = page.get_by_role("button", name="b 2 streams")
         expect(links).to_have_text(["a / y"])
         assert "sort=-stream" in page.url
         page.reload()
         expect(links).to_have_text(["a / y"])
-        expect(job).to_have_attribute("aria-expanded", "false")
+        expect(folded).to_have_attribute("aria-expanded", "false")
         watched.assert_no_errors()
 
 
