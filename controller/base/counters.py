@@ -110,7 +110,6 @@ _VALUES: dict[str, str] = {
 }
 
 _OTHER: dict[str, tuple[str, tuple[str, ...]]] = {
-    "tidemark_otlp_failures_total": ("Exports of these metrics by OTLP that failed in this process.", ()),
     "tidemark_limit_used_ratio": (
         "How much of a limit is used, or of the share of who has most of its own: 1 is full.",
         ("limit",),
@@ -285,11 +284,6 @@ class GateCounters:
 def scrape_seconds(registry: CollectorRegistry) -> Histogram:
     """Return the histogram of how long scrapes take."""
     return _durations("tidemark_scrape_duration_seconds", registry)
-
-
-def otlp_failures(registry: CollectorRegistry) -> Counter:
-    """Return the counter of exports that failed."""
-    return _counter("tidemark_otlp_failures_total", registry)
 
 
 def measure(registry: CollectorRegistry, name: str, read: Callable[[], float]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar, get_args
+from typing import Annotated, Any, Self, TypeVar, get_args
 
 import httpx
 from pydantic import (
@@ -176,22 +176,11 @@ _KNOWN: Mapping[str, frozenset[str]] = {
 """Labels whose values are known beforehand."""
 
 
-_OF_AN_ALERT = frozenset(
-    {*_KNOWN, *(name for alert in ALERTS for name in alert.labels)} - {"spark_job", "stream"}
-)
-"""Labels that only an alert has."""
-
-Form = Literal["alertmanager", "slack", "grafana"]
-"""What is posted: Alertmanager's message, one of Slack's incoming webhook, or an annotation of Grafana."""
-
-
 class Destination(Called):
     """A webhook that is notified of some alerts."""
 
     webhook: Address
-    """Where messages are posted to."""
-    form: Form = "alertmanager"
-    """In which form."""
+    """Where messages are posted to, in the form of Alertmanager's webhook."""
     match: dict[_LabelName, _Values] = Field(default_factory=dict)
     """Labels that an alert must have, each with the value or one of the values given. Without any, the destination
     takes the alerts that no other one takes."""
@@ -209,12 +198,6 @@ class Destination(Called):
     def takes(self, labels: Mapping[str, str]) -> bool:
         """Return whether an alert with these labels has all that is asked for."""
         return all(labels.get(name) in values for name, values in self.match.items())
-
-    def takes_stream(self, labels: Mapping[str, str]) -> bool:
-        """Return whether a stream with these labels has all that is asked for, but for what only an alert has."""
-        return all(
-            labels.get(name) in values for name, values in self.match.items() if name not in _OF_AN_ALERT
-        )
 
 
 def read_destinations(file: Path | None) -> dict[str, Destination]:

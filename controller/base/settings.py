@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy.exc import ArgumentError
 
-from tidemark.controller.base.operator_file import DEFAULT, Form, read_destinations, read_gates
+from tidemark.controller.base.operator_file import DEFAULT, read_destinations, read_gates
 from tidemark.controller.base.principal import GroupGrant, Network, parse_group_grants, parse_networks
 from tidemark.controller.base.sentences import sentence
 from tidemark.controller.base.store_url import shown_url, url_of
@@ -142,10 +142,7 @@ class Settings(BaseSettings):
     proxy_roles: Annotated[str, AfterValidator(_checked(parse_group_grants))] = ""
     """Roles of the proxy's users, separated by commas: group=role or group=role:pattern; group * is everybody."""
     notify_url: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None
-    """Webhook to notify of alerts; unset: none. Not needed beside Prometheus."""
-    notify_form: Form = "alertmanager"
-    """What is posted to the webhook: a message of Alertmanager, one for Slack's incoming webhooks, or an annotation for
-    Grafana, at /api/annotations there."""
+    """Webhook to notify of alerts, in the form of Alertmanager's; unset: none. Not needed beside Prometheus."""
     notify_token_file: Path | None = None
     """File with a bearer token for the webhook, read for each message."""
     notify_file: Annotated[Path | None, AfterValidator(_readable(read_destinations))] = None

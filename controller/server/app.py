@@ -85,14 +85,10 @@ def create_app(
         service.gates.start()
         if service.notifier is not None:
             service.notifier.start()
-        if service.otlp is not None:
-            service.otlp.start()
         try:
             yield
         finally:
             await service.watch.stop()
-            if service.otlp is not None:
-                service.otlp.stop()
             service.gates.stop()
             if service.notifier is not None:
                 service.notifier.stop()

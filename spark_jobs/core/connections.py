@@ -112,8 +112,8 @@ def flush(timeout_s: float = 10.0) -> bool:
 def counts_of(query: StreamingQuery) -> dict[str, StreamCounts]:
     """Return by stream what became of the rows of a running query.
 
-    It is empty where ``spark.sql.streaming.metricsEnabled`` was not true as the query started and no OpenTelemetry
-    collector is named, without a call of ``adaptive_watermark`` in the query, and when it has ended.
+    It is empty where ``spark.sql.streaming.metricsEnabled`` was not true as the query started, without a
+    call of ``adaptive_watermark`` in the query, and when it has ended.
     """
     run_id = str(query.runId)
     with _lock:

@@ -2,31 +2,25 @@
 
 With ``spark.sql.streaming.metricsEnabled`` Spark has a registry of gauges for each query, which every sink of the
 driver's metrics shows until the query ends. Ours are put beside them. Each holds a value that is set after a report, so
-that no scrape waits for Python. The same numbers go to an OpenTelemetry collector, where the environment names one.
-Without either nothing is judged here.
+that no scrape waits for Python.
+Without it nothing is judged here.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tidemark.models.base.otlp import NOT_INSTALLED, wants_otlp
 from tidemark.models.evidence.ledger import judge
 from tidemark.models.evidence.needs import effective_bound_ms
 from tidemark.models.protocol.messages import Report
 from tidemark.spark_jobs.spark.jvm import GAUGE, Py4JJavaError, find
 from tidemark.spark_jobs.spark.running_query import RunningQuery
-
-if TYPE_CHECKING:
-    from tidemark.spark_jobs.core.otlp import OtlpSender
 
 GAUGES: Mapping[str, str] = {
     "rows": "Rows that reached the tap.",
@@ -84,8 +78,6 @@ class _Shown:
     """A stream in one run of a query."""
 
     counts: StreamCounts
-    attributes: Mapping[str, str]
-    """What its numbers are of, for OpenTelemetry."""
     registry: Any = None
     """Spark's metrics of the query, in the JVM; None where they cannot be had."""
     gauges: dict[str, Any] = field(default_factory=dict)
@@ -119,35 +111,25 @@ class _Shown:
 
 
 class DriverMetrics:
-    """The streams of the runs that go on, where Spark's metrics or OpenTelemetry's are on. No method raises."""
+    """The streams of the runs that go on, where Spark's metrics are on. No method raises."""
 
     def __init__(self) -> None:
         self._runs: dict[str, dict[str, _Shown]] = {}
-        self._otlp = _otlp_sender(self)
-        self._sending: Thread | None = None
-        """Sends the last counts of a run that has ended."""
 
-    def started(self, run_id: str, query: RunningQuery, streams: Mapping[str, tuple[str, int]]) -> None:
+    def started(self, run_id: str, query: RunningQuery, bounds: Mapping[str, int]) -> None:
         """Take a run that begins.
 
         Args:
             run_id: its id.
             query: its query. Spark must not have dropped the query's metrics yet, as it does when the query ends.
-            streams: the job and the bound, in milliseconds, of each of its streams.
+            bounds: of each of its streams, in milliseconds.
         """
         try:
-            has_metrics = query.has_metrics()
-            if not has_metrics and self._otlp is None:
+            if not query.has_metrics():
                 return
             self._runs[run_id] = shown = {
-                stream: _Shown(
-                    StreamCounts(bound_ms=bound_ms),
-                    {"spark_job": job, "stream": stream, "query": query.query_id},
-                )
-                for stream, (job, bound_ms) in streams.items()
+                stream: _Shown(StreamCounts(bound_ms=bound_ms)) for stream, bound_ms in bounds.items()
             }
-            if not has_metrics:
-                return
             registry = query.metric_registry()
             if registry is None:
                 _log.warning("running without %s: they are out of this process's reach", GAUGE.without)
@@ -172,46 +154,12 @@ class DriverMetrics:
             _log.warning("stream %s: running without %s: %s", report.stream, GAUGE.without, _why(error))
 
     def ended(self, run_id: str) -> None:
-        """Forget a run, once its last counts are sent. Spark drops its metrics by itself."""
-        if self._otlp is None or (self._sending is not None and self._sending.is_alive()):
-            self._runs.pop(run_id, None)
-            return
-        # A short run may never have been sent; one at a time, because a collector can hang.
-        self._sending = Thread(
-            target=self._send_last, args=(run_id, self._otlp), name="tidemark-otlp", daemon=True
-        )
-        self._sending.start()
-
-    def _send_last(self, run_id: str, otlp: OtlpSender) -> None:
-        with suppress(Exception):  # the SDK logs what it could not send
-            otlp.flush()
+        """Forget a run. Spark drops its metrics by itself."""
         self._runs.pop(run_id, None)
-
-    def read(self, name: str) -> Iterable[tuple[int, Mapping[str, str]]]:
-        """Yield the value of a field of the counts in each run, with what it is of; no unknown ones."""
-        for streams in list(self._runs.values()):
-            for shown in list(streams.values()):
-                value = getattr(shown.counts, name)
-                if value is not None:
-                    yield value, shown.attributes
 
     def of(self, run_id: str) -> dict[str, StreamCounts]:
         """Return what is known of each stream of a run; nothing of one that is not known."""
         return {stream: shown.counts for stream, shown in dict(self._runs.get(run_id, {})).items()}
-
-
-def _otlp_sender(metrics: DriverMetrics) -> OtlpSender | None:
-    try:
-        if not wants_otlp(os.environ):
-            return None
-        from tidemark.spark_jobs.core.otlp import OtlpSender  # noqa: PLC0415 - an extra
-
-        return OtlpSender(GAUGES, metrics.read)
-    except ImportError:
-        _log.warning(NOT_INSTALLED)
-    except Exception as error:  # noqa: BLE001 - the job must start
-        _log.warning("running without metrics by OTLP: %s", error)
-    return None
 
 
 def gauge_name(stream: str, name: str) -> str:

@@ -193,8 +193,8 @@ class TidemarkListener(JsonListener):
             log_judging(run.bindings[metric], judging)
         for extension in run.extensions:
             extension.started(run)
-        streams = {binding.stream: (binding.job, binding.bound_ms) for binding in run.bindings.values()}
-        self.metrics.started(run.run_id, run.query, streams)
+        bounds = {binding.stream: binding.bound_ms for binding in run.bindings.values()}
+        self.metrics.started(run.run_id, run.query, bounds)
 
     def _report_batch(self, run: _Run, progress: StreamingQueryProgress) -> None:
         """Report a batch for each tap in it, once."""

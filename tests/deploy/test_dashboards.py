@@ -15,12 +15,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from tidemark.controller.base.alert_table import REPORTS_ABSENT
 from tidemark.controller.base.counters import HELP, IN_DETAIL, LABELS
-from tidemark.controller.base.db.tables import EventRow
-from tidemark.controller.view.alerts.forms import in_form
-from tidemark.controller.view.alerts.marks import MarkedChange
-from tidemark.controller.view.alerts.rules import ActiveAlert, Alarm, Notification
 
 from support.prometheus import names_in, program, recorded
 from support.tree import ROOT
@@ -207,22 +202,6 @@ def test_annotations_say_when_the_bound_changed_and_what_fired() -> None:
             labels = set(re.findall(r"\{\{(\w+)\}\}", f"{one.get('titleFormat')} {one.get('textFormat')}"))
             grouped = re.findall(r"\bby \(([^()]*)\)", one.get("expr", ""))
             assert labels <= {label.strip() for names in grouped for label in names.split(",")}, one["name"]
-
-
-def test_what_the_notifier_has_marked_is_found_by_the_tags_that_it_sets() -> None:
-    event = EventRow(kind="PinSet", reason="by the pin on the whole fleet: INC-7", at_us=0)
-    labels = {"spark_job": "shop", "stream": "clicks", "team": "payments"}
-    change = MarkedChange(event, None, labels).annotation("http://t")
-    alert_labels = tuple({**labels, "alertname": "TidemarkReportsAbsent", "severity": "page"}.items())
-    alarm = Alarm(active=ActiveAlert(REPORTS_ABSENT, alert_labels, ""), since_us=0, starts_us=0)
-    ((alert, _),) = in_form("grafana", [Notification(alert_labels, "firing", alarm)], "r", "http://t")
-    assert alert is not None
-    for board in BOARDS.values():
-        (wanted,) = [one["target"] for one in board["annotations"]["list"] if "target" in one]
-        chosen = {tag.replace("$spark_job", "shop").replace("$stream", "clicks") for tag in wanted["tags"]}
-        assert (wanted["type"], wanted["matchAny"]) == ("tags", False)
-        assert chosen <= set(change["tags"])
-        assert chosen <= set(alert["tags"])
 
 
 def test_grafana_is_given_where_the_dashboards_and_the_source_are() -> None:

@@ -36,7 +36,6 @@ FOUNDATIONS = {
     "py4j": "pyspark",
     "starlette": "fastapi",
     "pydantic-core": "pydantic",
-    "requests": "opentelemetry-exporter-otlp-proto-http",
 }
 
 
@@ -53,10 +52,10 @@ RULES = {
     "models": Rule(ours=frozenset({"models"}), extras=(), impure=IMPURE),
     "controller": Rule(
         ours=frozenset({"models", "controller"}),
-        extras=("controller", "postgres", "kafka", "mcp", "otel", "trace", "plot"),
+        extras=("controller", "postgres", "kafka", "mcp", "trace", "plot"),
     ),
     "spark_jobs": Rule(
-        ours=frozenset({"models", "spark_jobs"}), extras=("spark", "kafka", "otel", "trace", "postgres")
+        ours=frozenset({"models", "spark_jobs"}), extras=("spark", "kafka", "trace", "postgres")
     ),
 }
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import scipy.special  # noqa: F401 - `models` loads it when it is first needed, and here a request would wait for it
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
 
-from tidemark.controller.base.background import LimitedRuns, TickingThread, Watchdog
+from tidemark.controller.base.background import LimitedRuns, Watchdog
 from tidemark.controller.base.clock import Clock, SteadyClock
 from tidemark.controller.base.counters import (
     GateCounters,
     IntakeCounters,
     LoopCounters,
     measure,
-    otlp_failures,
 )
 from tidemark.controller.base.db.database import Database, Limits
 from tidemark.controller.base.db.leases import LeaseKeeper
@@ -40,11 +37,7 @@ from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.controller.view.alerts.notifier import Notifier, destinations_in, make_notifier
 from tidemark.controller.view.metrics.scrape import Scrape
 from tidemark.controller.view.state.overviews import Overviews
-from tidemark.models.base.otlp import NOT_INSTALLED, wants_otlp
 from tidemark.models.evidence.skew import SkewRule
-
-_log = logging.getLogger(__name__)
-
 
 _BODIES_AT_ONCE = 8
 """Bodies of the maximum size that are read at once."""
@@ -91,8 +84,6 @@ class Service:
     """The destinations by name."""
     gates: GateKeeper
     """Asks outside gates about rollouts."""
-    otlp: TickingThread | None
-    """Sends the metrics to an OpenTelemetry collector; None where the environment names none."""
 
 
 def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.monotonic) -> Service:
@@ -184,19 +175,4 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
             clock=clock,
             every_seconds=settings.tick_seconds,
         ),
-        _otlp_export(scrape, clock, otlp_failures(registry)),
     )
-
-
-def _otlp_export(scrape: Scrape, clock: Clock, failures: Counter) -> TickingThread | None:
-    try:
-        if not wants_otlp(os.environ):
-            return None
-        from tidemark.controller.view.metrics.otlp import OtlpExport  # noqa: PLC0415 - an extra
-
-        return OtlpExport(scrape, clock, failures)
-    except ImportError:
-        _log.warning(NOT_INSTALLED)
-    except Exception as error:  # noqa: BLE001 - the controller must start
-        _log.warning("running without metrics by OTLP: %s", error)
-    return None

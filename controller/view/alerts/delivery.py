@@ -11,10 +11,8 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
 from threading import Event
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -25,11 +23,8 @@ from tidemark.controller.base.db.database import STORE_ERRORS, Database
 from tidemark.controller.base.db.leases import Lease, confirm
 from tidemark.controller.base.db.tables import EventRow
 from tidemark.controller.base.errors import LeaseLostError
-from tidemark.controller.base.operator_file import Form
 from tidemark.controller.specs.streams import add_event, lock_by_id
-from tidemark.controller.view.alerts.forms import in_form
-from tidemark.controller.view.alerts.marks import GraphMarks, MarkedChange
-from tidemark.controller.view.alerts.message import NotDelivered, Receiver
+from tidemark.controller.view.alerts.message import NotDelivered, Receiver, messages
 from tidemark.controller.view.alerts.rules import ActiveAlert, Alarm, Key, Notification, advance, delivered
 from tidemark.models.base.text import plural
 
@@ -42,10 +37,6 @@ _LONGEST_PAUSE_US = 900_000_000
 """Maximum time without an attempt after messages could not be delivered, in microseconds."""
 
 _BY_NAME: dict[tuple[str, str], Alert] = {(alert.name, alert.severity): alert for alert in ALERTS}
-
-
-_Outgoing = tuple[dict[str, Any] | None, str, Callable[[], None]]
-"""A body, None for nothing to send; what it is, for the log; and what to do when it is delivered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +71,8 @@ class Delivery:
     Args:
         name: name of the destination.
         receiver: takes the messages.
-        form: in which form it takes them.
         takes: says by its labels whether an alert is for the destination.
         database: the store.
-        marks: what the destination is to be sent of changes; None for nothing.
         links: addresses in messages.
         counters: counts messages.
         stop: set when nothing more is to be sent.
@@ -95,11 +84,9 @@ class Delivery:
         self,
         name: str,
         receiver: Receiver,
-        form: Form,
         takes: Callable[[Mapping[str, str]], bool],
         database: Database,
         *,
-        marks: GraphMarks | None = None,
         links: MessageLinks,
         counters: NotifyCounters,
         stop: Event,
@@ -108,10 +95,8 @@ class Delivery:
     ) -> None:
         self._name = name
         self._receiver = receiver
-        self._form = form
         self._takes = takes
         self._database = database
-        self._marks = marks
         self._links = links
         self._counters = counters
         self._stop = stop
@@ -138,46 +123,25 @@ class Delivery:
         due = self._due(checked)
         if now_us < self._silent_until_us:
             return 0
-        sent = 0
-        for message, what, remember in chain(self._alerts(due, now_us), self._changes(checked)):
-            if self._stop.is_set():
-                break
-            if message is not None:
-                try:
-                    self._receiver.send(message)
-                except NotDelivered as error:
-                    self._counters.failed.labels(self._name).inc()
-                    self._pause(now_us)
-                    _log.warning("%s not delivered to %s: %s", what, self._name, error)
-                    break
-                self._failed = 0
-                self._counters.sent.labels(self._name).inc()
-                sent += 1
-            remember()
-        return sent
-
-    def _alerts(self, due: Mapping[int, Sequence[Notification]], now_us: int) -> Iterator[_Outgoing]:
         of_stream = {one.key: stream_id for stream_id, some in due.items() for one in some}
         every = [one for some in due.values() for one in some]
-        for message, some in in_form(self._form, every, self._links.runbooks, self._links.address):
-            what = f"{some[0].alarm.active.alert.name} of {plural(len(some), 'alert')}"
-            yield message, what, partial(self._remember, some, of_stream, now_us)
-
-    def _changes(self, checked: Checked) -> Iterator[_Outgoing]:
-        if self._marks is None:
-            return
-        for change in self._marks.due(checked.leases, checked.labels, checked.at_us):
-            body = change.annotation(self._links.address)
-            yield body, f"the mark of {change.event.kind}", partial(self._mark, self._marks, change)
-
-    @staticmethod
-    def _mark(marks: GraphMarks, change: MarkedChange) -> None:
-        try:
-            marks.remember(change)
-        except LeaseLostError as error:
-            _log.warning("%s; what was marked here may be marked there again", error.detail)
-        except STORE_ERRORS:
-            _log.exception("the mark of event %d could not be written down", change.event.id)
+        sent = 0
+        for message, some in messages(every, self._links.runbooks, self._links.address):
+            if self._stop.is_set():
+                break
+            try:
+                self._receiver.send(message)
+            except NotDelivered as error:
+                self._counters.failed.labels(self._name).inc()
+                self._pause(now_us)
+                name, count = some[0].alarm.active.alert.name, plural(len(some), "alert")
+                _log.warning("%s of %s not delivered to %s: %s", name, count, self._name, error)
+                break
+            self._failed = 0
+            self._counters.sent.labels(self._name).inc()
+            sent += 1
+            self._remember(some, of_stream, now_us)
+        return sent
 
     def _due(self, checked: Checked) -> dict[int, list[Notification]]:
         """Bring the alarms up to date and return by stream the notifications that are due."""

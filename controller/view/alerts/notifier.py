@@ -22,7 +22,6 @@ from tidemark.controller.base.db.leases import LeaseKeeper
 from tidemark.controller.base.operator_file import DEFAULT, Destination, read_destinations, takers
 from tidemark.controller.base.settings import Settings
 from tidemark.controller.view.alerts.delivery import Checked, Delivery, MessageLinks
-from tidemark.controller.view.alerts.marks import GraphMarks
 from tidemark.controller.view.alerts.message import Receiver
 from tidemark.controller.view.alerts.rules import active_alerts
 from tidemark.controller.view.state.load import load_states
@@ -75,14 +74,11 @@ class Notifier:
         stop = self._thread.stopping
 
         def delivery(name: str, destination: Destination) -> Delivery:
-            marked = destination.form == "grafana"
             return Delivery(
                 name,
                 Receiver(destination.webhook, destination.token_file, stop),
-                destination.form,
                 lambda labels: name in takers(destinations, labels),
                 database,
-                marks=GraphMarks(name, destination.takes_stream, database, clock()) if marked else None,
                 links=links,
                 counters=counters,
                 stop=stop,
@@ -174,9 +170,7 @@ def destinations_in(settings: Settings) -> dict[str, Destination]:
     """Return the destinations of notifications by name: the webhook that is set by itself, and those of the file."""
     alone = {}
     if settings.notify_url is not None:
-        alone[DEFAULT] = Destination(
-            webhook=settings.notify_url, token_file=settings.notify_token_file, form=settings.notify_form
-        )
+        alone[DEFAULT] = Destination(webhook=settings.notify_url, token_file=settings.notify_token_file)
     return alone | read_destinations(settings.notify_file)
 
 

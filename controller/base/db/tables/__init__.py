@@ -11,7 +11,7 @@ from tidemark.controller.base.db.tables.bounds import (
     RecommendationRow,
 )
 from tidemark.controller.base.db.tables.columns import Base
-from tidemark.controller.base.db.tables.events import EventRow, MarkedRow
+from tidemark.controller.base.db.tables.events import EventRow
 from tidemark.controller.base.db.tables.evidence import (
     LedgerKeyRow,
     OffsetRow,
@@ -53,7 +53,6 @@ __all__ = [
     "LeaseRow",
     "LedgerKeyRow",
     "LiveRow",
-    "MarkedRow",
     "OffsetRow",
     "OverviewRow",
     "PartitionRollupRow",

@@ -1,4 +1,4 @@
-"""Events, and which of them were marked elsewhere."""
+"""Events."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from sqlalchemy.orm import Mapped, mapped_column
 from tidemark.controller.base.db.tables.columns import (
     Base,
     Id,
-    KeyIdentifier,
     Kind,
     Long,
     Name,
-    OfStream,
     Stream,
     Whole,
 )
@@ -45,13 +43,3 @@ class EventRow(Base):
     """(Row, key) pairs that it rests on; null without any."""
     report_id: Mapped[Whole | None]
     """The newest report that it rests on; null without any."""
-
-
-class MarkedRow(Base):
-    """Up to which event a destination of notifications has marks of a stream's changes."""
-
-    __tablename__ = "marked_events"
-
-    destination: Mapped[KeyIdentifier]
-    stream_id: Mapped[OfStream]
-    event_id: Mapped[Whole]

@@ -213,16 +213,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("stream_id", name=op.f("pk_live_states")),
     )
     op.create_table(
-        "marked_events",
-        sa.Column("destination", sa.String(length=64), nullable=False),
-        sa.Column("stream_id", _ID, nullable=False),
-        sa.Column("event_id", sa.BigInteger(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["stream_id"], ["streams.id"], name=op.f("fk_marked_events_stream_id_streams")
-        ),
-        sa.PrimaryKeyConstraint("destination", "stream_id", name=op.f("pk_marked_events")),
-    )
-    op.create_table(
         "offsets",
         sa.Column("stream_id", _ID, nullable=False),
         sa.Column("last_report_id", sa.BigInteger(), server_default="0", nullable=False),
