@@ -18,6 +18,8 @@ import { plural } from "./words.js";
 /** Savings are as of snapshots, which come once a minute. */
 const SAVINGS_EVERY_MS = 30_000;
 const MAX_SAVINGS = 20;
+/** A fleet of more streams shows its jobs folded, unless somebody chooses. */
+const MANY_STREAMS = 100;
 /** @type {Record<string, number>} */
 const STEPS = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1 };
 
@@ -31,7 +33,7 @@ export class Fleet {
     #lines = [];
     /** @type {Set<string>} Jobs that are open. */
     #open = new Set();
-    #searched = "";
+    #narrowed = "";
     /** @type {FleetPage[]} */
     #pages = [];
     /** @type {FleetStream[]} */
@@ -40,7 +42,8 @@ export class Fleet {
     #sort;
     /** @type {Level | null} The only level that is shown. */
     #level;
-    #byJob;
+    /** @type {boolean | null} What somebody chose; null when nobody did. */
+    #chosen;
     #summary = el("div", { class: "summary" });
     #waiting;
     #savings = new SavingsCard();
@@ -64,7 +67,7 @@ export class Fleet {
         this.#waiting = new WaitingCard(shell);
         this.#sort = sortOf(options.sort);
         this.#level = LEVELS.find((level) => level === options.level) ?? null;
-        this.#byJob = options.group === "job";
+        this.#chosen = options.group ? options.group === "job" : null;
         this.#filter = el("input", {
             type: "search",
             class: "filter",
@@ -177,12 +180,14 @@ export class Fleet {
             const mine = this.#sort?.column === heading.dataset.column;
             heading.setAttribute("aria-sort", !mine ? "none" : this.#sort?.descending ? "descending" : "ascending");
         }
-        this.#group.setAttribute("aria-pressed", String(this.#byJob));
+    }
+
+    get #byJob() {
+        return this.#chosen ?? this.#streams.length > MANY_STREAMS;
     }
 
     #toggleGroups() {
-        this.#byJob = !this.#byJob;
-        this.#markOrder();
+        this.#chosen = !this.#byJob;
         this.#arrange();
     }
 
@@ -199,13 +204,16 @@ export class Fleet {
             if (this.#level !== null && levelOf(stream) !== this.#level) return false;
             return !wanted.length || matches(stream, wanted);
         });
-        if (text !== this.#searched) {
-            // A search opens the jobs of what it finds; its end folds them.
-            this.#open = new Set(text ? fits.map(({ job }) => job) : []);
-            this.#searched = text;
+        const narrowed = `${this.#level ?? ""} ${text}`.trim();
+        if (narrowed !== this.#narrowed) {
+            // A search, or a choice of a level, opens the jobs of what it finds; its end folds them.
+            this.#open = new Set(narrowed ? fits.map(({ job }) => job) : []);
+            this.#narrowed = narrowed;
         }
         const streams = ordered(fits, this.#sort);
-        this.#lines = this.#byJob
+        const byJob = this.#byJob;
+        this.#group.setAttribute("aria-pressed", String(byJob));
+        this.#lines = byJob
             ? folded(streams, (job) => this.#open.has(job))
             : streams.map((stream) => ({ stream, inJob: false }));
         const all = this.#streams.length;
@@ -271,7 +279,7 @@ export class Fleet {
             q: this.#filter.value,
             sort: sortText(this.#sort),
             level: this.#level ?? "",
-            group: this.#byJob ? "job" : "",
+            group: this.#chosen === null ? "" : this.#chosen ? "job" : "stream",
         };
         const changed = Object.entries(mine).some(([name, value]) => (options[name] ?? "") !== value);
         if (view === "fleet" && changed) replaceHash(fleetHash(mine));

@@ -317,7 +317,7 @@ def test_of_five_hundred_streams_only_those_in_the_window_are_rows_of_the_docume
         page.on("request", lambda request: asked.append(urlsplit(request.url).path))
         page.clock.install(time=0)
         page.clock.pause_at(1_000)  # so that nothing is requested again
-        watched.open()
+        watched.open("/#/?group=stream")
         rows = page.locator("table.fleet tbody tr[role=row]")
         expect(rows.first).to_contain_text("job-00 / 000")
         assert rows.count() < 100
@@ -367,6 +367,32 @@ def test_a_job_opens_by_keyboard_keeps_the_focus_over_a_refresh_and_a_search_ope
         expect(links).to_have_count(10)
         page.get_by_role("searchbox").fill("")
         expect(links).to_have_count(0)
+        watched.assert_no_errors()
+
+
+def test_a_fleet_of_many_streams_opens_folded_with_trouble_first_and_one_press_shows_it(
+    browser: Browser, controller: Controller
+) -> None:
+    _add_streams(controller, 110)
+    losing = RolledJob(controller, job="job-10", stream="losing", bound_ms=1_000)
+    losing.put("slo", {"target_ppm": 999_000})
+    losing.run(20, 40.0, tick=False)
+    controller.snapshot()
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        watched.open()
+        page = watched.page
+        rows, links = page.locator("table.fleet tbody tr[role=row]"), page.locator("a.stream-link")
+        choice = page.get_by_role("button", name="By job")
+        expect(choice).to_have_attribute("aria-pressed", "true")
+        expect(rows).to_have_count(11)
+        expect(rows.first).to_contain_text("job-10 11 streams")
+        page.get_by_role("button", name="1 critical").click()
+        expect(links).to_have_text(["job-10 / losing"])
+        page.get_by_role("button", name="1 critical").click()
+        expect(links).to_have_count(0)
+        choice.click()
+        expect(links.first).to_have_text("job-10 / losing")
+        assert "group=stream" in page.url
         watched.assert_no_errors()
 
 
