@@ -94,41 +94,38 @@ def _corrected(report: Report, pairs: KeyCounts, late_min: Int64s, late_max: Int
     return int(late_min[pairs.first_us > final_us].sum()), int(late_max[pairs.last_us > final_us].sum())
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerCompleteness:
-    """The share of pairs that were admitted, as far as it is known."""
+def effective_bound_ms(base_ms: int | None, watermark_ms: int) -> int | None:
+    """Return how far the watermark actually trails the base, in milliseconds; None without a base or a watermark.
 
-    rows: int
-    late_min: int
-    late_max: int
-    unjudged_rows: int
-    """Rows that arrived but whose fate is unknown."""
-    missing_batches: int
-    """Batches that were never reported: the number of their rows is unknown."""
-    keys_per_row: int = 1
-    """Maximum number of keys of a row: an unjudged row may be as many pairs."""
-    corrected_min: int = 0
-    """Late pairs that certainly counted in a later version of their window."""
-    corrected_max: int = 0
+    It differs from the bound in use after a restart with another bound: the watermark never moves back, so a
+    wider bound is in effect only after the base has moved on.
+    """
+    return None if base_ms is None or watermark_ms == 0 else base_ms - watermark_ms
 
-    @property
-    def unknown(self) -> int:
-        """Upper limit of the pairs whose fate is unknown."""
-        return self.unjudged_rows * self.keys_per_row
 
-    @property
-    def lower(self) -> float | None:
-        """Lower bound of the share: all uncertain and unjudged rows were late. None without rows."""
-        every = self.rows + self.unknown
-        return (self.rows - self.late_max) / every if every else None
+class BaseTracker:
+    """The base that a batch's late filter used, from the batches before it.
 
-    @property
-    def upper(self) -> float | None:
-        """Upper bound of the share: all uncertain and unjudged rows were admitted. None without rows."""
-        every = self.rows + self.unknown
-        return (every - self.late_min) / every if every else None
+    The filter of batch n uses W(n-1), which covers the rows of batches up to n-2 (Spark 4.2, ``WatermarkTracker`` and
+    ``PropagateWatermarkSimulator``; measured). Batches may be added more than once, and in any order as long as none
+    is more than 1,000 behind the newest.
+    """
 
-    @property
-    def exact(self) -> bool:
-        """Whether the share is known exactly: nothing uncertain, nothing unjudged, no batch missing."""
-        return self.late_min == self.late_max and not self.unjudged_rows and not self.missing_batches
+    _REMEMBERED = 1_000
+
+    def __init__(self) -> None:
+        self._maxima_ms: dict[int, int] = {}
+
+    def add(self, batch_id: int, max_event_time_us: int | None) -> None:
+        """Add the maximum event time of a batch; None for a batch without rows."""
+        if max_event_time_us is not None:
+            base_ms = max_event_time_us // SPARK_TICK_US
+            self._maxima_ms[batch_id] = max(base_ms, self._maxima_ms.get(batch_id, base_ms))
+            if len(self._maxima_ms) > self._REMEMBERED:
+                # A driver runs for months: the oldest is merged into the next, where it still counts.
+                oldest, following = sorted(self._maxima_ms)[:2]
+                self._maxima_ms[following] = max(self._maxima_ms.pop(oldest), self._maxima_ms[following])
+
+    def late_base_ms(self, batch_id: int) -> int | None:
+        """Return the base of ``batch_id``'s late filter in milliseconds, None when no earlier batch had rows."""
+        return max((base for batch, base in self._maxima_ms.items() if batch <= batch_id - 2), default=None)
