@@ -185,8 +185,8 @@ def front_end_rows() -> Iterator[list[str]]:
     fronts: dict[tuple[str, ...], list[str]] = {}
     for front, modes in found.items():
         for mode, kinds in modes.items():
-            cells = (kinds[kind].replace(" = ", "=").replace(" to ", "-") for kind in KINDS)
-            fronts.setdefault((mode, *cells), []).append(front)
+            came = (kinds[kind].replace(" = ", "=").replace(" to ", "-") for kind in KINDS)
+            fronts.setdefault((mode, *came), []).append(front)
     for (mode, *cells), names in fronts.items():
         yield [mode, "all" if len(names) == len(found) else "; ".join(names), *cells]
 
