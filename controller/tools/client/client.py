@@ -22,7 +22,7 @@ import httpx
 from tidemark.controller.server.schemas.bounds import (
     AcknowledgementFacts,
     Prediction,
-    PublishedBound,
+    Published,
     Receipt,
 )
 from tidemark.controller.server.schemas.charts import CurveAnswer, Preview
@@ -78,7 +78,7 @@ class Client(Transport):
     """A controller.
 
     Idempotent requests are retried, with growing pauses, while nothing answers or the controller says that it is too
-    busy. Use it as a context manager, or ``close`` it. It may be used from several threads.
+    busy. Each request has a connection of its own: nothing stays open, and it may be used from several threads.
 
         >>> with Client() as tidemark:  # TIDEMARK_URL and TIDEMARK_TOKEN, or this machine
         ...     print(tidemark.status("shop", "clicks").completeness)
@@ -129,7 +129,7 @@ class Client(Transport):
     """The reports as they were sent, with all counts, the newest batch first."""
     acknowledgements = items(f"{_STREAM}/acks", AcknowledgementFacts, "acknowledgements")
     """The bounds that runs of the job acknowledged, the one applied last first."""
-    bounds = items(f"{_STREAM}/bounds", PublishedBound)
+    bounds = items(f"{_STREAM}/bounds", Published)
     """What was published, generation by generation, the newest first."""
     bound = read(f"{_STREAM}/bound", BoundAnswer)
     """The bound that the job should use, or why there is none."""
@@ -199,8 +199,7 @@ class Client(Transport):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        """Close the client."""
-        self.close()
+        """Leave nothing open: each request has a connection of its own."""
 
     def narrowing(self) -> Narrowing:
         """Return how many streams of the fleet are being narrowed, and how many may be at once."""
