@@ -89,9 +89,9 @@ class QueryRow(Base):
     deleted_max_event_time_us: Mapped[Whole | None]
     """Maximum event time of those batches."""
     early_us: Mapped[Whole | None]
-    """Maximum event time of its rows whose clock was ahead; null without any."""
+    """Maximum event time of its rows that were dated ahead by a wrong clock; null without any."""
     lead_us: Mapped[Whole | None]
-    """How far all its batches so far were dated ahead of the clock; null before its first row."""
+    """How far all its batches so far were dated ahead, on purpose; null before its first row."""
 
 
 class ReportRow(Base):
@@ -137,7 +137,7 @@ class ReportRow(Base):
     driver_ahead_us: Mapped[Whole | None]
     """How far the driver's clock was ahead of the controller's; 0 while they agreed, null when not known."""
     rows_ahead_us: Mapped[Whole | None]
-    """How far the newest of the rows of wrong clocks was ahead of the time it was read; null without any."""
+    """How far the newest of the rows of wrong clocks was dated ahead; null without any."""
     rows: Mapped[Whole]
     null_rows: Mapped[Whole]
     uncounted_rows: Mapped[Whole]
