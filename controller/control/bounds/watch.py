@@ -22,8 +22,9 @@ from tidemark.controller.base.db.epoch import epoch_of, version_in
 from tidemark.controller.base.db.tables import PublishedRow, StreamRow
 from tidemark.controller.base.shares import Shares
 from tidemark.controller.control.bounds.publication import newest_generation_query
-from tidemark.controller.specs.pins import StoredPin, pins_in_force
+from tidemark.controller.specs.pins import pins_in_force
 from tidemark.controller.specs.streams import named_streams, names_given
+from tidemark.models.specs.pin import StoredPin
 
 _log = logging.getLogger(__name__)
 

@@ -33,9 +33,8 @@ from tidemark.controller.server.schemas.fleet import (
     SkewedPartition,
     WorstCount,
 )
-from tidemark.controller.server.schemas.pins import PinInForce
 from tidemark.controller.server.schemas.rollouts import RolloutBounds
-from tidemark.controller.specs.pins import StoredPin, pin_in_force
+from tidemark.controller.specs.pins import pin_in_force
 from tidemark.controller.specs.streams import list_jobs, streams_of_job
 from tidemark.controller.view.state.answers import (
     CONDITION_TYPES,
@@ -53,6 +52,7 @@ from tidemark.controller.view.state.provisional_bound import provisional_from_js
 from tidemark.controller.view.state.state import StreamState
 from tidemark.models.evidence.skew import skew_text
 from tidemark.models.protocol.messages import Mode
+from tidemark.models.specs.pin import StoredPin
 
 _fleet = APIRouter(tags=["streams"])
 
@@ -127,7 +127,7 @@ def _stream(state: Row[Any], pin: StoredPin | None, kinds: Sequence[ConditionTyp
         mode=state.mode,
         registered_us=state.registered_us,
         paused=bool(state.paused),
-        pin=PinInForce.of_pin(pin),
+        pin=pin,
         target_ppm=state.target_ppm,
         completeness_min_ppm=seen.now_min_ppm,
         completeness_max_ppm=seen.now_max_ppm,
@@ -209,7 +209,7 @@ def read(job: WhichJob, service: TheService) -> JobStatus:
         pin = pin_in_force(session, job, "")
     return JobStatus(
         **dict(summary),
-        pin=PinInForce.of_pin(pin),
+        pin=pin,
         conditions=found[:_MAX_CONDITIONS],
         more_conditions=max(len(found) - _MAX_CONDITIONS, 0),
     )

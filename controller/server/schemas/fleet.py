@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tidemark.controller.base.answer import Answer, OfStream
-from tidemark.controller.server.schemas.pins import PinInForce
 from tidemark.controller.server.schemas.rollouts import RolloutBounds
 from tidemark.controller.view.state.answers import Condition, ConditionSummary, ConditionType, Severity
 from tidemark.models.protocol.messages import Mode
 from tidemark.models.recommend.promise import ProvisionalBound
+from tidemark.models.specs.pin import StoredPin
 
 
 class FleetPartitions(Answer):
@@ -51,7 +51,7 @@ class FleetStream(OfStream):
     """When its first report came, in microseconds since the epoch; null while it is only expected."""
     paused: bool
     """Whether nothing new is rolled."""
-    pin: PinInForce | None
+    pin: StoredPin | None
     """The kill switch that holds it; null for none."""
     target_ppm: int | None
     """Its completeness target in parts per million; null without an SLO."""
@@ -191,7 +191,7 @@ class JobPage(Answer):
 class JobStatus(JobSummary):
     """What is known of a job; /v1/fleet?job= lists its streams."""
 
-    pin: PinInForce | None
+    pin: StoredPin | None
     """The kill switch that holds the whole job: its own, or the fleet's; null for none."""
     conditions: list[JobCondition]
     """Conditions of its streams, the worst first, at most 100."""

@@ -316,10 +316,12 @@ def _published(state: StreamState) -> dict[str, float | None]:
 def _predicted(prediction: PredictionRow | None) -> dict[str, float | None]:
     if prediction is None:
         return {}
-    rows = prediction.rows
+    expected = prediction.expected
     return {
-        "tidemark_completeness_predicted_ratio": (rows - prediction.late) / rows if rows else None,
-        "tidemark_completeness_predicted_min_ratio": _ratio(prediction.min_ppm),
+        "tidemark_completeness_predicted_ratio": (
+            (expected.rows - expected.late) / expected.rows if expected.rows else None
+        ),
+        "tidemark_completeness_predicted_min_ratio": _ratio(expected.min_ppm),
         "tidemark_completeness_realised_ratio": _ratio(prediction.realised_ppm),
         "tidemark_completeness_realised_max_ratio": _ratio(prediction.realised_max_ppm),
     }

@@ -34,7 +34,7 @@ from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.lost import LostSummary
 from tidemark.controller.reports.live import state_in
 from tidemark.controller.reports.store import newest_report_query, with_deleted
-from tidemark.controller.specs.pins import StoredPin, pins_in_force
+from tidemark.controller.specs.pins import pins_in_force
 from tidemark.controller.specs.store import policy_of, slo_of
 from tidemark.controller.view.state.partition_rows import (
     PartitionFacts,
@@ -48,6 +48,7 @@ from tidemark.controller.view.state.recent_reports import read_recent_queries
 from tidemark.controller.view.state.state import HorizonState, NewestBatch, Room, SkewCost, StreamState
 from tidemark.models.base.defaults import RECENT_BATCHES
 from tidemark.models.evidence.needs import late_base_ms
+from tidemark.models.specs.pin import StoredPin
 
 
 def load_states(session: Session, stream_ids: Collection[int] | None = None) -> list[StreamState]:

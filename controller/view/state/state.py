@@ -25,7 +25,6 @@ from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.lost import LostSummary
 from tidemark.controller.reports.live import NewestState
 from tidemark.controller.reports.partitions import FutureRows, MisdatedRows, Skew
-from tidemark.controller.specs.pins import StoredPin
 from tidemark.controller.specs.store import Spec, horizon_ms_under
 from tidemark.controller.view.state.partition_rows import PartitionFacts
 from tidemark.controller.view.state.recent_reports import RecentQuery
@@ -40,6 +39,7 @@ from tidemark.models.protocol.late_policy import LateTreatment
 from tidemark.models.protocol.messages import AppliedState, Mode, has_applied
 from tidemark.models.recommend.steps import DecisionStep, StepKind
 from tidemark.models.rollout.gate import frozen_until_us
+from tidemark.models.specs.pin import StoredPin
 from tidemark.models.specs.slo import Policy, Slo
 
 
