@@ -278,11 +278,12 @@ def _only_in_detail(state: StreamState) -> dict[str, float | None]:
 def _of_partitions(seen: OverviewRow | None) -> dict[str, float | None]:
     if seen is None:
         return {}
+    partitions = seen.partitions
     return {
-        "tidemark_partitions": seen.partitions,
-        "tidemark_partitions_skewed": seen.skewed,
-        "tidemark_partitions_idle": seen.idle,
-        "tidemark_partitions_behind": seen.behind,
+        "tidemark_partitions": partitions.total,
+        "tidemark_partitions_skewed": partitions.skewed,
+        "tidemark_partitions_idle": partitions.idle,
+        "tidemark_partitions_behind": partitions.behind,
     }
 
 

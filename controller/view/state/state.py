@@ -32,8 +32,8 @@ from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.evidence.events import Overdispersion
 from tidemark.models.evidence.horizon import HorizonFacts
 from tidemark.models.evidence.needs import effective_bound_ms
+from tidemark.models.evidence.partition_counts import SkewCost
 from tidemark.models.evidence.progress import Progress
-from tidemark.models.evidence.skew import skew_text
 from tidemark.models.live.kept import KeptLive
 from tidemark.models.protocol.late_policy import LateTreatment
 from tidemark.models.protocol.messages import AppliedState, Mode, has_applied
@@ -211,22 +211,6 @@ def _limited(steps: Sequence[DecisionStep]) -> bool:
             limited = before_ms is not None and step.bound_ms is not None and step.bound_ms < before_ms
         before_ms = step.bound_ms
     return limited
-
-
-@dataclass(frozen=True, slots=True)
-class SkewCost:
-    """What a skewed partition costs."""
-
-    partition: str
-    costs_ms: int
-    """By how much the bound would fall without it, in milliseconds."""
-    without_ms: int
-    """To what, in milliseconds."""
-
-    @property
-    def text(self) -> str:
-        """The same as a sentence."""
-        return skew_text(self.partition, self.costs_ms, self.without_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
