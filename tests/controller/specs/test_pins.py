@@ -360,6 +360,8 @@ def test_the_status_shows_the_pin_in_force_with_its_scope_and_reason(controller:
     assert status["pin"] == {
         "to": "Ceiling",
         "scope": "job",
+        "job": "job",
+        "stream": None,
         "reason": "INC-2",
         "since_us": controller.clock.now_us,
     }
