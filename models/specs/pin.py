@@ -65,8 +65,8 @@ class StoredPin:
     @classmethod
     def on(cls, scope: PinScope, to: Pin, reason: str, since_us: int) -> Self:
         """Return a pin on a scope."""
-        of = {"scope": scope.kind, "job": scope.job, "stream": scope.stream}
-        return cls(to=to, reason=reason, since_us=since_us, **of)
+        job, stream = scope.job, scope.stream
+        return cls(to=to, scope=scope.kind, job=job, stream=stream, reason=reason, since_us=since_us)
 
     @property
     def on_what(self) -> PinScope:

@@ -104,7 +104,7 @@ class Scrape:
             "tidemark_store_up": 1,
             "tidemark_streams": len(streams),
             "tidemark_partitions_not_exposed": max(
-                sum(each.partitions for each in overviews) - len(exposed), 0
+                sum(each.partitions.total for each in overviews) - len(exposed), 0
             ),
         }
         ages_us = [self._clock() - each.seen_us for each in overviews]
@@ -132,7 +132,9 @@ class Scrape:
             ratios["streams"] = used(limits.streams, Counter(state.row.job for state in streams))
         if limits.partitions is not None:
             overviews = [state.overview for state in streams if state.overview is not None]
-            ratios["partitions"] = max((each.partitions for each in overviews), default=0) / limits.partitions
+            ratios["partitions"] = (
+                max((each.partitions.total for each in overviews), default=0) / limits.partitions
+            )
         return ratios
 
 
