@@ -6,6 +6,7 @@ from sqlalchemy import Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tidemark.controller.base.db.tables.columns import (
+    AsJson,
     Base,
     Blob,
     Counter,
@@ -21,6 +22,7 @@ from tidemark.controller.base.db.tables.columns import (
     Whole,
     Word,
 )
+from tidemark.models.evidence.partition_counts import PartitionsInState, SkewCost
 
 
 class StreamRow(Base):
@@ -284,17 +286,9 @@ class OverviewRow(Base):
     """How it went over the SLO's window, as JSON (``BudgetCourse``); null without an SLO."""
     conditions: Mapped[Long]
     """Types of the conditions, the worst first, as JSON."""
-    partitions: Mapped[Whole]
-    """Partitions that had a row within the horizon."""
-    idle: Mapped[Whole]
-    behind: Mapped[Whole]
-    skewed: Mapped[Whole]
-    future: Mapped[Whole]
-    """Partitions with future-dated rows within the horizon."""
-    skewed_partition: Mapped[Name | None]
+    partitions: Mapped[PartitionsInState] = mapped_column(AsJson(PartitionsInState))
+    most_skewed: Mapped[SkewCost | None] = mapped_column(AsJson(SkewCost))
     """The skewed one that costs most; null without any."""
-    skewed_without_ms: Mapped[Whole | None]
-    skewed_costs_ms: Mapped[Whole | None]
     lost: Mapped[Long | None]
     """What the values of its dimension lost, as JSON (``lost.summary``); null without a dimension."""
     provisional_bound: Mapped[Long | None]
