@@ -44,7 +44,7 @@ from tidemark.spark_jobs.demo.plan import (
     write_trace,
 )
 from tidemark.spark_jobs.demo.replaying import Job
-from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
+from tidemark.spark_jobs.spark.checkpoint import LOCAL_SPARK
 from tidemark.spark_jobs.spark.jar import JarsNotFound
 from tidemark.spark_jobs.spark.java import JavaNotFound, ensure_java
 
@@ -285,7 +285,7 @@ def _session(folder: Path, *, kafka: bool) -> SparkSession:
         .config("spark.tidemark.cache.dir", str(folder / "bounds"))
         # A controller that is slow, on a machine that is busy, is not away: the comparison needs its bound.
         .config("spark.tidemark.timeout.ms", "60000")
-        .config(map=LOCAL_DISK)
+        .config(map=LOCAL_SPARK)
     )
     if kafka:
         builder = _with_kafka(builder)
