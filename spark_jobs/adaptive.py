@@ -14,35 +14,36 @@ import itertools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.models.base.operators import Operator
 from tidemark.models.protocol.messages import Mode
-from tidemark.spark_jobs.connect.session_kinds import SessionKind, kind_of
 from tidemark.spark_jobs.core.arguments import (
     Durations,
+    Treatment,
     WrongValueError,
     check_ceiling,
     checked,
     durations_of,
     instance,
-    one_of,
 )
-from tidemark.spark_jobs.core.binding import Binding, Closing, NoSink, ReportSink
-from tidemark.spark_jobs.core.connections import Start, announce, conf_of, listener_of, start_of
+from tidemark.spark_jobs.core.binding import Binding, Closing, Extension, NoSink, ReportSink
+from tidemark.spark_jobs.core.connections import (
+    LateOption,
+    Start,
+    announce,
+    conf_of,
+    listen,
+    listener_of,
+    start_of,
+)
 from tidemark.spark_jobs.core.counting import classes_for, with_tap
 from tidemark.spark_jobs.core.key_counts import key_counter
 from tidemark.spark_jobs.core.listener import TidemarkListener
 from tidemark.spark_jobs.core.settings import JobSettings
 from tidemark.spark_jobs.core.tap import DEFAULT_MAX_KEYS, Tap
-from tidemark.spark_jobs.late.missing_reports import RemoteLedger
-from tidemark.spark_jobs.late.revise import Revise, RevisedStream
-from tidemark.spark_jobs.late.side import Side
-from tidemark.spark_jobs.live.future_rows import FutureRowRule, Treatment
-from tidemark.spark_jobs.live.learned import StreamHistory
-from tidemark.spark_jobs.live.live_plan import LivePlan, live_of
-from tidemark.spark_jobs.plans.start_check import PlanCheck
 from tidemark.spark_jobs.spark.event_time import column_named, column_of, quoted, read_event_time
 from tidemark.spark_jobs.spark.java_classes import JavaClasses
 from tidemark.spark_jobs.spark.query_plan import TAP_PREFIX
@@ -52,15 +53,14 @@ _KAFKAS_TIME, _KAFKAS_TIME_TYPE = "timestamp", "timestampType"
 _ALLOW_MULTIPLE = "spark.sql.streaming.statefulOperator.allowMultiple"
 _NO_CLASSES = "what moves the watermark is a class in Java that Spark compiles, and that does not work here"
 _log = logging.getLogger("tidemark.spark")
+_Listen = Callable[[SparkSession], TidemarkListener]
 _numbers = itertools.count()
-_PLAN_CHECK = PlanCheck()
 
 
 @checked(
     late=instance(
-        (Side, Revise), 'what side("folder", parse=...) or revise(grace="1 hour") returns, or None'
+        LateOption, 'what side("folder", parse=...) or revise(grace="1 hour") returns, or None'
     ).or_none(),
-    future_rows=one_of(Treatment),
     job_settings=instance(JobSettings, "what JobSettings.read() returns, or None").or_none(),
 )
 def adaptive_watermark(
@@ -80,7 +80,7 @@ def adaptive_watermark(
     idle_timeout: str | None = None,
     close_at_end: bool | str | None = None,
     # What becomes of rows that are too late, or of the future.
-    late: Side | Revise | None = None,
+    late: LateOption | None = None,
     future_rows: Treatment = "clamp",
     future_allowance: str = "1 minute",
     # Whose stream it is, and where its reports go.
@@ -138,7 +138,8 @@ def adaptive_watermark(
             windows.
         NotImplementedError: over Spark Connect with ``late``, or before PySpark 4.0.
     """
-    if isinstance(late, Revise):
+    revises = late is not None and late.revises
+    if late is not None:
         late.check(operator, ceiling, mode)
     durations = durations_of(
         bound=bound,
@@ -151,7 +152,7 @@ def adaptive_watermark(
 
     def transform(df: DataFrame) -> DataFrame:
         spark = df.sparkSession
-        kind = _kind_of(spark, late)
+        listen, no_live = _session(spark, late)
         event = _event_of(df, event_time, durations)
         if event is None:  # Spark leaves a watermark out, too
             return df
@@ -167,17 +168,16 @@ def adaptive_watermark(
         compiled = settings.tap_kind == "compiled"
         classes = None
         moves = durations.ceiling is not None or mode == "Live" or closing is not None
-        if kind.has_java_classes and (compiled or moves):
+        if no_live is None and (compiled or moves):
             classes = classes_for(spark)
         tap = _tap_of(df, event, durations, operator, partition, arrival_time, max_keys, future_rows)
-        side = late.read_in(df) if isinstance(late, Side) else None
-        if classes is None or not compiled or isinstance(late, Side):  # rows that are read again are observed
+        its_late = None if late is None else late.read_in(df)
+        rereads = late is not None and not revises
+        if classes is None or not compiled or rereads:  # rows that are read again are observed
             tap = _observable(tap, df, settings.stream)
-        no_live = kind.no_live or (_NO_CLASSES if classes is None else None)
-        ceiling_ms = None if no_live or isinstance(late, Revise) else event.ceiling_ms
-        start = start_of(
-            settings, event.own_bound_ms, ceiling_ms, mode, restarts=not isinstance(late, Revise)
-        )
+        no_live = no_live or (_NO_CLASSES if classes is None else None)
+        ceiling_ms = None if no_live or revises else event.ceiling_ms
+        start = start_of(settings, event.own_bound_ms, ceiling_ms, mode, restarts=not revises)
         announce(settings, start, ceiling_ms)
         if closing is not None and no_live is not None:
             _log.warning("stream %s: the last windows stay open: %s", settings.stream, no_live)
@@ -203,32 +203,37 @@ def adaptive_watermark(
                 called=settings.called,
                 reads=settings.reads,
                 left_out=settings.left_out,
-                extensions=(_PLAN_CHECK,),
+                extensions=(_plan_check(),),
             ),
-            listener=listener_of(spark, kind.listen),
+            listener=listener_of(spark, listen),
             classes=classes,
             tap_classes=classes if compiled else None,
-            future=FutureRowRule(
-                event.column, durations.allowance_us, future_rows, tap.arrival_time, tap.arrival_type
-            ),
+            future=(durations.allowance_us, future_rows),
             idle_timeout_us=durations.idle_timeout_us,
+            delay_ms=start.chosen.bound_ms,
         )
-        if isinstance(late, Revise):
-            return plan.with_versions(late)
-        if side is not None:
-            plan = plan.with_side(side)
-        if start.mode != "Live":
-            return plan.with_watermark(start.chosen.bound_ms)
+        if its_late is not None:
+            plan = plan.with_late(its_late)
+        if revises or start.mode != "Live":
+            return plan.with_watermark()
         if no_live is not None:
             what = "stream %s: mode is Live, but %s: the bound stays %d ms until the next start"
             _log.warning(what, settings.stream, no_live, start.chosen.bound_ms)
-            return plan.with_watermark(start.chosen.bound_ms)
+            return plan.with_watermark()
         if durations.ceiling is None:
             what = "the call has no ceiling=" if settings.called else "spark.tidemark.ceiling is not set"
             _log.info("stream %s: %s, so Live may only narrow the job's own bound", settings.stream, what)
         return plan.steered()
 
     return transform
+
+
+@cache
+def _plan_check() -> Extension:
+    """Return what checks the plans of a driver's queries as they start."""
+    from tidemark.spark_jobs.plans.start_check import PlanCheck  # noqa: PLC0415 - loaded with the first stream
+
+    return PlanCheck()
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,13 +257,13 @@ def _event_of(df: DataFrame, event_time: str, durations: Durations) -> _Event | 
     return _Event(event.column, event.delay_ms, ceiling_ms)
 
 
-def _closing_of(settings: JobSettings, late: Side | Revise | None, *, asked: bool) -> Closing | None:
+def _closing_of(settings: JobSettings, late: LateOption | None, *, asked: bool) -> Closing | None:
     """Return the closing step that is asked for; with windows that come out in versions the conf's is left out.
 
     Raises:
         ValueError: where the call asks for both: none of those windows is ever closed.
     """
-    if isinstance(late, Revise) and settings.closing is not None:
+    if late is not None and late.revises and settings.closing is not None:
         if asked:
             raise ValueError(
                 "late=revise(...) closes no window, as close_at_end would: leave out one of them"
@@ -313,52 +318,38 @@ class _Plan:
     """Those in Java, where the session can have them."""
     tap_classes: JavaClasses | None
     """The same; None where rows are observed."""
-    future: FutureRowRule
+    future: tuple[int, Treatment]
+    """How far ahead a row may be dated, in microseconds, and in Live what becomes of the others."""
     idle_timeout_us: int | None
+    delay_ms: int
 
-    def with_watermark(self, delay_ms: int) -> DataFrame:
+    def with_watermark(self) -> DataFrame:
         """Return the rows with tap and Spark's own watermark."""
         tapped, counts = with_tap(self.df, self.binding.tap, self.metric, self.tap_classes)
         binding = replace(self.binding, stage_counts=counts)
         if binding.closing is not None:
+            from tidemark.spark_jobs.live.live_plan import live_of  # noqa: PLC0415 - as below
+
             extensions = (*binding.extensions, live_of(self.listener, self.classes))
             binding = replace(binding, extensions=extensions)
         self.listener.bind(self.metric, binding)
-        return tapped.withWatermark(quoted(self.binding.tap.event_time), f"{delay_ms} milliseconds")
+        return tapped.withWatermark(quoted(self.binding.tap.event_time), f"{self.delay_ms} milliseconds")
 
-    def with_versions(self, revise: Revise) -> DataFrame:
-        """Return the rows with a watermark that leaves windows open for their versions."""
-        versions = RevisedStream(revise, self.start.chosen, self.start.orders)
-        binding = replace(self.binding, moves=True, extensions=(*self.binding.extensions, versions))
-        return replace(self, binding=binding).with_watermark(versions.delay_ms)
-
-    def with_side(self, side: Side) -> _Plan:
-        """Let the rows that Spark drops be kept."""
-        binding, connection = self.binding, self.start.connection
-        ledger = None
-        if connection is not None:
-            ledger = RemoteLedger(connection.client, connection.sender, binding.job, binding.stream)
+    def with_late(self, late: LateOption) -> _Plan:
+        """Let something else become of late rows than to be dropped."""
+        binding = self.binding
         treats = binding.mode == "Live" and binding.ceiling_ms is not None
-        followed = side.follow(
-            self.df, self.metric, binding, future=self.future if treats else None, ledger=ledger
-        )
-        return replace(self, binding=replace(binding, extensions=(*binding.extensions, followed)))
+        extension = late.extension(self.df, self.metric, binding, self.start, self.future if treats else None)
+        binding = replace(binding, moves=late.revises, extensions=(*binding.extensions, extension))
+        return replace(self, binding=binding, delay_ms=late.delay_ms(self.start))
 
     def steered(self) -> DataFrame:
         """Return the rows with a watermark that is moved while the query runs."""
-        binding, connection = self.binding, self.start.connection
-        assert binding.ceiling_ms is not None
+        from tidemark.spark_jobs.live.live_plan import LivePlan  # noqa: PLC0415 - no other mode loads Live
+
         assert self.classes is not None
-        live = LivePlan(
-            binding.ceiling_ms,
-            self.idle_timeout_us,
-            self.future,
-            self.start.orders,
-            self.classes,
-            self.tap_classes,
-            None if connection is None else StreamHistory(connection.client, binding.job, binding.stream),
-        )
-        return live.plan(self.df, self.metric, self.listener, binding)
+        live = LivePlan(self.idle_timeout_us, *self.future, self.start, self.classes, self.tap_classes)
+        return live.plan(self.df, self.metric, self.listener, self.binding)
 
 
 def _observable(tap: Tap, df: DataFrame, stream: str) -> Tap:
@@ -386,11 +377,17 @@ def _arrival(df: DataFrame, event_time: str, arrival_time: str | None) -> tuple[
     return column_of(df, arrival_time), kind
 
 
-def _kind_of(spark: SparkSession, late: Side | Revise | None) -> SessionKind:
-    """Return the kind of a session, if it can do what the call wants."""
-    kind = kind_of(spark)
-    if late is not None and kind.no_late is not None:
-        raise NotImplementedError(f"late={type(late).__name__.lower()}(...) is not possible: {kind.no_late}")
+def _session(spark: SparkSession, late: LateOption | None) -> tuple[_Listen, str | None]:
+    """Return what adds a listener to a session, and why no watermark can be moved in it; None where one can.
+
+    A session is asked whether it has its Java side, and not of which version or platform it is.
+    """
+    kind: tuple[_Listen, str | None] = listen, None
+    if not hasattr(spark, "_jsparkSession"):
+        from tidemark.spark_jobs.connect import listening  # noqa: PLC0415 - it needs gRPC
+
+        listening.check_client(None if late is None else type(late).__name__.lower())
+        kind = listening.listener_over_connect, listening.NO_LIVE
     if (spark.conf.get(_ALLOW_MULTIPLE, "true") or "").strip().lower() == "false":
         raise ValueError(
             f"{_ALLOW_MULTIPLE}=false changes Spark's late rule; unset it, the ledger would be wrong"

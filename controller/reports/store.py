@@ -11,7 +11,8 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 from tidemark.controller.base.db.tables import QueryRow, ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.base.errors import ReportNotFoundError
 from tidemark.controller.reports.stored_bodies import stored_json, stored_report
-from tidemark.models.evidence.needs import effective_bound_ms, late_base_ms
+from tidemark.models.evidence.ledger import effective_bound_ms
+from tidemark.models.evidence.needs import late_base_ms
 from tidemark.models.protocol.messages import Report
 
 _BODIES_AT_ONCE = 50

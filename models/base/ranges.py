@@ -20,6 +20,9 @@ MAX_ROWS = 2**40
 MAX_KEYS_PER_ROW = 50_000
 """Maximum number of windows that one row may be in, or all rows of a report together: each is a row of the ledger."""
 
+MAX_VALUE_LENGTH = 200
+"""Maximum length of a value."""
+
 MAX_TIME_US = 2**60
 """Maximum distance of a time from the epoch in microseconds, some 36,000 years; sums of a few still fit in 64 bits."""
 

@@ -9,6 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+CONFIRMED_KEY = "spark.tidemark.own.event.time.confirmed"
+"""The conf by which a job's author confirms that its rows stay ahead of any watermark."""
+
+WatermarkPolicy = Literal["min", "max"]
+"""How Spark makes one watermark of those of a query's inputs (``multipleWatermarkPolicy``)."""
+
 LateBy = Literal["window", "session", "event time"]
 """What is compared with the watermark: the end of a row's window, event time + gap, or the event time itself."""
 

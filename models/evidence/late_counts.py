@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 
-from tidemark.models.base.ranges import MAX_ROWS, WIRE, Count, TimeUs
+from tidemark.models.base.ranges import MAX_ROWS, MAX_VALUE_LENGTH, WIRE, Count, TimeUs
 from tidemark.models.base.target import PPM
 from tidemark.models.evidence.losses import LossTotals, ValueLoss
 from tidemark.models.evidence.slots import HOUR_US
@@ -26,9 +26,6 @@ BY_PARTITION: Final = "partition"
 
 MAX_VALUES = 1_000
 """Maximum number of values that are counted each by itself."""
-
-MAX_VALUE_LENGTH = 200
-"""Maximum length of a value."""
 
 AGE_LIMITS_MS: Final = tuple(
     seconds * 1_000

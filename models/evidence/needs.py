@@ -152,43 +152,6 @@ def _lost_to_clocks(report: Report, base_ms: int, pairs: KeyCounts, need_us: Int
     return int(pairs.counts[dropped].sum())
 
 
-def effective_bound_ms(base_ms: int | None, watermark_ms: int) -> int | None:
-    """Return how far the watermark actually trails the base, in milliseconds; None without a base or a watermark.
-
-    It differs from the bound in use after a restart with another bound: the watermark never moves back, so a
-    wider bound is in effect only after the base has moved on.
-    """
-    return None if base_ms is None or watermark_ms == 0 else base_ms - watermark_ms
-
-
 def needs_us(key_us: Int64s, base_us: Int64s | int, tick_us: int) -> Int64s:
     """Return for each key the smallest multiple of ``tick_us`` that admits it against its base, shape (n,)."""
     return ((base_us - key_us) // tick_us + 1) * tick_us
-
-
-class BaseTracker:
-    """The base that a batch's late filter used, from the batches before it.
-
-    The filter of batch n uses W(n-1), which covers the rows of batches up to n-2 (Spark 4.2, ``WatermarkTracker`` and
-    ``PropagateWatermarkSimulator``; measured). Batches may be added more than once, and in any order as long as none
-    is more than 1,000 behind the newest.
-    """
-
-    _REMEMBERED = 1_000
-
-    def __init__(self) -> None:
-        self._maxima_ms: dict[int, int] = {}
-
-    def add(self, batch_id: int, max_event_time_us: int | None) -> None:
-        """Add the maximum event time of a batch; None for a batch without rows."""
-        if max_event_time_us is not None:
-            base_ms = max_event_time_us // SPARK_TICK_US
-            self._maxima_ms[batch_id] = max(base_ms, self._maxima_ms.get(batch_id, base_ms))
-            if len(self._maxima_ms) > self._REMEMBERED:
-                # A driver runs for months: the oldest is merged into the next, where it still counts.
-                oldest, following = sorted(self._maxima_ms)[:2]
-                self._maxima_ms[following] = max(self._maxima_ms.pop(oldest), self._maxima_ms[following])
-
-    def late_base_ms(self, batch_id: int) -> int | None:
-        """Return the base of ``batch_id``'s late filter in milliseconds, None when no earlier batch had rows."""
-        return max((base for batch, base in self._maxima_ms.items() if batch <= batch_id - 2), default=None)

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from tidemark.models.base.operators import Int64s
+from tidemark.models.base.stateful import WatermarkPolicy
 from tidemark.models.live.policy import NO_BASE_US
-
-WatermarkPolicy = Literal["min", "max"]
-"""How Spark makes one watermark of those of a query's inputs (``multipleWatermarkPolicy``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tidemark.models.base.duration import format_duration
+from tidemark.models.base.stateful import CONFIRMED_KEY
 
 Side = Literal["left", "right"]
 Severity = Literal["error", "warning", "note"]
@@ -257,10 +258,6 @@ _SILENT_SIDE = Finding(
     "let each source send something at least now and then, such as a heartbeat row, or alert on a watermark that "
     "stands still",
 )
-
-
-CONFIRMED_KEY = "spark.tidemark.own.event.time.confirmed"
-"""The conf by which a job's author confirms that its rows stay ahead of any watermark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

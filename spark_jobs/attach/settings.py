@@ -17,7 +17,7 @@ from typing import Any, cast, get_args
 from tidemark.models.base.duration import parse_duration
 from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs.attach.names import lasting_part
-from tidemark.spark_jobs.core.arguments import WrongValueError
+from tidemark.spark_jobs.core.arguments import Treatment, WrongValueError
 from tidemark.spark_jobs.core.settings import (
     PREFIX,
     SETTINGS,
@@ -30,7 +30,6 @@ from tidemark.spark_jobs.core.settings import (
     fitting,
     flag,
 )
-from tidemark.spark_jobs.live.future_rows import Treatment
 
 OF_STREAM = f"{PREFIX}stream."
 

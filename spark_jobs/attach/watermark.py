@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.granules import default_granule_us
 from tidemark.models.base.operators import Operator
-from tidemark.models.specs.findings import CONFIRMED_KEY
+from tidemark.models.base.stateful import CONFIRMED_KEY
 from tidemark.spark_jobs.adaptive import adaptive_watermark
 from tidemark.spark_jobs.attach.late import kept_in
 from tidemark.spark_jobs.attach.names import KeptNames, place_of, sources_of, stream_name

@@ -19,11 +19,19 @@ from pyspark.sql.streaming.listener import QueryTerminatedEvent
 
 from tidemark.spark_jobs.connect.query import ConnectQuery, end_events, is_listening, listen_again
 from tidemark.spark_jobs.core.listener import TidemarkListener
+from tidemark.spark_jobs.spark.jvm import is_since
 from tidemark.spark_jobs.spark.running_query import RunningQuery
 
 CHECK_S = 30.0
 """How often it is made sure that nothing was missed, in seconds."""
 
+NO_LIVE = "over Spark Connect the watermark that is to be moved is in the server, out of reach of its client"
+"""Why the watermark of a running query cannot be moved."""
+
+_NO_LATE = (
+    "it needs the offset log and files beside the checkpoint, which a client of Spark Connect does not reach; run the "
+    "job with a session in the driver"
+)
 _EVENT_THREAD = "_query_event_handler"
 """In the name of the thread that takes events: it is that of the function it runs."""
 
@@ -48,6 +56,24 @@ class ConnectListener(TidemarkListener):
 
     def _query_of(self, query_id: str) -> RunningQuery:
         return ConnectQuery(self._spark, query_id)
+
+
+def check_client(late: str | None) -> None:
+    """Raise unless a client of Spark Connect can do what a call wants.
+
+    Args:
+        late: what becomes of late rows by the call; None where they are dropped.
+
+    Raises:
+        NotImplementedError: with ``late``, and before PySpark 4.0.
+    """
+    if not is_since(4, 0):
+        raise NotImplementedError(
+            "adaptive_watermark works over Spark Connect from PySpark 4.0 on: before, listeners run in the server and "
+            "not in the client; take PySpark 4.0 or withWatermark"
+        )
+    if late is not None:
+        raise NotImplementedError(f"late={late}(...) is not possible: {_NO_LATE}")
 
 
 def listener_over_connect(spark: SparkSession) -> ConnectListener:

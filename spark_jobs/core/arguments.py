@@ -12,19 +12,22 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, ParamSpec, TypeVar, get_args
+from typing import Any, Literal, ParamSpec, TypeVar, get_args
 
 from pyspark.sql.types import StructType
 
 from tidemark.models.base.duration import format_duration, parse_delay, parse_duration
 from tidemark.models.base.granules import default_granule_us
 from tidemark.models.base.operators import Operator
-from tidemark.models.evidence.late_counts import MAX_VALUE_LENGTH
+from tidemark.models.base.ranges import MAX_VALUE_LENGTH
 from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs.core.tap import MAX_KEYS
 
 GRANULE_US = 1_000_000
 """Granule of a stream whose operator is read from the plan: it divides every window of whole seconds."""
+
+Treatment = Literal["clamp", "aside"]
+"""What becomes of a future-dated row: its event time is set back to the clock, or it is taken out of the stream."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -146,6 +149,7 @@ RULES: Mapping[str, Rule] = {
     "folder": text("a path or URI of a folder for the late rows", "/data/late/clicks"),
     "format": text("the format of the source", "kafka").or_none(),
     "future_allowance": text("an interval as text", "1 minute"),
+    "future_rows": one_of(Treatment),
     "grace": text("an interval as text", "1 hour"),
     "granule": text("an interval as text", "1 second").or_none(),
     "idle_timeout": text("an interval as text", "1 minute").or_none(),

@@ -11,14 +11,17 @@ from functools import cache, partial
 from pathlib import Path
 from shlex import quote
 from textwrap import shorten
+from typing import ClassVar
 from urllib.parse import quote as quote_url
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidemark.models.base.duration import format_duration
+from tidemark.models.base.operators import Operator
 from tidemark.models.protocol.messages import Mode
-from tidemark.spark_jobs.core.arguments import checked
+from tidemark.spark_jobs.core.arguments import Treatment, checked
+from tidemark.spark_jobs.core.binding import Binding, Extension
 from tidemark.spark_jobs.core.bound import BoundCache, ChosenBound, choose_bound_at_start
 from tidemark.spark_jobs.core.client import ControllerClient
 from tidemark.spark_jobs.core.driver_log import print_or_log
@@ -131,6 +134,52 @@ class Start:
     mode: Mode
     orders: Orders
     """What comes after that."""
+
+
+class LateOption:
+    """What becomes of late rows by a call: what ``side(...)`` and ``revise(...)`` return.
+
+    It loads what it needs, so that a job without it has none of that.
+    """
+
+    __slots__ = ()
+
+    revises: ClassVar[bool] = False
+    """Whether windows come out in versions: then the bound moves in each batch, and no window is closed."""
+
+    def check(self, operator: Operator | None, ceiling: str | None, mode: Mode) -> None:
+        """Raise unless a call with these arguments can have it.
+
+        Raises:
+            ValueError: when it cannot.
+        """
+
+    def read_in(self, df: DataFrame) -> LateOption:  # noqa: ARG002 - for subclasses
+        """Return the same, as a stream with these rows has it.
+
+        Raises:
+            WrongValueError: when the stream cannot have it.
+        """
+        return self
+
+    def extension(
+        self, df: DataFrame, metric: str, binding: Binding, start: Start, future: tuple[int, Treatment] | None
+    ) -> Extension:
+        """Return what takes part in the queries that have a tap.
+
+        Args:
+            df: the stream's rows.
+            metric: name of the tap.
+            binding: the tap, and what reports of it say.
+            start: what the stream starts with.
+            future: how far ahead a row may be dated, in microseconds, and what becomes of the others; None where the
+                plan takes them as they are.
+        """
+        raise NotImplementedError
+
+    def delay_ms(self, start: Start) -> int:
+        """Return the delay of the plan's watermark, in milliseconds."""
+        return start.chosen.bound_ms
 
 
 def start_of(

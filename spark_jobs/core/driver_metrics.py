@@ -16,8 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidemark.models.evidence.ledger import judge
-from tidemark.models.evidence.needs import effective_bound_ms
+from tidemark.models.evidence.ledger import effective_bound_ms, judge
 from tidemark.models.protocol.messages import Report
 from tidemark.spark_jobs.spark.jvm import GAUGE, Py4JJavaError, find
 from tidemark.spark_jobs.spark.running_query import RunningQuery

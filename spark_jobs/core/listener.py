@@ -21,7 +21,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from tidemark.models.evidence.needs import BaseTracker
+from tidemark.models.evidence.ledger import BaseTracker
 from tidemark.models.protocol.late_policy import DROPPED
 from tidemark.models.protocol.messages import MAX_TEXT, REPORT_SCHEMA, Acknowledgement, Report
 from tidemark.spark_jobs.core.binding import Batch, Binding, QueryRun

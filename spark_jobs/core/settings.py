@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Literal, cast, get_args
 
 from tidemark.models.base.duration import parse_duration
+from tidemark.models.base.stateful import CONFIRMED_KEY
 from tidemark.models.protocol.messages import Pin
-from tidemark.models.specs.findings import CONFIRMED_KEY
 from tidemark.spark_jobs.core.arguments import WrongValueError
 from tidemark.spark_jobs.core.binding import Closing
 from tidemark.spark_jobs.core.client import TOKEN_FILE_KEY, TOKEN_VARIABLE

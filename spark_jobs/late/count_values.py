@@ -15,9 +15,9 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.ranges import MAX_VALUE_LENGTH
 from tidemark.models.evidence.late_counts import (
     AGE_LIMITS_MS,
-    MAX_VALUE_LENGTH,
     MAX_VALUES,
     ByValue,
     LossCounts,

@@ -16,9 +16,10 @@ from tidemark.models.base.duration import format_duration, parse_duration
 from tidemark.models.base.operators import Operator, SessionWindow, TimeWindow
 from tidemark.models.protocol.late_policy import REVISED
 from tidemark.models.protocol.messages import Acknowledgement, Mode, OutputMode, Report
-from tidemark.spark_jobs.core.arguments import checked
-from tidemark.spark_jobs.core.binding import Batch, Extension, Judging, QueryRun
+from tidemark.spark_jobs.core.arguments import Treatment, checked
+from tidemark.spark_jobs.core.binding import Batch, Binding, Extension, Judging, QueryRun
 from tidemark.spark_jobs.core.bound import ChosenBound, chosen_by
+from tidemark.spark_jobs.core.connections import LateOption, Start
 from tidemark.spark_jobs.core.watch import Orders, mode_of
 from tidemark.spark_jobs.late.late_rows import LATE_IN_REAL_TIME
 from tidemark.spark_jobs.late.mark import BoundInForce, Mark
@@ -35,8 +36,10 @@ _QUERY_ID = "sql.streaming.queryId"
 """Spark's local property of the thread that runs a query."""
 
 
-class Revise:
+class Revise(LateOption):
     """How windows come out in versions; see ``revise``."""
+
+    revises = True
 
     def __init__(self, end: str, keys: tuple[str, ...], grace_ms: int) -> None:
         self.grace_ms = grace_ms
@@ -66,11 +69,7 @@ class Revise:
         return write
 
     def check(self, operator: Operator | None, ceiling: str | None, mode: Mode) -> None:
-        """Raise unless a call with these arguments can have versions.
-
-        Raises:
-            ValueError: when it cannot.
-        """
+        """Raise unless a call with these arguments can have versions."""
         if ceiling is not None or mode == "Live":
             raise ValueError(
                 "late=revise follows the bound in each batch by itself, in the modes OnRestart and "
@@ -78,6 +77,21 @@ class Revise:
             )
         if operator is not None and (why := _unsupported(operator)):
             raise ValueError(why)
+
+    def extension(
+        self,
+        df: DataFrame,  # noqa: ARG002 - the same for all
+        metric: str,  # noqa: ARG002
+        binding: Binding,  # noqa: ARG002
+        start: Start,
+        future: tuple[int, Treatment] | None,  # noqa: ARG002
+    ) -> RevisedStream:
+        """Return what gives the queries that have a tap the bound in force."""
+        return RevisedStream(self, start.chosen, start.orders)
+
+    def delay_ms(self, start: Start) -> int:
+        """Return the plan's delay in milliseconds. It does not depend on the controller: it stays what it is."""
+        return start.orders.own_bound_ms + self.grace_ms
 
     def why_not(
         self, operator: Operator, contradiction: str | None, mode: OutputMode | None, watermarks: int | None

@@ -14,9 +14,9 @@ from pyspark.sql.types import StructType
 
 from tidemark.models.base.operators import Operator
 from tidemark.models.protocol.messages import Acknowledgement
-from tidemark.spark_jobs.core.arguments import WrongValueError, checked
+from tidemark.spark_jobs.core.arguments import Treatment, WrongValueError, checked
 from tidemark.spark_jobs.core.binding import Binding, Extension, Judging, QueryRun
-from tidemark.spark_jobs.core.connections import wait_at_flush
+from tidemark.spark_jobs.core.connections import LateOption, Start, wait_at_flush
 from tidemark.spark_jobs.core.judging import granules_of
 from tidemark.spark_jobs.late.catch_up import CatchUp
 from tidemark.spark_jobs.late.follower import RETAINED, Follower, LateSwitch
@@ -26,7 +26,7 @@ from tidemark.spark_jobs.late.late_rows import (
     FutureRowTreatment,
     LateRule,
 )
-from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports
+from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports, RemoteLedger
 from tidemark.spark_jobs.late.origin import Origin, origin_of
 from tidemark.spark_jobs.late.reread import DEFAULT_BATCHES, LateStream, Parse
 from tidemark.spark_jobs.late.side_folder import ReportedRun
@@ -45,7 +45,7 @@ _ended: list[Follower] = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class Side(LateOption):
     """Where late rows are kept, and how they are read again; see ``side``."""
 
     folder: str
@@ -74,24 +74,11 @@ class Side:
             raise WrongValueError("late_dimension", str(error)) from None
         return replace(self, origin=self.origin or origin_of(df), dimension=dimension)
 
-    def follow(
-        self,
-        df: DataFrame,
-        metric: str,
-        binding: Binding,
-        *,
-        future: FutureRowRule | None,
-        ledger: Ledger | None = None,
+    def extension(
+        self, df: DataFrame, metric: str, binding: Binding, start: Start, future: tuple[int, Treatment] | None
     ) -> SideStream:
-        """Return what follows the queries in whose plan the tap ``metric`` stands.
-
-        Args:
-            df: the stream that it was read in.
-            metric: name of the tap.
-            binding: the tap, and what reports of it say.
-            future: how the plan treats future-dated rows; None where it takes them as they are.
-            ledger: the controller's ledger of the stream; None without a controller.
-        """
+        """Return what follows the queries in whose plan a tap stands."""
+        connection, tap = start.connection, binding.tap
         assert self.origin is not None
         if (cleaned := (self.origin.option(_CLEAN) or "off").lower()) != "off":
             _log.warning(
@@ -108,8 +95,10 @@ class Side:
             columns=tuple(df.columns),
             treats=None
             if future is None
-            else FutureRowTreatment(future, binding.tap.granule_us, binding.tap.cut),
-            ledger=ledger,
+            else FutureRowTreatment(FutureRowRule.of(tap, *future), tap.granule_us, tap.cut),
+            ledger=None
+            if connection is None
+            else RemoteLedger(connection.client, connection.sender, binding.job, binding.stream),
         )
 
 

@@ -15,21 +15,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.models.base.duration import parse_duration
 from tidemark.models.base.operators import Closed
-from tidemark.spark_jobs.core.arguments import checked
+from tidemark.spark_jobs.core.arguments import Treatment, checked
 from tidemark.spark_jobs.core.tap import SET_ASIDE, SET_BACK, TAKEN, Tap
 from tidemark.spark_jobs.core.time_numbers import FARTHEST_US
 from tidemark.spark_jobs.spark.event_time import column_of, quoted
 from tidemark.spark_jobs.spark.java_classes import JavaClasses
-
-Treatment = Literal["clamp", "aside"]
-"""What becomes of a future-dated row: its event time is set back to the clock, or it is taken out of the stream."""
 
 AHEAD = "__tidemark_ahead"
 """Column with what became of a row, from the quarantine to the tap: ``TAKEN``, ``SET_BACK`` or ``SET_ASIDE``."""
@@ -56,6 +52,11 @@ class FutureRowRule:
     treatment: Treatment = "clamp"
     arrival_time: str | None = None
     arrival_type: str | None = None
+
+    @classmethod
+    def of(cls, tap: Tap, allowance_us: int, treatment: Treatment) -> FutureRowRule:
+        """Return the rule for the rows of a tap."""
+        return cls(tap.event_time, allowance_us, treatment, tap.arrival_time, tap.arrival_type)
 
     @property
     def marks(self) -> bool:

@@ -13,10 +13,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidemark.models.protocol.messages import Report
+from tidemark.spark_jobs.core.arguments import Treatment
 from tidemark.spark_jobs.core.binding import Batch, Binding, Extension, Judging, QueryRun, not_in_real_time
+from tidemark.spark_jobs.core.connections import Start
 from tidemark.spark_jobs.core.counting import with_tap
 from tidemark.spark_jobs.core.listener import TidemarkListener
-from tidemark.spark_jobs.core.watch import Orders
 from tidemark.spark_jobs.live.backlog import backlog_of
 from tidemark.spark_jobs.live.closing import ClosingInput, ClosingRun, ClosingTarget
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
@@ -175,20 +176,20 @@ def live_of(listener: TidemarkListener, classes: JavaClasses | None = None) -> L
 class LivePlan:
     """The plan of a stream in Live: that of ``withWatermark``, with future-dated rows set back below it."""
 
-    ceiling_ms: int
     idle_timeout_us: int | None
-    future: FutureRowRule
-    orders: Orders
+    allowance_us: int
+    treatment: Treatment
+    start: Start
     classes: JavaClasses
     """What moves the watermark."""
     tap_classes: JavaClasses | None
     """The functions that Spark compiles into a stage; None where rows are observed."""
-    history: StreamHistory | None
-    """The stream's earlier reports; None for a job without a controller."""
 
     def plan(self, df: DataFrame, metric: str, listener: TidemarkListener, binding: Binding) -> DataFrame:
         """Return ``df`` with tap and ceiling."""
-        live, future = live_of(listener, self.classes), self.future
+        assert binding.ceiling_ms is not None
+        live, connection = live_of(listener, self.classes), self.start.connection
+        future = FutureRowRule.of(binding.tap, self.allowance_us, self.treatment)
         tap = future.counted_by(binding.tap)
         tapped, counts = with_tap(future.mark(df), tap, metric, self.tap_classes)
         extensions = (*binding.extensions, live)
@@ -199,14 +200,16 @@ class LivePlan:
             metric,
             LiveStream(
                 name=binding.stream,
-                ceiling_us=self.ceiling_ms * 1_000,
+                ceiling_us=binding.ceiling_ms * 1_000,
                 idle_timeout_us=self.idle_timeout_us,
-                orders=self.orders,
-                history=self.history,
+                orders=self.start.orders,
+                history=None
+                if connection is None
+                else StreamHistory(connection.client, binding.job, binding.stream),
             ),
         )
         set_back = future.set_back(tapped, tap.granule_us, tap.cut, self.tap_classes)
-        with_ceiling = set_back.withWatermark(quoted(tap.event_time), f"{self.ceiling_ms} milliseconds")
+        with_ceiling = set_back.withWatermark(quoted(tap.event_time), f"{binding.ceiling_ms} milliseconds")
         alias = _alias_of(df)
         return with_ceiling if alias is None else with_ceiling.alias(alias)
 

@@ -13,8 +13,9 @@ from types import MappingProxyType
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Operator, TimeWindow
+from tidemark.models.base.stateful import WatermarkPolicy
 from tidemark.models.base.target import PPM
-from tidemark.models.live.control import Control, StreamTarget, WatermarkPolicy
+from tidemark.models.live.control import Control, StreamTarget
 from tidemark.models.live.defaults import CEILING_ALARM_PPM, PILED_UP_TRIGGERS
 from tidemark.models.live.fast import FastPolicy, Order
 from tidemark.models.live.learned import Learned

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from tidemark.models.live.control import WatermarkPolicy
+from tidemark.models.base.stateful import WatermarkPolicy
 from tidemark.models.protocol.messages import OutputMode, RunEnd
 from tidemark.spark_jobs.spark.java_classes import JavaClasses, java_array
 from tidemark.spark_jobs.spark.jvm import (

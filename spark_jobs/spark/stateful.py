@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidemark.models.base.stateful import OPERATOR_RULES, LateBy, OperatorRule
-from tidemark.models.specs.findings import StreamJoin
 from tidemark.spark_jobs.spark.event_time import SESSION_WINDOW, TIME_WINDOW, is_event_time
 from tidemark.spark_jobs.spark.jvm import items
+
+if TYPE_CHECKING:
+    from tidemark.models.specs.findings import StreamJoin
 
 _OPERATORS: Mapping[str, str] = {
     "Aggregate": "aggregate",

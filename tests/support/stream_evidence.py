@@ -32,8 +32,8 @@ from tidemark.models.evidence.horizon import (
     report_facts,
 )
 from tidemark.models.evidence.key_counts import key_counts
-from tidemark.models.evidence.ledger import judge
-from tidemark.models.evidence.needs import BaseTracker, Needs, late_base_ms, needs_against
+from tidemark.models.evidence.ledger import BaseTracker, judge
+from tidemark.models.evidence.needs import Needs, late_base_ms, needs_against
 from tidemark.models.evidence.progress import PartitionTimes, Progress
 from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.evidence.slots import edge_us, merge_all, slot_of_us

@@ -30,12 +30,11 @@ from tidemark.controller.specs.streams import get_stream, lock_stream
 from tidemark.controller.view.state.load import load_state
 from tidemark.controller.view.state.partition_rows import read_partitions
 from tidemark.controller.view.state.snapshots import PartitionSnapshot, take_snapshot
-from tidemark.models.base.ranges import MAX_TIME_MS
+from tidemark.models.base.ranges import MAX_TIME_MS, MAX_VALUE_LENGTH
 from tidemark.models.base.target import PPM
 from tidemark.models.evidence.curve import Curve
 from tidemark.models.evidence.late_counts import (
     LATE_COUNTS_SCHEMA,
-    MAX_VALUE_LENGTH,
     MAX_VALUES,
     ByValue,
     LateCounts,

@@ -36,9 +36,9 @@ from tidemark.controller.specs.streams import get_stream, lock_known_stream, loc
 from tidemark.controller.view.state.load import load_room, load_state
 from tidemark.controller.view.state.state import NO_CEILING
 from tidemark.models.base.duration import format_duration
+from tidemark.models.base.stateful import CONFIRMED_KEY
 from tidemark.models.protocol.downstream import UNSAFE
 from tidemark.models.specs.fields import values_of
-from tidemark.models.specs.findings import CONFIRMED_KEY
 from tidemark.models.specs.slo import Policy, Slo
 
 V = TypeVar("V", Slo, Policy)

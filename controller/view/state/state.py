@@ -32,7 +32,7 @@ from tidemark.controller.view.state.recent_reports import RecentQuery
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.evidence.events import Overdispersion
 from tidemark.models.evidence.horizon import HorizonFacts
-from tidemark.models.evidence.needs import effective_bound_ms
+from tidemark.models.evidence.ledger import effective_bound_ms
 from tidemark.models.evidence.progress import Progress
 from tidemark.models.evidence.skew import skew_text
 from tidemark.models.live.kept import KeptLive

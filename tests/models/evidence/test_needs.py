@@ -10,13 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.base.operators import Operator, RowLevel, tumbling
-from tidemark.models.evidence.needs import (
-    BaseTracker,
-    effective_bound_ms,
-    late_base_ms,
-    needs_against,
-    needs_us,
-)
+from tidemark.models.evidence.ledger import BaseTracker, effective_bound_ms
+from tidemark.models.evidence.needs import late_base_ms, needs_against, needs_us
 
 from support.streams import operators, report_of, slow_keys
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.live.control import Control, OpenKeys, StreamTarget, WatermarkPolicy
+from tidemark.models.base.stateful import WatermarkPolicy
+from tidemark.models.live.control import Control, OpenKeys, StreamTarget
 from tidemark.models.live.policy import NO_BASE_US
 
 from support.examples import examples

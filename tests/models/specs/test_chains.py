@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidemark.models.specs.findings import CONFIRMED_KEY, StreamStart, judge_own_times
+from tidemark.models.base.stateful import CONFIRMED_KEY
+from tidemark.models.specs.findings import StreamStart, judge_own_times
 
 KEPT = StreamStart(stream="in", bound_ms=10_000, own_bound_ms=10_000, last_bound_ms=None, live=False)
 NARROWED = replace(KEPT, bound_ms=9_999)

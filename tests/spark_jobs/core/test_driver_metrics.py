@@ -14,7 +14,7 @@ import pytest
 from pyspark import SparkContext
 
 from tidemark.models.base.operators import row_level, tumbling
-from tidemark.models.evidence.needs import effective_bound_ms
+from tidemark.models.evidence.ledger import effective_bound_ms
 from tidemark.spark_jobs import counts_of
 from tidemark.spark_jobs.core import driver_metrics
 from tidemark.spark_jobs.core.driver_metrics import GAUGES, gauge_name

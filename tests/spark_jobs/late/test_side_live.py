@@ -12,8 +12,9 @@ import pytest
 
 from tidemark.models.base.operators import row_level, tumbling
 from tidemark.spark_jobs import side
+from tidemark.spark_jobs.core.arguments import Treatment
 from tidemark.spark_jobs.late.late_rows import DueBatch, FutureRowTreatment, LateRule, late_rows, with_batch
-from tidemark.spark_jobs.live.future_rows import FutureRowRule, Treatment
+from tidemark.spark_jobs.live.future_rows import FutureRowRule
 
 from support.late_streams import CLOSING_ID, late_by_batch, late_in_ledger, side_rows
 from support.live_operators import windows

@@ -18,9 +18,10 @@ from tidemark.models.base.granules import Granules, default_granule_us, granule_
 from tidemark.models.base.operators import Closed, Operator, session, tumbling
 from tidemark.models.protocol.granule_counts import PartitionCounts
 from tidemark.models.protocol.messages import AppendDelay
+from tidemark.spark_jobs.core.arguments import Treatment
 from tidemark.spark_jobs.core.counting import classes_for
 from tidemark.spark_jobs.core.tap import Tap, TapCounts
-from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRowRule, Treatment, future_rows
+from tidemark.spark_jobs.live.future_rows import AHEAD, FutureRowRule, future_rows
 
 from support.live_faults import LiveJob, Logged, files
 from support.oracles import Ledger

@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.models.base.operators import row_level
+from tidemark.models.base.stateful import CONFIRMED_KEY
 from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.protocol.messages import Mode
-from tidemark.models.specs.findings import CONFIRMED_KEY
 from tidemark.spark_jobs.core.bound import ChosenBound, collected_choices, imposed_bounds
 from tidemark.spark_jobs.restart.runner import AdaptiveQuery, Parts
 

@@ -108,7 +108,7 @@ CREATE INDEX ix_acknowledgements_stream_id_applied_us ON acknowledgements (strea
 
 CREATE TABLE events (
     id BIGSERIAL NOT NULL,
-    stream_id BIGINT NOT NULL,
+    stream_id BIGINT,
     at_us BIGINT NOT NULL,
     kind VARCHAR(40) NOT NULL,
     reason TEXT NOT NULL,
