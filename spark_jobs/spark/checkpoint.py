@@ -26,10 +26,17 @@ _NONE = "-"
 _PACKAGE = "org.apache.spark.sql.execution.streaming"
 # A session's settings come before its JVM, which could be asked.
 _MANAGERS = f"{_PACKAGE}.checkpointing" if is_since(4, 1) else _PACKAGE
-LOCAL_DISK: dict[str, bool | float | int | str | None] = {
+LOCAL_SPARK: dict[str, bool | float | int | str | None] = {
     "spark.sql.streaming.checkpointFileManagerClass": f"{_MANAGERS}.FileSystemBasedCheckpointFileManager",
+    "spark.network.timeout": "1d",
+    "spark.rpc.askTimeout": "120s",
 }
-"""Conf of a Spark whose checkpoints lie on this machine's own disk, as the demo's and the tests' do.
+"""Conf of a Spark on one machine, with its checkpoints on the machine's own disk, as the demo's and the tests' are.
+
+In local mode a JVM that stands still for longer than ``spark.network.timeout`` (120 s by default) calls its only
+executor lost, cannot register it again and ends itself with code 56 after 60 more heartbeats (4.2.0): on a laptop that
+sleeps, on a machine that is overloaded or moved. A day is longer than that; a question to another part of Spark still
+waits as long as before.
 
 Without Hadoop's native library, which PySpark does not bring, Spark's default for checkpoints starts two programs
 (``readlink``, ``chmod``) for each file that it reads: 42 a batch of a windowed count, a tenth of a second (4.2.0). With
