@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Dialect
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement
 
 from tidemark.controller.base.db.tables import Base
 
@@ -15,18 +15,14 @@ _FOLDER = ROOT / "controller/base/db/migrations/versions"
 
 def statements(dialect: Dialect) -> str:
     """Return the statements that make all tables of the code in an empty database."""
-    made = [
-        str(element.compile(dialect=dialect)).strip()
-        for table in Base.metadata.sorted_tables
-        for element in (
-            CreateTable(table),
-            *map(CreateIndex, sorted(table.indexes, key=lambda index: str(index.name))),
-        )
-    ]
-    lines = "".join(f"{statement};\n\n" for statement in made).replace("\t", "    ").splitlines()
-    return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
+    made: list[DDLElement] = []
+    for table in Base.metadata.sorted_tables:
+        made.append(CreateTable(table))
+        made += [CreateIndex(index) for index in sorted(table.indexes, key=lambda index: str(index.name))]
+    lines = "".join(f"{str(element.compile(dialect=dialect)).strip()};\n\n" for element in made).splitlines()
+    return "\n".join(line.rstrip().replace("\t", "    ") for line in lines).rstrip() + "\n"
 
 
 if __name__ == "__main__":
-    for dialect in (sqlite.dialect(), postgresql.dialect()):
+    for dialect in (sqlite.dialect(), postgresql.dialect()):  # type: ignore[no-untyped-call]
         (_FOLDER / f"v0001_{dialect.name}.sql").write_text(statements(dialect), encoding="utf-8")

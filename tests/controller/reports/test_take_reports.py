@@ -151,7 +151,7 @@ def test_a_report_that_comes_late_raises_the_bases_of_its_own_query_alone(
     """Each query of a stream has a watermark of its own."""
     database = open_store()
     missing, *rest = query_reports(exponential_batches(4, 40), late_base_ms=None)
-    ahead = replace(missing, max_event_time_us=missing.max_event_time_us + 60 * SECOND)
+    ahead = replace(missing, max_event_time_us=START_US + 600 * SECOND)
     together(
         database, [replace(report, query_id=query) for query in ("q1", "q2") for report in rest], NO_LIMITS
     )
