@@ -28,15 +28,13 @@ _PACKAGE = "org.apache.spark.sql.execution.streaming"
 _MANAGERS = f"{_PACKAGE}.checkpointing" if is_since(4, 1) else _PACKAGE
 LOCAL_SPARK: dict[str, bool | float | int | str | None] = {
     "spark.sql.streaming.checkpointFileManagerClass": f"{_MANAGERS}.FileSystemBasedCheckpointFileManager",
-    "spark.network.timeout": "1d",
-    "spark.rpc.askTimeout": "120s",
+    "spark.executor.heartbeat.maxFailures": 2**31 - 1,
 }
 """Conf of a Spark on one machine, with its checkpoints on the machine's own disk, as the demo's and the tests' are.
 
-In local mode a JVM that stands still for longer than ``spark.network.timeout`` (120 s by default) calls its only
-executor lost, cannot register it again and ends itself with code 56 after 60 more heartbeats (4.2.0): on a laptop that
-sleeps, on a machine that is overloaded or moved. A day is longer than that; a question to another part of Spark still
-waits as long as before.
+In local mode the driver is its own executor. Once Spark takes that for lost, after a fetch that failed or when the JVM
+stood still for ``spark.network.timeout`` (a laptop that sleeps), it goes on working but cannot register it again, and
+with the sixtieth heartbeat, ten minutes later, ends the JVM with code 56 (4.2.0). So heartbeats may fail.
 
 Without Hadoop's native library, which PySpark does not bring, Spark's default for checkpoints starts two programs
 (``readlink``, ``chmod``) for each file that it reads: 42 a batch of a windowed count, a tenth of a second (4.2.0). With
