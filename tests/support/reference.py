@@ -91,10 +91,9 @@ def _settings() -> str:
 
 ## The controller
 
-A setting comes from the command line, the environment, a TOML file, or its default, in this order. `--config` or
-`TIDEMARK_CONFIG` names the file; it uses the same names in small letters without `TIDEMARK_`, such as
-`tick_seconds = 2`. Unknown keys are rejected. `tidemark settings` shows the settings in force and their sources.
-Defaults are in brackets.
+A setting comes from the command line, the environment, a TOML file, or its default (in brackets), in this order.
+`--config` or `TIDEMARK_CONFIG` names the file; it has the same names in small letters without `TIDEMARK_`, such as
+`tick_seconds = 2`. `tidemark settings` shows the settings in force and their sources.
 
 {_list(controller)}
 ## Jobs
@@ -121,26 +120,25 @@ def _default_of(value: object) -> str:
 
 _METRICS_HEAD = """# Metrics
 
-The controller's `/metrics` exposes these in Prometheus' text format. [Alerts and metrics](../how-to/alerts.md) explains
-how to scrape them. The Spark job's label is `spark_job`, because Prometheus keeps `job` for what it scrapes. Those with
-*detail* come only with `/metrics?detail=all`; of those with *not 0* a 0 is left out without it.
+[Alerts and metrics](../how-to/alerts.md) explains how to scrape `/metrics`. The Spark job's label is `spark_job`, because
+Prometheus keeps `job`. Those with *detail* come only with `/metrics?detail=all`; of those with *not 0* a 0 is left out
+without it. What says *whether* is 1 or 0.
 """
 
 _DRIVER_METRICS = """
 ## In the driver of a job
 
-Spark's metrics of a query have these gauges for each stream, beside Spark's own, with
-`spark.sql.streaming.metricsEnabled=true`. Their names begin with `tidemark-STREAM-`; in the stream's name, everything
-but letters, digits and `_` becomes `_`. Counts begin with the run of the query. What is not known is `NaN`. [Late rows
-in Spark's own metrics](../how-to/jobs.md#late-rows-in-sparks-own-metrics) has the names that Prometheus sees.
+Spark's metrics of a query have these gauges for each stream ([how to see
+them](../how-to/jobs.md#late-rows-in-sparks-own-metrics)). Their names begin with `tidemark-STREAM-`; in the stream's
+name, everything but letters, digits and `_` becomes `_`. Counts begin with the run of the query. What is not known is
+`NaN`.
 
 """
 
 _ALERTS_HEAD = """# Alerts
 
-Each alert links to its runbook. A `page` wakes somebody; a `ticket` waits for the morning. An alert fires once its
-condition has held for the time in brackets. [Alerts and metrics](../how-to/alerts.md) explains how to install
-the rules.
+Each alert links to its runbook, and fires once its condition has held for the time in brackets. A `page` wakes
+somebody; a `ticket` waits for the morning. [How to install the rules](../how-to/alerts.md#install-the-rules).
 
 """
 
@@ -150,7 +148,9 @@ def _metrics() -> str:
     for labels, names in groupby(HELP, key=lambda name: LABELS[name]):
         listed = ", ".join(map(_code, labels))
         parts.append(f"\n## {f'Labels {listed}' if labels else 'No labels'}\n\n")
-        parts.append(_list((_code(name) + _scraped(name), HELP[name]) for name in names))
+        parts.append(
+            _list((_code(name) + _scraped(name), HELP[name].replace(": 1 or 0", "")) for name in names)
+        )
     gauges = ((_code(gauge_name("", name).rpartition("-")[2]), GAUGES[name]) for name in GAUGES)
     return "".join([*parts, _DRIVER_METRICS, _list(gauges)])
 
@@ -205,8 +205,7 @@ def _api() -> str:
 
 _API_HEAD = """# The REST interface
 
-`/openapi.json` serves the whole interface; `controller/openapi.json` is the same document. [Work over
-REST](../how-to/rest.md) shows each task by curl, beside its command.
+`/openapi.json` has the whole interface. [Work over REST](../how-to/rest.md) shows each task by curl.
 
 - Errors are `application/problem+json` (RFC 9457).
 - Times are integers in microseconds (`_us`) or milliseconds (`_ms`). Shares are integers in parts per million (`_ppm`)
@@ -214,18 +213,17 @@ REST](../how-to/rest.md) shows each task by curl, beside its command.
 - Lists come in pages: pass `limit`, and as `cursor` the `next_cursor` of the page before.
 - The first `PUT` of an SLO or a policy needs no condition. A later one needs `If-Match` with the ETag of what it
   replaces: without it the answer is 428, and 412 when somebody else was faster. Setting what is set changes nothing.
-- `?dryRun=true`, or `All`, answers as the request would, with its consequences and its cost, and changes nothing.
+- `?dryRun=true`, or `All`, answers as the request would, with its consequences, and changes nothing.
 - `?reason=...` goes into the event that a change leaves.
-- Reports and acknowledgements are idempotent: sent again they answer 200 and change nothing.
+- Reports and acknowledgements are idempotent: sent again they answer 200.
 - `GET .../bound` with `If-None-Match` and `Prefer: wait=N` waits up to N (60) seconds for another answer.
 
 ## Releases side by side
 
 A job and its controller may be of different releases, in either order.
 
-- Whoever reads what a job or a controller wrote ignores fields that it does not know, in every object: reports,
-  acknowledgements, counts of late rows, all answers, and the files that a job keeps in its cache and its checkpoint. A
-  field that is missing has its default.
+- Whoever reads what a job or a controller wrote, files in cache and checkpoint too, ignores fields that it does not
+  know. A field that is missing has its default.
 - A value that only a later release knows moves no bound and claims nothing. With such a mode the job keeps its own
   bound, with such a pin it is held to its ceiling, or its own bound without one, and its log says so. In an
   acknowledgement the controller takes such a mode for `Off`, such a source for `job`, and leaves out such a treatment
@@ -233,18 +231,21 @@ A job and its controller may be of different releases, in either order.
 - Refused, in words, is only a new major version: another `schema_version` of a report (this release reads {reports})
   or of counts of late rows ({counts}). For all other bodies the version is the one in the path, `/v1`. What an earlier
   reader would count wrongly, such as another kind of operator, comes with a new version.
-- What people write is different: an SLO, a policy, a pin, a join, a token or a reason with an unknown field is refused,
-  and the problem names the field. It is a slip of the pen.
+- What people write (an SLO, a policy, a pin, a join, a token, a reason) with an unknown field is refused; the problem
+  names the field.
 
 ## Operations
 
-The first sentence of each; the document has the rest. In brackets are the parameters of the query, without those of
-pages, and who may: *read* is viewers, operators and admins, *write* operators and admins.
+In brackets are the parameters of the query, without those of pages, and who may if not viewers, operators and admins:
+*write* is operators and admins.
 """
 
 
-_ROLES = {("viewer", "operator", "admin"): "read", ("operator", "admin"): "write"}
-"""How the document names the roles that most operations need."""
+_ROLES = {("viewer", "operator", "admin"): "", ("operator", "admin"): "write"}
+"""How the document names the roles that most operations need; those of everybody who reads are not named."""
+
+_SAID = re.compile(r" (In (parts per million|milliseconds)(; null for none)?|Null for none)\.")
+"""What the columns beside the meaning of a field say already."""
 
 
 def _operation(method: str, path: str, operation: Mapping[str, Any]) -> tuple[str, str]:
@@ -254,7 +255,8 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> tuple[st
     names = [one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"]
     query = ", ".join(_code(name) for name in names if name not in {"limit", "cursor"})
     roles = "everybody" if need is None else _ROLES.get(tuple(need.roles), ", ".join(need.roles))
-    return _code(f"{method.upper()} {path}"), f"{first} ({f'{query}; ' if query else ''}*{roles}*)"
+    bracket = "; ".join(part for part in (query, roles and f"*{roles}*") if part)
+    return _code(f"{method.upper()} {path}"), f"{first} ({bracket})" if bracket else first
 
 
 def _fields(document: Mapping[str, Any], operation_id: str) -> Iterator[tuple[str, str, str]]:
@@ -269,8 +271,9 @@ def _fields(document: Mapping[str, Any], operation_id: str) -> Iterator[tuple[st
     found = schemas[body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]]
     for name, field in found["properties"].items():
         values = [one for part in (field, *field.get("anyOf", ())) for one in _values(part, schemas)]
-        meaning = field.get("description", "")
-        if values:
+        # The end of a name says the unit, and the default whether there need be one.
+        meaning = _SAID.sub("", field.get("description", "")).replace(" In milliseconds; null:", " Null:")
+        if not all(re.search(rf"\b{value}\b", meaning) for value in values):
             meaning += f" One of {', '.join(map(_code, values))}."
         yield _code(name), _default(name, field, found), meaning
 

@@ -33,10 +33,8 @@ COMMON = 3
 
 _HEAD = """# The command line
 
-Tables are for people. Every command that prints data takes `-o json` (or `--json`) and `-o yaml`, with the names of the
-API. `--dry-run` says what would follow and changes nothing; `--reason` goes into the event that a change leaves. `set`
-changes only the fields that are named. Values such as those of `--mode` are taken in any case. Where no terminal is, as
-in a pipe, each row of a table is one line. In bash, `eval "$(_TIDEMARK_COMPLETE=bash_source tidemark)"` completes
+`set` changes only the fields that are named. Values such as those of `--mode` are taken in any case. Where no terminal
+is, as in a pipe, each row of a table is one line. In bash, `eval "$(_TIDEMARK_COMPLETE=bash_source tidemark)"` completes
 commands, options, and the names of jobs and streams; zsh and fish have `zsh_source` and `fish_source`.
 
 | exit code | meaning |
