@@ -79,18 +79,11 @@ def _of_backtest() -> Params:
             metavar="NAME",
         ),
         opt(
-            "--figures",
-            "Write the figures that -o json prints to this file, too.",
-            PATH,
-            metavar="FILE.json",
-        ),
-        opt(
             "--timeline",
             "Write the batches to this file; for one trace under one policy.",
             PATH,
             metavar="FILE.parquet",
         ),
-        opt("--plot", "Draw the bounds and the frontier; for one trace.", PATH, metavar="FILE.png"),
         opt("--since", "For a stream: how far back from its newest report to begin.", default="6h"),
         URL,
         TOKEN_FILE,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import click
 from rich.console import Console
 
 from tidemark.controller.base.clock import system_clock
-from tidemark.controller.tools.backtest.record import record_of, write_figures, write_timeline
+from tidemark.controller.tools.backtest.record import record_of, write_timeline
 from tidemark.controller.tools.backtest.table import LEGEND, short_trace_warning, show, verdict
 from tidemark.controller.tools.backtest.trial import Trial, choose_policies, judge, read
 from tidemark.controller.tools.cli.lab.progress import progress_bar, slots_bar
@@ -27,7 +25,7 @@ from tidemark.models.specs.slo import Objective
 
 _OF_STREAM = frozenset(
     {
-        *("traces", "target", "latency_cap", "horizon", "restart_cost", "figures", "since", "output", "json"),
+        *("traces", "target", "latency_cap", "horizon", "restart_cost", "since", "output", "json"),
         *("url", "token_file"),
     }
 )
@@ -49,9 +47,7 @@ def backtest(
     horizon: str | None,
     latency_cap: str | None,
     policy: Sequence[str],
-    figures: Path | None,
     timeline: Path | None,
-    plot: Path | None,
     since: str,
     output: Format,
     url: str,
@@ -70,9 +66,7 @@ def backtest(
                 since=since,
             )
             job, stream = map(str, traces)
-            backtest_stream(
-                job, stream, tried, figures=figures, output=output, url=url, token_file=token_file
-            )
+            backtest_stream(job, stream, tried, output=output, url=url, token_file=token_file)
             return
         if mode == "restart" and engine == "per-row":
             raise ValueError("--mode restart needs --engine spark: it replays the restart of a Spark job")
@@ -93,7 +87,8 @@ def backtest(
             latency_cap_us=None if latency_cap is None else duration_of(latency_cap, "--latency-cap"),
         )
         policies = choose_policies(list(policy) or ["tidemark"], setup)
-        _check_outputs(traces, policies, figures, timeline, plot)
+        if timeline is not None:
+            _check_timeline(traces, policies, timeline)
         console = Console(highlight=False, markup=False)
         records: list[dict[str, Any]] = []
         for opened in _open(traces):
@@ -102,8 +97,6 @@ def backtest(
             records += [record_of(trial, outcome) for outcome in trial.outcomes]
             if timeline is not None:
                 write_timeline(timeline, trial.outcomes[0].run)
-            if plot is not None:
-                _draw(plot, trial)
             warning = short_trace_warning(trial)
             for note in plausible.notes():
                 click.echo(note, err=output != "table")
@@ -116,8 +109,6 @@ def backtest(
             console.print(LEGEND, soft_wrap=not console.is_terminal)
         else:
             write(records, output)
-        if figures is not None:
-            write_figures(figures, records)
 
 
 def _is_of_stream(traces: Sequence[Path]) -> bool:
@@ -162,39 +153,16 @@ def _say_first(console: Console, sentence: str, warning: str | None) -> None:
         console.print(warning, style="yellow", soft_wrap=True)
 
 
-def _draw(path: Path, trial: Trial) -> None:
-    from tidemark.controller.tools.backtest.picture import FIXED_BOUNDS, draw  # noqa: PLC0415 - matplotlib is an extra
-
-    with progress_bar("bounds") as progress:
-        task = progress.add_task(f"drawing {path.name}", total=FIXED_BOUNDS)
-        draw(path, trial, lambda done: progress.update(task, completed=done))
-
-
-def _check_outputs(
-    traces: Sequence[Path],
-    policies: Sequence[str],
-    figures: Path | None,
-    timeline: Path | None,
-    plot: Path | None,
-) -> None:
-    """Reject outputs that could not be written, before the work begins."""
-    if timeline is not None and (len(traces) > 1 or len(policies) > 1):
+def _check_timeline(traces: Sequence[Path], policies: Sequence[str], timeline: Path) -> None:
+    """Reject a timeline that could not be written, before the work begins."""
+    if len(traces) > 1 or len(policies) > 1:
         raise ValueError(
             f"--timeline takes one trace under one policy, not {len(traces)} under {len(policies)}: "
             "run it once for each"
         )
-    if plot is not None and len(traces) > 1:
-        raise ValueError(f"--plot takes one trace, not {len(traces)}: run it once for each")
-    if plot is not None and importlib.util.find_spec("matplotlib") is None:
-        raise ValueError("--plot needs matplotlib: pip install 'tidemark[plot]'")
-    outputs = [path for path in (figures, timeline, plot) if path is not None]
-    for path, times in Counter(path.resolve() for path in outputs).items():
-        if times > 1:
-            raise ValueError(f"{path}: two outputs cannot go to one file")
-    for path in outputs:
-        if any(path.resolve() == trace.resolve() for trace in traces):
-            raise ValueError(f"{path}: the output is one of the traces")
-        if path.is_dir():
-            raise ValueError(f"{path}: cannot be written: it is a folder")
-        if not path.parent.is_dir():
-            raise ValueError(f"{path}: cannot be written: there is no folder {path.parent}")
+    if any(timeline.resolve() == trace.resolve() for trace in traces):
+        raise ValueError(f"{timeline}: the output is one of the traces")
+    if timeline.is_dir():
+        raise ValueError(f"{timeline}: cannot be written: it is a folder")
+    if not timeline.parent.is_dir():
+        raise ValueError(f"{timeline}: cannot be written: there is no folder {timeline.parent}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidemark.controller.base.clock import system_clock
-from tidemark.controller.tools.backtest.record import figures_of, write_figures
+from tidemark.controller.tools.backtest.record import figures_of
 from tidemark.controller.tools.backtest.table import floor_percent, format_latency
 from tidemark.controller.tools.backtest.trial import PolicyResult, replay
 from tidemark.controller.tools.cli.lab.make_trace import stream_trace
@@ -68,7 +68,6 @@ def backtest_stream(
     stream: str,
     tried: Tried,
     *,
-    figures: Path | None,
     output: Format,
     url: str,
     token_file: Path | None,
@@ -93,8 +92,6 @@ def backtest_stream(
         write(records, output)
     for note in notes:
         click.echo(plain(note), err=output != "table")
-    if figures is not None:
-        write_figures(figures, records)
 
 
 def _in_force(tidemark: Client, job: str, stream: str) -> tuple[Slo, Policy]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
 import re
-import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -335,35 +333,6 @@ def test_a_table_for_each_trace_follows_the_last(path: Path, tmp_path: Path) -> 
     assert 0 <= text.index(f"{path}:") < text.index(f"{other}:")
 
 
-def test_json_on_the_standard_output_comes_alone_and_in_a_file_beside_the_table(
-    path: Path, tmp_path: Path
-) -> None:
-    """So that a pipe gets JSON and nothing else."""
-    file = tmp_path / "out.json"
-    assert "fixed:1s" in said(path, "--policy", "fixed:1s", "--figures", file)
-    assert json.loads(file.read_text()) == records(path, "--policy", "fixed:1s")
-    assert [one.name for one in tmp_path.iterdir()] == ["out.json"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "options", [(), ("--engine", "per-row", "--window", "0"), ("--objective", "timeslices")]
-)
-def test_the_picture_is_an_image_of_sensible_size(
-    path: Path, tmp_path: Path, options: tuple[str, ...]
-) -> None:
-    """For one policy and for several, and nothing else is left behind."""
-    file = tmp_path / "picture.png"
-    said(path, *options, *(p for name in POLICIES for p in ("--policy", name)), "--plot", file)
-    head = file.read_bytes()
-    width, height = struct.unpack(">II", head[16:24])
-
-    assert head.startswith(b"\x89PNG\r\n\x1a\n")
-    assert (1_000 <= width <= 2_000, 800 <= height <= 2_000) == (True, True)
-    assert 20_000 < len(head) < 1_000_000
-    assert [one.name for one in tmp_path.iterdir()] == ["picture.png"]
-
-
 def test_help_names_every_option_and_policy() -> None:
     """As reached from the command line's root."""
     text = CliRunner().invoke(app, ["backtest", "--help"], env={"COLUMNS": "200"}).output
@@ -379,9 +348,7 @@ def test_help_names_every_option_and_policy() -> None:
         "--restart-cost",
         "--policy",
         "--output",
-        "--figures",
         "--timeline",
-        "--plot",
     ]:
         assert option in text
     unwrapped = "".join(text.split())
@@ -452,9 +419,6 @@ def test_several_traces_or_policies_have_no_one_timeline(path: Path, tmp_path: P
         "tidemark: --timeline takes one trace under one policy, not 2 under 1: run it once for each"
     )
     assert "not 1 under 2: run it once for each" in refused(path, *several, "--timeline", file)
-    assert (
-        refused(path, path, "--plot", file) == "tidemark: --plot takes one trace, not 2: run it once for each"
-    )
     assert not file.exists()
 
 
@@ -471,27 +435,11 @@ def test_a_policy_that_a_restart_cannot_serve_is_named(path: Path) -> None:
 
 
 def test_outputs_that_cannot_be_written_are_rejected_before_the_work(path: Path, tmp_path: Path) -> None:
-    """A folder that is not there, a folder itself, the trace, and one file for two."""
-    for option in ("--figures", "--timeline", "--plot"):
-        gone = tmp_path / "no" / "where"
-        assert (
-            refused(path, option, gone)
-            == f"tidemark: {gone}: cannot be written: there is no folder {gone.parent}"
-        )
-        assert refused(path, option, tmp_path) == f"tidemark: {tmp_path}: cannot be written: it is a folder"
-        assert refused(path, option, path) == f"tidemark: {path}: the output is one of the traces"
-    twice = tmp_path / "x"
-    assert "x: two outputs cannot go to one file" in refused(path, "--figures", twice, "--plot", twice)
-
-
-def test_a_picture_without_matplotlib_says_how_to_get_it(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before the work, and only when a picture is wanted."""
-    found = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == "matplotlib" else found(name, *rest)
+    """A folder that is not there, a folder itself, and the trace."""
+    gone = tmp_path / "no" / "where"
+    assert (
+        refused(path, "--timeline", gone)
+        == f"tidemark: {gone}: cannot be written: there is no folder {gone.parent}"
     )
-    assert refused(path, "--plot", tmp_path / "x.png") == (
-        "tidemark: --plot needs matplotlib: pip install 'tidemark[plot]'"
-    )
+    assert refused(path, "--timeline", tmp_path) == f"tidemark: {tmp_path}: cannot be written: it is a folder"
+    assert refused(path, "--timeline", path) == f"tidemark: {path}: the output is one of the traces"
