@@ -93,7 +93,7 @@ def _of_backtest() -> Params:
 TRACES = (
     row(
         "trace",
-        "lab.make_trace:trace",
+        "lab.traces.command:trace",
         """Make a trace, a Parquet file of recorded arrivals.
 
         It reads files in Parquet, newline-delimited JSON or CSV, a Kafka topic, or what a running controller holds of a
@@ -156,7 +156,7 @@ TRACES = (
     ),
     row(
         "curve",
-        "lab.curve:curve",
+        "lab.curve.command:curve",
         """Show completeness and latency by bound, for a trace or a stream.
 
         For a trace it also chooses the smallest bound that its rows certify for the target. With JOB STREAM it asks a
@@ -203,7 +203,7 @@ TRACES = (
     ),
     row(
         "backtest",
-        "lab.backtest:backtest",
+        "lab.backtest.command:backtest",
         """Replay traces under policies and compare the policies, or try a target on a stream.
 
         It shows completeness and latency of each policy, and of the best fixed bound and the best that is possible at
