@@ -79,18 +79,11 @@ def _of_backtest() -> Params:
             metavar="NAME",
         ),
         opt(
-            "--figures",
-            "Write the figures that -o json prints to this file, too.",
-            PATH,
-            metavar="FILE.json",
-        ),
-        opt(
             "--timeline",
             "Write the batches to this file; for one trace under one policy.",
             PATH,
             metavar="FILE.parquet",
         ),
-        opt("--plot", "Draw the bounds and the frontier; for one trace.", PATH, metavar="FILE.png"),
         opt("--since", "For a stream: how far back from its newest report to begin.", default="6h"),
         URL,
         TOKEN_FILE,
@@ -100,7 +93,7 @@ def _of_backtest() -> Params:
 TRACES = (
     row(
         "trace",
-        "lab.make_trace:trace",
+        "lab.traces.command:trace",
         """Make a trace, a Parquet file of recorded arrivals.
 
         It reads files in Parquet, newline-delimited JSON or CSV, a Kafka topic, or what a running controller holds of a
@@ -163,7 +156,7 @@ TRACES = (
     ),
     row(
         "curve",
-        "lab.curve:curve",
+        "lab.curve.command:curve",
         """Show completeness and latency by bound, for a trace or a stream.
 
         For a trace it also chooses the smallest bound that its rows certify for the target. With JOB STREAM it asks a
@@ -210,7 +203,7 @@ TRACES = (
     ),
     row(
         "backtest",
-        "lab.backtest:backtest",
+        "lab.backtest.command:backtest",
         """Replay traces under policies and compare the policies, or try a target on a stream.
 
         It shows completeness and latency of each policy, and of the best fixed bound and the best that is possible at

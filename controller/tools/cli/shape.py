@@ -38,7 +38,7 @@ class Row:
     name: str
     """Its name, behind that of its group where it is in one."""
     run: str
-    """The function: its module beside this one, a colon, and its name."""
+    """The function: its module beside this one, or in the laboratory with its dotted name, a colon, and its name."""
     help: str
     """What it does; the first paragraph stands in lists."""
     params: Params = ()
