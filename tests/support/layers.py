@@ -41,10 +41,7 @@ LABORATORY = {
     "controller": {"lab"},
     "spark_jobs": {"demo"},
 }
-"""By tree, the folders of the laboratory. Only they, and the tree's command line, import one of them."""
-
-COMMAND_LINE = "controller.tools"
-"""The folder whose help names what the laboratory has."""
+"""By tree, the folders of the laboratory: only they import one of them."""
 
 PACKAGES = {"spark_jobs": "adaptive"}
 """By tree, with which layer its own package stands: users import ``adaptive_watermark`` of ``tidemark.spark_jobs``."""
@@ -93,11 +90,7 @@ def into_the_laboratory(found: Iterable[Import]) -> list[Import]:
         tree, *rest = module.split(".")
         return rest[:1] != [] and rest[0] in LABORATORY[tree]
 
-    return sorted(
-        each
-        for each in found
-        if inside(each.used) and not inside(each.user) and not each.user.startswith(f"{COMMAND_LINE}.")
-    )
+    return sorted(each for each in found if inside(each.used) and not inside(each.user))
 
 
 def layer_of(module: str) -> int:
