@@ -98,10 +98,9 @@ class Settings(BaseSettings):
     rollout_share_ppm: int = Field(default=100_000, ge=0, le=1_000_000)
     """Share of the streams that may be narrowed at once; one always may."""
     restart_share_ppm: int = Field(default=100_000, ge=0, le=1_000_000)
-    """Share of the jobs in mode Restart that may restart at once; one always may. Those that lose most rows go first."""
+    """Share of the jobs in mode Restart that may restart at once; one always may. Who loses most rows goes first."""
     restart_label: Annotated[str, AfterValidator(_checked(_label_name))] = ""
-    """Name of a label of streams, such as source: of the jobs with one value of it only the same share restarts at once,
-    too."""
+    """Label of streams, such as source: of the jobs with one value of it only the same share restarts at once, too."""
     skew_share_ppm: int = Field(default=SKEW_SHARE_PPM, ge=0, le=1_000_000)
     """A partition is skewed when it costs at least this share of its stream's bound."""
     skew_amount_ms: int = Field(default=SKEW_AMOUNT_MS, ge=0)
@@ -125,8 +124,8 @@ class Settings(BaseSettings):
     metrics_open: bool = False
     """Whether /metrics is answered without the token of a viewer of every job."""
     metrics_partitions: int = Field(default=256, ge=0)
-    """Maximum number of partitions of a stream in /metrics, skewed and idle ones first; without detail=all at most 500 of
-    all. With 0 no alert names a partition."""
+    """Maximum number of partitions of a stream in /metrics, skewed and idle ones first; without detail=all at most 500
+    of all. With 0 no alert names a partition."""
     metrics_labels: Annotated[str, AfterValidator(_checked(_label_names))] = ""
     """Labels of streams that tidemark_stream_info has too, separated by commas."""
     proxy_user_header: _HeaderName | None = None
@@ -167,7 +166,7 @@ class Settings(BaseSettings):
     retention_events_days: int = Field(default=400, ge=1)
     """Days to keep events."""
     retention_history_days: int = Field(default=90, ge=32)
-    """Days to keep acknowledgements, queries, published bounds, predictions, rollouts and failed bounds; what the present state
+    """Days to keep acknowledgements, queries, bounds, predictions, rollouts and failures; what the present state
     follows from is kept longer."""
     log_level: LogLevel = "info"
     """Minimum severity that is logged; debug has every report and read."""

@@ -120,9 +120,9 @@ def _default_of(value: object) -> str:
 
 _METRICS_HEAD = """# Metrics
 
-[Alerts and metrics](../how-to/alerts.md) explains how to scrape `/metrics`. The Spark job's label is `spark_job`, because
-Prometheus keeps `job`. Those with *detail* come only with `/metrics?detail=all`; of those with *not 0* a 0 is left out
-without it. What says *whether* is 1 or 0.
+[Alerts and metrics](../how-to/alerts.md) explains how to scrape `/metrics`. The label of a Spark job is `spark_job`.
+Those with *detail* come only with `/metrics?detail=all`; of those with *not 0* a 0 is left out without it. What says
+*whether* is 1 or 0.
 """
 
 _DRIVER_METRICS = """

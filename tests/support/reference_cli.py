@@ -34,8 +34,8 @@ COMMON = 3
 _HEAD = """# The command line
 
 `set` changes only the fields that are named. Values such as those of `--mode` are taken in any case. Where no terminal
-is, as in a pipe, each row of a table is one line. In bash, `eval "$(_TIDEMARK_COMPLETE=bash_source tidemark)"` completes
-commands, options, and the names of jobs and streams; zsh and fish have `zsh_source` and `fish_source`.
+is, as in a pipe, each row of a table is one line. In bash, `eval "$(_TIDEMARK_COMPLETE=bash_source tidemark)"`
+completes commands, options, and the names of jobs and streams; zsh and fish have `zsh_source` and `fish_source`.
 
 | exit code | meaning |
 | --- | --- |

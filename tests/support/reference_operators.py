@@ -40,9 +40,9 @@ one another the first one drops, and the others get nothing that is late. Under
 `spark.sql.streaming.statefulOperator.allowMultiple=false` it would be the watermark of the batch itself:
 `adaptive_watermark` refuses that setting.
 
-Where a row is kept *for ever*, the state grows under any bound: `tidemark lint` and the condition `StateGrows` say so, no
-saving of state is foretold, and the SLO's cap on state decides nothing. Nothing is foretold for functions either, nor
-where several operators keep rows, which Spark counts together.
+Where a row is kept *for ever*, the state grows under any bound: `tidemark lint` and the condition `StateGrows` say so,
+no saving of state is foretold, and the SLO's cap on state decides nothing. Nothing is foretold for functions either,
+nor where several operators keep rows, which Spark counts together.
 
 | operator | what decides | late rows are dropped by | a row is kept | what Spark did |
 | --- | --- | --- | --- | --- |

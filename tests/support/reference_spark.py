@@ -53,9 +53,9 @@ counted as one, and the log says so: give a column of type int. A key has 53 bit
 1 ms partitions are numbered up to 254 (up to 510 with a declared operator), with 100 ms up to 32,766 (65,534), and
 others are counted as `other`; times before 1828 and after 2112 are not counted by granule.
 
-A batch needs about 40 bytes for each distinct pair of partition and granule, in the driver and in each task that has it,
-and its time grows with them. Limit what a batch reads (`maxOffsetsPerTrigger`, `maxFilesPerTrigger`) before a job works
-off days of backlog.
+A batch needs about 40 bytes for each distinct pair of partition and granule, in the driver and in each task that has
+it, and its time grows with them. Limit what a batch reads (`maxOffsetsPerTrigger`, `maxFilesPerTrigger`) before a job
+works off days of backlog.
 
 ## Spark Connect
 
