@@ -25,7 +25,6 @@ from urllib.parse import quote
 from tidemark.models.base.duration import format_duration
 from tidemark.models.protocol.messages import BoundAnswer, BoundSource, Mode, Pin
 from tidemark.spark_jobs.core.client import ControllerClient, read_answer
-from tidemark.spark_jobs.core.settings import PIN_KEY
 
 _log = logging.getLogger("tidemark.spark")
 _Key = tuple[str, str]
@@ -169,7 +168,7 @@ def choose_bound_at_start(
     cache: BoundCache,
     *,
     pin: Pin | None = None,
-    pinned_by: str = PIN_KEY,
+    pinned_by: str = "spark.tidemark.pin",
     ceiling_ms: int | None = None,
     restarts: bool = True,
 ) -> ChosenBound:

@@ -28,7 +28,7 @@ from tidemark.spark_jobs.core.driver_log import print_or_log
 from tidemark.spark_jobs.core.driver_metrics import StreamCounts
 from tidemark.spark_jobs.core.listener import TidemarkListener
 from tidemark.spark_jobs.core.sender import Sender
-from tidemark.spark_jobs.core.settings import JobSettings, keys_without_effect
+from tidemark.spark_jobs.core.settings import JobSettings, unknown_keys
 from tidemark.spark_jobs.core.watch import BoundWatch, Orders, mode_of
 
 _log = logging.getLogger("tidemark.spark")
@@ -85,7 +85,9 @@ def connection_to(settings: JobSettings) -> Connection | None:
         where = settings.controller_url, settings.token_file
         if where not in _connections:
             try:
-                client = ControllerClient(settings.controller_url, settings.token_file, settings.timeout_s)
+                client = ControllerClient(
+                    settings.controller_url, settings.token_file, settings.timeout_ms / 1_000
+                )
             except Exception as error:  # noqa: BLE001 - proxies and certificates of the environment; the job must start
                 what = "no connection to %s can be made, so nothing is reported: %s"
                 _log.error(what, settings.controller_url, error)
@@ -147,8 +149,8 @@ class LateOption:
     revises: ClassVar[bool] = False
     """Whether windows come out in versions: then the bound moves in each batch, and no window is closed."""
 
-    def check(self, operator: Operator | None, ceiling: str | None, mode: Mode) -> None:
-        """Raise unless a call with these arguments can have it.
+    def check(self, operator: Operator | None, settings: JobSettings) -> None:
+        """Raise unless a stream with these settings can have it.
 
         Raises:
             ValueError: when it cannot.
@@ -182,16 +184,13 @@ class LateOption:
         return start.chosen.bound_ms
 
 
-def start_of(
-    settings: JobSettings, own_bound_ms: int, ceiling_ms: int | None, mode: Mode, *, restarts: bool
-) -> Start:
+def start_of(settings: JobSettings, own_bound_ms: int, ceiling_ms: int | None, *, restarts: bool) -> Start:
     """Ask for the bound of a stream.
 
     Args:
         settings: the stream's.
         own_bound_ms: the job's own bound, in milliseconds.
         ceiling_ms: its ceiling, in milliseconds; None where it cannot run in Live.
-        mode: the job's own mode.
         restarts: whether another bound needs another start.
     """
     connection = connection_to(settings)
@@ -211,10 +210,10 @@ def start_of(
     make_watch = None
     if client is not None:
         make_watch = partial(
-            BoundWatch, client, settings.job, settings.stream, cache, wait_s=settings.watch_s
+            BoundWatch, client, settings.job, settings.stream, cache, wait_s=settings.watch_seconds
         )
-    orders = Orders(chosen.answer, own_bound_ms, mode, settings.pin, make_watch)
-    return Start(connection, chosen, mode_of(chosen.answer, mode), orders)
+    orders = Orders(chosen.answer, own_bound_ms, settings.mode, settings.pin, make_watch)
+    return Start(connection, chosen, mode_of(chosen.answer, settings.mode), orders)
 
 
 def announce(settings: JobSettings, start: Start, ceiling_ms: int | None) -> None:
@@ -236,11 +235,11 @@ def announce(settings: JobSettings, start: Start, ceiling_ms: int | None) -> Non
 def conf_of(spark: SparkSession) -> Callable[[str, str | None], str | None]:
     """Return what reads the conf of a session whose job calls ``adaptive_watermark``.
 
-    Keys of Tidemark in the conf of the driver that mean nothing to such a job are logged.
+    Keys in the conf of the driver that are none of Tidemark's are logged.
     """
     if hasattr(spark, "_jsparkSession"):  # a client of Spark Connect sets the conf of its session alone
-        for line in keys_without_effect(key for key, _ in spark.sparkContext.getConf().getAll()):
-            _warn_once(line)
+        for key, near in unknown_keys(key for key, _ in spark.sparkContext.getConf().getAll()):
+            _warn_once(f"{key} is no key of Tidemark{'' if near is None else f': write {near}'}")
     return spark.conf.get
 
 

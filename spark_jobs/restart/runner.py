@@ -32,6 +32,7 @@ from tidemark.spark_jobs.core.bound import Choice, ChosenBound, collected_choice
 from tidemark.spark_jobs.core.connections import flush
 from tidemark.spark_jobs.core.settings import JobSettings
 from tidemark.spark_jobs.core.watch import BoundWatch, Watching
+from tidemark.spark_jobs.core.wishes import read_settings
 from tidemark.spark_jobs.restart.between_batches import end_between_batches
 from tidemark.spark_jobs.restart.restart_rule import (
     DEFAULT_COOLDOWN_S,
@@ -58,12 +59,12 @@ _Key = tuple[str, str]
 
 def _watch(choice: Choice) -> Watching:
     assert choice.client is not None
-    wait_s = _settings().watch_s
+    wait_s = _settings().watch_seconds
     return BoundWatch(choice.client, choice.job, choice.stream, choice.cache, wait_s=wait_s)
 
 
 def _settings() -> JobSettings:
-    return JobSettings.read(SparkSession.active().conf.get)
+    return read_settings(SparkSession.active().conf.get)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
