@@ -57,7 +57,6 @@ _ALLOW_MULTIPLE = "spark.sql.streaming.statefulOperator.allowMultiple"
 _NO_CLASSES = "what moves the watermark is a class in Java that Spark compiles, and that does not work here"
 _log = logging.getLogger("tidemark.spark")
 _Listen = Callable[[SparkSession], TidemarkListener]
-_MAY_BE_NONE = ("partition", "arrival_time")
 _numbers = itertools.count()
 
 
@@ -127,7 +126,7 @@ def adaptive_watermark(
     given = {
         name: value
         for name, value in arguments.items()
-        if value is not UNSET and (value is not None or name in _MAY_BE_NONE)
+        if value is not UNSET and (value is not None or SETTINGS[name].rule.fits(None))
     }
 
     def check(settings: JobSettings) -> None:

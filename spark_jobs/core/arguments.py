@@ -147,7 +147,6 @@ def function(what: str) -> Rule:
     return Rule(what, callable)
 
 
-COLUMN = text("the name of a column", "ts")
 INTERVAL = text("an interval as text", "10 minutes")
 FLAG = Rule(
     "True or False",
@@ -162,14 +161,14 @@ _SECONDS = number("a number of seconds, at least 0", 0)
 
 RULES: Mapping[str, Rule] = {
     "allowance": INTERVAL,
-    "arrival_time": COLUMN.or_none(),
+    "arrival_time": text("the name of a column, or None", "timestamp").or_none(),
     "batches_per_read": number("a whole number, at least 1", 1, whole=True),
     "build": function("a function that starts the query and returns it"),
     "cooldown_s": _SECONDS,
     "df": Rule("a DataFrame", lambda value: hasattr(value, "sparkSession")),
     "dimension": DIMENSION.or_none(),
     "end": text("the name of the column with the window's end", "window.end"),
-    "event_time": COLUMN,
+    "event_time": text("the name of a column", "ts"),
     "exit_on_new_bound": FLAG,
     "folder": text("a path or URI of a folder for the late rows", "/data/late/clicks"),
     "format": text("the format of the source", "kafka").or_none(),

@@ -18,11 +18,11 @@ from tidemark.models.base.granules import default_granule_us
 from tidemark.models.base.operators import Operator
 from tidemark.models.protocol.messages import Mode, Pin
 from tidemark.spark_jobs.core.arguments import (
-    COLUMN,
     DIMENSION,
     FILE,
     FLAG,
     INTERVAL,
+    RULES,
     Rule,
     Treatment,
     WrongValueError,
@@ -205,13 +205,13 @@ class JobSettings:
         "clock, so that windows older than that come out too.",
     )
     partition: str | None = _is(
-        COLUMN,
+        text("the name of a column, or None", "partition").or_none(),
         "partition",
         "Column that names the partition of a row, as Kafka's source has it; without such a column, or with None, the "
         "whole stream is one partition.",
     )
     arrival_time: str | None = _is(
-        COLUMN,
+        RULES["arrival_time"],
         "timestamp",
         "Column with the source's own timestamp, as Kafka's source has it; it is used where the column is there, and "
         "with `aside` it must be. None uses none.",
@@ -346,10 +346,16 @@ SETTINGS: Mapping[str, Setting] = {
 
 def unknown_keys(keys: Iterable[str]) -> Iterator[tuple[str, str | None]]:
     """Yield each key that has Tidemark's prefix and is none of its keys, with the one that may be meant."""
-    known = [setting.key for setting in SETTINGS.values()]
+    known = {setting.key.removeprefix(PREFIX): setting.key for setting in SETTINGS.values()}
     for key in sorted(keys):
-        if key.startswith(PREFIX) and key not in (*known, TOKEN_KEY) and not key.startswith(OF_STREAM):
-            yield key, next(iter(get_close_matches(key, known, 1)), None)
+        name = key.removeprefix(PREFIX)
+        if (
+            key.startswith(PREFIX)
+            and name not in known
+            and key != TOKEN_KEY
+            and not key.startswith(OF_STREAM)
+        ):
+            yield key, next((known[near] for near in get_close_matches(name, known, 1)), None)
 
 
 def granule_of(granule_us: int | None, operator: Operator | None) -> int:

@@ -25,7 +25,6 @@ from tidemark.controller.server.http.openapi import as_text
 from tidemark.models.base.duration import format_duration
 from tidemark.models.evidence.late_counts import LATE_COUNTS_SCHEMA
 from tidemark.models.protocol.messages import REPORT_SCHEMA
-from tidemark.spark_jobs.attach.settings import ATTACH_SETTINGS
 from tidemark.spark_jobs.core.driver_metrics import GAUGES, gauge_name
 from tidemark.spark_jobs.core.settings import SETTINGS, Setting
 
@@ -78,11 +77,7 @@ def _settings() -> str:
         for name, field in Settings.model_fields.items()
     )
 
-    def keys(settings: Iterable[Setting]) -> Iterator[tuple[str, str, str]]:
-        for each in settings:
-            yield _code(each.key), "none" if each.default is None else _code(each.default), each.meaning
-
-    of_context = ", ".join(_code(each.key) for each in (*SETTINGS, *ATTACH_SETTINGS) if each.of_context)
+    of_context = ", ".join(_code(setting.key) for setting in SETTINGS.values() if setting.of_context)
     return f"""# Settings
 
 ## The controller
@@ -94,17 +89,23 @@ A setting comes from the command line, the environment, a TOML file, or its defa
 {_table(("variable", "default", "meaning"), controller)}
 ## Jobs
 
-A job reads these keys from its Spark configuration. [Jobs](../how-to/jobs.md) explains how to use them.
+Each is an argument of `adaptive_watermark` and a key of the Spark configuration; the call wins.
+[Jobs](../how-to/jobs.md) explains how to use them. `spark.tidemark.stream.NAME.mode` says of one stream what
+`spark.tidemark.mode` says of all, and so for each key. [With the jar](../how-to/watch-any-job.md), jobs that do not
+call Tidemark read the same keys; where there is no argument, a call has no need of the key.
 
-{_table(("key", "default", "meaning"), keys(SETTINGS))}
-## Jobs that do not call Tidemark
-
-[With the jar](../how-to/watch-any-job.md) a job reads these keys, too. `spark.tidemark.stream.NAME.mode` says of one
-stream what `spark.tidemark.mode` says of all, and so for each key of both tables that a session may set.
-
-{_table(("key", "default", "meaning"), keys(ATTACH_SETTINGS))}
-The conf that the driver is started with decides alone, and not a session's, which a client of Spark Connect may set, on
+{_table(("argument", "key", "type", "default", "meaning"), map(_setting_row, SETTINGS.values()))}
+For a job that does not call Tidemark the conf that the driver is started with decides alone, and not a session's, which
+a client of Spark Connect may set, on
 {of_context}."""
+
+
+def _setting_row(setting: Setting) -> tuple[str, ...]:
+    default = setting.default
+    text = str(default).lower() if isinstance(default, bool) else str(default)
+    argument = _code(setting.name) if setting.of_call else "none"
+    shown = "none" if default is None else _code(text)
+    return argument, _code(setting.key), setting.rule.what, shown, setting.meaning
 
 
 # -- metrics and alerts ---------------------------------------------------------------------------------------------

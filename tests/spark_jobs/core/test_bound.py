@@ -20,7 +20,8 @@ from tidemark.spark_jobs.core.bound import (
     imposed_bounds,
 )
 from tidemark.spark_jobs.core.client import ControllerClient
-from tidemark.spark_jobs.core.settings import SETTINGS, JobSettings
+from tidemark.spark_jobs.core.settings import SETTINGS
+from tidemark.spark_jobs.core.wishes import read_settings
 
 ANSWER = BoundAnswer(
     job="a/b", stream="s", mode="OnRestart", generation=4, bound_ms=12_300, reason="certified"
@@ -135,10 +136,10 @@ def test_arguments_win_over_conf_and_conf_over_defaults() -> None:
         "spark.app.name": "app",
         "spark.tidemark.controller.url": "http://c",
     }
-    settings = JobSettings.read(conf.get, stream="given")
+    settings = read_settings(conf.get, stream="given")
 
     assert (settings.job, settings.stream, settings.controller_url) == ("app", "given", "http://c")
-    assert JobSettings.read(conf.get).stream == "from-conf"
+    assert read_settings(conf.get).stream == "from-conf"
 
 
 @pytest.mark.parametrize(
@@ -146,13 +147,13 @@ def test_arguments_win_over_conf_and_conf_over_defaults() -> None:
     [
         ("spark.tidemark.job", "a/b", "no slash"),
         ("spark.tidemark.stream", " padded", "no space around"),
-        ("spark.tidemark.controller.url", "tidemark:8642", "must start with http"),
-        ("spark.tidemark.timeout.ms", "soon", "must be a whole number"),
-        ("spark.tidemark.own.event.time.confirmed", "yes", "must be true or false"),
+        ("spark.tidemark.controller.url", "tidemark:8642", "that starts with http"),
+        ("spark.tidemark.timeout.ms", "soon", "must be a whole number, at least 1 and at most 600,000"),
+        ("spark.tidemark.own.event.time.confirmed", "yes", "must be True or False"),
         ("spark.tidemark.tap", "fast", "must be compiled or observe"),
-        ("spark.tidemark.queue.reports", "0", "must be at least 1"),
-        ("spark.tidemark.pin", "live", "must be off or ceiling"),
-        ("spark.tidemark.watch.seconds", "0", "must be at least 1"),
+        ("spark.tidemark.queue.reports", "0", "at least 1"),
+        ("spark.tidemark.pin", "live", "must be Off or Ceiling"),
+        ("spark.tidemark.watch.seconds", "0", "at least 1"),
         ("spark.tidemark.token", "s3cr3t", "spark.tidemark.token.file, or .* TIDEMARK_TOKEN"),
     ],
 )
@@ -161,7 +162,7 @@ def test_a_wrong_setting_is_left_out_and_names_its_key_and_the_way_out(
 ) -> None:
     """A fleet's conf is a wish: no job ends for a typo in it, and it is said at the start."""
     conf = {key: value}
-    (line,) = JobSettings.read(conf.get).left_out
+    (line,) = read_settings(conf.get).left_out
 
     assert line.startswith(f"{key} is left out")
     assert re.search(message, line)
@@ -171,20 +172,20 @@ def test_a_wrong_setting_is_left_out_and_names_its_key_and_the_way_out(
     "argument", [{"job": "a/b"}, {"controller_url": "tidemark:8642"}, {"close_at_end": "soon"}]
 )
 def test_an_argument_is_a_demand(argument: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="it must"):
-        JobSettings.read(lambda _, default: default, **argument)
+    with pytest.raises(ValueError, match=r"it must|close_at_end: "):
+        read_settings(lambda _, default: default, **argument)
 
 
 def test_a_kill_switch_that_is_misspelled_holds() -> None:
     conf = {"spark.tidemark.pin": "offf"}
-    assert JobSettings.read(conf.get).pin == "Off"
+    assert read_settings(conf.get).pin == "Off"
 
 
 def test_the_name_of_the_application_is_made_to_fit_since_nobody_chose_it_for_this() -> None:
     """A slash in it would have every report rejected."""
     conf = {"spark.app.name": "etl/clicks\n"}
 
-    assert JobSettings.read(conf.get).job == "etl_clicks_"
+    assert read_settings(conf.get).job == "etl_clicks_"
 
 
 def test_an_answer_of_one_controller_is_not_used_for_another(tmp_path: Path) -> None:
@@ -196,13 +197,13 @@ def test_an_answer_of_one_controller_is_not_used_for_another(tmp_path: Path) -> 
 
 def test_every_conf_key_starts_with_spark_since_spark_submit_drops_the_others() -> None:
     """DESIGN 2.7, and the only namespace that is ours."""
-    assert all(setting.key.startswith("spark.tidemark.") for setting in SETTINGS)
+    assert all(setting.key.startswith("spark.tidemark.") for setting in SETTINGS.values())
 
 
 def test_a_token_in_the_conf_is_not_used_and_not_shown_once_more() -> None:
     """Spark's UI and event log have shown it already; the driver's log need not."""
     conf = {"spark.tidemark.token": "s3cr3t"}
-    (line,) = JobSettings.read(conf.get).left_out
+    (line,) = read_settings(conf.get).left_out
 
     assert "must not be set" in line
     assert "s3cr3t" not in line
@@ -215,11 +216,11 @@ def test_the_settings_of_watch_pin_and_marker_are_read() -> None:
         "spark.tidemark.restart.marker": "run/marker.json",
     }
     nothing: dict[str, str] = {}
-    settings, unset = JobSettings.read(conf.get), JobSettings.read(nothing.get)
+    settings, unset = read_settings(conf.get), read_settings(nothing.get)
 
-    assert (settings.pin, settings.watch_s) == ("Ceiling", 45.0)
+    assert (settings.pin, settings.watch_seconds) == ("Ceiling", 45)
     assert settings.restart_marker == Path("run/marker.json")
-    assert (unset.pin, unset.watch_s, unset.restart_marker) == (None, 30.0, None)
+    assert (unset.pin, unset.watch_seconds, unset.restart_marker) == (None, 30, None)
 
 
 # -- the whole answer and pins ----------------------------------------------------------------------------------
