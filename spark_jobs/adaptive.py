@@ -122,17 +122,13 @@ def adaptive_watermark(
             ``close_at_end`` or no windows.
         NotImplementedError: over Spark Connect with ``late``, or before PySpark 4.0.
     """
-    arguments = {name: value for name, value in locals().items() if name in SETTINGS}
     given = {
         name: value
-        for name, value in arguments.items()
-        if value is not UNSET and (value is not None or SETTINGS[name].rule.fits(None))
+        for name, value in locals().items()
+        if name in SETTINGS and value is not UNSET and (value is not None or SETTINGS[name].rule.fits(None))
     }
-
-    def check(settings: JobSettings) -> None:
-        _check(settings, operator, late)
-
-    Wishes(_no_conf).first_that_fits(check, given)
+    no_conf: dict[str, str] = {}
+    Wishes(no_conf.get).first_that_fits(lambda settings: _check(settings, operator, late), given)
 
     def transform(df: DataFrame) -> DataFrame:
         conf = conf_of(df.sparkSession)
@@ -142,10 +138,6 @@ def adaptive_watermark(
         )
 
     return transform
-
-
-def _no_conf(key: str, default: str | None) -> str | None:  # noqa: ARG001 - as a conf
-    return default
 
 
 def _check(settings: JobSettings, operator: Operator | None, late: LateOption | None) -> int:
