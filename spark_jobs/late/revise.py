@@ -72,8 +72,8 @@ class Revise(LateOption):
     def check(self, operator: Operator | None, settings: JobSettings) -> None:
         """Raise unless a stream with these settings can have versions."""
         if settings.close_at_end is not None:
-            why = "late=revise(...) closes no window, as close_at_end would: leave out one of them"
-            raise WrongValueError("close_at_end", why)
+            closes_none = "late=revise(...) closes no window, as close_at_end would: leave out one of them"
+            raise WrongValueError("close_at_end", closes_none)
         if settings.ceiling is not None or settings.mode == "Live":
             raise WrongValueError(
                 "mode" if settings.ceiling is None else "ceiling",
