@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, Self, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict
 
 from tidemark.models.base.target import PPM
+
+T = TypeVar("T")
 
 
 class Answer(BaseModel):
@@ -18,6 +22,12 @@ class Answer(BaseModel):
     def of(cls, source: object, **given: Any) -> Self:
         """Return the answer with the fields ``given``, and all others from the attributes of ``source``."""
         return cls(**{name: getattr(source, name) for name in cls.model_fields if name not in given}, **given)
+
+
+def made_of(kind: Callable[..., T], source: object, **given: Any) -> T:
+    """Return the dataclass ``kind`` with the fields ``given``, and all others from the attributes of ``source``."""
+    names = (field.name for field in fields(cast("Any", kind)) if field.name not in given)
+    return kind(**{name: getattr(source, name) for name in names}, **given)
 
 
 class OfStream(Answer):

@@ -21,11 +21,11 @@ from tidemark.models.evidence.late_counts import (
     ByValue,
     LateCounts,
     LossCounts,
-    ValueLoss,
     hour_of,
     losses,
     merge,
 )
+from tidemark.models.evidence.losses import CountedUpTo, ValueLoss
 from tidemark.models.evidence.slots import DAY_US, HOUR_US, edge_us
 
 
@@ -116,37 +116,23 @@ def lost_in_window(
     return LostInWindow(dimension=found.dimension, from_us=from_us, to_us=to_us, counted=_sum(texts))
 
 
-@dataclass(frozen=True, slots=True)
-class CountedUpTo:
-    """How far the newest query's rows are counted by dimension: the job counts them some batches later."""
-
-    last_batch: int | None
-    """The last batch that is counted; None while none is."""
-    newest_batch: int
-    """The newest batch that was reported."""
-
-    @property
-    def text(self) -> str:
-        """The same in words."""
-        if self.last_batch is None:
-            return f"no batch is counted yet, of {self.newest_batch:,}"
-        if self.last_batch >= self.newest_batch:
-            return f"counted up to batch {self.last_batch:,}, the newest one"
-        reached = f"counted up to batch {self.last_batch:,} of {self.newest_batch:,}"
-        return f"{reached}; what was lost since then is not in it"
-
-
 def counted_up_to(session: Session, stream_id: int) -> CountedUpTo | None:
     """Return how far the rows of the stream's newest query are counted by dimension; None without reports."""
     newest = newest_report(session, stream_id)
     if newest is None:
         return None
-    last = session.scalars(
+    last: int | None = session.scalars(
         select(func.max(LateStepRow.last_batch)).where(
             LateStepRow.stream_id == stream_id, LateStepRow.query_id == newest.query_id
         )
     ).one()
-    return CountedUpTo(last, newest.batch_id)
+    if last is None:
+        text = f"no batch is counted yet, of {newest.batch_id:,}"
+    elif last >= newest.batch_id:
+        text = f"counted up to batch {last:,}, the newest one"
+    else:
+        text = f"counted up to batch {last:,} of {newest.batch_id:,}; what was lost since then is not in it"
+    return CountedUpTo(last, newest.batch_id, text)
 
 
 def dimensions_of(session: Session, stream_id: int) -> Sequence[str]:
@@ -274,11 +260,7 @@ def lost_summary(session: Session, stream_id: int, window_ms: int) -> LostSummar
 
 def _most_lost(values: Sequence[ValueLoss]) -> tuple[LostOfValue, ...]:
     named = [each for each in values if not each.other]
-    return tuple(
-        LostOfValue(each.value, each.counts.rows, each.counts.lost)
-        for each in named[:MAX_SHOWN]
-        if each.counts.lost
-    )
+    return tuple(LostOfValue(each.value, each.rows, each.lost) for each in named[:MAX_SHOWN] if each.lost)
 
 
 def _bias(dimension: str, biased: Sequence[ValueLoss]) -> str | None:

@@ -13,38 +13,14 @@ from tidemark.controller.base.db.tables import LiveRow, ReportRow, StreamRow
 from tidemark.controller.reports.store import newest_report_query
 from tidemark.controller.specs.streams import add_event
 from tidemark.models.base.read_json import read_object
-from tidemark.models.live.defaults import CEILING_ALARM_PPM
-from tidemark.models.protocol.messages import AppendDelay, LiveState, Pin, Report
+from tidemark.models.live.kept import KeptLive
+from tidemark.models.protocol.messages import AppendDelay, LiveState, Report
 
 _NAMES_KEPT = 100
 """How many names of partitions are kept in each list, the first ones by name; all are counted."""
 
 _REASON_CHARACTERS = 1_000
 """How much of the fast policy's reason is kept, and of what keeps it from deciding."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptLive:
-    """What is kept of ``LiveState``: the same with shorter lists."""
-
-    ceiling_ms: int
-    control_ms: int | None
-    reason: str
-    behind: tuple[str, ...]
-    behind_partitions: int
-    """How many there are; ``behind`` may name fewer."""
-    idle: tuple[str, ...]
-    idle_partitions: int
-    """How many there are; ``idle`` may name fewer."""
-    ceiling_used_ppm: int
-    last_contact_us: int | None
-    pin: Pin | None
-    failure: str | None = None
-
-    @property
-    def near_ceiling(self) -> bool:
-        """Whether a larger ceiling is needed: where Live fails, it would mend nothing."""
-        return self.failure is None and self.ceiling_used_ppm >= CEILING_ALARM_PPM
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,11 @@ import numpy as np
 
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Int64s, Operator, TimeWindow
+from tidemark.models.evidence.completeness import LedgerCompleteness
 from tidemark.models.evidence.coverage import Coverage, Range, coverage_of
 from tidemark.models.evidence.curve import Emissions, NeedDistribution
 from tidemark.models.evidence.key_counts import KeyCounts
-from tidemark.models.evidence.ledger import Judgement, LedgerCompleteness
+from tidemark.models.evidence.ledger import Judgement
 from tidemark.models.evidence.needs import Needs
 from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US, edge_us
 from tidemark.models.protocol.messages import Report

@@ -15,6 +15,7 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 
 from tidemark.models.base.ranges import MAX_ROWS, MAX_VALUE_LENGTH, WIRE, Count, TimeUs
 from tidemark.models.base.target import PPM
+from tidemark.models.evidence.losses import LossTotals, ValueLoss
 from tidemark.models.evidence.slots import HOUR_US
 
 LATE_COUNTS_SCHEMA: Final = 1
@@ -250,26 +251,20 @@ CONFIDENCE_PPM = 990_000
 """Confidence, in parts per million, that no value of a stream is called biased by chance."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValueLoss:
-    """What a value loses, compared with all other rows."""
+def totals_of(counts: LossCounts) -> LossTotals:
+    """Return counts with the figures that follow from them."""
+    return LossTotals(**_totals(counts))
 
-    value: str | None
-    """The value; None is a value too, unless it is ``other``."""
-    other: bool = False
-    """Whether these are the rows of all values that are not counted by themselves."""
-    counts: LossCounts
-    """Its counts."""
-    lost_ppm: int | None
-    """Share of its rows that were lost, in parts per million; None without rows."""
-    of_rows_ppm: int | None
-    """Its share of all rows."""
-    of_lost_ppm: int | None
-    """Its share of all lost rows; None when none is lost."""
-    factor_ppm: int | None = None
-    """Lower limit of its rate of loss against that of all other rows, in parts per million; None of too few rows."""
-    biased: bool = False
-    """Whether it loses rows more than ``FACTOR`` times as often as the rest."""
+
+def _totals(counts: LossCounts) -> dict[str, Any]:
+    found = _plain(counts)
+    del found["late_by_age"]
+    return found | {
+        "median_late_ms": counts.late_within_ms(PPM // 2),
+        "p99_late_ms": counts.late_within_ms(PPM * 99 // 100),
+        "lost": counts.lost,
+        "lost_ppm": _ppm(counts.lost, counts.rows),
+    }
 
 
 def losses(counted: ByValue) -> list[ValueLoss]:
@@ -285,7 +280,7 @@ def losses(counted: ByValue) -> list[ValueLoss]:
     total = counted.total
     tested = sum(_enough(counts, total) for counts in counted.values.values())
     found = [_loss(value, counts, total, tested) for value, counts in counted.values.items()]
-    found.sort(key=lambda each: (-each.counts.lost, -each.counts.rows, each.value is None, each.value or ""))
+    found.sort(key=lambda each: (-each.lost, -each.rows, each.value is None, each.value or ""))
     if counted.other.rows:
         found.append(_share(None, counted.other, total, other=True))
     return found
@@ -324,8 +319,7 @@ def _share(
     return ValueLoss(
         value=value,
         other=other,
-        counts=counts,
-        lost_ppm=_ppm(counts.lost, counts.rows),
+        **_totals(counts),
         of_rows_ppm=_ppm(counts.rows, total.rows),
         of_lost_ppm=_ppm(counts.lost, total.lost),
         factor_ppm=factor_ppm,

@@ -94,46 +94,6 @@ def _corrected(report: Report, pairs: KeyCounts, late_min: Int64s, late_max: Int
     return int(late_min[pairs.first_us > final_us].sum()), int(late_max[pairs.last_us > final_us].sum())
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerCompleteness:
-    """The share of pairs that were admitted, as far as it is known."""
-
-    rows: int
-    late_min: int
-    late_max: int
-    unjudged_rows: int
-    """Rows that arrived but whose fate is unknown."""
-    missing_batches: int
-    """Batches that were never reported: the number of their rows is unknown."""
-    keys_per_row: int = 1
-    """Maximum number of keys of a row: an unjudged row may be as many pairs."""
-    corrected_min: int = 0
-    """Late pairs that certainly counted in a later version of their window."""
-    corrected_max: int = 0
-
-    @property
-    def unknown(self) -> int:
-        """Upper limit of the pairs whose fate is unknown."""
-        return self.unjudged_rows * self.keys_per_row
-
-    @property
-    def lower(self) -> float | None:
-        """Lower bound of the share: all uncertain and unjudged rows were late. None without rows."""
-        every = self.rows + self.unknown
-        return (self.rows - self.late_max) / every if every else None
-
-    @property
-    def upper(self) -> float | None:
-        """Upper bound of the share: all uncertain and unjudged rows were admitted. None without rows."""
-        every = self.rows + self.unknown
-        return (every - self.late_min) / every if every else None
-
-    @property
-    def exact(self) -> bool:
-        """Whether the share is known exactly: nothing uncertain, nothing unjudged, no batch missing."""
-        return self.late_min == self.late_max and not self.unjudged_rows and not self.missing_batches
-
-
 def effective_bound_ms(base_ms: int | None, watermark_ms: int) -> int | None:
     """Return how far the watermark actually trails the base, in milliseconds; None without a base or a watermark.
 

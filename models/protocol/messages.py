@@ -49,10 +49,6 @@ OutputMode = Literal["append", "update", "complete"]
 BoundSource = Literal["controller", "disk", "job"]
 Pin = Literal["Off", "Ceiling"]
 """What a pin holds a job to: its own bound (Off), or in Live the ceiling alone."""
-ScopeKind = Literal["fleet", "job", "stream"]
-"""What a pin is set on."""
-ChangeKind = Literal["widen", "narrow", "same"]
-"""Which way a change of the bound goes."""
 LatencyUnknown = Literal["NoWindows", "WindowsOpen"]
 """Why a mean wall latency is unknown. NoWindows: there is no window to measure it on; WindowsOpen: too many windows are
 still open, so that only a minimum is known."""
@@ -210,8 +206,8 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Acknowledgement:
-    """What a run of a job actually applied."""
+class Applied:
+    """What a run of a job applied."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = WIRE
 
@@ -225,24 +221,16 @@ class Acknowledgement:
     """Generation of the bound; null when it is the job's own."""
     source: BoundSource
     """Where the bound came from: the controller, the last good one on disk, or the job's own default."""
-    mode: Mode
-    """The mode the job believes it is in."""
     applied_us: TimeUs
     """Wall time at which the run first used the bound, in microseconds since the epoch."""
     ceiling_ms: DurationMs | None = None
     """The ceiling in the plan, in milliseconds; null when the job cannot run in Live."""
-    downstream: Downstream | None = None
-    """What the bound decides behind the stream's own operator; null when nothing, or when it is not known."""
-    late: LateTreatment = DROPPED
-    """What becomes of late rows."""
     run_end: RunEnd | None = None
     """How the run ends by itself; null when it does not, or when that is not known."""
     spark_ui: Annotated[str, MaxLen(MAX_TEXT)] | None = None
-    """Address of the run's page in Spark's UI; null without one."""
+    """Address of the run's page in Spark's UI, by http or https; null without one."""
     called: bool = True
     """Whether the job calls ``adaptive_watermark``; false for one that nobody edited."""
-    reads: Name | None = None
-    """Source and event-time column of the stream, where nobody named it; null where somebody did."""
     conf_left_out: Annotated[str, MaxLen(MAX_TEXT)] | None = None
     """What of the job's conf is left out because it does not fit the stream, and why; null for nothing."""
 
@@ -250,6 +238,20 @@ class Acknowledgement:
         """Reject what a page must not link to."""
         if self.spark_ui is not None and not self.spark_ui.startswith(("http://", "https://")):
             raise ValueError("spark_ui begins neither with http:// nor with https://")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement(Applied):
+    """What a run of a job actually applied, and what follows from it."""
+
+    mode: Mode
+    """The mode the job believes it is in."""
+    downstream: Downstream | None = None
+    """What the bound decides behind the stream's own operator; null when nothing, or when it is not known."""
+    late: LateTreatment = DROPPED
+    """What becomes of late rows."""
+    reads: Name | None = None
+    """Source and event-time column of the stream, where nobody named it; null where somebody did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,20 +270,14 @@ class Envelope:
     """The watermark stays at most this far behind every active partition, in milliseconds; null: the ceiling."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoundAnswer:
-    """The bound that a job is to use, or the reason why there is none."""
+@dataclass(frozen=True, slots=True)
+class PublishedAnswer:
+    """What is published to a job, and why."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = WIRE
 
-    job: Name
-    """Name of the job."""
-    stream: Name
-    """Name of the stream."""
     mode: Mode
     """The stream's mode; in Off there is never a bound."""
-    generation: Count
-    """Increases with each change of this answer; 0 before the first."""
     bound_ms: DurationMs | None
     """The bound to apply in milliseconds; null when the job is to keep its own."""
     reason: str
@@ -290,6 +286,18 @@ class BoundAnswer:
     """In Live: target and limits of the job's fast policy; null in every other mode."""
     pin: Pin | None = None
     """What a pin holds the job to; null for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundAnswer(PublishedAnswer):
+    """The bound that a job is to use, or the reason why there is none."""
+
+    job: Name
+    """Name of the job."""
+    stream: Name
+    """Name of the stream."""
+    generation: Count
+    """Increases with each change of this answer; 0 before the first."""
 
 
 def read_report(value: object) -> Report:

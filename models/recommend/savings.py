@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
-from tidemark.models.evidence.curve import Emissions, MeanLatency
+if TYPE_CHECKING:
+    from tidemark.models.evidence.curve import Emissions, MeanLatency
 
 _DAY_US = 86_400_000_000
 
@@ -19,7 +21,9 @@ class Interval:
     """A whole number that is at least ``min`` and at most ``max``; None: nobody knows such a limit."""
 
     min: int | None = None
+    """It is at least this; null when nobody knows."""
     max: int | None = None
+    """It is at most this; null when nobody knows."""
 
     @classmethod
     def exactly(cls, number: int | None) -> Interval:
@@ -113,9 +117,11 @@ class Savings:
     completeness_min_ppm: int | None = None
     """Minimum share that was good over the SLO's window, or without an SLO over the horizon, in parts per million."""
     completeness_max_ppm: int | None = None
+    """The maximum of the same."""
     bound_ms: int | None = None
     """The bound in force, in milliseconds."""
     recommended_bound_ms: int | None = None
+    """The recommended bound, in milliseconds; null when there is none."""
     windows_a_day: int | None = None
     """Windows that come out in a day; None for operators without windows."""
     now: Figures | None = None

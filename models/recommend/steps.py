@@ -68,11 +68,11 @@ class DecisionStep:
     kind: StepKind
     """What it does."""
     bound_ms: int | None
-    """The bound after the step, in milliseconds; None while there is none."""
+    """The bound after the step, in milliseconds; null while there is none."""
     reason: str
     """Why, with the figures."""
     conflict: Conflict | None = None
-    """The conflict that the step found, however it was resolved; None without one."""
+    """The conflict that the step found, however it was resolved; null without one."""
 
 
 def explained(steps: Sequence[DecisionStep]) -> str:

@@ -25,9 +25,9 @@ from tidemark.models.base.text import plural
 from tidemark.models.evidence.curve import Curve, CurvePoint
 from tidemark.models.evidence.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
 from tidemark.models.protocol.downstream import Downstream
-from tidemark.models.protocol.messages import ChangeKind, LatencyUnknown
 from tidemark.models.recommend.choice import percent_of
 from tidemark.models.recommend.joint_bounds import JoinSide
+from tidemark.models.recommend.promise import ChangeKind, Transition
 
 _BUCKET = (PPM + DEFAULT_RELATIVE_ACCURACY_PPM) / (PPM - DEFAULT_RELATIVE_ACCURACY_PPM)
 """Upper edge of a bucket of the needs' sketch over its lower edge."""
@@ -88,55 +88,6 @@ class CutBucket:
     pairs: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transition:
-    """What a change of the bound will do. None is unknown."""
-
-    kind: ChangeKind
-    """Whether it widens, narrows or leaves the bound."""
-    from_bound_us: int
-    bound_us: int
-    at_us: int
-    """Wall time from which it is counted, the end of the newest batch, in microseconds."""
-    stands_still_us: int | None
-    """How long the watermark does not move because event time has to catch up, in microseconds of wall time."""
-    effective_us: int | None
-    """Wall time of the first batch whose watermark has moved on under the new bound, in microseconds."""
-    windows_closing: int | None
-    """Windows that the first move of the watermark closes at once."""
-    rows_closing: int | None
-    state_rows: int | None
-    """Rows in the state once the new bound is in effect: an estimate, see ``state_at``."""
-    state_bytes: int | None
-    """Memory of the state then, in bytes: the same estimate."""
-    rows: int
-    """(Row, key) pairs that the completeness rests on."""
-    late: int
-    """How many of them would have been late."""
-    events: int
-    """How many independent events the pairs amount to."""
-    min_ppm: int | None
-    """Lower end of the interval of the completeness, in parts per million, which holds at every look; the pairs that
-    the sketch cannot place count as late."""
-    max_ppm: int | None
-    """Upper end of it; the pairs that the sketch cannot place count as admitted."""
-    latency_base_us: int | None
-    """Mean base at emission minus the window's end, in microseconds."""
-    latency_wall_us: int | None
-    """Mean wall time of emission minus the window's end, in microseconds, as measured."""
-    latency_at_least_us: int | None
-    """Minimum of this mean while too many windows are open to measure it, in microseconds."""
-    latency_unknown: LatencyUnknown | None
-    """Why the mean wall latency is not known; None when it is."""
-    text: str
-    """The same as a sentence for people."""
-
-    @property
-    def completeness_ppm(self) -> int | None:
-        """Share of the pairs that will be admitted, in parts per million, rounded down; None without pairs."""
-        return (self.rows - self.late) * PPM // self.rows if self.rows else None
-
-
 def transition_to(situation: Situation, bound_us: int, *, share_below: float | None = None) -> Transition:
     """Return what it will do to go from the bound in use to ``bound_us`` by a restart.
 
@@ -164,10 +115,10 @@ def transition_to(situation: Situation, bound_us: int, *, share_below: float | N
     point, wall = admission.point, admission.point.latency_wall
     found = Transition(
         kind=kind,
-        from_bound_us=situation.bound_us,
-        bound_us=bound_us,
+        from_bound_ms=situation.bound_us // 1_000,
+        bound_ms=bound_us // 1_000,
         at_us=situation.at_us,
-        stands_still_us=stands_still_us,
+        stands_still_ms=_ms(stands_still_us),
         effective_us=effective_us,
         windows_closing=windows,
         rows_closing=rows_closing,
@@ -176,19 +127,20 @@ def transition_to(situation: Situation, bound_us: int, *, share_below: float | N
         rows=point.rows,
         late=admission.late,
         events=int(point.rows / situation.rows_per_event),
+        completeness_ppm=(point.rows - admission.late) * PPM // point.rows if point.rows else None,
         min_ppm=admission.min_ppm,
         max_ppm=admission.max_ppm,
-        latency_base_us=_rounded(point.latency_base_us),
-        latency_wall_us=_rounded(wall.measured_us) if wall is not None else None,
-        latency_at_least_us=_rounded(wall.mean_us) if wall is not None and wall.censored else None,
+        latency_base_ms=_ms(point.latency_base_us),
+        latency_wall_ms=_ms(wall.measured_us) if wall is not None else None,
+        latency_at_least_ms=_ms(wall.mean_us) if wall is not None and wall.censored else None,
         latency_unknown=point.latency_unknown,
         text="",
     )
     return replace(found, text=_text(situation, found, point))
 
 
-def _rounded(time_us: float | None) -> int | None:
-    return None if time_us is None else round(time_us)
+def _ms(time_us: float | None) -> int | None:
+    return None if time_us is None else round(time_us / 1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,10 +259,12 @@ def cut_bucket(curve: Curve, bound_us: int) -> CutBucket | None:
 
 def _text(situation: Situation, transition: Transition, point: CurvePoint) -> str:
     if transition.kind == "same":
-        parts = [f"the bound stays {format_duration(transition.bound_us)}"]
+        parts = [f"the bound stays {format_duration(transition.bound_ms * 1_000)}"]
     else:
         verb = "widening" if transition.kind == "widen" else "narrowing"
-        before, after = format_duration(transition.from_bound_us), format_duration(transition.bound_us)
+        before, after = (
+            format_duration(each * 1_000) for each in (transition.from_bound_ms, transition.bound_ms)
+        )
         parts = [f"{verb} from {before} to {after} {_moves(transition)}"]
     if transition.windows_closing and transition.kind == "narrow":
         windows, rows = (
@@ -336,8 +290,8 @@ def _text(situation: Situation, transition: Transition, point: CurvePoint) -> st
 
 
 def _moves(transition: Transition) -> str:
-    if transition.stands_still_us is None:
+    if transition.stands_still_ms is None:
         return "takes effect after a restart; when is unknown, because the pace of event time is not known"
-    if transition.stands_still_us == 0:
+    if transition.stands_still_ms == 0:
         return "takes effect with the second batch after a restart"
-    return f"stops the watermark for {format_about(transition.stands_still_us)} after a restart"
+    return f"stops the watermark for {format_about(transition.stands_still_ms * 1_000)} after a restart"

@@ -15,7 +15,7 @@ No rollout and no decision reads this: it is an estimate for people.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import replace
 
 from tidemark.models.base.confidence import certified_rank
 from tidemark.models.base.duration import format_about, format_duration
@@ -24,81 +24,39 @@ from tidemark.models.evidence.curve import Curve
 from tidemark.models.evidence.joint_needs import JointNeeds
 from tidemark.models.recommend.choice import rounded_down, rounded_up
 from tidemark.models.recommend.joint_bounds import estimated_common_ms, rows_needed
+from tidemark.models.recommend.promise import ProvisionalBound, Recommended
 from tidemark.models.rollout.evidence import EvidenceSpan
 from tidemark.models.specs.slo import JoinSlo, Slo
 
 _MINUTE_US = 60_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Recommended:
-    """A bound that is certified, and narrower than the one in use."""
-
-    bound_ms: int
-    """The bound, in milliseconds."""
-    step: str | None
-    """Name of the step that decided it; None when that is what the rows need."""
-
-    @property
-    def text(self) -> str:
-        """The same as a clause."""
-        step = "" if self.step is None else f" ({self.step})"
-        return f"{_text(self.bound_ms)} is recommended{step}"
+def _worded(found: ProvisionalBound) -> ProvisionalBound:
+    waits = "nothing acts on it before it is certified"
+    if found.narrows_from_ms is not None:
+        waits = f"a first narrowing waits for {format_about(found.narrows_from_ms * 1_000)}"
+    seen = "one batch" if not found.seen_ms else f"{format_about(found.seen_ms * 1_000)} of evidence"
+    return replace(found, text=f"{_bound(found)}{_interval(found)}; from {seen}, and {waits}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProvisionalBound:
-    """An estimate of the bound that an SLO asks for, with its interval. Bounds are in milliseconds, to three digits."""
+def _bound(found: ProvisionalBound) -> str:
+    if found.recommended is not None:
+        return f"{found.recommended.text}: the rows seen need {_text(found.bound_ms)}, "
+    of = "" if found.join is None else f" of each side of join {found.join}"
+    return f"provisionally {_text(found.bound_ms)}{of}: "
 
-    bound_ms: int
-    """The bound that the rows seen so far need."""
-    min_bound_ms: int | None
-    """Lower end of the interval; None while there are too few rows for it, and for a side of a join."""
-    max_bound_ms: int | None
-    """Upper end: what is certified, and recommended but for limits; None while there are too few rows for it."""
-    confidence_ppm: int
-    """Probability that an end is right at all looks together, in parts per million; both are with what two such
-    probabilities leave."""
-    max_known_in_us: int | None
-    """In how long the upper end will be known if events go on to come as they did, in microseconds; None when it is
-    known, or when the longest horizon would still have too few."""
-    seen_us: int
-    """How long the stream was observed, in microseconds."""
-    narrows_from_us: int | None
-    """How long it has to be before a first narrowing; None where nothing asks for that."""
-    recommended: Recommended | None = None
-    """What is recommended already, though nothing acts on it yet; None while nothing is certified."""
-    join: str | None = None
-    """The join of whose sides each needs this bound; None for a stream by itself."""
 
-    @property
-    def text(self) -> str:
-        """The same in one clause."""
-        waits = "nothing acts on it before it is certified"
-        if self.narrows_from_us is not None:
-            waits = f"a first narrowing waits for {format_about(self.narrows_from_us)}"
-        seen = "one batch" if not self.seen_us else f"{format_about(self.seen_us)} of evidence"
-        return f"{self._bound}{self._interval}; from {seen}, and {waits}"
-
-    @property
-    def _bound(self) -> str:
-        if self.recommended is not None:
-            return f"{self.recommended.text}: the rows seen need {_text(self.bound_ms)}, "
-        of = "" if self.join is None else f" of each side of join {self.join}"
-        return f"provisionally {_text(self.bound_ms)}{of}: "
-
-    @property
-    def _interval(self) -> str:
-        least, most, known_in = self.min_bound_ms, self.max_bound_ms, self.max_known_in_us
-        at = f"at {format_share(self.confidence_ppm)} confidence"
-        if least is not None and most is not None:
-            return f"at least {_text(least)} and at most {_text(most)}, each {at}"
-        until = "" if known_in is None else f" for about {format_about(known_in)} more"
-        if self.join is not None:
-            return f"a join has no lower end, and the upper one is unknown{until}"
-        if not least:
-            return f"too few rows for either end, and the upper one is unknown{until}"
-        return f"at least {_text(least)} {at}, and the upper end is unknown{until}"
+def _interval(found: ProvisionalBound) -> str:
+    least, most, known_in_ms = found.min_bound_ms, found.max_bound_ms, found.max_known_in_ms
+    at = f"at {format_share(found.confidence_ppm)} confidence"
+    if least is not None and most is not None:
+        return f"at least {_text(least)} and at most {_text(most)}, each {at}"
+    until = "" if known_in_ms is None else f" for about {format_about(known_in_ms * 1_000)} more"
+    if found.join is not None:
+        return f"a join has no lower end, and the upper one is unknown{until}"
+    if not least:
+        return f"too few rows for either end, and the upper one is unknown{until}"
+    return f"at least {_text(least)} {at}, and the upper end is unknown{until}"
 
 
 def provisional_bound_of(
@@ -124,18 +82,19 @@ def provisional_bound_of(
     estimate_us = needs.value_at_rank(-(-rows * slo.target_ppm // PPM))
     most_us = None if high is None else needs.value_at_rank(high)
     assert estimate_us is not None, "there are as many rows"
-    return ProvisionalBound(
+    estimate = ProvisionalBound(
         bound_ms=_delay_ms(estimate_us),
         min_bound_ms=None if least_us is None else rounded_down(max(math.floor(least_us / 1_000), 0)),
         max_bound_ms=None if most_us is None else _delay_ms(most_us),
         confidence_ppm=slo.confidence_ppm,
-        max_known_in_us=None
+        max_known_in_ms=None
         if most_us is not None
-        else _known_in_us(slo.events_needed, rows / per_event, reported_us, slo.horizons_ms[-1]),
-        seen_us=reported_us if span is None else span.covered_us,
-        narrows_from_us=None if span is None else span.needed_us,
+        else _known_in_ms(slo.events_needed, rows / per_event, reported_us, slo.horizons_ms[-1]),
+        seen_ms=(reported_us if span is None else span.covered_us) // 1_000,
+        narrows_from_ms=None if span is None else round(span.needed_us / 1_000),
         recommended=recommended,
     )
+    return _worded(estimate)
 
 
 def provisional_joint_bound(
@@ -155,16 +114,17 @@ def provisional_joint_bound(
         return None
     fewest = min(needs.rows_by_side.tolist())
     needed = rows_needed(len(needs.sides), slo.target_ppm, slo.confidence_ppm)
-    return ProvisionalBound(
+    estimate = ProvisionalBound(
         bound_ms=rounded_up(bound_ms),
         min_bound_ms=None,
         max_bound_ms=None,
         confidence_ppm=slo.confidence_ppm,
-        max_known_in_us=_known_in_us(needed, fewest, reported_us, slo.horizon_ms),
-        seen_us=reported_us if span is None else span.covered_us,
-        narrows_from_us=None if span is None else span.needed_us,
+        max_known_in_ms=_known_in_ms(needed, fewest, reported_us, slo.horizon_ms),
+        seen_ms=(reported_us if span is None else span.covered_us) // 1_000,
+        narrows_from_ms=None if span is None else round(span.needed_us / 1_000),
         join=join,
     )
+    return _worded(estimate)
 
 
 def quantile_ranks(
@@ -187,14 +147,14 @@ def _delay_ms(need_us: float) -> int:
     return rounded_up(max(math.ceil(need_us / 1_000), 0))
 
 
-def _known_in_us(needed: int, events: float, reported_us: int, horizon_ms: int) -> int | None:
+def _known_in_ms(needed: int, events: float, reported_us: int, horizon_ms: int) -> int | None:
     """Return in how long there will be enough events for the upper end, in whole minutes."""
     if not reported_us:
         return None
     left_us = reported_us * (needed / events - 1)
     if reported_us + left_us > horizon_ms * 1_000:
         return None
-    return max(math.ceil(left_us / _MINUTE_US), 1) * _MINUTE_US
+    return max(math.ceil(left_us / _MINUTE_US), 1) * _MINUTE_US // 1_000
 
 
 def _text(bound_ms: int) -> str:

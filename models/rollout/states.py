@@ -104,11 +104,17 @@ class GateAnswer:
     """The newest answer of an outside gate about a rollout."""
 
     gate: str
+    """Name of the gate."""
     phase: Phase
+    """What it was asked about: publish, before the rollout is published; verify, while it is verified."""
     bound_ms: int
+    """The bound that it was asked about, in milliseconds."""
     verdict: Verdict
+    """What it answered; unknown: it could not be asked, or does not know."""
     said: str
+    """The answer in words."""
     at_us: int
+    """When it was asked, in microseconds since the epoch."""
     failures: int = 0
     """How often it said no in this phase since it last said yes."""
 

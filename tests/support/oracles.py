@@ -9,9 +9,10 @@ import numpy as np
 
 from tidemark.models.base.granules import SPARK_TICK_US, granule_first_us
 from tidemark.models.base.operators import Int64s
+from tidemark.models.evidence.completeness import LedgerCompleteness
 from tidemark.models.evidence.coverage import Coverage, coverage_of
 from tidemark.models.evidence.curve import Replay, spark_bases
-from tidemark.models.evidence.ledger import LedgerCompleteness, Tally, judge
+from tidemark.models.evidence.ledger import Tally, judge
 from tidemark.models.live.policy import NO_BASE_US
 from tidemark.models.protocol.granule_counts import GranuleCounts
 from tidemark.models.protocol.messages import Report

@@ -29,7 +29,7 @@ from tidemark.models.base.duration import format_duration
 from tidemark.models.base.read_json import read_object
 from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.protocol.late_policy import REVISED
-from tidemark.models.protocol.messages import Envelope, Mode, Pin
+from tidemark.models.protocol.messages import Envelope, Mode, Pin, PublishedAnswer
 from tidemark.models.rollout.states import OPEN
 from tidemark.models.specs.slo import Policy
 
@@ -41,22 +41,6 @@ OFF = "the stream's mode is Off: Tidemark only watches and the job keeps its own
 
 MAX_GENERATION = 2**52
 """No store counts this far: a higher generation is a mistake of whoever names it, and jobs could not take the next."""
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedAnswer:
-    """What is published to a job, and why."""
-
-    mode: Mode
-    """The stream's mode."""
-    bound_ms: int | None
-    """The bound in milliseconds; None: the job keeps its own."""
-    reason: str
-    """Why, in one sentence."""
-    envelope: Envelope | None = None
-    """In Live: what the fast policy has to do; None in every other mode."""
-    pin: Pin | None = None
-    """What a pin holds the job to; None without one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,10 @@ from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.controller.specs.streams import add_event
 from tidemark.models.base.duration import format_about
 from tidemark.models.evidence.progress import Progress
+from tidemark.models.recommend.promise import Transition
 from tidemark.models.recommend.recommendation import recommend
 from tidemark.models.recommend.steps import Recommendation, StepKind, deciding_step
-from tidemark.models.recommend.transition import Transition, cut_bucket, transition_to
+from tidemark.models.recommend.transition import cut_bucket, transition_to
 from tidemark.models.specs.slo import Policy
 
 
@@ -203,6 +204,4 @@ def _predict_published(stream: SteeredStream, decision: StreamDecision) -> None:
 
 
 def _as_json(predicted: Transition | None) -> str | None:
-    if predicted is None:
-        return None
-    return json.dumps({**asdict(predicted), "completeness_ppm": predicted.completeness_ppm})
+    return None if predicted is None else json.dumps(asdict(predicted))

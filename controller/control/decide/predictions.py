@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, and_, bindparam, false, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from tidemark.controller.base.db.tables import BY_BOUND, PredictionRow, PublishedRow, ReportRow
-from tidemark.models.recommend.transition import Transition
+from tidemark.models.recommend.promise import Expected, Transition
 from tidemark.models.rollout.evidence import Judged, UnderBound, rows_per_event, score
 
 
@@ -31,19 +31,14 @@ def keep_prediction(
     Args:
         horizon_ms: length of the evidence that this rests on, in milliseconds.
     """
-    columns = PredictionRow.__table__.columns
-    same = {
-        field.name: getattr(transition, field.name) for field in fields(transition) if field.name in columns
-    }
+    expected = {field.name: getattr(transition, field.name) for field in fields(Expected)}
     session.add(
         PredictionRow(
             stream_id=published.stream_id,
             generation=published.generation,
-            bound_ms=transition.bound_us // 1_000,
-            from_bound_ms=transition.from_bound_us // 1_000,
             made_us=now_us,
             horizon_ms=horizon_ms,
-            **same,
+            **expected,
         )
     )
 

@@ -21,7 +21,7 @@ from tidemark.controller.specs.pins import pin_in_force
 from tidemark.controller.specs.store import Spec, get_slo
 from tidemark.controller.specs.streams import EventBasis, add_event
 from tidemark.models.base.read_json import read_object
-from tidemark.models.recommend.transition import Transition
+from tidemark.models.recommend.promise import Transition
 from tidemark.models.rollout.machine import allowed
 from tidemark.models.rollout.restarts import FleetLimits
 from tidemark.models.rollout.states import OPEN, Act, Move, State, state_text

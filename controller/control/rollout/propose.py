@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemark.controller.base.db.tables import RolloutRow
 from tidemark.controller.control.bounds.acknowledgements import own_bound_ms
-from tidemark.controller.control.bounds.publication import PublishedAnswer, SteeredStream
+from tidemark.controller.control.bounds.publication import SteeredStream
 from tidemark.controller.control.rollout.facts import read_facts
 from tidemark.controller.control.rollout.publish import current_answer, within_limits
 from tidemark.controller.control.rollout.store import (
@@ -16,6 +16,7 @@ from tidemark.controller.control.rollout.store import (
     new_rollout,
     open_rollout_row,
 )
+from tidemark.models.protocol.messages import PublishedAnswer
 from tidemark.models.rollout.gate import at_gate, at_outside_gate, needs_approval
 from tidemark.models.rollout.machine import direction_of, revise
 from tidemark.models.rollout.states import CANDIDATE
@@ -117,7 +118,7 @@ _REVISED = (
     "events",
     "min_ppm",
     "max_ppm",
-    "latency_wall_us",
+    "latency_wall_ms",
     "state_rows",
     "needed_rows",
 )

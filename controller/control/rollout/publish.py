@@ -11,7 +11,6 @@ from tidemark.controller.control.bounds.acknowledgements import last_acknowledge
 from tidemark.controller.control.bounds.publication import (
     OFF,
     Carried,
-    PublishedAnswer,
     SteeredStream,
     answer_of,
     envelope_json,
@@ -33,7 +32,7 @@ from tidemark.controller.specs.pins import StoredPin
 from tidemark.controller.specs.store import Spec, get_policy
 from tidemark.models.base.duration import format_duration
 from tidemark.models.protocol.downstream import UNSAFE, Downstream
-from tidemark.models.protocol.messages import Envelope, Mode, Pin
+from tidemark.models.protocol.messages import Envelope, Mode, Pin, PublishedAnswer
 from tidemark.models.rollout.machine import envelope_direction
 from tidemark.models.rollout.states import UNDER_WAY
 from tidemark.models.specs.slo import Policy, Slo

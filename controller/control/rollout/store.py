@@ -18,7 +18,7 @@ from tidemark.controller.specs.store import Spec, get_specs
 from tidemark.controller.specs.streams import EventBasis, add_event
 from tidemark.models.base.read_json import read_object
 from tidemark.models.protocol.messages import Envelope, Mode
-from tidemark.models.recommend.transition import Transition
+from tidemark.models.recommend.promise import Transition
 from tidemark.models.rollout.evidence import rows_per_event
 from tidemark.models.rollout.restarts import FleetLimits
 from tidemark.models.rollout.states import OPEN, UNDER_WAY, Cause, GateAnswer, Rollout, State
@@ -64,7 +64,7 @@ def set_predicted(row: RolloutRow, predicted: Transition) -> None:
     """Set a rollout's prediction."""
     row.rows, row.late, row.events = predicted.rows, predicted.late, predicted.events
     row.min_ppm, row.max_ppm = predicted.min_ppm, predicted.max_ppm
-    row.latency_wall_us, row.state_rows = predicted.latency_wall_us, predicted.state_rows
+    row.latency_wall_ms, row.state_rows = predicted.latency_wall_ms, predicted.state_rows
 
 
 def open_rollout(session: Session, stream_id: int) -> RolloutRow | None:

@@ -29,6 +29,7 @@ from tidemark.controller.reports.sent_bodies import ReportBody
 from tidemark.controller.server import schemas
 from tidemark.controller.server.http.authorize import need_of
 from tidemark.controller.server.http.bodies import PinBody, ReasonBody, RotationBody, TokenBody
+from tidemark.models.base.ranges import STRICT
 from tidemark.models.evidence.late_counts import LateCounts
 from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer
 from tidemark.models.specs.fields import spec_fields
@@ -191,8 +192,15 @@ class DescribedFields(GenerateJsonSchema):
     """
 
     def dataclass_schema(self, schema: DataclassSchema) -> JsonSchemaValue:
-        """Return the schema of a dataclass."""
-        return _described(super().dataclass_schema(schema), schema["cls"])
+        """Return the schema of a dataclass; as an answer it has all of its fields, and a later release may add some."""
+        kind = schema["cls"]
+        found = _described(super().dataclass_schema(schema), kind)
+        if self.mode == "serialization" and vars(kind).get("__pydantic_config__") is not STRICT:
+            found.pop("additionalProperties", None)
+            found["required"] = [*found["properties"]]
+            for described in found["properties"].values():
+                described.pop("default", None)
+        return found
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
         """Return the schema of a model; all of them are answers, and a later release may add to those."""

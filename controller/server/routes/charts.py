@@ -27,9 +27,9 @@ from tidemark.controller.server.schemas.charts import (
     HeatmapCell,
     HeatmapPartition,
     History,
-    HistoryRollout,
     HistorySlot,
 )
+from tidemark.controller.server.schemas.rollouts import RolloutTimes
 from tidemark.controller.specs.store import get_slo, share_ppm_of
 from tidemark.controller.specs.streams import get_stream
 from tidemark.controller.view.charts.store import (
@@ -118,7 +118,7 @@ def get_history(
         share_ppm = share_ppm_of(session, stream_id)
         found = history_by_slot(session, stream_id, slots, share_ppm)
         published = published_by_slot(session, stream_id, slots)
-        rollouts = [HistoryRollout.of(row) for row in rollouts_in(session, stream_id, slots, _MAX_ROLLOUTS)]
+        rollouts = [RolloutTimes.of(row) for row in rollouts_in(session, stream_id, slots, _MAX_ROLLOUTS)]
     return History(
         job=which.job,
         stream=which.stream,

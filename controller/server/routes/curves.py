@@ -299,7 +299,7 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> 
         latency_base_ms=milliseconds(point.latency_base_us),
         **_latency(point),
         windows_closing=change.windows_closing,
-        stands_still_ms=milliseconds(change.stands_still_us),
+        stands_still_ms=change.stands_still_ms,
         text="; ".join([*_admitted(found, what_if.basis.curve, bound_ms, a_day), *closing, *verdict, *notes]),
         notes=[*closing, *uncertain, *notes],
         transition=change.text if changes else None,

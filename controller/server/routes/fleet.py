@@ -21,7 +21,6 @@ from tidemark.controller.server.http.parameters import OfJob, TheService, WhichJ
 from tidemark.controller.server.schemas.fleet import (
     FleetPage,
     FleetPartitions,
-    FleetRollout,
     FleetStream,
     FleetTotals,
     JobCondition,
@@ -35,7 +34,7 @@ from tidemark.controller.server.schemas.fleet import (
     WorstCount,
 )
 from tidemark.controller.server.schemas.pins import PinInForce
-from tidemark.controller.server.schemas.views import provisional_bound_answer
+from tidemark.controller.server.schemas.rollouts import RolloutBounds
 from tidemark.controller.specs.pins import StoredPin, pin_in_force
 from tidemark.controller.specs.streams import list_jobs, streams_of_job
 from tidemark.controller.view.state.answers import (
@@ -136,14 +135,12 @@ def _stream(state: Row[Any], pin: StoredPin | None, kinds: Sequence[ConditionTyp
         budget_course_ppm=_course(seen, state.slo_generation),
         recommended_bound_ms=state.recommended_bound_ms,
         # What an SLO needs says nothing once it is deleted.
-        provisional_bound=None
-        if state.target_ppm is None
-        else provisional_bound_answer(provisional_from_json(seen.provisional_bound)),
+        provisional_bound=None if state.target_ppm is None else provisional_from_json(seen.provisional_bound),
         published_bound_ms=state.published_bound_ms,
         applied_bound_ms=state.applied_bound_ms,
         in_use_bound_ms=state.in_use_bound_ms,
         last_batch_us=state.last_batch_us,
-        rollout=None if rollout is None else FleetRollout.of(rollout),
+        rollout=None if rollout is None else RolloutBounds.of(rollout),
         worst=summary_of(kinds[0]) if kinds else None,
         alerts=[kind for kind in kinds if CONDITION_TYPES[kind].problem],
         partitions=FleetPartitions.of(seen, total=seen.partitions),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response, status
 from pydantic import TypeAdapter
@@ -22,10 +21,7 @@ from tidemark.controller.server.http.request_body import JsonBody, parse_aside, 
 from tidemark.controller.server.schemas.bounds import Receipt
 from tidemark.controller.server.schemas.charts import PartitionCurve, PartitionPoint
 from tidemark.controller.server.schemas.partitions import (
-    LossCounted,
-    LossTotals,
     LostAnswer,
-    LostValue,
     Partition,
     PartitionPage,
 )
@@ -42,8 +38,8 @@ from tidemark.models.evidence.late_counts import (
     MAX_VALUES,
     ByValue,
     LateCounts,
-    LossCounts,
     losses,
+    totals_of,
 )
 from tidemark.models.evidence.skew import skew_text
 
@@ -256,24 +252,11 @@ def get_lost(
         dimensions=[*dimensions],
         from_us=None if found is None else found.from_us,
         to_us=None if found is None else found.to_us,
-        counted=None if found is None or reached is None else LossCounted.of(reached),
-        total=LossTotals(**_counts(counted.total)),
-        values=[LostValue.of(each, **_counts(each.counts)) for each in shown],
+        counted=None if found is None else reached,
+        total=totals_of(counted.total),
+        values=shown,
         more_values=max(len(named) - limit, 0),
     )
-
-
-_SENT = [each.name for each in fields(LossCounts) if each.name != "late_by_age"]
-
-
-def _counts(counts: LossCounts) -> dict[str, Any]:
-    return {
-        **{name: getattr(counts, name) for name in _SENT},
-        "median_late_ms": counts.late_within_ms(PPM // 2),
-        "p99_late_ms": counts.late_within_ms(PPM * 99 // 100),
-        "lost": counts.lost,
-        "lost_ppm": counts.lost * PPM // counts.rows if counts.rows else None,
-    }
 
 
 router = APIRouter()

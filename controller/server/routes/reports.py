@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
+from tidemark.controller.base.answer import made_of
 from tidemark.controller.base.db.tables import PublishedRow
 from tidemark.controller.control.bounds.acknowledgements import list_acknowledgements
 from tidemark.controller.control.bounds.publication import answer_of, list_published
@@ -23,7 +24,7 @@ from tidemark.controller.server.schemas.bounds import (
     AcknowledgementFacts,
     AcknowledgementPage,
     BoundPage,
-    PublishedBound,
+    Published,
 )
 from tidemark.controller.server.schemas.reports import (
     MissingBatches,
@@ -168,7 +169,7 @@ def list_acks(which: WhichStream, service: TheService, paging: ThePaging) -> Ack
         rows = list_acknowledgements(session, stream_id, before, paging.rows)
     page, next_cursor = paging.cut(rows, lambda row: (row.applied_us, row.id))
     return AcknowledgementPage(
-        acknowledgements=[AcknowledgementFacts.of(row) for row in page], next_cursor=next_cursor
+        acknowledgements=[made_of(AcknowledgementFacts, row) for row in page], next_cursor=next_cursor
     )
 
 
@@ -188,5 +189,5 @@ def list_bounds(which: WhichStream, service: TheService, paging: ThePaging) -> B
     return BoundPage(bounds=[_bound(row) for row in page], next_cursor=next_cursor)
 
 
-def _bound(row: PublishedRow) -> PublishedBound:
-    return PublishedBound.of(answer_of(row), generation=row.generation, published_us=row.published_us)
+def _bound(row: PublishedRow) -> Published:
+    return made_of(Published, answer_of(row), generation=row.generation, published_us=row.published_us)

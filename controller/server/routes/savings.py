@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fastapi import APIRouter
 
 from tidemark.controller.server.http.authorize import ThePrincipal
 from tidemark.controller.server.http.cursors import ThePaging, decode_stream_cursor
 from tidemark.controller.server.http.openapi import answers
 from tidemark.controller.server.http.parameters import OfJob, TheService
-from tidemark.controller.server.schemas.savings import (
-    Between,
-    SavingsFigures,
-    SavingsOfStream,
-    SavingsPage,
-    SavingsTotal,
-    SavingsTotals,
-)
+from tidemark.controller.server.schemas.savings import SavingsOfStream, SavingsPage, SavingsTotals
 from tidemark.controller.view.state.fleet import list_savings
 from tidemark.controller.view.state.savings import from_json
-from tidemark.models.recommend.savings import Figures, Savings, total_of
+from tidemark.models.recommend.savings import Savings, total_of
 
 router = APIRouter(tags=["streams"])
-
-
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    job: str
-    stream: str
-    updated_us: int | None
-    savings: Savings
-
-    @property
-    def place(self) -> tuple[int | str, ...]:
-        return (*self.savings.place, self.job, self.stream)
 
 
 @router.get(
@@ -57,33 +36,27 @@ def get_savings(
         rows = list_savings(session, job)
     found = sorted(
         (
-            _Listed(row.job, row.stream, row.seen_us, from_json(row.savings))
+            _stream(row.job, row.stream, row.seen_us, from_json(row.savings))
             for row in rows
             if principal.sees_all or principal.sees(row.job)
         ),
-        key=lambda each: each.place,
+        key=_place,
     )
-    left = [each for each in found if after is None or each.place > after]
-    page, next_cursor = paging.cut(left[: paging.rows], lambda each: each.place)
+    left = [each for each in found if after is None or _place(each) > after]
+    page, next_cursor = paging.cut(left[: paging.rows], _place)
     return SavingsPage(
-        streams=[_stream(each) for each in page],
-        totals=_totals([each.savings for each in found]),
-        next_cursor=next_cursor,
+        streams=[*page], totals=_totals([each.savings for each in found]), next_cursor=next_cursor
     )
 
 
-def _stream(listed: _Listed) -> SavingsOfStream:
-    savings = listed.savings
-    return SavingsOfStream.of(
-        savings,
-        job=listed.job,
-        stream=listed.stream,
-        unknown=list(savings.unknown),
-        now=_figures(savings.now),
-        recommended=_figures(savings.recommended),
-        saved=_figures(savings.saved),
-        updated_us=listed.updated_us,
+def _stream(job: str, stream: str, updated_us: int | None, savings: Savings) -> SavingsOfStream:
+    return SavingsOfStream(
+        job=job, stream=stream, savings=savings, saved=savings.saved, updated_us=updated_us
     )
+
+
+def _place(row: SavingsOfStream) -> tuple[int | str, ...]:
+    return (*row.savings.place, row.job, row.stream)
 
 
 def _totals(streams: list[Savings]) -> SavingsTotals:
@@ -91,26 +64,8 @@ def _totals(streams: list[Savings]) -> SavingsTotals:
         streams=len(streams),
         losing=sum(each.loses for each in streams),
         without_recommendation=sum(each.recommended_bound_ms is None for each in streams),
-        waiting_ms=_total("waiting_ms", streams),
-        late_rows=_total("late_rows", streams),
-        state_rows=_total("state_rows", streams),
-        state_bytes=_total("state_bytes", streams),
-    )
-
-
-def _total(name: str, streams: list[Savings]) -> SavingsTotal:
-    total = total_of(name, streams)
-    return SavingsTotal(
-        streams=total.streams,
-        now=Between.of(total.now),
-        recommended=Between.of(total.recommended),
-        saved=Between.of(total.saved),
-    )
-
-
-def _figures(figures: Figures | None) -> SavingsFigures | None:
-    if figures is None:
-        return None
-    return SavingsFigures(
-        **{name: Between.of(getattr(figures, name)) for name in SavingsFigures.model_fields}
+        waiting_ms=total_of("waiting_ms", streams),
+        late_rows=total_of("late_rows", streams),
+        state_rows=total_of("state_rows", streams),
+        state_bytes=total_of("state_bytes", streams),
     )

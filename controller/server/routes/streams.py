@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from tidemark.controller.base.answer import milliseconds, share_ppm
+from tidemark.controller.base.answer import made_of
 from tidemark.controller.base.db.tables import PredictionRow
 from tidemark.controller.control.decide.predictions import list_predictions
 from tidemark.controller.control.retention.adopt_stream import adopt_stream
@@ -72,12 +72,9 @@ def list_all(which: WhichStream, service: TheService, paging: ThePaging) -> Pred
 
 
 def _prediction(row: PredictionRow) -> Prediction:
-    return Prediction.of(
+    return made_of(
+        Prediction,
         row,
-        stands_still_ms=milliseconds(row.stands_still_us),
-        completeness_ppm=share_ppm(row.rows - row.late, row.rows),
-        latency_base_ms=milliseconds(row.latency_base_us),
-        latency_wall_ms=milliseconds(row.latency_wall_us),
         realised=Realised.of(
             row,
             rows=row.judged_rows,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tidemark.controller.base.answer import Answer, OfStream
+from tidemark.controller.server.schemas.rollouts import RolloutTimes
 from tidemark.controller.view.state.answers import Budget
 from tidemark.models.protocol.messages import LatencyUnknown, PartitionState
-from tidemark.models.rollout.states import State
 
 
 class HistorySlot(Answer):
@@ -39,25 +39,6 @@ class HistorySlot(Answer):
     """The bound that ``target_ppm`` of them needed at most."""
     need_max_ms: int | None
     """The maximum need."""
-
-
-class HistoryRollout(Answer):
-    """A rollout in a series."""
-
-    id: int
-    """Its number."""
-    state: State
-    """Its state."""
-    from_bound_ms: int | None
-    """The bound published before it, in milliseconds; null: the job kept its own."""
-    to_bound_ms: int | None
-    """The bound that it publishes, in milliseconds; null: the job keeps its own."""
-    published_us: int | None
-    """When it was published, in microseconds since the epoch."""
-    effective_us: int | None
-    """When the watermark first followed it, in microseconds since the epoch; null before it."""
-    ended_us: int | None
-    """When it ended, verified or not, in microseconds since the epoch; null while it is open."""
 
 
 class BudgetSlot(Answer):
@@ -123,7 +104,7 @@ class History(OfStream):
     """The share of ``need_target_ms``, in parts per million: the SLO's target, or 99 % without an SLO."""
     slots: list[HistorySlot]
     """All slots of the span, in order."""
-    rollouts: list[HistoryRollout]
+    rollouts: list[RolloutTimes]
     """Rollouts that were published, took effect or ended in the span, the newest first; at most 200."""
 
 

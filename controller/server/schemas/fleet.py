@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 from tidemark.controller.base.answer import Answer, OfStream
-from tidemark.controller.server.schemas.bounds import ProvisionalBoundAnswer
 from tidemark.controller.server.schemas.pins import PinInForce
+from tidemark.controller.server.schemas.rollouts import RolloutBounds
 from tidemark.controller.view.state.answers import Condition, ConditionSummary, ConditionType, Severity
 from tidemark.models.protocol.messages import Mode
-from tidemark.models.rollout.states import Gate, State
-
-
-class FleetRollout(Answer):
-    """The newest rollout of a stream, in a list."""
-
-    id: int
-    """Its number."""
-    state: State
-    """Its state."""
-    held_by: Gate | None
-    """The gate that holds it; null when none does."""
-    from_bound_ms: int | None
-    """The bound published before it, in milliseconds; null: the job kept its own."""
-    to_bound_ms: int | None
-    """The bound that it publishes, in milliseconds; null: the job keeps its own."""
+from tidemark.models.recommend.promise import ProvisionalBound
 
 
 class FleetPartitions(Answer):
@@ -87,7 +72,7 @@ class FleetStream(OfStream):
     first and the newest last; null for a part without a snapshot. It begins with the first snapshot under the SLO."""
     recommended_bound_ms: int | None
     """The bound recommended, in milliseconds; null when there is none."""
-    provisional_bound: ProvisionalBoundAnswer | None
+    provisional_bound: ProvisionalBound | None
     """Where the recommended bound will lie, as an estimate; null without an SLO or rows, and once there is enough
     evidence to act on."""
     published_bound_ms: int | None
@@ -98,7 +83,7 @@ class FleetStream(OfStream):
     """The bound in the plan of the newest batch, in milliseconds; null without a report."""
     effective_bound_ms: int | None
     """How far the watermark really trailed the maximum event time, in milliseconds; null when unknown."""
-    rollout: FleetRollout | None
+    rollout: RolloutBounds | None
     """Its newest rollout; null before the first."""
     worst: ConditionSummary | None
     """Its worst condition; null without any."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 from tidemark.controller.base.answer import Answer
-from tidemark.controller.server.schemas.specs import ANSWERED
 from tidemark.models.specs.slo import JoinSlo
 
 
@@ -66,8 +64,6 @@ class JoinStateAnswer(Answer):
 @dataclass(frozen=True, kw_only=True)
 class JoinAnswer(JoinSlo):
     """The SLO of a join, and how the join is doing."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
 
     updated_us: int
     """When it was last changed, in microseconds since the epoch."""

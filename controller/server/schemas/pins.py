@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from tidemark.controller.base.answer import Answer
-from tidemark.models.protocol.messages import Pin, ScopeKind
+from tidemark.models.protocol.messages import Pin
+from tidemark.models.specs.pin import ScopeKind
 
 if TYPE_CHECKING:
     from tidemark.controller.specs.pins import StoredPin

@@ -6,7 +6,8 @@ from typing import Literal
 
 from tidemark.controller.base.answer import Answer
 from tidemark.models.protocol.messages import Envelope, Mode
-from tidemark.models.rollout.states import Act, Cause, Gate, Phase, State, Verdict
+from tidemark.models.recommend.promise import Promise
+from tidemark.models.rollout.states import Act, Cause, Gate, GateAnswer, State
 from tidemark.models.specs.slo import Direction
 
 
@@ -19,23 +20,6 @@ class Approved(Answer):
     """Who; null without authentication."""
     reason: str
     """Why."""
-
-
-class Promise(Answer):
-    """The prediction for a rollout when it was proposed. Nulls are unknown."""
-
-    rows: int
-    """(Row, key) pairs that it rests on."""
-    late: int
-    """How many of them would have been late."""
-    min_ppm: int | None
-    """Lower end of the interval of the completeness, in parts per million."""
-    max_ppm: int | None
-    """Upper end of it."""
-    latency_wall_ms: int | None
-    """Mean wall latency of windows, in milliseconds."""
-    state_rows: int | None
-    """Rows of state once it is in effect, an estimate."""
 
 
 class Proof(Answer):
@@ -57,40 +41,41 @@ class Proof(Answer):
     """Pairs that may have been late."""
 
 
-class GateSaid(Answer):
-    """The newest answer of an outside gate about a rollout."""
-
-    gate: str
-    """Name of the gate."""
-    phase: Phase
-    """What it was asked about: publish, before the rollout is published; verify, while it is verified."""
-    verdict: Verdict
-    """What it answered; unknown: it could not be asked, or does not know."""
-    said: str
-    """The answer in words."""
-    bound_ms: int
-    """The bound that it was asked about, in milliseconds."""
-    failures: int
-    """How often it said no in this phase since it last said yes."""
-    at_us: int
-    """When it was asked, in microseconds since the epoch."""
-
-
-class RolloutAnswer(Answer):
-    """One change of the published bound or envelope, from the recommendation to its end."""
+class RolloutBounds(Answer):
+    """The state of a rollout, and the bounds that it goes between."""
 
     id: int
     """Its number; later ones have higher numbers."""
+    state: State
+    """Its state."""
+    held_by: Gate | None
+    """The gate that holds it; null when none does."""
+    from_bound_ms: int | None
+    """The bound published before it, in milliseconds, to which a rollback returns; null: the job kept its own."""
+    to_bound_ms: int | None
+    """The bound that it publishes, in milliseconds; null: the job keeps its own."""
+
+
+class RolloutTimes(RolloutBounds):
+    """The same, and when it came into force."""
+
+    published_us: int | None
+    """When it was published, in microseconds since the epoch; null before."""
+    effective_us: int | None
+    """Trigger time of the first batch whose watermark followed it, in microseconds since the epoch; null before."""
+    ended_us: int | None
+    """When it was verified or ended otherwise, in microseconds since the epoch; null while it is open."""
+
+
+class RolloutAnswer(RolloutTimes):
+    """One change of the published bound or envelope, from the recommendation to its end."""
+
     job: str
     """Name of the job."""
     stream: str
     """Name of the stream."""
-    state: State
-    """Its state."""
     reason: str
     """Why it is in this state, or what it waits for."""
-    held_by: Gate | None
-    """The gate that holds it; null when none does."""
     cause: Cause
     """Its cause: a decision from rows (Decision), the policy without data (NoData), or a write in Live (Operator)."""
     direction: Direction
@@ -99,10 +84,6 @@ class RolloutAnswer(Answer):
     """Whether no bound was published before it."""
     mode: Mode
     """Mode of the stream."""
-    from_bound_ms: int | None
-    """The bound published before it, in milliseconds, to which a rollback returns; null: the job kept its own."""
-    to_bound_ms: int | None
-    """The bound that it publishes, in milliseconds; null: the job keeps its own."""
     from_envelope: Envelope | None
     """In Live: the envelope published before it; null in every other mode."""
     to_envelope: Envelope | None
@@ -119,7 +100,7 @@ class RolloutAnswer(Answer):
     """What came of it."""
     approved: Approved | None
     """Who approved it; null when nobody has."""
-    gate_answers: list[GateSaid]
+    gate_answers: list[GateAnswer]
     """The newest answer about it of each outside gate that was asked."""
     vetoed: bool
     """Whether a person discarded it or rolled it back, and nobody has lifted that: its bound is not tried again."""
@@ -127,14 +108,8 @@ class RolloutAnswer(Answer):
     """When it was proposed, in microseconds since the epoch."""
     changed_us: int
     """When its state last changed, in microseconds since the epoch."""
-    published_us: int | None
-    """When it was published, in microseconds since the epoch; null before."""
     acknowledged_us: int | None
     """When the job was first known to have it, in microseconds since the epoch; null before."""
-    effective_us: int | None
-    """Trigger time of the first batch whose watermark followed it, in microseconds since the epoch; null before."""
-    ended_us: int | None
-    """When it was verified or ended otherwise, in microseconds since the epoch; null while it is open."""
     may: list[Act]
     """The actions that it allows now."""
 

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Self
 
-from tidemark.controller.server.schemas.bounds import Published, RecommendationAnswer, TransitionAnswer
-from tidemark.models.base.ranges import WIRE
+from tidemark.controller.server.schemas.bounds import Published, RecommendationAnswer
+from tidemark.models.recommend.promise import Transition
 from tidemark.models.specs.fields import values_of
 from tidemark.models.specs.slo import Policy, Slo
 
 if TYPE_CHECKING:
     from tidemark.controller.specs.store import Spec
 
-ANSWERED: dict[str, Any] = {**WIRE, "json_schema_serialization_defaults_required": True}
-"""How the document describes these classes: an answer has every field."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class SloAnswer(Slo):
     """The stream's SLO."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
 
     generation: int
     """How often the SLO was changed."""
@@ -38,8 +33,6 @@ class SloAnswer(Slo):
 class PolicyAnswer(Policy):
     """The stream's policy."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
-
     generation: int
     """How often the policy was changed, 0 for the default."""
     updated_us: int | None
@@ -55,13 +48,11 @@ class PolicyAnswer(Policy):
 class Consequences:
     """What a write changes for the job."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
-
     dry_run: bool
     """Whether it was a dry run: then nothing was changed, and this is what would follow."""
     recommended: RecommendationAnswer | None
     """The recommendation after it; null while there is none."""
-    transition: TransitionAnswer | None
+    transition: Transition | None
     """What the change from the bound in use to the recommended one will do; null without a recommended bound."""
     published: Published
     """What is published to the job after it."""
@@ -73,11 +64,7 @@ class Consequences:
 class SloSet(SloAnswer, Consequences):
     """The SLO as it was set or deleted, and what follows."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED
-
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySet(PolicyAnswer, Consequences):
     """The policy as it was set or deleted, and what follows."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = ANSWERED

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from tidemark.controller.base.answer import Answer, OfStream
-from tidemark.controller.server.schemas.bounds import (
-    Applied,
-    ProvisionalBoundAnswer,
-    Published,
-    RecommendationAnswer,
-    TransitionAnswer,
-)
+from tidemark.controller.server.schemas.bounds import Published, RecommendationAnswer
 from tidemark.controller.server.schemas.pins import PinInForce
 from tidemark.controller.server.schemas.rollouts import RolloutAnswer
 from tidemark.controller.server.schemas.specs import SloAnswer
 from tidemark.controller.view.state.answers import Budget, Condition
+from tidemark.models.evidence.completeness import LedgerCompleteness
+from tidemark.models.live.kept import KeptLive
 from tidemark.models.protocol.late_policy import LatePolicy, LateRows
-from tidemark.models.protocol.messages import Mode, Pin
+from tidemark.models.protocol.messages import AppendDelay, Applied, Mode
+from tidemark.models.recommend.promise import ProvisionalBound, Transition
 
 
 class Evidence(Answer):
@@ -68,74 +67,18 @@ class QueryCoverage(Answer):
     """Where they are, the newest 100 ranges."""
 
 
-class Completeness(Answer):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completeness(LedgerCompleteness):
     """What the ledger says of the pairs that arrived over the horizon."""
 
-    rows: int
-    """(Row, key) pairs that were judged."""
-    late_min: int
-    """Pairs that were late for sure."""
-    late_max: int
-    """Pairs that may have been late."""
-    corrected_min: int
-    """Late pairs that counted in a later version of their window for sure (late=revise); the others were dropped."""
-    corrected_max: int
-    """Late pairs that may have."""
-    unjudged_rows: int
-    """Rows that arrived and of which it is unknown whether they were late."""
-    missing_batches: int
-    """Batches never reported: how many rows they held is unknown."""
     min_ppm: int | None
     """Minimum share admitted, in parts per million, rounded down; null without rows."""
     max_ppm: int | None
     """Maximum share admitted, in parts per million, rounded down; null without rows."""
-    exact: bool
+    exact: bool = field()
     """Whether the share is exact: no doubtful pair, no unjudged row, no missing batch."""
     provisional: bool
     """Whether rows can still be admitted to windows (or minutes) that the watermark has not passed."""
-
-
-class Live(Answer):
-    """What the fast policy in the driver did, as of the newest batch."""
-
-    control_ms: int | None
-    """The newest watermark that Live required, in milliseconds since the epoch; null before the first."""
-    ceiling_ms: int
-    """The static bound that the job falls back to, in milliseconds."""
-    ceiling_used_ppm: int
-    """Distance of the watermark from the maximum event time as a share of the ceiling, in parts per million: at
-    1,000,000 the ceiling holds the watermark and not live control."""
-    behind: list[str]
-    """Partitions with a backlog, which hold the watermark back; the first 100 by name."""
-    behind_partitions: int
-    """How many there are."""
-    idle: list[str]
-    """Partitions that are idle, without a backlog, and hold nothing back; the first 100 by name."""
-    idle_partitions: int
-    """How many there are."""
-    reason: str
-    """Why Live requires this watermark, in one sentence."""
-    failure: str | None
-    """What keeps Live from deciding as it should, and what holds instead; null while nothing does."""
-    last_contact_us: int | None
-    """When the controller last answered the job, in microseconds since the epoch; null for never."""
-    pin: Pin | None
-    """What a kill switch holds the job to, as the job reports it."""
-
-
-class AppendDelaySeen(Answer):
-    """How long after their event times the rows of the newest batch were appended to the source."""
-
-    rows: int
-    """Rows that have both an event time and a timestamp of the source."""
-    min_ms: int
-    """Minimum difference in milliseconds; negative for future-dated events."""
-    mean_ms: int
-    """Mean difference in milliseconds."""
-    max_ms: int
-    """Maximum difference in milliseconds."""
-    by_broker: bool
-    """Whether every timestamp is the broker's, not the producer's."""
 
 
 class LateStatus(Answer):
@@ -175,10 +118,10 @@ class StreamStatus(OfStream):
     """Its SLO; null when none is set."""
     recommended: RecommendationAnswer | None
     """The newest recommendation; null before the first."""
-    provisional_bound: ProvisionalBoundAnswer | None
+    provisional_bound: ProvisionalBound | None
     """Where the recommended bound will lie, as an estimate, for a side of a join that of all its sides; null without an
     SLO or rows, and once there is enough evidence to act on."""
-    transition: TransitionAnswer | None
+    transition: Transition | None
     """What a change from the bound in use to the recommended one will do; null without a recommended bound."""
     published: Published
     """What is published to the job."""
@@ -198,9 +141,9 @@ class StreamStatus(OfStream):
     frozen_until_us: int | None
     """When the freeze window of the policy ends that holds now, in microseconds since the epoch: until then nothing is
     narrowed; null when none holds, and in mode Off."""
-    live: Live | None
+    live: KeptLive | None
     """What the fast policy did; null unless the newest batch ran in Live."""
-    append_delay: AppendDelaySeen | None
+    append_delay: AppendDelay | None
     """How late rows were appended to the source; null when the job names no column for it."""
     late: LateStatus
     """What becomes of late rows."""

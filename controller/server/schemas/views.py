@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.base.answer import milliseconds, share_ppm
+from tidemark.controller.base.answer import made_of, share_ppm
 from tidemark.controller.base.db.tables import (
-    AcknowledgementRow,
     EventRow,
     PublishedRow,
     RecommendationRow,
@@ -32,31 +31,20 @@ from tidemark.controller.control.rollout.store import gate_answers_of
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import open_keys
 from tidemark.controller.reports.live import NewestState
-from tidemark.controller.server.schemas.bounds import (
-    Applied,
-    ProvisionalBoundAnswer,
-    Published,
-    RecommendationAnswer,
-    StepAnswer,
-    TransitionAnswer,
-)
+from tidemark.controller.server.schemas.bounds import Published, RecommendationAnswer
 from tidemark.controller.server.schemas.pins import PinInForce
 from tidemark.controller.server.schemas.rollouts import (
     Approved,
     Event,
     EventEvidence,
-    GateSaid,
-    Promise,
     Proof,
     RolloutAnswer,
 )
 from tidemark.controller.server.schemas.specs import SloAnswer
 from tidemark.controller.server.schemas.streams import (
-    AppendDelaySeen,
     Completeness,
     Evidence,
     LateStatus,
-    Live,
     MissingRange,
     Notified,
     QueryCoverage,
@@ -69,13 +57,16 @@ from tidemark.controller.view.state.load import load_horizon, load_state
 from tidemark.controller.view.state.provisional_bound import read_provisional_bound
 from tidemark.controller.view.state.state import HorizonState, StreamState
 from tidemark.controller.view.state.summary import summary_of
+from tidemark.models.base.read_json import read_object
+from tidemark.models.evidence.completeness import LedgerCompleteness
 from tidemark.models.evidence.coverage import Coverage
 from tidemark.models.protocol.late_policy import late_text
-from tidemark.models.protocol.messages import AppendDelay, BoundAnswer
-from tidemark.models.recommend.steps import DecisionStep, because, deciding_step
+from tidemark.models.protocol.messages import Applied, BoundAnswer
+from tidemark.models.recommend.promise import Promise, Transition
+from tidemark.models.recommend.steps import because, deciding_step
 from tidemark.models.rollout.machine import allowed
-from tidemark.models.rollout.provisional_bound import ProvisionalBound
 from tidemark.models.rollout.states import State
+from tidemark.models.specs.fields import values_of
 
 
 def bound_answer(session: Session, job: str, stream: str, row: StreamRow | None) -> BoundAnswer:
@@ -110,28 +101,15 @@ def bound_answer_of(
             reason=reason if pin is None else f"pinned to {pin.to} ({pin.why}): {reason}",
             pin=None if pin is None else pin.to,
         )
-    answer = answer_of(published)
     return BoundAnswer(
-        job=job,
-        stream=stream,
-        mode=answer.mode,
-        generation=published.generation,
-        bound_ms=answer.bound_ms,
-        reason=answer.reason,
-        envelope=answer.envelope,
-        pin=answer.pin,
+        job=job, stream=stream, generation=published.generation, **values_of(answer_of(published))
     )
 
 
 def published_answer(row: StreamRow, published: PublishedRow | None, pin: StoredPin | None) -> Published:
     """Return what is published to a job as the status has it; the arguments are those of ``bound_answer_of``."""
     answer = bound_answer_of(row.job, row.stream, row, published, pin)
-    return Published.of(answer, published_us=None if published is None else published.published_us)
-
-
-def applied_answer(row: AcknowledgementRow) -> Applied:
-    """Return an acknowledgement as the status has it."""
-    return Applied.of(row)
+    return made_of(Published, answer, published_us=None if published is None else published.published_us)
 
 
 def recommended_answer(
@@ -156,26 +134,15 @@ def recommended_answer(
         current=is_current(session, row),
         because=because(steps),
         decided_by=deciding_step(steps).kind,
-        steps=step_answers(steps),
+        steps=[*steps],
     )
 
 
-def step_answers(steps: Sequence[DecisionStep]) -> list[StepAnswer]:
-    """Return the steps for an answer."""
-    return [
-        StepAnswer(kind=step.kind, name=step.kind.label, bound_ms=step.bound_ms, reason=step.reason)
-        for step in steps
-    ]
-
-
-def transition_answer(row: RecommendationRow | None) -> TransitionAnswer | None:
+def transition_answer(row: RecommendationRow | None) -> Transition | None:
     """Return what taking up a recommendation will do."""
     if row is None or row.transition is None:
         return None
-    found = json.loads(row.transition)
-    for name in ("from_bound", "bound", "stands_still", "latency_base", "latency_wall", "latency_at_least"):
-        found[f"{name}_ms"] = milliseconds(found.pop(f"{name}_us"))
-    return TransitionAnswer.model_validate(found, extra="ignore")
+    return read_object(Transition, json.loads(row.transition))
 
 
 def event_answer(row: EventRow, stream: StreamRow) -> Event:
@@ -198,14 +165,12 @@ def rollout_answer(row: RolloutRow, stream: StreamRow) -> RolloutAnswer:
         from_envelope=envelope_of(row.from_envelope),
         to_envelope=envelope_of(row.to_envelope),
         newest_report=row.report_id or None,
-        predicted=Promise.of(
-            row, latency_wall_ms=None if row.latency_wall_us is None else round(row.latency_wall_us / 1_000)
-        ),
+        predicted=made_of(Promise, row),
         judged=Proof.of(
             row, rows=row.judged_rows, late_min=row.judged_late_min, late_max=row.judged_late_max
         ),
         approved=_approved(row),
-        gate_answers=[GateSaid.of(answer) for answer in gate_answers_of(row.gate_answers)],
+        gate_answers=[*gate_answers_of(row.gate_answers)],
         may=list(allowed(cast("State", row.state), vetoed=row.vetoed)),
     )
 
@@ -253,10 +218,10 @@ def stream_status(
         registered_us=row.registered_us,
         slo=None if slo is None else SloAnswer.of(slo),
         recommended=recommended_answer(session, state.recommendation, state.published),
-        provisional_bound=provisional_bound_answer(bound),
+        provisional_bound=bound,
         transition=transition_answer(state.recommendation),
         published=published_answer(row, state.published, state.pin),
-        applied=None if state.applied is None else applied_answer(state.applied),
+        applied=None if state.applied is None else made_of(Applied, state.applied),
         links_to_spark_ui=(
             state.applied is not None
             and state.applied.spark_ui is not None
@@ -267,8 +232,8 @@ def stream_status(
         windows_per_row=None if newest is None else newest.report.keys_per_row,
         pin=PinInForce.of_pin(state.pin),
         frozen_until_us=state.frozen_until_us(now_us),
-        live=None if driver.live is None else Live.of(driver.live),
-        append_delay=_append_delay(driver.append_delay),
+        live=driver.live,
+        append_delay=driver.append_delay,
         late=_late(state),
         evidence=_evidence(state, found),
         coverage=[] if found is None else [_query(*each) for each in found.facts.coverage.items()],
@@ -280,18 +245,6 @@ def stream_status(
     )
 
 
-def provisional_bound_answer(found: ProvisionalBound | None) -> ProvisionalBoundAnswer | None:
-    """Return an estimate as it is answered; None without one."""
-    if found is None:
-        return None
-    return ProvisionalBoundAnswer.of(
-        found,
-        max_known_in_ms=milliseconds(found.max_known_in_us),
-        seen_ms=found.seen_us // 1_000,
-        narrows_from_ms=milliseconds(found.narrows_from_us),
-    )
-
-
 def _notified(state: StreamState, destinations: Mapping[str, Destination]) -> Notified | None:
     if not destinations:
         return None
@@ -300,14 +253,6 @@ def _notified(state: StreamState, destinations: Mapping[str, Destination]) -> No
         destinations, {**labels, "spark_job": state.row.job, "stream": state.row.stream}
     )
     return Notified(labels=labels, destinations=found, unrouted=unrouted)
-
-
-def _append_delay(delay: AppendDelay | None) -> AppendDelaySeen | None:
-    if delay is None:
-        return None
-    return AppendDelaySeen.of(
-        delay, min_ms=delay.min_us // 1_000, mean_ms=delay.mean_us // 1_000, max_ms=delay.max_us // 1_000
-    )
 
 
 def _late(state: StreamState) -> LateStatus:
@@ -345,26 +290,17 @@ def _query(query_id: str, coverage: Coverage) -> QueryCoverage:
     return QueryCoverage.of(coverage, query_id=query_id, missing=ranges)
 
 
+_NOTHING_JUDGED = LedgerCompleteness(0, 0, 0, 0, 0)
+
+
 def _completeness(horizon: HorizonState | None, *, provisional: bool) -> Completeness:
-    if horizon is None:
-        return Completeness(
-            rows=0,
-            late_min=0,
-            late_max=0,
-            corrected_min=0,
-            corrected_max=0,
-            unjudged_rows=0,
-            missing_batches=0,
-            min_ppm=None,
-            max_ppm=None,
-            exact=False,
-            provisional=provisional,
-        )
-    found = horizon.facts.completeness
+    found = _NOTHING_JUDGED if horizon is None else horizon.facts.completeness
     every = found.rows + found.unjudged_rows
-    return Completeness.of(
+    return made_of(
+        Completeness,
         found,
         min_ppm=share_ppm(found.rows - found.late_max, every),
         max_ppm=share_ppm(every - found.late_min, every),
+        exact=horizon is not None and found.exact,
         provisional=provisional,
     )

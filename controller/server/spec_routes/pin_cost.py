@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy.orm import Session
 
+from tidemark.controller.base.answer import milliseconds
 from tidemark.controller.base.db.tables import ReportRow, StreamRow
 from tidemark.controller.control.bounds.acknowledgements import own_bound_ms
-from tidemark.controller.control.bounds.publication import PublishedAnswer, answer_of, last_published
+from tidemark.controller.control.bounds.publication import answer_of, last_published
 from tidemark.controller.control.decide.load import read_evidence
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.reports.live import newest_state
 from tidemark.controller.reports.store import effective_bound_of
-from tidemark.controller.specs.pins import PinScope, pin_in_force
+from tidemark.controller.server.schemas.pins import PinnedStream
+from tidemark.controller.specs.pins import pin_in_force
 from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.target import PPM
 from tidemark.models.evidence.curve import Curve, CurvePoint
+from tidemark.models.protocol.messages import PublishedAnswer
 from tidemark.models.recommend.choice import percent_of
+from tidemark.models.specs.pin import PinScope
 
 NO_REPORTS = "not known: no reports"
 """The cost of a pin for a stream without reports."""
@@ -34,51 +38,43 @@ _WHEN = {
 """By mode, when another bound takes effect, unless that is at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class PinCost:
-    """What a pin does to one stream; None is unknown."""
-
-    text: str
-    """In words."""
-    bound_ms: int | None = None
-    """The bound that it puts in force, in milliseconds."""
-    from_bound_ms: int | None = None
-    """The bound that it replaces, in milliseconds: the one in use, in Live the effective one."""
-    completeness_ppm: int | None = None
-    """Share that would be admitted under the bound that it puts in force, in parts per million, rounded down."""
-    latency_wall_us: float | None = None
-    """Mean wall latency of windows under it, in microseconds."""
-
-
-def cost_of(session: Session, cache: EvidenceCache, stream: StreamRow, scope: PinScope) -> PinCost:
+def cost_of(session: Session, cache: EvidenceCache, stream: StreamRow, scope: PinScope) -> PinnedStream:
     """Return what setting or removing the pin on ``scope`` does to a stream."""
+    cost = partial(_cost, stream)
     pin = pin_in_force(session, stream.job, stream.stream)
     if pin is not None and pin.scope != scope:
-        return PinCost(f"stays pinned to {pin.to} {pin.why}")
+        return cost(f"stays pinned to {pin.to} {pin.why}")
     published = last_published(session, stream.id)
     answer = PublishedAnswer("Off", None, "") if published is None else answer_of(published)
     if pin is None and answer.mode == "Live":
-        return PinCost("live control takes over again")
+        return cost("live control takes over again")
     horizon_ms = horizon_ms_of(session, stream.id)
     horizon = horizon_of(session, stream.id, horizon_ms)
     bound_ms = own_bound_ms(session, stream.id) if answer.bound_ms is None else answer.bound_ms
     if horizon is None:
-        return PinCost(NO_REPORTS, bound_ms)
+        return cost(NO_REPORTS, bound_ms=bound_ms)
     from_bound_ms = _from_bound_ms(session, horizon.newest)
     if bound_ms is None:
-        return PinCost("not known: the job never ran with its own bound", None, from_bound_ms)
+        return cost("not known: the job never ran with its own bound", from_bound_ms=from_bound_ms)
     if bound_ms == from_bound_ms:
-        return PinCost(f"{_bound(bound_ms)} is in use already", bound_ms, from_bound_ms)
+        return cost(f"{_bound(bound_ms)} is in use already", bound_ms=bound_ms, from_bound_ms=from_bound_ms)
     basis = read_evidence(session, stream.id, horizon_ms, cache)
     assert basis is not None
     text = cost_text(basis.curve, bound_ms, from_bound_ms, _WHAT_CLOSES.get(horizon.newest.operator))
     point = basis.curve.at(bound_ms * 1_000)
-    return PinCost(
+    return cost(
         text + _WHEN.get(answer.mode, ""),
-        bound_ms,
-        from_bound_ms,
+        bound_ms=bound_ms,
+        from_bound_ms=from_bound_ms,
         completeness_ppm=(point.rows - point.late) * PPM // point.rows if point.rows else None,
-        latency_wall_us=_latency_us(point, basis.curve.at(from_bound_ms * 1_000)),
+        latency_wall_ms=milliseconds(_latency_us(point, basis.curve.at(from_bound_ms * 1_000))),
+    )
+
+
+def _cost(stream: StreamRow, text: str, **figures: int | None) -> PinnedStream:
+    known = dict.fromkeys(("bound_ms", "from_bound_ms", "completeness_ppm", "latency_wall_ms")) | figures
+    return PinnedStream(
+        job=stream.job, stream=stream.stream, text=f"{stream.job}/{stream.stream}: {text}", **known
     )
 
 

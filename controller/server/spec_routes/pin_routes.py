@@ -8,9 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 
-from tidemark.controller.base.answer import milliseconds
 from tidemark.controller.base.db.epoch import epoch_of
-from tidemark.controller.base.db.tables import StreamRow
 from tidemark.controller.base.errors import ErrorItem, InvalidParameterError
 from tidemark.controller.control.rollout.pinned import publish_pinned
 from tidemark.controller.server.http.authorize import ThePrincipal
@@ -19,11 +17,10 @@ from tidemark.controller.server.http.cursors import ThePaging, decode_cursor, in
 from tidemark.controller.server.http.openapi import answers
 from tidemark.controller.server.http.parameters import TheService, check_names
 from tidemark.controller.server.schemas.pins import PinAnswer, PinnedStream, PinPage, PinSummary
-from tidemark.controller.server.spec_routes.pin_cost import PinCost, cost_of
+from tidemark.controller.server.spec_routes.pin_cost import cost_of
 from tidemark.controller.server.spec_routes.routes import Operation, SpecRequest, SpecRoutes, routes_of
 from tidemark.controller.specs.kinds import Write
 from tidemark.controller.specs.pins import (
-    PinScope,
     StoredPin,
     existing_pin,
     list_pins,
@@ -32,6 +29,7 @@ from tidemark.controller.specs.pins import (
     streams_in,
 )
 from tidemark.models.base.names import MAX_LENGTH
+from tidemark.models.specs.pin import PinScope
 
 COST_SECONDS = 5.0
 """How long an answer may take to compute what a pin costs: figures must not delay a kill switch."""
@@ -113,20 +111,9 @@ def _answer(request: SpecRequest, pin: StoredPin) -> PinAnswer:
     for row in rows:
         if found and time.monotonic() > until:
             break
-        found.append(_stream(row, cost_of(session, service.cache, row, pin.scope)))
+        found.append(cost_of(session, service.cache, row, pin.scope))
     more = len(rows) - len(found)
     return PinAnswer(**dict(_summary(pin)), streams=found, more_streams=more, dry_run=request.dry_run)
-
-
-def _stream(row: StreamRow, cost: PinCost) -> PinnedStream:
-    wall_us = cost.latency_wall_us
-    return PinnedStream.of(
-        cost,
-        job=row.job,
-        stream=row.stream,
-        latency_wall_ms=None if wall_us is None else milliseconds(round(wall_us)),
-        text=f"{row.job}/{row.stream}: {cost.text}",
-    )
 
 
 def _read(request: SpecRequest, which: PinScope) -> tuple[object, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidemark.controller.tools.cli.run import CommandAnswer, check_job
@@ -19,14 +20,9 @@ from tidemark.models.base.text import format_number, plural
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidemark.controller.server.schemas.savings import (
-        Between,
-        SavingsFigures,
-        SavingsOfStream,
-        SavingsTotal,
-        SavingsTotals,
-    )
+    from tidemark.controller.server.schemas.savings import SavingsOfStream, SavingsTotals
     from tidemark.controller.tools.client.client import Client
+    from tidemark.models.recommend.savings import Figures, Interval, Savings, Total
 
 _HOUR_MS = 3_600_000
 _DIGITS = 3
@@ -46,27 +42,26 @@ def savings(tidemark: Client, job: str | None) -> CommandAnswer:
         if streams:
             _show_totals(totals)
         for row in streams if job is not None else ():
-            for unknown in row.unknown:
+            for unknown in row.savings.unknown:
                 say(f"{row.stream}: {unknown}")
 
     return CommandAnswer({"streams": streams, "totals": totals}, show)
 
 
 def _row(row: SavingsOfStream) -> tuple[str, ...]:
+    savings = row.savings
     return (
         f"{row.job}/{row.stream}",
-        f"{duration(row.bound_ms)} -> {duration(row.recommended_bound_ms)}",
-        _change(row, lambda figures: figures.latency_ms, measured),
+        f"{duration(savings.bound_ms)} -> {duration(savings.recommended_bound_ms)}",
+        _change(savings, lambda figures: figures.latency_ms, measured),
         _UNKNOWN if row.saved is None else _saved(row.saved.waiting_ms, _hours, saves=""),
-        _change(row, lambda figures: figures.late_rows, _count),
-        _state(row),
-        _note(row),
+        _change(savings, lambda figures: figures.late_rows, _count),
+        _state(savings),
+        _note(savings),
     )
 
 
-def _change(
-    row: SavingsOfStream, pick: Callable[[SavingsFigures], Between], text: Callable[[int], str]
-) -> str:
+def _change(row: Savings, pick: Callable[[Figures], Interval], text: Callable[[int], str]) -> str:
     now, then = (
         _UNKNOWN if figures is None else _interval(pick(figures), text)
         for figures in (row.now, row.recommended)
@@ -74,13 +69,13 @@ def _change(
     return _UNKNOWN if now == then == _UNKNOWN else f"{now} -> {then}"
 
 
-def _state(row: SavingsOfStream) -> str:
+def _state(row: Savings) -> str:
     if row.now is None or row.now.state_bytes.min is None:
         return _change(row, lambda figures: figures.state_rows, lambda rows: plural(rows, "row"))
     return _change(row, lambda figures: figures.state_bytes, _size)
 
 
-def _note(row: SavingsOfStream) -> str:
+def _note(row: Savings) -> str:
     parts = []
     if row.loses:
         target = "" if row.target_ppm is None else f", and the target is {percent(row.target_ppm)}"
@@ -105,7 +100,7 @@ def _show_totals(totals: SavingsTotals) -> None:
     )
 
 
-def _sum(total: SavingsTotal, text: Callable[[int], str], streams: int) -> str:
+def _sum(total: Total, text: Callable[[int], str], streams: int) -> str:
     if not total.streams:
         return "not known of any stream"
     now, then = (_interval(between, text) for between in (total.now, total.recommended))
@@ -114,18 +109,18 @@ def _sum(total: SavingsTotal, text: Callable[[int], str], streams: int) -> str:
     return f"{now} -> {then}, {_saved(total.saved, text, saves='saves ')} ({of})"
 
 
-def _saved(saved: Between, text: Callable[[int], str], *, saves: str) -> str:
+def _saved(saved: Interval, text: Callable[[int], str], *, saves: str) -> str:
     """Return what is saved, or what it costs where that is below 0."""
     least, most = saved.min, saved.max
     if most is not None and most <= 0 and least != 0:
-        cost = saved.model_copy(update={"min": -most, "max": None if least is None else -least})
+        cost = replace(saved, min=-most, max=None if least is None else -least)
         return f"costs {_interval(cost, text)}"
     if least is not None and least < 0:
         return f"costs at most {text(-least)}" + ("" if most is None else f", saves at most {text(most)}")
     return f"{saves}{_interval(saved, text)}"
 
 
-def _interval(between: Between, text: Callable[[int], str]) -> str:
+def _interval(between: Interval, text: Callable[[int], str]) -> str:
     if between.min is None:
         return _UNKNOWN if between.max is None else f"at most {text(between.max)}"
     if between.max is None:

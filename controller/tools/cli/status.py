@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tidemark.controller.server.schemas.fleet import FleetStream, JobStatus, JobSummary
-    from tidemark.controller.server.schemas.streams import Completeness, Evidence, Live, StreamStatus
+    from tidemark.controller.server.schemas.streams import Completeness, Evidence, StreamStatus
     from tidemark.controller.tools.client.client import Client
     from tidemark.controller.view.state.answers import Budget
+    from tidemark.models.live.kept import KeptLive
 
 _HISTORY = (
     "tidemark trace --from kafka --bootstrap-servers HOST:PORT --topic TOPIC --event-time COLUMN --since 1h "
@@ -134,7 +135,7 @@ def _show_stream(state: StreamStatus) -> None:
         say(f"{condition.type}: {condition.detail}")
 
 
-def _live(state: Live) -> str:
+def _live(state: KeptLive) -> str:
     counts = {"idle": state.idle_partitions, "behind": state.behind_partitions}
     waiting = [f"{plural(count, 'partition')} {what}" for what, count in counts.items() if count]
     return "; ".join([state.reason, *waiting])
@@ -214,7 +215,7 @@ def _show_steps(state: StreamStatus) -> None:
         return say(f"next: tidemark slo set {quote(state.job)} {quote(state.stream)} --target 99.5%")
     decided_by = state.recommended.decided_by
     rows = [
-        (f"{'*' if step.kind == decided_by else ' '} {step.name}", duration(step.bound_ms), step.reason)
+        (f"{'*' if step.kind == decided_by else ' '} {step.kind.label}", duration(step.bound_ms), step.reason)
         for step in state.recommended.steps
     ]
     say(f"decided at {moment(state.recommended.decided_us)}, by the step with a star:")

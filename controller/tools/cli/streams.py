@@ -12,8 +12,9 @@ from tidemark.models.base.text import plural
 
 if TYPE_CHECKING:
     from tidemark.controller.server.schemas.fleet import StreamDeleted
-    from tidemark.controller.server.schemas.partitions import LostAnswer, LostValue, Partition
+    from tidemark.controller.server.schemas.partitions import LostAnswer, Partition
     from tidemark.controller.tools.client.client import Client
+    from tidemark.models.evidence.losses import ValueLoss
 
 
 def partitions(tidemark: Client, job: str, stream: str) -> CommandAnswer:
@@ -82,7 +83,7 @@ def _show_lost(answer: LostAnswer) -> None:
         say(f"also counted by {', '.join(others)}: see --dimension")
 
 
-def _value(value: LostValue, reasons: list[str]) -> tuple[str, ...]:
+def _value(value: ValueLoss, reasons: list[str]) -> tuple[str, ...]:
     factor = (value.factor_ppm or 0) / PPM
     return (
         "(all others)" if value.other else "(null)" if value.value is None else value.value,

@@ -22,7 +22,7 @@ import httpx
 from tidemark.controller.server.schemas.bounds import (
     AcknowledgementFacts,
     Prediction,
-    PublishedBound,
+    Published,
     Receipt,
 )
 from tidemark.controller.server.schemas.charts import CurveAnswer, Preview
@@ -129,7 +129,7 @@ class Client(Transport):
     """The reports as they were sent, with all counts, the newest batch first."""
     acknowledgements = items(f"{_STREAM}/acks", AcknowledgementFacts, "acknowledgements")
     """The bounds that runs of the job acknowledged, the one applied last first."""
-    bounds = items(f"{_STREAM}/bounds", PublishedBound)
+    bounds = items(f"{_STREAM}/bounds", Published)
     """What was published, generation by generation, the newest first."""
     bound = read(f"{_STREAM}/bound", BoundAnswer)
     """The bound that the job should use, or why there is none."""

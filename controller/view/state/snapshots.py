@@ -25,7 +25,6 @@ from tidemark.controller.base.db.tables import (
 from tidemark.controller.control.bounds.acknowledgements import newest_acknowledgement_query
 from tidemark.controller.control.rollout.store import newest_rollout_query
 from tidemark.controller.evidence.horizon import Horizon
-from tidemark.controller.reports.live import KeptLive
 from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_SHARE_PPM
 from tidemark.controller.specs.streams import add_event
 from tidemark.controller.view.state.partition_rows import PartitionFacts
@@ -34,6 +33,7 @@ from tidemark.models.base.target import PPM
 from tidemark.models.evidence.events import Overdispersion
 from tidemark.models.evidence.partition_needs import PartitionNeeds
 from tidemark.models.evidence.skew import Effect, SkewRule, effects_of, is_skewed, skew_text
+from tidemark.models.live.kept import KeptLive
 from tidemark.models.protocol.messages import PartitionState
 from tidemark.models.specs.slo import Slo
 

@@ -23,7 +23,7 @@ from tidemark.controller.control.bounds.acknowledgements import late_in
 from tidemark.controller.control.decide.join_sides import JoinMiss
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.lost import LostSummary
-from tidemark.controller.reports.live import KeptLive, NewestState
+from tidemark.controller.reports.live import NewestState
 from tidemark.controller.reports.partitions import FutureRows, MisdatedRows, Skew
 from tidemark.controller.specs.pins import StoredPin
 from tidemark.controller.specs.store import Spec, horizon_ms_under
@@ -35,6 +35,7 @@ from tidemark.models.evidence.horizon import HorizonFacts
 from tidemark.models.evidence.ledger import effective_bound_ms
 from tidemark.models.evidence.progress import Progress
 from tidemark.models.evidence.skew import skew_text
+from tidemark.models.live.kept import KeptLive
 from tidemark.models.protocol.late_policy import LateTreatment
 from tidemark.models.protocol.messages import AppliedState, Mode, has_applied
 from tidemark.models.recommend.steps import DecisionStep, StepKind

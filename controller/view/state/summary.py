@@ -12,8 +12,8 @@ from tidemark.controller.base.db.tables import RolloutRow
 from tidemark.controller.view.state.answers import Condition, ConditionType
 from tidemark.controller.view.state.state import StreamState
 from tidemark.models.base.duration import format_duration
+from tidemark.models.recommend.promise import ProvisionalBound
 from tidemark.models.recommend.steps import StepKind, because, deciding_step
-from tidemark.models.rollout.provisional_bound import ProvisionalBound
 from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY
 
 _NOTHING_GOES_ON: Final[tuple[ConditionType, ...]] = (

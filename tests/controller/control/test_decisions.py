@@ -78,17 +78,17 @@ def test_a_stream_goes_from_unknown_to_recommended_to_applied(either: Controller
     assert status["recommended"]["bound_ms"] == body["bound_ms"] == status["published"]["bound_ms"]
     assert status["recommended"]["generation"] == 2
     assert status["recommended"]["current"] is True
-    assert [step["name"] for step in status["recommended"]["steps"]] == [
-        "quantile",
-        "round up",
-        "unknown rows",
-        "no data",
-        "catching up",
-        "silent partitions",
-        "narrow late",
-        "latency cap",
-        "limits",
-        "dead band",
+    assert [step["kind"] for step in status["recommended"]["steps"]] == [
+        "Quantile",
+        "RoundUp",
+        "UnknownRows",
+        "NoData",
+        "CatchingUp",
+        "SilentPartitions",
+        "NarrowLate",
+        "LatencyCap",
+        "Limits",
+        "DeadBand",
     ]
     # A quarter of the rows is 30 s later, so nine tenths take that, less what is left of a window of 10 s.
     assert 20_000 < body["bound_ms"] < 40_000

@@ -63,7 +63,7 @@ class Server:
     def recommended(self) -> Plain:
         recommended = self.http.get(STREAM).json()["recommended"]
         assert recommended["current"]
-        steps = [(step["name"], step["bound_ms"], step["reason"]) for step in recommended["steps"]]
+        steps = [(step["kind"], step["bound_ms"], step["reason"]) for step in recommended["steps"]]
         return recommended["bound_ms"], steps
 
 
@@ -88,9 +88,7 @@ def serving(folder: Path) -> Iterator[Server]:
 
 def plain(recommendation: Recommendation | None) -> Plain:
     assert recommendation is not None
-    return recommendation.bound_ms, [
-        (step.kind.label, step.bound_ms, step.reason) for step in recommendation.steps
-    ]
+    return recommendation.bound_ms, [(step.kind, step.bound_ms, step.reason) for step in recommendation.steps]
 
 
 def _stream(
@@ -192,7 +190,7 @@ def test_the_same_reports_are_decided_alike_by_the_running_server_and_without_it
         )
     assert decisions > 100
     assert bounds > 50
-    assert {"quantile", "unknown rows", "latency cap", "limits", "dead band"} <= names
+    assert {"Quantile", "UnknownRows", "LatencyCap", "Limits", "DeadBand"} <= names
 
 
 def _slo_body(slo: Slo) -> dict[str, Any]:

@@ -294,9 +294,9 @@ def test_the_metrics_show_prediction_and_outcome(controller: Controller) -> None
 # -- guard rails, through the service ------------------------------------------------------------------------------
 
 
-def step(controller: Controller, name: str) -> str:
+def step(controller: Controller, kind: str) -> str:
     steps = controller.status()["recommended"]["steps"]
-    reason: str = next(step["reason"] for step in steps if step["name"] == name)
+    reason: str = next(step["reason"] for step in steps if step["kind"] == kind)
     return reason
 
 
@@ -315,7 +315,7 @@ def test_a_silent_stream_is_held_and_said_and_narrowed_when_it_is_back(controlle
     controller.clock.now_us += 11_000_000
     controller.put("/slo", {"target_ppm": 990_000})
     assert controller.status()["recommended"]["bound_ms"] == 60_000
-    assert step(controller, "no data") == (
+    assert step(controller, "NoData") == (
         "no report for 11 s when this was decided, where 1 s between batches is typical: "
         "the bound in use, 60 s, is not narrowed"
     )
@@ -371,7 +371,7 @@ def test_a_partition_that_falls_silent_holds_every_narrowing_and_is_said(control
     controller.tick()
     assert controller.status()["recommended"]["bound_ms"] == 60_000
     assert "1 partition that used to report is silent, and may come late" in step(
-        controller, "silent partitions"
+        controller, "SilentPartitions"
     )
     assert "1 partition that used to report is silent;" in (detail(controller, "PartitionsSilent") or "")
 
@@ -381,7 +381,7 @@ def test_a_replay_at_twice_the_clock_narrows_nothing(controller: Controller) -> 
     controller.report_all(query_reports(BATCHES[:60], bound_ms=60_000, interval_us=500_000))
     controller.tick()
     assert controller.status()["recommended"]["bound_ms"] == 60_000
-    assert "at 2.0" in step(controller, "catching up")
+    assert "at 2.0" in step(controller, "CatchingUp")
 
 
 def test_what_was_asked_for_within_five_minutes_holds_a_narrowing_and_another_slo_lets_go_of_it(
@@ -404,14 +404,14 @@ def test_what_was_asked_for_within_five_minutes_holds_a_narrowing_and_another_sl
         controller.report_all(reports[first : first + 30])
         controller.tick()
         recommended = controller.status()["recommended"]
-        own = next(step["bound_ms"] for step in recommended["steps"] if step["name"] == "round up")
+        own = next(step["bound_ms"] for step in recommended["steps"] if step["kind"] == "RoundUp")
         asked.append((own, recommended["bound_ms"]))
     for n, (_, bound_ms) in enumerate(asked):
         # Ten ticks of 30 s are the five minutes.
         assert bound_ms == max(own for own, _ in asked[max(n - 10, 0) : n + 1])
     assert asked[6][1] > asked[6][0]
     controller.put("/slo", {**slo, "confidence_ppm": 940_000})
-    assert "nothing wider was required" in step(controller, "narrow late")
+    assert "nothing wider was required" in step(controller, "NarrowLate")
 
 
 @pytest.mark.parametrize(
@@ -429,6 +429,6 @@ def test_where_no_bound_fits_the_chain_and_the_condition_say_how_it_is_resolved(
     controller.report_all(LEARNT)
     controller.tick()
     condition = detail(controller, "ConstraintsConflict")
-    assert condition == step(controller, "latency cap")
+    assert condition == step(controller, "LatencyCap")
     assert body in condition
     assert "above the cap of 6 s" in condition

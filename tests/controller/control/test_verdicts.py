@@ -195,7 +195,7 @@ def test_by_default_a_first_narrowing_waits_for_an_hour_of_evidence_and_a_person
     body = job.rollout()
     assert (body["state"], body["to_bound_ms"]) == ("Published", 300_000)
     assert job.published()["bound_ms"] == 300_000
-    (step,) = [one for one in job.status()["recommended"]["steps"] if one["name"] == "narrowing step"]
+    (step,) = [one for one in job.status()["recommended"]["steps"] if one["kind"] == "NarrowingStep"]
     assert step["reason"] == "one rollout narrows by at most 50 %: to 5 min"
 
 

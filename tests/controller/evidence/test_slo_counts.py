@@ -35,7 +35,7 @@ def test_under_timeslices_the_budget_counts_windows_and_the_bound_is_felt_for(co
     assert (budget["objective"], budget["bad_min"]) == ("timeslices", budget["bad_max"])
     assert 0 < budget["counted"] <= 40 * 5 // 10 + 1
     assert budget["bad_min"] > budget["allowed"]
-    (body,) = [step for step in status["recommended"]["steps"] if step["name"] == "timeslices"]
+    (body,) = [step for step in status["recommended"]["steps"] if step["kind"] == "Timeslices"]
     assert (
         "windows closed under the bound in use did, and at least 90 % of the windows must reach 0.9"
         in body["reason"]
@@ -48,6 +48,6 @@ def test_the_worst_window_below_its_floor_asks_for_more(controller: Controller) 
     job.put("slo", {"target_ppm": 500_000, "worst_window_ppm": 990_000})
     job.run(40, 30.0, tick=False)
     controller.tick()
-    (body,) = [step for step in job.status()["recommended"]["steps"] if step["name"] == "worst window"]
+    (body,) = [step for step in job.status()["recommended"]["steps"] if step["kind"] == "WorstWindow"]
     assert body["bound_ms"] == 12_500
     assert body["reason"].startswith("the worst window under the bound in use admitted ")

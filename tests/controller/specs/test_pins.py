@@ -14,10 +14,11 @@ from sqlalchemy import select
 
 from tidemark.controller.base.db.tables import EventRow
 from tidemark.controller.server.spec_routes.pin_cost import cost_text
-from tidemark.controller.specs.pins import FLEET, StoredPin, put_pin
+from tidemark.controller.specs.pins import StoredPin, put_pin
 from tidemark.models.base.duration import format_about
 from tidemark.models.evidence.curve import Curve
 from tidemark.models.protocol.messages import Acknowledgement, to_json_object
+from tidemark.models.specs.pin import FLEET
 
 from support.controller_app import STREAM, Controller
 from support.oracles import replay_reports

@@ -122,6 +122,10 @@ def savings(controller: Controller, **query: Any) -> dict[str, Any]:
     return found
 
 
+def streams_in(page: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{**row, **row["savings"]} for row in page["streams"]]
+
+
 def tidemark(controller: Controller, *arguments: str) -> list[str]:
     with served(controller.app) as url:
         environment = {"TIDEMARK_URL": url, "TIDEMARK_TOKEN": "", "COLUMNS": "300"}
@@ -175,7 +179,7 @@ def test_what_fifty_streams_would_save_is_what_a_replay_of_their_rows_saves(cont
     fleet = {stream.name: stream for stream in map(made, range(50))}
     filled(controller, *fleet.values())
     page = savings(controller)
-    rows, totals = page["streams"], page["totals"]
+    rows, totals = streams_in(page), page["totals"]
     assert len(rows) == totals["streams"] == len(fleet)
     losing, late_saved = [], 0.0
     for row in rows:
@@ -217,7 +221,7 @@ def test_what_fifty_streams_would_save_is_what_a_replay_of_their_rows_saves(cont
     while True:
         part = savings(controller, limit=7, **({} if cursor is None else {"cursor": cursor}))
         assert part["totals"] == totals
-        paged += part["streams"]
+        paged += streams_in(part)
         cursor = part["next_cursor"]
         if cursor is None:
             break
@@ -232,7 +236,7 @@ def test_a_recommended_bound_is_provisional_until_something_puts_it_into_force(
     def row() -> dict[str, Any]:
         controller.tick()
         controller.snapshot()
-        (found,) = savings(controller, job="job")["streams"]
+        (found,) = streams_in(savings(controller, job="job"))
         return {name: found[name] for name in ("provisional", "reason", "awaits_approval")}
 
     assert row() == {
@@ -261,7 +265,7 @@ def test_a_recommended_bound_is_provisional_until_something_puts_it_into_force(
 def test_what_is_not_known_has_limits_and_reasons(controller: Controller) -> None:
     controller.put("/policy", at_once("Off"))
     filled(controller, replace(made(5), name="stream"))
-    (row,) = savings(controller)["streams"]
+    (row,) = streams_in(savings(controller))
     # Too many windows would still be open under five minutes: it saves at least so much, and nobody knows how much.
     assert row["now"]["latency_ms"]["max"] is None
     assert row["saved"]["waiting_ms"]["min"] > 0
@@ -285,7 +289,7 @@ def test_a_stream_that_spark_drops_nothing_of_loses_no_row_whatever_its_needs(co
     controller.report_all([replace(report, output_mode="complete") for report in reports])
     controller.tick()
     controller.snapshot()
-    (row,) = savings(controller)["streams"]
+    (row,) = streams_in(savings(controller))
     assert row["now"]["late_rows"] == {"min": 0, "max": 0}
 
 
@@ -297,7 +301,7 @@ def test_rows_that_are_judged_one_by_one_have_no_latency(controller: Controller)
     controller.report_all(reports)
     controller.tick()
     controller.snapshot()
-    (row,) = savings(controller)["streams"]
+    (row,) = streams_in(savings(controller))
     assert row["windows_a_day"] is None
     assert row["saved"]["waiting_ms"] == {"min": None, "max": None}
     assert row["saved"]["state_rows"] == {"min": None, "max": None}
@@ -310,16 +314,16 @@ def test_rows_that_are_judged_one_by_one_have_no_latency(controller: Controller)
 
 
 def test_a_stream_that_never_reported_would_save_nothing_that_is_known(controller: Controller) -> None:
-    assert savings(controller)["streams"] == []
+    assert streams_in(savings(controller)) == []
     assert tidemark(controller) == ["there are no streams yet: none has reported"]
     controller.put("/slo", {"target_ppm": TARGET_PPM})
-    (before,) = savings(controller)["streams"]
+    (before,) = streams_in(savings(controller))
     assert before["reason"].startswith("nothing is computed yet")
     controller.snapshot()
-    (row,) = savings(controller)["streams"]
+    (row,) = streams_in(savings(controller))
     assert row["reason"] == "no batch has been reported"
     assert (row["loses"], row["now"], row["saved"]) == (False, None, None)
-    assert savings(controller, job="other")["streams"] == []
+    assert streams_in(savings(controller, job="other")) == []
 
 
 def test_a_cursor_of_another_list_is_refused(controller: Controller) -> None:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.base.operators import Operator, RowLevel, SessionWindow, sliding, tumbling
-from tidemark.models.evidence.ledger import LedgerCompleteness, Tally, judge
+from tidemark.models.evidence.completeness import LedgerCompleteness
+from tidemark.models.evidence.ledger import Tally, judge
 from tidemark.models.protocol.messages import Report
 
 from support.oracles import Ledger, tallies_of

@@ -60,25 +60,25 @@ def situation(**changes: Any) -> Situation:
 def test_widening_by_30_s_at_the_clocks_pace_stops_the_watermark_for_30_s() -> None:
     """Batch 31 is the first to show more than 1,030 s; batch 32 runs with the watermark that it moved."""
     found = transition_to(situation(), 60 * SECOND)
-    assert (found.kind, found.stands_still_us) == ("widen", 30 * SECOND)
+    assert (found.kind, found.stands_still_ms) == ("widen", 30_000)
     assert found.effective_us == (2_000 + 32) * SECOND
     assert (found.windows_closing, found.rows_closing) == (0, 0)
     assert "widening from 30 s to 60 s stops the watermark for 30 s after a restart" in found.text
 
 
 def test_a_stream_at_half_the_clocks_pace_stands_still_for_twice_as_long() -> None:
-    assert transition_to(situation(pace_ppm=500_000), 60 * SECOND).stands_still_us == 60 * SECOND
+    assert transition_to(situation(pace_ppm=500_000), 60 * SECOND).stands_still_ms == 60_000
 
 
 def test_a_widening_on_top_of_one_that_is_not_in_effect_yet_counts_from_the_watermark() -> None:
     """The bound in use is 50 s, but the watermark still trails by 30 s: 60 s is 30 s away, not 10."""
-    assert transition_to(situation(bound_us=50 * SECOND), 60 * SECOND).stands_still_us == 30 * SECOND
+    assert transition_to(situation(bound_us=50 * SECOND), 60 * SECOND).stands_still_ms == 30_000
 
 
 def test_narrowing_moves_the_watermark_with_the_second_batch_and_closes_exactly_the_windows_between() -> None:
     """From 970 s to 1,000 s - 10 s: the windows that end at 980 and 990, both ends as Spark has them."""
     found = transition_to(situation(), 10 * SECOND)
-    assert (found.kind, found.stands_still_us, found.effective_us) == ("narrow", 0, 2_002 * SECOND)
+    assert (found.kind, found.stands_still_ms, found.effective_us) == ("narrow", 0, 2_002 * SECOND)
     assert (found.windows_closing, found.rows_closing) == (2, 12)
     assert transition_to(situation(), 10 * SECOND + 1_000).windows_closing == 1
     assert transition_to(situation(watermark_us=980 * SECOND), 10 * SECOND).windows_closing == 1
@@ -90,30 +90,30 @@ def test_narrowing_moves_the_watermark_with_the_second_batch_and_closes_exactly_
 
 def test_the_same_bound_changes_nothing() -> None:
     found = transition_to(situation(), 30 * SECOND)
-    assert (found.kind, found.stands_still_us) == ("same", 0)
+    assert (found.kind, found.stands_still_ms) == ("same", 0)
     assert (
         found.text == "the bound stays 30 s; 31.00 % of the rows will be admitted at a mean latency of 31 s"
     )
 
 
 @pytest.mark.parametrize(
-    ("changes", "stands_still", "effective"),
+    ("changes", "stands_still_ms", "effective"),
     [
         ({"watermark_us": None}, None, None),
         ({"base_us": None}, None, None),
         ({"pace_ppm": None}, None, None),
         ({"pace_ppm": 0}, None, None),
         ({"pace_ppm": -5}, None, None),
-        ({"batch_gap_us": None}, 30 * SECOND, None),
+        ({"batch_gap_us": None}, 30_000, None),
     ],
     ids=str,
 )
 def test_unknown_values_are_none_and_named(
-    changes: dict[str, Any], stands_still: int | None, effective: int | None
+    changes: dict[str, Any], stands_still_ms: int | None, effective: int | None
 ) -> None:
     found = transition_to(situation(**changes), 60 * SECOND)
-    assert (found.stands_still_us, found.effective_us) == (stands_still, effective)
-    if stands_still is None:
+    assert (found.stands_still_ms, found.effective_us) == (stands_still_ms, effective)
+    if stands_still_ms is None:
         assert "takes effect after a restart; when is unknown" in found.text
 
 
@@ -175,8 +175,8 @@ def test_completeness_and_latency_are_the_curves() -> None:
     """61 of 100 needs are at most 60 s; the window waits 60 s of base and a second more of wall time."""
     found = transition_to(situation(), 60 * SECOND)
     assert (found.rows, found.late, found.completeness_ppm) == (100, 39, 610_000)
-    assert (found.latency_base_us, found.latency_wall_us) == (60 * SECOND, 61 * SECOND)
-    assert transition_to(situation(curve=curve(windows=False)), 60 * SECOND).latency_wall_us is None
+    assert (found.latency_base_ms, found.latency_wall_ms) == (60_000, 61_000)
+    assert transition_to(situation(curve=curve(windows=False)), 60 * SECOND).latency_wall_ms is None
 
 
 def test_the_interval_holds_at_every_look_and_is_that_of_the_events() -> None:
@@ -257,8 +257,8 @@ def test_the_watermark_moves_when_a_batch_shows_what_is_missing_as_the_replay_of
         new_us,
     )
     # At the clock's pace the time it does not move is the event time that is missing.
-    assert body.stands_still_us is not None
-    missing_us = body.stands_still_us
+    assert body.stands_still_ms is not None
+    missing_us = body.stands_still_ms * 1_000
     again = _replayed(after)
     moved = again.emit_base_us - new_us > restored_us
     replayed = int(moved.argmax()) if moved.any() else None

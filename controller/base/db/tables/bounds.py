@@ -100,9 +100,10 @@ class PredictionRow(Base):
     """How many independent events the pairs amount to."""
     min_ppm: Mapped[Whole | None]
     max_ppm: Mapped[Whole | None]
-    latency_base_us: Mapped[Whole | None]
-    latency_wall_us: Mapped[Whole | None]
-    stands_still_us: Mapped[Whole | None]
+    completeness_ppm: Mapped[Whole | None]
+    latency_base_ms: Mapped[Whole | None]
+    latency_wall_ms: Mapped[Whole | None]
+    stands_still_ms: Mapped[Whole | None]
     effective_us: Mapped[Whole | None]
     windows_closing: Mapped[Whole | None]
     rows_closing: Mapped[Whole | None]

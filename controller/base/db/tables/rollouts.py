@@ -56,7 +56,7 @@ class RolloutRow(Base):
     """How many independent events the pairs amount to."""
     min_ppm: Mapped[Whole | None]
     max_ppm: Mapped[Whole | None]
-    latency_wall_us: Mapped[Whole | None]
+    latency_wall_ms: Mapped[Whole | None]
     state_rows: Mapped[Whole | None]
     created_us: Mapped[Whole]
     changed_us: Mapped[Whole]

@@ -10,8 +10,8 @@ import { colour, onTheme } from "./theme.js";
 import { TimeStrip } from "./time_strip.js";
 import { plural, sentence } from "./words.js";
 
-/** @import { Heatmap as HeatmapAnswer, HeatmapPartition, HistoryRollout, Partition, PartitionPage } from "api" */
-/** @typedef {{from_us: number, to_us: number, rollouts: HistoryRollout[]}} Span */
+/** @import { Heatmap as HeatmapAnswer, HeatmapPartition, Partition, PartitionPage, RolloutTimes } from "api" */
+/** @typedef {{from_us: number, to_us: number, rollouts: RolloutTimes[]}} Span */
 
 const ROW_HEIGHT = 19;
 const CELL_HEIGHT = 17;

@@ -5,7 +5,7 @@ import { badge, el, figures, put } from "./dom.js";
 import { count, duration, share } from "./format.js";
 import { sentence } from "./words.js";
 
-/** @import { LostAnswer, LostValue } from "api" */
+/** @import { LostAnswer, ValueLoss } from "api" */
 
 /** Why a row was not taken; rows that were set aside are not lost. */
 const REASONS = /** @type {const} */ ([
@@ -55,7 +55,7 @@ function partsOf({ dimension, total, values, more_values: more, counted }) {
 }
 
 /**
- * @param {LostValue} value
+ * @param {ValueLoss} value
  * @param {typeof REASONS[number][]} reasons
  */
 function cellsOf(value, reasons) {

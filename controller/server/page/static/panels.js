@@ -4,9 +4,9 @@ import { nowUs } from "./api.js";
 import { Card } from "./card.js";
 import { el, figures, icon, pairs, put } from "./dom.js";
 import { about, ago, count, duration, fullMoment, localTimes, moment, share, shares, trimmed } from "./format.js";
-import { sentence } from "./words.js";
+import { sentence, spaced } from "./words.js";
 
-/** @import { Prediction, PredictionPage, StepAnswer, StreamStatus } from "api" */
+/** @import { DecisionStep, Prediction, PredictionPage, StreamStatus } from "api" */
 
 const MAX_NAMES = 8;
 /** Shows at once what the job has yet to report. */
@@ -54,15 +54,16 @@ export class ReasonsPanel {
 }
 
 /**
- * @param {StepAnswer} step
+ * @param {DecisionStep} step
  * @param {boolean} changed Whether it changed the bound.
  * @param {boolean} decides Whether no later step changed it but by rounding.
  */
 function stepItem(step, changed, decides) {
+    const name = spaced(step.kind).toLowerCase();
     return el(
         "li",
         { class: changed ? "changed" : null },
-        el("span", { class: "chain-name", text: decides ? `${step.name} (decides)` : step.name }),
+        el("span", { class: "chain-name", text: decides ? `${name} (decides)` : name }),
         el("span", { class: "chain-bound", text: changed ? duration(step.bound_ms) : "" }),
         el("span", { class: "chain-reason", text: localTimes(step.reason) }),
     );
@@ -211,7 +212,7 @@ export class EvidencePanel {
                 ],
                 delay && [
                     "Appended to the source",
-                    `${duration(delay.mean_ms)} after the event on average, ${duration(delay.max_ms)} at most`,
+                    `${duration(delay.mean_us / 1000)} after the event on average, ${duration(delay.max_us / 1000)} at most`,
                 ],
             ),
             provisional !== null &&

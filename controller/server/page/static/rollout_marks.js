@@ -3,8 +3,8 @@
 import { drawMark } from "./drawing.js";
 import { colour } from "./theme.js";
 
-/** @import { HistoryRollout } from "api" */
-/** @typedef {Pick<HistoryRollout, "state" | "published_us" | "effective_us">} Marked */
+/** @import { RolloutTimes } from "api" */
+/** @typedef {Pick<RolloutTimes, "state" | "published_us" | "effective_us">} Marked */
 
 /**
  * Whether the job may have had it: another one replaces some rollouts before that, and they get no line.

@@ -5,7 +5,7 @@ import { about, between, bytes, count, duration, hours, share, target } from "./
 import { streamHash } from "./router.js";
 import { plural, sentence } from "./words.js";
 
-/** @import { Between, SavingsFigures, SavingsOfStream, SavingsPage, SavingsTotal } from "api" */
+/** @import { Figures, Interval, Savings, SavingsOfStream, SavingsPage, Total } from "api" */
 /** @import { Child } from "./dom.js" */
 
 const MAX_STREAMS = 5;
@@ -20,7 +20,7 @@ export class SavingsCard {
 
     /** @param {SavingsPage} page */
     show({ streams, totals }) {
-        this.node.hidden = !streams.some((stream) => stream.now !== null);
+        this.node.hidden = !streams.some(({ savings }) => savings.now !== null);
         put(
             this.#sums,
             el("h2", { text: "Savings a day" }),
@@ -31,7 +31,7 @@ export class SavingsCard {
                 badge("critical", `${plural(totals.losing, "stream")} ${totals.losing === 1 ? "loses" : "lose"} rows`),
         );
         const found = streams.filter(
-            (one) => one.loses || (one.saved !== null && one.bound_ms !== one.recommended_bound_ms),
+            ({ savings: of, saved }) => of.loses || (saved !== null && of.bound_ms !== of.recommended_bound_ms),
         );
         const rows = found.slice(0, MAX_STREAMS).map(rowOf);
         const left = totals.streams - rows.length;
@@ -57,7 +57,7 @@ export class SavingsCard {
 
 /**
  * @param {string} name
- * @param {SavingsTotal} total
+ * @param {Total} total
  * @param {(number: number) => string} text
  */
 function sumText(name, { streams, now, recommended, saved }, text) {
@@ -72,9 +72,9 @@ function sumText(name, { streams, now, recommended, saved }, text) {
 }
 
 /** @param {SavingsOfStream} row */
-function rowOf(row) {
-    const { job, stream, saved, reason, unknown } = row;
-    /** @type {(pick: (of: SavingsFigures) => SavingsFigures["late_rows"], text: (number: number) => string) => string} */
+function rowOf({ job, stream, saved, savings: row }) {
+    const { reason, unknown } = row;
+    /** @type {(pick: (of: Figures) => Interval, text: (number: number) => string) => string} */
     const change = (pick, text) =>
         [row.now, row.recommended].flatMap((of) => (of === null ? [] : [between(pick(of), text)])).join(" → ");
     /** @type {Child[]} */
@@ -98,7 +98,7 @@ function rowOf(row) {
 }
 
 /**
- * @param {Between} saved
+ * @param {Interval} saved
  * @param {(number: number) => string} text
  */
 function savedText({ min, max }, text) {
@@ -110,7 +110,7 @@ function savedText({ min, max }, text) {
     return `${between({ min: -max, max: min === null ? null : -min }, text)} more`;
 }
 
-/** @param {SavingsOfStream} row */
+/** @param {Savings} row */
 function lossText({ completeness_max_ppm: most, target_ppm: wanted }) {
     return `At most ${share(most)} are good${wanted === null ? ", and no SLO is set" : `, target ${target(wanted)}`}`;
 }

@@ -7,12 +7,12 @@ import { moment } from "./format.js";
 import { colour, onTheme } from "./theme.js";
 
 /** @import { Card } from "./card.js" */
-/** @import { HistoryRollout } from "api" */
+/** @import { RolloutTimes } from "api" */
 /** @typedef {{from_us: number, rows: number | null}} TimeSlot Without rows it is a gap */
 /** @typedef {(fromUs: number, untilUs: number) => void} Zoomed */
 /**
  * @template {TimeSlot} S
- * @typedef {{from_us: number, to_us: number, slot_us: number, target_ppm?: number, slots: S[], rollouts?: HistoryRollout[]}} Charted
+ * @typedef {{from_us: number, to_us: number, slot_us: number, target_ppm?: number, slots: S[], rollouts?: RolloutTimes[]}} Charted
  */
 
 /**

@@ -21,10 +21,11 @@ from tidemark.controller.control.retention.delete_stream import delete_stream
 from tidemark.controller.control.retention.upkeep import Upkeep
 from tidemark.controller.control.rollout.pinned import publish_missing_pins
 from tidemark.controller.specs import streams as store
-from tidemark.controller.specs.pins import PinScope, StoredPin, put_pin
+from tidemark.controller.specs.pins import StoredPin, put_pin
 from tidemark.controller.specs.streams import lock_known_stream, lock_stream
 from tidemark.controller.view.alerts.notifier import Notifier
 from tidemark.models.evidence.slots import HOUR_US, Retention
+from tidemark.models.specs.pin import PinScope
 
 from support.controller_app import Controller
 from support.empty_store import open_empty

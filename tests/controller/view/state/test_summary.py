@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from tidemark.controller.base.db.tables import RolloutRow
-from tidemark.controller.specs.pins import PinScope, StoredPin
+from tidemark.controller.specs.pins import StoredPin
 from tidemark.controller.view.state.conditions import conditions_of
 from tidemark.controller.view.state.summary import summary_of
 from tidemark.models.recommend.steps import DecisionStep, StepKind
 from tidemark.models.rollout.states import State
+from tidemark.models.specs.pin import PinScope
 from tidemark.models.specs.slo import FreezeWindow
 
 from support.controller_app import Controller
