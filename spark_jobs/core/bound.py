@@ -4,8 +4,8 @@ A job must start even when the controller is away (fail open), so nothing here r
 on disk, including "no bound": an outage must not revive a bound that was withdrawn. A pin is a kill switch and goes
 before everything else: first the job's own pin, then the controller's.
 
-The runner needs to know which bounds a plan was built with, and may have to hold one that worked: ``collected_choices``
-and ``imposed_bounds`` are for that.
+The runner hears from its watch what the controller answers: it hands the bounds to the start that it makes, and gets to
+know which ones the plan was built with (``starting``).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import quote
 
 from tidemark.models.base.duration import format_duration
@@ -28,9 +29,6 @@ from tidemark.spark_jobs.core.client import ControllerClient, read_answer
 
 _log = logging.getLogger("tidemark.spark")
 _Key = tuple[str, str]
-# Context variables, not module state: what one thread builds is neither imposed on another nor collected there.
-_collected: ContextVar[tuple[list[Choice], ...]] = ContextVar("tidemark_collected_choices", default=())
-_imposed: ContextVar[Mapping[_Key, ChosenBound] | None] = ContextVar("tidemark_imposed_bounds", default=None)
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -132,32 +130,35 @@ class Choice:
         return _chosen(answer, "controller", _Own(self.own_bound_ms, self.ceiling_ms), answer.reason)
 
 
-@contextmanager
-def collected_choices() -> Iterator[list[Choice]]:
-    """Collect every bound that is chosen within the context, in this thread: the list grows as plans are built.
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A start of a query, by whoever has its bounds."""
 
-    A context within a context takes nothing away from the outer one.
+    bounds: Mapping[_Key, ChosenBound]
+    choices: tuple[list[Choice], ...]
+
+
+_ALONE = _Start(MappingProxyType({}), ())
+# A context variable, not module state: what one thread builds neither gets another's bounds nor is collected there.
+_start: ContextVar[_Start] = ContextVar("tidemark_start", default=_ALONE)
+
+
+@contextmanager
+def starting(bounds: Mapping[_Key, ChosenBound] | None = None) -> Iterator[list[Choice]]:
+    """Hand bounds to the plans that are built within the context, in this thread, and collect what is chosen for them.
+
+    A context within a context takes nothing away from the outer one. Yields the list, which grows as plans are built.
+
+    Args:
+        bounds: by names of job and stream. The job's own pin still goes before them; for other streams the controller
+            is asked.
     """
-    choices: list[Choice] = []
-    token = _collected.set((*_collected.get(), choices))
+    outer, choices = _start.get(), list[Choice]()
+    token = _start.set(_Start({**outer.bounds, **(bounds or {})}, (*outer.choices, choices)))
     try:
         yield choices
     finally:
-        _collected.reset(token)
-
-
-@contextmanager
-def imposed_bounds(bounds: Mapping[_Key, ChosenBound]) -> Iterator[None]:
-    """Let the streams in ``bounds`` get the bound given there, not the controller's; in this thread only.
-
-    Args:
-        bounds: by names of job and stream. The job's own pin still goes before them.
-    """
-    token = _imposed.set(dict(bounds))
-    try:
-        yield
-    finally:
-        _imposed.reset(token)
+        _start.reset(token)
 
 
 def choose_bound_at_start(
@@ -175,7 +176,7 @@ def choose_bound_at_start(
     """Return the bound to start with, within the limit of a request. Never raises: a job must start.
 
     The first of these that exists: the bound that the job's own pin fixes (then the controller is not asked), the one
-    that ``imposed_bounds`` gives, the controller's answer, the last good answer on disk, the job's own bound. A pin in
+    that ``starting`` hands over, the controller's answer, the last good answer on disk, the job's own bound. A pin in
     an answer is followed, too.
 
     Args:
@@ -190,11 +191,12 @@ def choose_bound_at_start(
         restarts: whether another bound needs another start; a stream that takes it at once is none of the runner's.
     """
     own = _Own(own_bound_ms, ceiling_ms)
-    imposed = (_imposed.get() or {}).get((job, stream))
+    start = _start.get()
+    handed = start.bounds.get((job, stream))
     if pin is not None:
         chosen = _pinned(pin, own, pinned_by, None)
-    elif imposed is not None:
-        chosen = imposed
+    elif handed is not None:
+        chosen = handed
     else:
         chosen = _from_controller(client, cache, (job, stream), own)
     choice = Choice(
@@ -207,7 +209,7 @@ def choose_bound_at_start(
         cache=cache,
         chosen=chosen,
     )
-    for choices in _collected.get() if restarts else ():
+    for choices in start.choices if restarts else ():
         choices.append(choice)
     return chosen
 

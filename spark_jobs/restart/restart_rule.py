@@ -235,19 +235,12 @@ class ProvenBounds:
             getattr(failed, name) == getattr(answer, name) for name in ("generation", "pin", "bound_ms")
         )
 
-    def imposed(self, newest: Callable[[_Key], BoundAnswer | None]) -> dict[_Key, ChosenBound]:
-        """Return the bounds to impose at the next start: where the newest answer is one that failed.
-
-        Args:
-            newest: returns the newest answer for a stream; None when none is known.
-        """
-        return {
-            key: replace(
-                self._worked[key], reason=f"generation {failed.generation} failed, and there is no newer one"
-            )
-            for key, failed in self._failed.items()
-            if key in self._worked and (answer := newest(key)) is not None and self.has_failed(key, answer)
-        }
+    def instead_of(self, key: _Key, answer: BoundAnswer) -> ChosenBound | None:
+        """Return the bound that worked, where ``answer`` is one that failed; None where it may be taken."""
+        if key not in self._worked or not self.has_failed(key, answer):
+            return None
+        why = f"generation {answer.generation} failed, and there is no newer one"
+        return replace(self._worked[key], reason=why)
 
     def put_back(self, why: str) -> dict[_Key, ChosenBound]:
         """Return the bounds that last worked, for all streams."""

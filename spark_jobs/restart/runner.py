@@ -26,9 +26,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidemark.models.base.duration import format_about
-from tidemark.models.protocol.messages import BoundAnswer
 from tidemark.spark_jobs.core.arguments import checked, instance
-from tidemark.spark_jobs.core.bound import Choice, ChosenBound, collected_choices, imposed_bounds
+from tidemark.spark_jobs.core.bound import Choice, ChosenBound, starting
 from tidemark.spark_jobs.core.connections import flush
 from tidemark.spark_jobs.core.settings import JobSettings
 from tidemark.spark_jobs.core.watch import BoundWatch, Watching
@@ -93,7 +92,6 @@ class _Run:
 
     query: StreamingQuery
     choices: dict[_Key, Choice]
-    began_us: int
     on_trial: bool
     """Whether the runner restarted it and it has not brought a batch to its end since."""
 
@@ -215,7 +213,7 @@ class AdaptiveQuery:
             self._rule.worked()
 
     def _due(self, run: _Run) -> Change | None:
-        changes = [change for choice in run.choices.values() if (change := self._change(run, choice))]
+        changes = [change for choice in run.choices.values() if (change := self._change(choice))]
         now_s = self._parts.monotonic()
         due = self._rule.first(changes, now_s)
         if due is None:
@@ -228,12 +226,9 @@ class AdaptiveQuery:
             _log.warning("%s; the query restarts for it in %s", due.change, _rough(due.wait_s))
         return None
 
-    def _change(self, run: _Run, choice: Choice) -> Change | None:
+    def _change(self, choice: Choice) -> Change | None:
         watch = self._watches.get(choice.key)
         if watch is None or watch.latest is None:
-            return None
-        # An answer from before this start may be older than the one that the start itself got.
-        if watch.last_contact_us is None or watch.last_contact_us <= run.began_us:
             return None
         return None if self._proven.has_failed(choice.key, watch.latest) else change_of(choice, watch.latest)
 
@@ -243,8 +238,8 @@ class AdaptiveQuery:
 
     # -- starting -----------------------------------------------------------------------------------------------
 
-    def _start(self, hold: Mapping[_Key, ChosenBound], *, on_trial: bool) -> _Run:
-        with imposed_bounds(hold), collected_choices() as self._built:
+    def _start(self, bounds: Mapping[_Key, ChosenBound], *, on_trial: bool) -> _Run:
+        with starting(bounds) as self._built:
             query = self._build()
         # Over Spark Connect it is another class, without a common one.
         if not hasattr(query, "awaitTermination"):
@@ -252,7 +247,7 @@ class AdaptiveQuery:
                 f"build must start the query and return it, a StreamingQuery; it returned a {type(query).__name__}"
             )
         self._query = query
-        run = _Run(query, {choice.key: choice for choice in self._built}, self._parts.clock_us(), on_trial)
+        run = _Run(query, {choice.key: choice for choice in self._built}, on_trial)
         self._watch(run)
         return run
 
@@ -272,13 +267,18 @@ class AdaptiveQuery:
         _log.warning("%s; the query ended after a batch and starts again", change)
         self._rule.restarted(self._parts.monotonic())
         try:
-            return self._start(self._proven.imposed(self._newest), on_trial=True)
+            return self._start(self._newest(ended), on_trial=True)
         except Exception as error:  # noqa: BLE001 - the query ran before the runner ended it, so any error is the runner's
             return self._put_back({choice.key: choice.chosen for choice in self._built}, error)
 
-    def _newest(self, key: _Key) -> BoundAnswer | None:
-        watch = self._watches.get(key)
-        return None if watch is None else watch.latest
+    def _newest(self, ended: _Run) -> dict[_Key, ChosenBound]:
+        """Return the bounds to start with: what the watches heard last, and not from answers that failed."""
+        answers = {key: watch.latest for key, watch in self._watches.items()}
+        return {
+            key: self._proven.instead_of(key, answer) or ended.choices[key].by(answer)
+            for key, answer in answers.items()
+            if answer is not None
+        }
 
     def _put_back(self, failed: Mapping[_Key, ChosenBound], error: Exception) -> _Run | None:
         """Start again with the bounds that last worked; None when the runner was stopped meanwhile."""

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidemark.models.base.operators import Operator, TimeWindow
 from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs import flush
-from tidemark.spark_jobs.core.bound import collected_choices
+from tidemark.spark_jobs.core.bound import starting
 from tidemark.spark_jobs.restart.between_batches import end_between_batches
 from tidemark.spark_jobs.restart.runner import AdaptiveQuery, Parts
 
@@ -75,7 +75,7 @@ class RestartedJob(LiveJob):
 
     def start(self, frame: DataFrame | None = None) -> StreamingQuery:
         """Start the query with what the controllers say now."""
-        with collected_choices() as choices:
+        with starting() as choices:
             query = super().start(frame)
         chosen = {choice.stream: choice.chosen.bound_ms for choice in choices}
         self.query = query

@@ -16,8 +16,7 @@ from tidemark.spark_jobs.core.bound import (
     BoundCache,
     ChosenBound,
     choose_bound_at_start,
-    collected_choices,
-    imposed_bounds,
+    starting,
 )
 from tidemark.spark_jobs.core.client import ControllerClient
 from tidemark.spark_jobs.core.settings import SETTINGS
@@ -307,7 +306,7 @@ def test_the_reason_of_a_pin_says_who_pinned_and_what_it_costs(tmp_path: Path) -
 
 def test_choices_are_collected_while_somebody_asks_for_them(tmp_path: Path) -> None:
     client, cache = _answering(ANSWER), BoundCache(tmp_path)
-    with collected_choices() as choices, collected_choices() as the_same:
+    with starting() as choices, starting() as the_same:
         _start(client, cache)
     _start(client, cache)
     (choice,) = choices
@@ -319,7 +318,7 @@ def test_choices_are_collected_while_somebody_asks_for_them(tmp_path: Path) -> N
 
 
 def test_a_choice_tells_what_another_answer_would_have_made_of_it(tmp_path: Path) -> None:
-    with collected_choices() as choices:
+    with starting() as choices:
         _start(_answering(ANSWER), BoundCache(tmp_path))
         _pinned(ANSWER, tmp_path, pin="Off")
     free, pinned = choices
@@ -334,7 +333,7 @@ def test_a_held_bound_goes_before_the_controllers_and_after_the_jobs_own_pin(tmp
     """A bound that failed must not be given out again by the next start."""
     held = ChosenBound(7_000, "controller", 3, "Restart", "it worked")
     cache = BoundCache(tmp_path)
-    with imposed_bounds({("a/b", "s"): held}):
+    with starting({("a/b", "s"): held}):
         assert _start(_answering(ANSWER), cache) == held
         assert _pinned(ANSWER, tmp_path, pin="Off").bound_ms == 60_000
         assert choose_bound_at_start("a/b", "other", 5, None, cache).bound_ms == 5
@@ -346,7 +345,7 @@ def test_what_one_thread_holds_or_collects_is_not_anothers(tmp_path: Path) -> No
     """Two queries of one driver may read streams of the same name."""
     held = ChosenBound(7_000, "controller", 3, "Restart", "it worked")
     seen: list[int] = []
-    with imposed_bounds({("a/b", "s"): held}), collected_choices() as choices:
+    with starting({("a/b", "s"): held}) as choices:
         thread = threading.Thread(
             target=lambda: seen.append(_start(_answering(ANSWER), BoundCache(tmp_path)).bound_ms)
         )
@@ -358,7 +357,7 @@ def test_what_one_thread_holds_or_collects_is_not_anothers(tmp_path: Path) -> No
 
 
 def test_a_stream_that_takes_other_bounds_without_a_restart_is_none_of_the_runners(tmp_path: Path) -> None:
-    with collected_choices() as choices:
+    with starting() as choices:
         choose_bound_at_start("a/b", "s", 60_000, None, BoundCache(tmp_path), restarts=False)
 
     assert choices == []

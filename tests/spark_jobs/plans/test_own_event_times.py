@@ -16,7 +16,7 @@ from tidemark.models.base.operators import row_level
 from tidemark.models.base.stateful import CONFIRMED_KEY
 from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.protocol.messages import Mode
-from tidemark.spark_jobs.core.bound import ChosenBound, collected_choices, imposed_bounds
+from tidemark.spark_jobs.core.bound import ChosenBound, starting
 from tidemark.spark_jobs.restart.runner import AdaptiveQuery, Parts
 
 from support.bound_server import BoundServer
@@ -149,7 +149,7 @@ def test_a_new_checkpoint_is_held_to_the_jobs_own_bound(
     job = job_of(spark, tmp_path, 3, "10 seconds", ceiling)
     job.publish([rows_at(100)])
     given = ChosenBound(2_000, "controller", 7, "Live" if ceiling else "OnRestart", "a test says so")
-    with imposed_bounds({("tidemark-tests", "in"): given}):
+    with starting({("tidemark-tests", "in"): given}):
         frame = job.frame()
     with pytest.raises(StreamingQueryException, match=why):
         job.start(frame).awaitTermination()
@@ -167,7 +167,7 @@ def test_under_the_runner_a_refused_bound_is_put_back_and_the_query_goes_on(
         job.controllers = {"in": server.url}
 
         def build() -> StreamingQuery:
-            with collected_choices() as choices:
+            with starting() as choices:
                 query = job.start()
             started.append(choices[0].chosen.bound_ms)
             return query

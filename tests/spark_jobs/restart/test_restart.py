@@ -14,7 +14,7 @@ import pytest
 
 from tidemark.models.base.operators import tumbling
 from tidemark.spark_jobs import flush
-from tidemark.spark_jobs.core.bound import collected_choices
+from tidemark.spark_jobs.core.bound import starting
 from tidemark.spark_jobs.restart.between_batches import end_between_batches
 from tidemark.spark_jobs.restart.runner import AdaptiveQuery, Parts
 
@@ -46,7 +46,7 @@ class CountedJob(Job):
     def build(self) -> StreamingQuery:
         """Start the query, as a user's function would."""
         self.known.clear()
-        with collected_choices() as choices:
+        with starting() as choices:
             query = self.start("60 seconds")
         self.started_with.append(choices[0].chosen.bound_ms)
         self.known.set()

@@ -224,11 +224,12 @@ def test_a_bound_is_held_at_a_start_as_long_as_the_newest_answer_is_the_one_that
     proven.work({KEY: _chosen(3, 5_000), ("j", "t"): _chosen(1, 1_000)})
     proven.fail({KEY: _chosen(4, 9_000), ("j", "t"): _chosen(1, 1_000)})
 
-    (imposed,) = proven.imposed(lambda _: _answer(4, 9_000)).items()
-    assert imposed[0] == KEY
-    assert imposed[1].bound_ms == 5_000
-    assert "generation 4 failed" in imposed[1].reason
-    assert proven.imposed(lambda _: _answer(5, 9_000)) == {}
+    instead = proven.instead_of(KEY, _answer(4, 9_000))
+    assert instead is not None
+    assert instead.bound_ms == 5_000
+    assert "generation 4 failed" in instead.reason
+    assert proven.instead_of(KEY, _answer(5, 9_000)) is None
+    assert proven.instead_of(("j", "t"), _answer(1, 1_000)) is None
 
 
 def test_other_bounds_that_work_are_news() -> None:
