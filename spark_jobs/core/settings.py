@@ -87,7 +87,7 @@ def _name(example: str) -> Rule:
     def fits(name: object) -> bool:
         return isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and fitting(name) == name
 
-    what = f"a name of 1 to {_LONGEST_NAME} printable characters, with no slash and no space around it"
+    what = f"1 to {_LONGEST_NAME} printable characters, no slash and no space around it"
     return Rule(what, fits, f'"{example}"')
 
 
@@ -182,46 +182,43 @@ class JobSettings:
     bound: str | None = _is(
         _DELAY,
         None,
-        "The job's own bound, used when the controller gives none, in any form that `withWatermark` takes, or a short "
-        "one such as `10m`. A call needs one; else it is the one that the query has.",
+        "The job's own bound, in any form that `withWatermark` takes, or a short one such as `10m`. A call needs one; "
+        "without a call it is the query's.",
     )
     ceiling: str | None = _is(
         _DELAY,
         None,
-        "The bound to fall back to in Live when nothing steers, and the longest that state and deduplication are "
-        "retained; the job's own bound unless set, and then Live may only narrow it.",
+        "The bound of Live when nothing steers, and the longest that state is retained; the job's own bound unless "
+        "set, and then Live may only narrow it.",
     )
     idle_timeout: int | None = _is(
         _DURATION,
         None,
-        "In Live, silence after which a partition no longer holds the watermark back; learned from the partition's own "
-        "gaps unless set. A source that does not report its backlog needs it, else its partitions are never idle.",
+        "In Live, silence after which a partition no longer holds the watermark back; learned unless set. A source "
+        "that does not report its backlog needs it, else its partitions are never idle.",
     )
     close_at_end: Closing | None = _is(
         _CLOSING,
         False,
-        "`true` lets a run with `availableNow` end with a closing step, which moves the watermark as far as the bound "
-        "allows, also where an input had no rows; an interval such as `1 hour` says how late rows come at most by the "
-        "clock, so that windows older than that come out too.",
+        "`true` ends a run with `availableNow` with a step that moves the watermark as far as the bound allows; an "
+        "interval such as `1 hour` says how late rows come at most by the clock: windows older than that come out too.",
     )
     partition: str | None = _is(
         text("the name of a column, or None", "partition").or_none(),
         "partition",
-        "Column that names the partition of a row, as Kafka's source has it; without such a column, or with None, the "
-        "whole stream is one partition.",
+        "Column that names the partition of a row, as Kafka's has it; without it, or with None, the stream is one.",
     )
     arrival_time: str | None = _is(
         RULES["arrival_time"],
         "timestamp",
-        "Column with the source's own timestamp, as Kafka's source has it; it is used where the column is there, and "
-        "with `aside` it must be. None uses none.",
+        "Column with the source's own timestamp, as Kafka's source has it, used where it is there; with `aside` it "
+        "must be.",
     )
     granule: int | None = _is(
         replace(INTERVAL, make=whole_ms(1), example='"1 second"'),
         None,
-        "Width of the event-time grid on which rows are counted. Unless set, an exact one for the operator, or a "
-        "second where that is read from the plan: exact for windows of whole seconds, and an interval of the rows of a "
-        "second for other keys.",
+        "Width of the event-time grid on which rows are counted. Unless set, an exact one for the operator of the "
+        "call, or a second where that is read from the plan: exact for windows of whole seconds.",
     )
     max_keys: int = _is(
         up_to(MAX_KEYS),
@@ -237,13 +234,13 @@ class JobSettings:
     future_rows: Treatment = _is(
         one_of(Treatment),
         "clamp",
-        "In Live, what becomes of future-dated rows: `clamp` sets their event time back to it, `aside` takes them out "
-        "(`live.future_rows.future_rows` returns them to a query of their own).",
+        "In Live, what becomes of future-dated rows: `clamp` sets their event time back, `aside` takes them out "
+        "(`live.future_rows.future_rows` returns them).",
     )
     future_allowance: int = _is(
         _DURATION,
         "1 minute",
-        "How far ahead a row may be dated and still be taken as it is; by the batch's clock up to a granule more.",
+        "How far ahead a row may be dated and still be taken as it is.",
     )
     pin: Pin | None = _is(
         one_of(Pin),

@@ -94,7 +94,7 @@ def test_a_parameter_without_a_rule_cannot_be_added() -> None:
         ({"late": side}, "it must be what side\\("),
         ({"bound": 10}, 'bound is 10; it must be an interval as text: write bound="10 minutes"'),
         ({"bound": " "}, "bound is ' '"),
-        ({"job": "a/b"}, "job is 'a/b'; it must be a name of 1 to 200 printable characters"),
+        ({"job": "a/b"}, "job is 'a/b'; it must be 1 to 200 printable characters"),
         ({"bound": "10 fortnights"}, "bound: .* unknown unit 'fortnights'"),
         ({"ceiling": "5 minutes"}, "ceiling 5 min is below the bound 10 min"),
         ({"ceiling": "0.1 months"}, None),
