@@ -28,6 +28,8 @@ PAGES = {
     ),
     "Operate": "troubleshooting upgrading ../CHANGELOG",
     "Develop": "../CONTRIBUTING architecture how-to/develop how-to/release ../SECURITY",
+    "Decisions": """decisions/rollups decisions/late-rule decisions/certificates decisions/live-watermark decisions/jar
+        decisions/fail-open decisions/delivery decisions/leases decisions/store decisions/rollouts""",
 }
 """The pages behind the first one, in order under each caption, from the folder `docs`."""
 

@@ -48,6 +48,8 @@ def in_thread(work: Callable[[], T]) -> Future[T]:
     One that does not end takes no other's place, and none keeps the process from ending.
     """
     outcome: Future[T] = Future()
+    # Whoever gives up waiting cancels nothing: the work goes on.
+    outcome.set_running_or_notify_cancel()
 
     def to_the_end() -> None:
         try:

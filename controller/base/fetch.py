@@ -1,9 +1,10 @@
-"""Requests to others: each with one deadline for all of it, and with a token from a file."""
+"""Requests to others, and of the command line: each with one deadline for all of it, and with a token from a file."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import socket
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,18 +12,24 @@ from typing import Any
 
 import httpx
 
+from tidemark.controller.base.background import in_thread
 from tidemark.models.base.text import format_number
 
 _MAX_BYTES = 1_000_000
-"""Maximum size of an answer."""
+"""Maximum size of an answer, unless the caller expects more."""
+
+_FILE_SECONDS = 5.0
+"""How long it may take to read a file, which may lie on a server that is gone."""
 
 
 class NoAnswer(Exception):
-    """Nothing answered that could be used; the text says why, and shows no address."""
+    """Nothing answered that could be used; the text says why, and shows no address. The cause may show it."""
 
 
-def fetch(method: str, url: str, timeout_seconds: float, **request: Any) -> tuple[int, bytes]:
-    """Return the status and the body of the answer to a request; redirects are not followed.
+def fetch(
+    method: str, url: str, timeout_seconds: float, *, max_bytes: int = _MAX_BYTES, **request: Any
+) -> httpx.Response:
+    """Return the answer to a request, up to ``max_bytes`` long; redirects are not followed.
 
     Args:
         method: the HTTP method.
@@ -34,42 +41,58 @@ def fetch(method: str, url: str, timeout_seconds: float, **request: Any) -> tupl
         NoAnswer: when there is none within that time, or one that is too large or compressed, which is not asked for:
             a few bytes can unpack to gigabytes.
     """
-    loop = asyncio.new_event_loop()
-    try:
-        return loop.run_until_complete(_fetch(method, url, timeout_seconds, request))
-    finally:
-        # Not asyncio.run: that waits until a name is resolved that nobody waits for any more.
-        loop.close()
+
+    def to_the_end() -> httpx.Response:
+        loop = _Loop()
+        try:
+            return loop.run_until_complete(_fetch(method, url, timeout_seconds, max_bytes, request))
+        finally:
+            # An answer that is left half-way is closed by its generators.
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
+    # Whoever asks may run in a loop of its own, and may be interrupted.
+    return in_thread(to_the_end).result()
 
 
 async def _fetch(
-    method: str, url: str, timeout_seconds: float, request: Mapping[str, Any]
-) -> tuple[int, bytes]:
+    method: str, url: str, timeout_seconds: float, max_bytes: int, request: Mapping[str, Any]
+) -> httpx.Response:
     request = {**request, "headers": {**request.get("headers", {}), "Accept-Encoding": "identity"}}
     try:
         # Timeouts of single steps would let the other side take any number of them.
         async with (
             asyncio.timeout(timeout_seconds),
-            httpx.AsyncClient(timeout=None, verify=_tls()) as http,  # noqa: S113 - the line above has it
+            httpx.AsyncClient(timeout=None, verify=_tls(url)) as http,  # noqa: S113 - the line above has it
             http.stream(method, url, **request) as answer,
         ):
             if answer.headers.get("Content-Encoding", "identity") != "identity":
                 raise NoAnswer("its answer is compressed, which was not asked for")
-            body = b""
+            body = bytearray()
             async for part in answer.aiter_bytes():
                 body += part
-                if len(body) > _MAX_BYTES:
-                    raise NoAnswer(f"its answer is larger than {_MAX_BYTES // 1_000_000} MB")
-            return answer.status_code, body
+                if len(body) > max_bytes:
+                    raise NoAnswer(f"its answer is larger than {format_number(max_bytes / 1e6)} MB")
+            return httpx.Response(answer.status_code, headers=answer.headers, content=bytes(body))
     except TimeoutError:
         raise NoAnswer(f"no answer within {format_number(timeout_seconds)} s") from None
     except (httpx.RequestError, OSError) as error:
-        raise NoAnswer(f"it cannot be reached ({type(error).__name__})") from None
+        raise NoAnswer(f"it cannot be reached ({type(error).__name__})") from error
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    async def getaddrinfo(self, host: Any, port: Any, **how: int) -> Any:
+        """Resolve a name in a daemon thread: those of the loop's own pool would hold up the end of the process."""
+        return await asyncio.wrap_future(in_thread(lambda: socket.getaddrinfo(host, port, **how)))
+
+
+def _tls(url: str) -> ssl.SSLContext | bool:
+    # Reading the authorities takes a tenth of a command's time; without TLS there is no certificate to verify.
+    return not url.lower().startswith("http://") and _authorities()
 
 
 @functools.cache
-def _tls() -> ssl.SSLContext:
-    # Making one takes longer than most requests.
+def _authorities() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
@@ -85,12 +108,26 @@ def bearer(file: Path | None) -> dict[str, str]:
     """
     if file is None:
         return {}
-    try:
-        token = file.read_text(encoding="ascii").strip()
-    except OSError as error:
-        raise TokenFileError(f"token file {file}: {error.strerror}") from None
-    except ValueError:
-        raise TokenFileError(f"token file {file} holds no token: it is not plain ASCII") from None
+    token = read_token(file)
     if not token:
         raise TokenFileError(f"token file {file} is empty")
     return {"Authorization": f"Bearer {token}"}
+
+
+def read_token(file: Path) -> str:
+    """Return the token in a file; empty when the file is.
+
+    Raises:
+        TokenFileError: when the file cannot be read in time or holds no token.
+    """
+    try:
+        return in_thread(lambda: file.read_text(encoding="ascii")).result(_FILE_SECONDS).strip()
+    except TimeoutError:
+        raise TokenFileError(
+            f"token file {file} cannot be read within {format_number(_FILE_SECONDS)} s"
+        ) from None
+    except OSError as error:
+        raise TokenFileError(f"token file {file}: {error.strerror}") from None
+    except ValueError:
+        # The error itself would quote the content of the file.
+        raise TokenFileError(f"token file {file} holds no token: it is not plain ASCII") from None

@@ -147,7 +147,7 @@ def lock_by_id(session: Session, stream_id: int) -> StreamRow | None:
 
 def add_event(
     session: Session,
-    stream_id: int,
+    stream_id: int | None,
     at_us: int,
     *,
     kind: str,
@@ -156,17 +156,19 @@ def add_event(
     after: str | None = None,
     reason_class: str | None = None,
     evidence: EventBasis | None = None,
+    by: str | None = None,
 ) -> None:
     """Write down a change: what it was, why, who asked for it, and the value before and after.
 
     The same change for the same reason, directly after the one before, only adds to its count.
 
     Args:
-        stream_id: the stream, locked.
+        stream_id: the stream, locked; None for a change of the controller itself.
         at_us: when, in microseconds.
         reason_class: what the reason is an instance of; None when only the same words are the same reason.
+        by: who asked for it; None for whoever sent the request.
     """
-    by = current_actor()
+    by = by or current_actor()
     last = session.scalars(
         select(EventRow).where(EventRow.stream_id == stream_id).order_by(EventRow.id.desc()).limit(1)
     ).one_or_none()
@@ -225,7 +227,8 @@ def list_events(
     *,
     stream_id: int | None = None,
     kind: str | None = None,
-) -> Sequence[tuple[EventRow, StreamRow]]:
+    whole: bool = False,
+) -> Sequence[tuple[EventRow, StreamRow | None]]:
     """Return up to ``limit`` events with their streams, the newest first.
 
     Args:
@@ -234,8 +237,9 @@ def list_events(
         limit: how many.
         stream_id: only those of this stream; None for all.
         kind: only those of this kind; None for all.
+        whole: those of the controller itself too, which have no stream.
     """
-    wanted = select(EventRow, StreamRow).join(StreamRow, StreamRow.id == EventRow.stream_id)
+    wanted = select(EventRow, StreamRow).join(StreamRow, StreamRow.id == EventRow.stream_id, isouter=whole)
     if stream_id is not None:
         wanted = wanted.where(EventRow.stream_id == stream_id)
     if kind is not None:

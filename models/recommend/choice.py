@@ -64,14 +64,19 @@ def needed_rank(
 
 def lack_of_evidence(rows: int, rows_per_event: float, target_ppm: int, confidence: float) -> str:
     """Return, as a clause, how many rows there are and how many it takes to certify the target."""
-    needed = min_events(target_ppm / PPM, confidence)
+    needed = counted(rows_that_certify(target_ppm, confidence, rows_per_event), rows_per_event)
     at = f"{format_share(target_ppm)} at {format_share(round(confidence * PPM))} confidence at every look"
-    return f"not enough evidence: {counted(rows, rows_per_event)}; {needed:,} are needed to certify {at}"
+    return f"not enough evidence: {counted(rows, rows_per_event)}; {needed} are needed to certify {at}"
+
+
+def rows_that_certify(target_ppm: int, confidence: float, rows_per_event: float) -> int:
+    """Return how many rows, none of them late, certify the target where so many of them share their fate."""
+    return math.ceil(min_events(target_ppm / PPM, confidence) * rows_per_event)
 
 
 def counted(rows: int, rows_per_event: float) -> str:
     """Return how many rows there are, and as how many independent events they count where those are fewer."""
-    found, events = plural(rows, "row"), int(rows / rows_per_event)
+    found, events = plural(rows, "row"), int(round(rows / rows_per_event, 6))
     return found if events >= rows else f"{found} (as {plural(events, 'independent event')})"
 
 

@@ -1,4 +1,4 @@
-"""The layers in docs/architecture.md, made from the code: a drawing and a table of each tree.
+"""The layers in docs/architecture.md, made from the code: a drawing and a list of each tree.
 
     make docs
 
@@ -31,10 +31,10 @@ def _section(tree: str) -> str:
     used = _uses(tree)
     lines = [f"\n### {tree}\n", "```mermaid", "flowchart TD"]
     lines += [f"    {user} --> {other}" for user in LAYERS[tree] for other in sorted(_drawn(user, used))]
-    lines += ["```\n", "| folder, highest first | what it is for | uses |", "| --- | --- | --- |"]
-    for folder in reversed(LAYERS[tree]):
-        names = ", ".join(f"`{other}`" for other in LAYERS[tree] if other in used[folder])
-        lines.append(f"| `{folder}` | {_purpose(ROOT / tree / folder)} | {names} |")
+    lines += [
+        "```\n",
+        *(f"- `{folder}`: {_purpose(ROOT / tree / folder)}" for folder in reversed(LAYERS[tree])),
+    ]
     return "\n".join(lines) + "\n"
 
 

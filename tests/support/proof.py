@@ -25,9 +25,8 @@ _DOCUMENT = """<!-- Written by `make docs`, from what `make benchmark` and `make
 
 # Proof
 
-What Tidemark promises, measured on real engines: the same stream through Spark, Tidemark and Flink, a week of many
-streams against the truth, and what faults did to rows and verdicts. Each table has the command that makes it, and any
-machine with Java 17 can run it.
+What Tidemark promises, measured on real engines. Each table has the command that makes it, and any machine with Java 17
+can run it.
 
 ## Spark, Tidemark and Flink on one stream
 
@@ -49,21 +48,17 @@ in Kafka, by the broker's clock. *State* is how many counts, one an auction and 
 How the comparison is kept fair:
 
 - A *guess* is as long as a window. The *best constant in hindsight* is the smallest that loses no more than the target
-  allows on this very stream, found by a replay of it. Nobody has it beforehand: it is a yardstick, not a rival. For
-  Flink the idle timeout is chosen with it. Batches and ticks of the real run are not those of the replay to the
-  millisecond, so that it may miss the target by a hair.
-- Tidemark is told the target and starts cold, with the guess: it has seen nothing of the stream but a few bids, with
-  delays alike, that warm all systems. Its policy waits for no approval and no hour of evidence, since the stream is
-  short. Nothing was tuned on this stream. The first minutes are mostly learning: the second table has them apart. Where
-  the bids that warm the systems were all on time, it was taught wrongly, and counted 99.4 % and 99.6 % in two runs of
-  three minutes.
+  allows on this very stream, found by a replay of it: a yardstick, which nobody has beforehand. Batches and ticks of
+  the real run differ from the replay's by milliseconds, so that it may miss the target by a hair.
+- Tidemark is told the target and starts cold, with the guess. Its policy waits for no approval and no hour of evidence,
+  since the stream is short, and nothing was tuned on it. The first minutes are mostly learning. Where the bids that
+  warm the systems were all on time, it was taught wrongly, and counted 99.4 % and 99.6 % in two runs of three minutes.
 - All of Spark's queries have a trigger of {trigger:g} s, and so a result that waits for the next batch. Flink moves its
   watermark every {tick:g} ms and writes at once, which saves it about a trigger; it also has a watermark for each
-  partition, where Spark has one. This is a strength of Flink's, and in the figures.
-- Spark's queries run side by side on one stream, then Flink's on the same bids again, so that neither takes the other's
-  processor. Spark's state is in memory, Flink's on its heap without checkpoints.
-- It is one stream, and short. `make bench-policy` replays hours of many kinds, at several targets, beside the same two
-  yardsticks.
+  partition, where Spark has one.
+- Spark's queries run side by side, then Flink's on the same bids again. Spark's state is in memory, Flink's on its heap
+  without checkpoints.
+- It is one stream, and short: `make bench-policy` replays hours of many kinds.
 
 ## A simulated week
 
@@ -78,17 +73,14 @@ make soak
 make soak
 ```
 
-Each line is what tests of one fault found, on real Spark, Kafka, PostgreSQL and controllers. *Rows lost* are neither in
-the sink nor counted as late. *Verdicts* are counts of the ledger, each compared with the truth: what the rows, the
-watermarks in the checkpoint and the sink say.
+On real Spark, Kafka, PostgreSQL and controllers. *Rows lost* are neither in the sink nor counted as late. *Verdicts*
+are counts of the ledger, each compared with what the rows, the watermarks in the checkpoint and the sink say.
 
 {faults}
 Recorded on {fault_date} by {by}: {tests}.
 
-What these tests also hold: a batch that is run again keeps its watermark, a decider that was stopped past its lease is
-refused, a report that was acknowledged is stored once, and what a job could not send is shown as missing instead of
-complete. [Versions of Spark](../reference/spark.md) has the same comparison of ledger and sink for each version,
-[Live](live.md) its drivers that are killed, and [Limits](limits.md) what is not covered.
+[Versions of Spark](../reference/spark.md) has the same comparison of ledger and sink for each version, and
+[Limits](limits.md) what is not covered.
 """
 
 

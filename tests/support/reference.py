@@ -7,6 +7,7 @@ writes them anew; a test fails when the code has moved on.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
@@ -16,7 +17,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from tidemark.controller.base import errors
-from tidemark.controller.base.alert_table import ALERTS
+from tidemark.controller.base.alert_table import ALERTS, Alert
 from tidemark.controller.base.counters import HELP, IN_DETAIL, LABELS, ZERO_IN_DETAIL
 from tidemark.controller.base.settings import Settings
 from tidemark.controller.server.app import create_app
@@ -47,7 +48,7 @@ def reference() -> dict[Path, str]:
         "metrics.md": _metrics,
         "alerts.md": _alerts,
         "api.md": _api,
-        "cli.md": lambda: cli_document(_table),
+        "cli.md": cli_document,
         "spark.md": spark_document,
         "operators.md": operators_document,
     }
@@ -60,6 +61,10 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
 
 
+def _list(rows: Iterable[tuple[str, str]]) -> str:
+    return "".join(f"- {name}: {' '.join(text.split())}\n" for name, text in rows)
+
+
 def _code(text: str) -> str:
     return f"`{text}`"
 
@@ -70,14 +75,14 @@ def _code(text: str) -> str:
 def _settings() -> str:
     controller = (
         (
-            _code(f"TIDEMARK_{name.upper()}"),
-            "none" if field.default in {None, ""} else _code(str(field.default)),
+            _code(f"TIDEMARK_{name.upper()}") + _default_of(field.default),
             field.description or "",
         )
         for name, field in Settings.model_fields.items()
     )
 
     of_context = ", ".join(_code(setting.key) for setting in SETTINGS.values() if setting.of_context)
+    no_argument = ", ".join(_code(setting.key) for setting in SETTINGS.values() if not setting.of_call)
     return f"""# Settings
 
 ## The controller
@@ -85,27 +90,29 @@ def _settings() -> str:
 A setting comes from the command line, the environment, a TOML file, or its default, in this order. `--config` or
 `TIDEMARK_CONFIG` names the file; it uses the same names in small letters without `TIDEMARK_`, such as
 `tick_seconds = 2`. Unknown keys are rejected. `tidemark settings` shows the settings in force and their sources.
+Defaults are in brackets.
 
-{_table(("variable", "default", "meaning"), controller)}
+{_list(controller)}
 ## Jobs
 
-Each is an argument of `adaptive_watermark` and a key of the Spark configuration; the call wins.
-[Jobs](../how-to/jobs.md) explains how to use them. `spark.tidemark.stream.NAME.mode` says of one stream what
-`spark.tidemark.mode` says of all, and so for each key. [With the jar](../how-to/watch-any-job.md), jobs that do not
-call Tidemark read the same keys; where there is no argument, a call has no need of the key.
+Each is a key of the Spark configuration and an argument of `adaptive_watermark` (`spark.tidemark.idle.timeout` is
+`idle_timeout`), and the call wins; {no_argument} are keys alone. `spark.tidemark.stream.NAME.mode` says of one stream
+what `spark.tidemark.mode` says of all. [Jobs](../how-to/jobs.md) explains how to use them; [with the
+jar](../how-to/watch-any-job.md), jobs that do not call Tidemark read them too.
 
-{_table(("argument", "key", "type", "default", "meaning"), map(_setting_row, SETTINGS.values()))}
+{_list(map(_setting, SETTINGS.values()))}
 For a job that does not call Tidemark the conf that the driver is started with decides alone, and not a session's, which
 a client of Spark Connect may set, on
 {of_context}."""
 
 
-def _setting_row(setting: Setting) -> tuple[str, ...]:
-    default = setting.default
-    text = str(default).lower() if isinstance(default, bool) else str(default)
-    argument = _code(setting.name) if setting.of_call else "none"
-    shown = "none" if default is None else _code(text)
-    return argument, _code(setting.key), setting.rule.what, shown, setting.meaning
+def _setting(setting: Setting) -> tuple[str, str]:
+    default = str(setting.default).lower() if setting.default is False else setting.default
+    return f"{_code(setting.key)}, {setting.rule.what}{_default_of(default)}", setting.meaning
+
+
+def _default_of(value: object) -> str:
+    return "" if value in {None, ""} else f" ({_code(str(value))})"
 
 
 # -- metrics and alerts ---------------------------------------------------------------------------------------------
@@ -114,8 +121,8 @@ def _setting_row(setting: Setting) -> tuple[str, ...]:
 _METRICS_HEAD = """# Metrics
 
 The controller's `/metrics` exposes these in Prometheus' text format. [Alerts and metrics](../how-to/alerts.md) explains
-how to scrape them. The Spark job's label is `spark_job`, because Prometheus keeps `job` for what it scrapes. In the
-column *scraped*, *detail* means only with `/metrics?detail=all`, and *not 0* that a 0 is left out without it.
+how to scrape them. The Spark job's label is `spark_job`, because Prometheus keeps `job` for what it scrapes. Those with
+*detail* come only with `/metrics?detail=all`; of those with *not 0* a 0 is left out without it.
 """
 
 _DRIVER_METRICS = """
@@ -131,7 +138,7 @@ in Spark's own metrics](../how-to/jobs.md#late-rows-in-sparks-own-metrics) has t
 _ALERTS_HEAD = """# Alerts
 
 Each alert links to its runbook. A `page` wakes somebody; a `ticket` waits for the morning. An alert fires once its
-condition has held for the time in the third column. [Alerts and metrics](../how-to/alerts.md) explains how to install
+condition has held for the time in brackets. [Alerts and metrics](../how-to/alerts.md) explains how to install
 the rules.
 
 """
@@ -142,27 +149,22 @@ def _metrics() -> str:
     for labels, names in groupby(HELP, key=lambda name: LABELS[name]):
         listed = ", ".join(map(_code, labels))
         parts.append(f"\n## {f'Labels {listed}' if labels else 'No labels'}\n\n")
-        rows = ((_code(name), HELP[name], _scraped(name)) for name in names)
-        parts.append(_table(("metric", "meaning", "scraped"), rows))
+        parts.append(_list((_code(name) + _scraped(name), HELP[name]) for name in names))
     gauges = ((_code(gauge_name("", name).rpartition("-")[2]), GAUGES[name]) for name in GAUGES)
-    return "".join([*parts, _DRIVER_METRICS, _table(("gauge", "meaning"), gauges)])
+    return "".join([*parts, _DRIVER_METRICS, _list(gauges)])
 
 
 def _scraped(name: str) -> str:
-    return "detail" if name in IN_DETAIL else "not 0" if name in ZERO_IN_DETAIL else "always"
+    return " (*detail*)" if name in IN_DETAIL else " (*not 0*)" if name in ZERO_IN_DETAIL else ""
 
 
 def _alerts() -> str:
-    rows = (
-        (
-            f"[`{alert.name}`](../../controller/server/runbooks/{alert.name}.md)",
-            alert.severity,
-            format_duration(alert.hold_us),
-            alert.meaning,
-        )
-        for alert in ALERTS
-    )
-    return _ALERTS_HEAD + _table(("alert", "severity", "for", "when"), rows)
+    return _ALERTS_HEAD + _list((_alert(alert), alert.meaning) for alert in ALERTS)
+
+
+def _alert(alert: Alert) -> str:
+    link = f"[`{alert.name}`](../../controller/server/runbooks/{alert.name}.md)"
+    return f"{link} ({alert.severity}, {format_duration(alert.hold_us)})"
 
 
 # -- the interface --------------------------------------------------------------------------------------------------
@@ -180,21 +182,21 @@ def _app() -> FastAPI:
 def _api() -> str:
     document = interface()
     parts = [_API_HEAD.format(reports=REPORT_SCHEMA, counts=LATE_COUNTS_SCHEMA)]
-    by_tag: dict[str, list[tuple[str, ...]]] = {}
+    by_tag: dict[str, list[tuple[str, str]]] = {}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             row = _operation(method, path, operation)
             by_tag.setdefault(operation["tags"][0], []).append(row)
     for tag, rows in by_tag.items():
         parts.append(f"\n### {tag.capitalize()}\n\n")
-        parts.append(_table(("operation", "what it does", "query", "roles"), rows))
+        parts.append(_list(rows))
     for title, operation_id in (("SLO", "putSlo"), ("Policy", "putPolicy")):
         parts.append(f"\n## {title}\n\n")
         parts.append(_table(("field", "default", "meaning"), _fields(document, operation_id)))
     parts.append(
         "\n## Problem types\n\nThe `type` of a problem is `" + errors.TYPE_PREFIX + "` and one of these.\n\n"
     )
-    parts.append(_table(("type", "status", "title"), _problems()))
+    parts.append(_list(_problems()))
     return "".join(parts)
 
 
@@ -232,15 +234,24 @@ A job and its controller may be of different releases, in either order.
   and the problem names the field. It is a slip of the pen.
 
 ## Operations
+
+The first sentence of each; the document has the rest. In brackets are the parameters of the query, without those of
+pages, and who may: *read* is viewers, operators and admins, *write* operators and admins.
 """
 
 
-def _operation(method: str, path: str, operation: Mapping[str, Any]) -> tuple[str, ...]:
+_ROLES = {("viewer", "operator", "admin"): "read", ("operator", "admin"): "write"}
+"""How the document names the roles that most operations need."""
+
+
+def _operation(method: str, path: str, operation: Mapping[str, Any]) -> tuple[str, str]:
     need = need_of(operation["operationId"])
     said, _, _ = operation.get("description", operation["summary"]).partition("\n\nRoles:")
-    query = ", ".join(_code(one["name"]) for one in operation.get("parameters", ()) if one["in"] == "query")
-    roles = "everybody" if need is None else ", ".join(need.roles)
-    return _code(f"{method.upper()} {path}"), said, query or "-", roles
+    first = re.split(r"(?<=\.) (?=[A-Z`])", " ".join(said.split()), maxsplit=1)[0]
+    names = [one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"]
+    query = ", ".join(_code(name) for name in names if name not in {"limit", "cursor"})
+    roles = "everybody" if need is None else _ROLES.get(tuple(need.roles), ", ".join(need.roles))
+    return _code(f"{method.upper()} {path}"), f"{first} ({f'{query}; ' if query else ''}*{roles}*)"
 
 
 def _fields(document: Mapping[str, Any], operation_id: str) -> Iterator[tuple[str, str, str]]:
@@ -277,13 +288,13 @@ def _default(name: str, field: Mapping[str, Any], found: Mapping[str, Any]) -> s
     return _code(text.lower() if isinstance(default, bool) else text) if text else "none"
 
 
-def _problems() -> list[tuple[str, str, str]]:
+def _problems() -> list[tuple[str, str]]:
     ahead, found = [errors.TidemarkError], set()
     while ahead:
         kind = ahead.pop()
         ahead += kind.__subclasses__()
         if kind.__module__.startswith("tidemark."):
-            found.add((_code(kind.kind), str(kind.status), kind.title))
+            found.add((f"{_code(kind.kind)} ({kind.status})", kind.title))
     return sorted(found)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
@@ -49,16 +49,24 @@ for `tidemark lint`: the job cannot be checked |
 
 ## Common arguments and options
 
-What several commands take means the same everywhere. Below, what is in brackets may be left out.
+What several commands take means the same everywhere. What is in brackets may be left out. Commands that print data take
+`-o` and `--json`, and those that ask the controller `--url` and `--token-file`: these are not named again, and a
+command's own options follow its text.
 
 """
+
+UNNAMED = {"--output", "--json", "--url", "--token-file", "--help"}
+"""Options that so many commands take that they are not named with each."""
+
+FIELDS = {"slo set": "[fields of an SLO](api.md#slo)", "policy set": "[fields of a policy](api.md#policy)"}
+"""The commands whose options are fields of the interface, which is where these are explained."""
 
 Row = tuple[str, str]
 """An argument or option as it is written, and what it means."""
 
 
-def cli_document(table: Callable[[Iterable[str], Iterable[Iterable[str]]], str]) -> str:
-    """Return the document; ``table`` makes a table from heads and rows."""
+def cli_document() -> str:
+    """Return the document."""
     commands = {" ".join(path): command for path, command in _walk(app, [])}
     taken = Counter(row for command in commands.values() for row in _rows(command))
     common = [row for row, number in taken.most_common() if number >= COMMON]
@@ -68,16 +76,16 @@ def cli_document(table: Callable[[Iterable[str], Iterable[Iterable[str]]], str])
     def section(title: str, names: list[str], plain: list[str]) -> Iterator[str]:
         yield f"\n## {title}\n"
         if plain:
-            yield "\n" + table(
-                ("command", "what it does"),
-                ((_synopsis(name, commands[name]), _text(commands[name])) for name in plain),
+            yield "\n" + _listed(
+                (_synopsis(name, commands[name], common), _text(commands[name])) for name in plain
             )
         for name in names:
-            yield f"\n### tidemark {name}\n\n{_synopsis(name, commands[name])}\n\n{_text(commands[name])}\n"
+            arguments = _synopsis("", commands[name], common)
+            yield f"\n### tidemark {name}\n\n{arguments}{_text(commands[name])}\n"
             if own[name]:
-                yield "\n" + table(("argument or option", "meaning"), own[name])
+                yield "\n" + _listed(own[name], FIELDS.get(name))
 
-    parts = [_HEAD, table(("argument or option", "meaning"), [*common, *of_all])]
+    parts = [_HEAD, _listed([*common, *of_all])]
     parts += section("The first ten", FIRST, [])
     for title, panel in PANELS.items():
         names = [
@@ -105,6 +113,19 @@ def options_by_command() -> dict[str, set[str]]:
     }
 
 
+def _listed(rows: Iterable[Row], fields: str | None = None) -> str:
+    """Return a line for each row; of the options that are fields, one for all."""
+    rows = list(rows)
+    of_fields = [written for written, _ in rows if written != "`--create`"] if fields else []
+    lines = [
+        f"- {written}: {' '.join(meaning.split())}\n" for written, meaning in rows if written not in of_fields
+    ]
+    if of_fields:
+        how = "with the unit in the value (`'15 min'`, `99.5%`); `none` removes one"
+        lines.insert(0, f"- The {fields}, {how}: {', '.join(of_fields)}.\n")
+    return "".join(lines)
+
+
 def _is_group(command: Any) -> bool:
     return hasattr(command, "list_commands")
 
@@ -128,15 +149,19 @@ def _text(command: Any) -> str:
     return inspect.cleandoc(command.help or "")
 
 
-def _synopsis(name: str, command: Any) -> str:
-    words = ["tidemark", name]
+def _synopsis(name: str, command: Any, common: list[Row]) -> str:
+    words = ["tidemark", name] if name else []
+    shared = {row for row, _ in common}
     for each, written, _ in _parameters(command):
         if _is_argument(each):
             words.append((written if each.required else f"[{written}]") + ("..." if each.nargs < 0 else ""))
-        elif "--help" not in each.opts:
-            # A short name is in the table.
-            words.append(re.sub(r"^-\w, ", "", written) if each.required else f"[{each.opts[-1]}]")
-    return f"`{' '.join(words)}`"
+        elif each.required:
+            # A short name is in the list.
+            words.append(re.sub(r"^-\w, ", "", written))
+        elif f"`{written}`" in shared and not UNNAMED.intersection(each.opts):
+            words.append(f"[{each.opts[-1]}]")
+    text = f"`{' '.join(words)}`" if words else ""
+    return text if name or not text else f"{text}\n\n"
 
 
 def _is_argument(parameter: Any) -> bool:

@@ -12,7 +12,7 @@ from support.spark_versions import OBSERVED
 __all__ = ["operator_rows", "operators_document"]
 
 _KEPT: dict[Kept, str] = {
-    "watermark": "until the watermark has passed its key",
+    "watermark": "until the watermark passes its key",
     "watermark + bound": "until it is the bound beyond its key",
     "watermark + range": "until it is the range of the join beyond its key",
     "function": "as the function, its timers, timeout or TTL say",
@@ -23,8 +23,7 @@ _KEPT: dict[Kept, str] = {
 
 _DOCUMENT = """# Stateful operators
 
-Which operators of Spark drop late rows, by what, and what they forget depends on more than their names. The ledger, the
-checks at the start, `tidemark lint` and the forecast of state go by this table.
+The ledger, the checks at the start, `tidemark lint` and the forecast of state go by this table.
 
 A row is late when its key (in the third column) is at or below the watermark of the batch before. Of operators behind
 one another the first one drops, and the others get nothing that is late. Under
@@ -42,14 +41,15 @@ foretold either, nor where several operators keep rows, which Spark counts toget
 
 The last column is what came of small queries, one or more for each row, with a watermark that passed the keys of old
 rows, then went on by the bound and by the range of a join, then far ahead: whether late rows were missing in the sink,
-and when the old ones were gone from the state. `make operators` runs them and writes this page. PySpark before 4.0 has
-no `transformWithState`.
+and when the old ones were gone from the state, on {versions}; where no version stands, on all of them.
+`make operators` runs them and writes this page. PySpark before 4.0 has no `transformWithState`.
 """
 
 
 def operators_document() -> str:
     """Return the document, without the head that all of them have."""
-    return _DOCUMENT.format(rows="\n".join(f"| {' | '.join(row)} |" for row in operator_rows()))
+    rows = "\n".join(f"| {' | '.join(row)} |" for row in operator_rows())
+    return _DOCUMENT.format(rows=rows, versions=", ".join(json.loads(OBSERVED.read_text(encoding="utf-8"))))
 
 
 def operator_rows() -> Iterator[list[str]]:
@@ -61,5 +61,6 @@ def operator_rows() -> Iterator[list[str]]:
             if f"{operator}|{case}" in rules:
                 by_text.setdefault("; or ".join(rules[f"{operator}|{case}"]), []).append(version)
         late = {None: "none is", "event time": "event time"}.get(rule.late_by, f"end of the {rule.late_by}")
-        did = "; ".join(f"{text} ({', '.join(versions)})" for text, versions in by_text.items())
+        same = len(by_text) == 1
+        did = "; ".join(text if same else f"{text} ({', '.join(each)})" for text, each in by_text.items())
         yield [f"`{operator}`", case, late, _KEPT[rule.kept], did]

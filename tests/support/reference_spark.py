@@ -25,15 +25,14 @@ and key, equals what the sink got, and that every watermark is the one that the 
 log says why, and the job goes on with its own watermark.
 
 {matrix}
-`make test-spark SPARK=3.5.9` runs one version, `make matrix` all of them, which makes this table and the next. They run
-on Java 17 and Python 3.11, with the other libraries as in `deploy/requirements/dev.txt`. The other tests, of Kafka,
-late rows and corrected windows among them, run on 4.2.0 alone, to which the lock files are pinned: it is the newest
-version for which the Kafka connector is published.
+`make matrix` makes this table and the next, on Java 17 and Python 3.11. The other tests, of Kafka, late rows and
+corrected windows among them, run on 4.2.0 alone, to which the lock files are pinned: it is the newest version for which
+the Kafka connector is published.
 
 ## Front ends
 
 One job of 240 rows, written as people write it in each front end, on 4.2.0. Only in the first one somebody put
-`adaptive_watermark` into it; in the others [no line was changed](../how-to/watch-any-job.md). *12 = 12* means that the
+`adaptive_watermark` into it; in the others [no line was changed](../how-to/watch-any-job.md). *12=12* means that the
 ledger has 12 late rows, and that 12 rows are missing in the sink. Where the ledger is
 [an interval](../explanation/late-rows.md#the-ledger), the sink is in it. In OnRestart and Live the bound comes from a
 controller.
@@ -69,9 +68,8 @@ clients without a JVM, over restarts with other bounds; "exact" is as above. {co
 {connect_table}
 Unknown rows and missing batches make a ledger that is never exact, and completeness is not known for them.
 
-A client uses these private names of PySpark's: `StreamingQuery._execute_streaming_query_cmd` (for the text that
-`explain()` prints), `StreamingQueryManager._sqlb` with `_listener_bus`, `_execution_thread` and `_lock` (to find that
-its listener was dropped), and `SparkSession.client` (to end the events).
+A client uses these private names of PySpark's: `StreamingQuery._execute_streaming_query_cmd`,
+`StreamingQueryManager._sqlb` with `_listener_bus`, `_execution_thread` and `_lock`, and `SparkSession.client`.
 
 ## Real-time mode
 
@@ -85,7 +83,7 @@ micro-batches. So a narrow bound closes windows no sooner than the interval allo
 | 4.2.0 | queries without state; `OPERATOR_OR_SINK_NOT_IN_ALLOWLIST` for others | rows are counted and not judged |
 | 4.3.0 | windowed counts and `dropDuplicates`, in update mode | Off and OnRestart: exact, over a restart, too |
 
-Of the operators that 4.3.0 allows in it, `transformWithState` of Scala and Java is not tried; it allows none of Python.
+`transformWithState` of Scala and Java, which 4.3.0 allows in it, is not tried.
 
 Live is rejected (4.3.0, seen with batches of 20 s):
 
@@ -99,9 +97,9 @@ source in memory and, by hand, with Kafka by the connector of 4.2.0.
 
 ## Private names
 
-Tidemark uses these classes of Spark's JVM beyond its public interfaces, in the place that the version has. All were
-found on {tried}. Where one is missing, the log says so and the job goes on, as far
-as the table says.
+Tidemark uses these classes of Spark's JVM beyond its public interfaces (their methods are in
+`spark_jobs/spark/jvm.py`). All were found on {tried}. Where one is missing, the log
+says "running without" and the job goes on without what stands in the first column.
 
 {private}"""
 
@@ -163,7 +161,7 @@ def spark_document() -> str:
         tried=", ".join(TRIED),
         connect_table=_table(("", "over Spark Connect"), _CONNECT),
         connect=f"Four operators on\n4.2.0, windows on {', '.join(CONNECT_TRIED)} as well.",
-        private=_table(("what is done without it", "classes and methods"), private_rows()),
+        private=_table(("running without", "where one of these is missing"), private_rows()),
     )
 
 
@@ -185,19 +183,15 @@ def front_end_rows() -> Iterator[list[str]]:
     found: dict[str, dict[str, dict[str, str]]] = json.loads(FOUND.read_text(encoding="utf-8"))
     for front, modes in found.items():
         for mode, kinds in modes.items():
-            yield [front, mode, *(kinds[kind] for kind in KINDS)]
+            yield [front, mode, *(kinds[kind].replace(" = ", "=").replace(" to ", "-") for kind in KINDS)]
 
 
 def private_rows() -> Iterator[list[str]]:
     """Return a row for each part of Tidemark that needs private names."""
     by_use = sorted(PRIVATE_NAMES, key=lambda name: name.without)
     for without, names in groupby(by_use, key=lambda name: name.without):
-        listed = (
-            f"`{name.places[0].rpartition('.')[2]}`"
-            + (f" ({', '.join(f'`{member}`' for member in name.members)})" if name.members else "")
-            for name in names
-        )
-        yield [f"running without {without}", ", ".join(listed)]
+        listed = (f"`{name.places[0].rpartition('.')[2]}`" for name in names)
+        yield [without, ", ".join(listed)]
 
 
 def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
+import httpx
 from sqlalchemy import and_, or_, select
 from sqlalchemy.orm import Session
 
@@ -179,21 +180,17 @@ def ask(gate: Gate, question: GateQuestion) -> Reply:
         match gate:
             case WebhookGate():
                 body = {"gate": question.gate, "phase": question.phase, "rollout": question.rollout}
-                return _of_webhook(*fetch("POST", gate.webhook, TIMEOUT_SECONDS, headers=headers, json=body))
+                return _of_webhook(fetch("POST", gate.webhook, TIMEOUT_SECONDS, headers=headers, json=body))
             case PrometheusGate():
                 url = f"{gate.prometheus.rstrip('/')}/api/v1/query"
                 query = {"query": _filled(gate.query, question.rollout)}
-                return _of_prometheus(
-                    gate, *fetch("GET", url, TIMEOUT_SECONDS, headers=headers, params=query)
-                )
-    except TokenFileError as error:
-        return Reply("unknown", str(error))
-    except NoAnswer as error:
+                return _of_prometheus(gate, fetch("GET", url, TIMEOUT_SECONDS, headers=headers, params=query))
+    except (TokenFileError, NoAnswer) as error:
         return Reply("unknown", str(error))
 
 
-def _of_webhook(status: int, body: bytes) -> Reply:
-    text = _shown(body.decode("utf-8", "replace"))
+def _of_webhook(answer: httpx.Response) -> Reply:
+    status, text = answer.status_code, _shown(answer.content.decode("utf-8", "replace"))
     said = f"{status}: {text}" if text else str(status)
     # A page is what a proxy shows, such as one to log in.
     if status in _NO_ANSWER or 300 <= status < 400 or text.startswith("<"):
@@ -201,12 +198,13 @@ def _of_webhook(status: int, body: bytes) -> Reply:
     return Reply("yes" if 200 <= status < 300 else "no", said)
 
 
-def _of_prometheus(gate: PrometheusGate, status: int, body: bytes) -> Reply:
+def _of_prometheus(gate: PrometheusGate, answer: httpx.Response) -> Reply:
+    status = answer.status_code
     try:
-        answer = json.loads(body)
-        if answer["status"] != "success":
-            return Reply("unknown", _shown(f"{status}: {answer['error']}"))
-        values = _values(answer["data"])
+        found = json.loads(answer.content)
+        if found["status"] != "success":
+            return Reply("unknown", _shown(f"{status}: {found['error']}"))
+        values = _values(found["data"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return Reply("unknown", f"{status}, and not the values of an instant query")
     if not values or any(math.isnan(value) for value in values):

@@ -15,10 +15,11 @@ from tidemark.controller.control.rollout.actions import republish
 from tidemark.controller.evidence.follow_reports import StreamEvidence
 from tidemark.controller.reports.stored_bodies import stored_report
 from tidemark.controller.reports.take_reports import take_reports
-from tidemark.controller.specs.pins import PinScope, delete_pin, get_pin, put_pin
+from tidemark.controller.specs.pins import delete_pin, get_pin, put_pin
 from tidemark.controller.specs.store import check_not_joined, get_policy, get_slo, horizon_ms_of
 from tidemark.controller.specs.streams import add_event
 from tidemark.models.protocol.messages import Report
+from tidemark.models.specs.pin import PinScope
 
 MAX_REPORTS = 2_000
 """How many reports a stream may bring along: they are taken once more, within the request."""

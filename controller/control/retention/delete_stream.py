@@ -36,11 +36,12 @@ from tidemark.controller.control.decide.load import read_progress
 from tidemark.controller.control.retention.history import delete_some
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import horizon_of
-from tidemark.controller.specs.pins import PinScope, delete_pin, get_pin
+from tidemark.controller.specs.pins import delete_pin, get_pin
 from tidemark.controller.specs.store import POLICY, SLO, get_policy, get_slo, horizon_ms_of
 from tidemark.controller.specs.store import version_of as spec_version
 from tidemark.controller.specs.streams import add_event
 from tidemark.models.base.duration import format_about
+from tidemark.models.specs.pin import PinScope
 
 QUIET_US = 900_000_000
 """A job last seen within these microseconds, a quarter of an hour, still reports."""

@@ -26,6 +26,7 @@ from tidemark.controller.base.token_format import (
     make_token,
     role_of,
 )
+from tidemark.controller.specs.streams import add_event
 
 _FIRST_TOKENS_LOCK = 0x7469_6467
 """Key of the PostgreSQL advisory lock under which a store gets its first tokens."""
@@ -122,7 +123,7 @@ def add_token(session: Session, new: NewToken, digest: str, by: str, now_us: int
             .returning(TokenRow.id)
         ).one_or_none()
         if made is not None:
-            return get_token(session, made)
+            return _recorded(session, get_token(session, made), "TokenMade", by, now_us)
     raise TokenConflictError(
         f"two tokens of the name {new.name!r} are valid already; revoke one of them first"
     )
@@ -202,13 +203,23 @@ def revoke_token(session: Session, token_id: int, by: str, now_us: int) -> Store
     Raises:
         TokenNotFoundError: when there is none of this number.
     """
-    session.execute(
+    ended = session.scalars(
         update(TokenRow)
         .where(TokenRow.id == token_id, TokenRow.revoked_us.is_(None))
         .values(revoked_us=now_us, revoked_by=by, slot=None)
-    )
+        .returning(TokenRow.id)
+    ).one_or_none()
     session.expire_all()
-    return get_token(session, token_id)
+    token = get_token(session, token_id)
+    return token if ended is None else _recorded(session, token, "TokenRevoked", by, now_us)
+
+
+def _recorded(session: Session, token: StoredToken, kind: str, by: str, now_us: int) -> StoredToken:
+    """Write down that the token was made or revoked, never the token, and return it."""
+    reach = "every job" if token.grant.whole else f"the jobs {', '.join(token.grant.jobs)}"
+    reason = f"token {token.id} of {token.name!r}: role {token.grant.role}, {reach}"
+    add_event(session, None, now_us, kind=kind, reason=reason, by=by)
+    return token
 
 
 def _token(row: TokenRow) -> StoredToken:

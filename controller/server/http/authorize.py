@@ -20,7 +20,9 @@ from tidemark.models.base.text import format_number
 
 _READ, _LIST, _READ_FLEET = Need("Read"), Need("Read", "list"), Need("Read", "fleet")
 _OPERATE = Need("Operate")
-_TOKENS = Need("Administer", "fleet")
+TOKENS = Need("Administer", "fleet")
+"""What it takes to read and change tokens."""
+
 
 OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
     {
@@ -84,11 +86,11 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         "getPin": Need("Read", without_job="list"),
         "putPin": Need("Operate", without_job="fleet"),
         "deletePin": Need("Operate", without_job="fleet"),
-        "listTokens": _TOKENS,
-        "postToken": _TOKENS,
-        "getToken": _TOKENS,
-        "rotateToken": _TOKENS,
-        "deleteToken": _TOKENS,
+        "listTokens": TOKENS,
+        "postToken": TOKENS,
+        "getToken": TOKENS,
+        "rotateToken": TOKENS,
+        "deleteToken": TOKENS,
     }
 )
 """By operation id, what it requires; None: open to everybody."""

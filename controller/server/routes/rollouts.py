@@ -15,7 +15,7 @@ from tidemark.controller.control.bounds.publication import SteeredStream
 from tidemark.controller.control.rollout.actions import approve, discard, get_rollout, lift, roll_back
 from tidemark.controller.control.rollout.failed_bounds import carry_failures
 from tidemark.controller.control.rollout.store import list_rollouts
-from tidemark.controller.server.http.authorize import ThePrincipal
+from tidemark.controller.server.http.authorize import TOKENS, ThePrincipal
 from tidemark.controller.server.http.bodies import ReasonBody
 from tidemark.controller.server.http.cursors import (
     MAX_NUMBER,
@@ -308,13 +308,14 @@ _OfKind = Annotated[
 def all_events(
     service: TheService, principal: ThePrincipal, paging: ThePaging, kind: _OfKind = None
 ) -> EventPage:
-    """List the events of every stream in reach, the newest first."""
+    """List the events of every stream in reach, and of tokens for who may list those, the newest first."""
     before = decode_number_cursor(paging.cursor)
+    whole = principal.may(TOKENS, None)
     with service.database.read() as session:
         pairs = in_reach(
             principal,
-            lambda position, limit: list_events(session, position, limit, kind=kind),
-            job=lambda pair: pair[1].job,
+            lambda position, limit: list_events(session, position, limit, kind=kind, whole=whole),
+            job=lambda pair: None if pair[1] is None else pair[1].job,
             position=lambda pair: pair[0].id,
             after=before,
             limit=paging.rows,
@@ -342,7 +343,7 @@ def list_stream_events(
 _events.include_router(_stream_events)
 
 
-def _events_page(paging: Paging, pairs: Sequence[tuple[EventRow, StreamRow]]) -> EventPage:
+def _events_page(paging: Paging, pairs: Sequence[tuple[EventRow, StreamRow | None]]) -> EventPage:
     page, next_cursor = paging.cut(pairs, lambda pair: (pair[0].id,))
     return EventPage(events=[event_answer(event, stream) for event, stream in page], next_cursor=next_cursor)
 

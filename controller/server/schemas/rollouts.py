@@ -139,10 +139,10 @@ class Event(Answer):
 
     id: int
     """Its number; later ones have greater numbers."""
-    job: str
-    """Name of the job."""
-    stream: str
-    """Name of the stream."""
+    job: str | None
+    """Name of the job; null for a change of the controller itself, such as a new token."""
+    stream: str | None
+    """Name of the stream; null with the job."""
     at_us: int
     """When it came about first, in microseconds since the epoch."""
     last_us: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from typing import cast
 
@@ -58,10 +57,12 @@ from tidemark.controller.view.state.provisional_bound import read_provisional_bo
 from tidemark.controller.view.state.state import HorizonState, StreamState
 from tidemark.controller.view.state.summary import summary_of
 from tidemark.models.base.read_json import read_object
+from tidemark.models.base.target import PPM
 from tidemark.models.evidence.completeness import LedgerCompleteness
 from tidemark.models.evidence.coverage import Coverage
 from tidemark.models.protocol.late_policy import late_text
 from tidemark.models.protocol.messages import Applied, BoundAnswer
+from tidemark.models.recommend.choice import rows_that_certify
 from tidemark.models.recommend.promise import Promise, Transition
 from tidemark.models.recommend.steps import because, deciding_step
 from tidemark.models.rollout.machine import allowed
@@ -145,12 +146,12 @@ def transition_answer(row: RecommendationRow | None) -> Transition | None:
     return read_object(Transition, json.loads(row.transition))
 
 
-def event_answer(row: EventRow, stream: StreamRow) -> Event:
+def event_answer(row: EventRow, stream: StreamRow | None) -> Event:
     """Return an event as the API answers it."""
     return Event.of(
         row,
-        job=stream.job,
-        stream=stream.shown_name,
+        job=None if stream is None else stream.job,
+        stream=None if stream is None else stream.shown_name,
         last_us=row.at_us if row.last_us is None else row.last_us,
         evidence=EventEvidence(rows=row.rows, newest_report=row.report_id, rollout=row.rollout_id),
     )
@@ -267,13 +268,14 @@ def _late(state: StreamState) -> LateStatus:
 
 def _evidence(state: StreamState, found: HorizonState | None) -> Evidence:
     slo, known = state.slo, None if found is None else found.facts
-    needed: float | None = None
+    needed: int | None = None
     if slo is not None:
-        needed = slo.value.events_needed
-        needed *= 1 if found is None else found.overdispersion.rows_per_event(slo.value.target_ppm)
+        target_ppm, confidence = slo.value.target_ppm, slo.value.confidence_ppm / PPM
+        per_event = 1.0 if found is None else found.overdispersion.rows_per_event(target_ppm)
+        needed = rows_that_certify(target_ppm, confidence, per_event)
     return Evidence(
         rows=known.need_pairs if known else 0,
-        rows_needed=None if needed is None else math.ceil(needed),
+        rows_needed=needed,
         unknown_rows=known.unknown_rows if known else 0,
         early_rows=known.early_rows if known else 0,
         batches=known.batches if known else 0,

@@ -84,7 +84,7 @@ def _of_controller(url: str, token_file: Path | None, job: str | None, stream: s
 
 def _reach(error: str) -> str:
     """Return what to do about a controller that cannot be used."""
-    if "timed out" in error:
+    if "no answer within" in error:
         # What a network policy keeps out is not refused: it waits.
         return "in a pod of another namespace, let that namespace in by the chart's networkPolicy.from"
     return "`tidemark serve`, or name its address by --url"

@@ -81,7 +81,7 @@ def _newer_than(last: int, newest: Iterator[Event]) -> list[Event]:
 def _cells(row: Event) -> tuple[str, ...]:
     return (
         moment(row.last_us),
-        f"{row.job}/{row.stream}",
+        "-" if row.job is None else f"{row.job}/{row.stream}",
         row.kind if row.count == 1 else f"{row.kind} ({row.count:,} times)",
         brief(change_text(row.before, row.after)),
         row.by or "-",

@@ -78,7 +78,7 @@ class Client(Transport):
     """A controller.
 
     Idempotent requests are retried, with growing pauses, while nothing answers or the controller says that it is too
-    busy. Use it as a context manager, or ``close`` it. It may be used from several threads.
+    busy. Each request has a connection of its own: nothing stays open, and it may be used from several threads.
 
         >>> with Client() as tidemark:  # TIDEMARK_URL and TIDEMARK_TOKEN, or this machine
         ...     print(tidemark.status("shop", "clicks").completeness)
@@ -199,8 +199,7 @@ class Client(Transport):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        """Close the client."""
-        self.close()
+        """Leave nothing open: each request has a connection of its own."""
 
     def narrowing(self) -> Narrowing:
         """Return how many streams of the fleet are being narrowed, and how many may be at once."""

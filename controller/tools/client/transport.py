@@ -16,6 +16,7 @@ import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
+from tidemark.controller.base.fetch import NoAnswer, TokenFileError, fetch, read_token
 from tidemark.controller.tools.client.address import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE
 from tidemark.controller.tools.client.errors import (
     ChangedError,
@@ -30,6 +31,9 @@ _FIRST_WAIT_SECONDS = 0.2
 
 _MAX_WAIT_SECONDS = 10.0
 """Longest wait between two attempts, even when ``Retry-After`` says more."""
+
+_MAX_BYTES = 64_000_000
+"""Maximum size of an answer: a page of reports has megabytes."""
 
 _UNAUTHORISED = frozenset({401, 403})
 _CHANGED = frozenset({412, 428})
@@ -58,7 +62,7 @@ class Transport:
         url: its address; None: ``TIDEMARK_URL``, or this machine.
         token: bearer token; None: the one in ``token_file``, or in ``TIDEMARK_TOKEN``, if it is set.
         token_file: file that holds the token; it is read for each request, so that the token can be rotated.
-        timeout_seconds: how long an answer may take.
+        timeout_seconds: how long an answer may take, from the look-up of the name to its end.
         attempts: how often a request is sent at most.
         sleep: waits for a number of seconds.
     """
@@ -80,17 +84,11 @@ class Transport:
         self._token = token
         self._timeout_seconds = timeout_seconds
         self._attempts = attempts
-        # Without TLS there is no certificate to verify: reading the authorities takes a tenth of a command's time.
-        self._http = httpx.Client(timeout=timeout_seconds, verify=not self.url.lower().startswith("http://"))
 
     @property
     def has_token(self) -> bool:
         """Whether a token is sent."""
         return bool(self._token or self.token_file or os.environ.get(TOKEN_VARIABLE))
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._http.close()
 
     def send(
         self,
@@ -130,15 +128,16 @@ class Transport:
 
         def attempt() -> httpx.Response:
             try:
-                answer = self._http.request(
+                answer = fetch(
                     method,
                     self.url + path,
+                    self._timeout_seconds + extra_seconds,
+                    max_bytes=_MAX_BYTES,
                     json=body,
                     params=given or None,
                     headers=sent,
-                    timeout=self._timeout_seconds + extra_seconds,
                 )
-            except httpx.TransportError as error:
+            except NoAnswer as error:
                 raise _RetryError(None, error) from error
             if answer.status_code in _RETRY_LATER:
                 raise _RetryError(answer)
@@ -150,10 +149,12 @@ class Transport:
             if last.answer is not None:
                 return self._checked(last.answer)
             raise self._unreachable(last.error) from None
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except httpx.InvalidURL as error:
             raise self._unreachable(error) from None
 
-    def _unreachable(self, error: Exception | None) -> ControllerUnusableError:
+    def _unreachable(self, error: BaseException | None) -> ControllerUnusableError:
+        if isinstance(error, NoAnswer) and error.__cause__ is not None:
+            error = error.__cause__
         if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL):
             return ControllerUnusableError(
                 f"{self.url!r} is not an address that can be called; write it like {DEFAULT_URL}"
@@ -162,7 +163,7 @@ class Transport:
         if "WRONG_VERSION_NUMBER" in found:
             plain = self.url.replace("https://", "http://", 1)
             return ControllerUnusableError(f"what is at {self.url} does not speak https; write {plain}")
-        if "Connection refused" in found:
+        if "All connection attempts failed" in found:
             found = "nothing listens there"
         return UnreachableError(f"the controller at {self.url} cannot be reached: {found}")
 
@@ -199,14 +200,9 @@ class Transport:
         if self.token_file is None:
             return os.environ.get(TOKEN_VARIABLE, "")
         try:
-            return self.token_file.read_text(encoding="ascii")
-        except OSError as error:
-            raise ControllerUnusableError(f"token file {self.token_file}: {error.strerror}") from None
-        except ValueError:
-            # The error itself would quote the content of the file.
-            raise ControllerUnusableError(
-                f"token file {self.token_file} holds no token: it is not plain ASCII"
-            ) from None
+            return read_token(self.token_file)
+        except TokenFileError as error:
+            raise ControllerUnusableError(str(error)) from None
 
 
 _backoff = wait_random_exponential(multiplier=_FIRST_WAIT_SECONDS, max=_MAX_WAIT_SECONDS)

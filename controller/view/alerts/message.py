@@ -167,9 +167,9 @@ class Receiver:
         if self._stop.is_set():
             raise NotDelivered("the controller stops")
         try:
-            status, _ = fetch(
+            status = fetch(
                 "POST", self._url, TIMEOUT_SECONDS, json=message, headers=bearer(self._token_file)
-            )
+            ).status_code
         except TokenFileError as error:
             raise NotDelivered(str(error)) from None
         except NoAnswer as error:

@@ -14,10 +14,9 @@ from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.specs.joins import join_of
 from tidemark.controller.view.state.state import StreamState
 from tidemark.models.base.read_json import read_object
+from tidemark.models.recommend.promise import ProvisionalBound, Recommended
 from tidemark.models.recommend.steps import StepKind, deciding_step
 from tidemark.models.rollout.provisional_bound import (
-    ProvisionalBound,
-    Recommended,
     provisional_bound_of,
     provisional_joint_bound,
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from support.patience import PATIENCE_S, until
 from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 from support.served import served
+from support.tcp_server import running_tcp_server
 from support.tree import ROOT
 
 REPORTS = query_reports(exponential_batches(60, 40, slow=3))
@@ -280,6 +283,37 @@ def test_attempts_end_with_the_last_answer() -> None:
     ):
         client.ready()
     assert (error.value.status, len(seen), len(slept)) == (503, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("head", "part", "why"),
+    [
+        ("Content-Encoding: gzip\r\n", gzip.compress(bytes(10_000_000)), "its answer is compressed"),
+        ("", b"{" + b" " * 1_000_000, "its answer is larger than 64 MB"),
+        ("Content-Length: 9000\r\n", b"{", r"no answer within 0\.2 s"),
+    ],
+    ids=["packed", "endless", "hanging"],
+)
+def test_an_answer_packed_without_end_or_that_never_ends_is_none(head: str, part: bytes, why: str) -> None:
+    ended = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.wfile.write(f"HTTP/1.1 200 OK\r\n{head}\r\n".encode())
+            with suppress(OSError):
+                while not ended.is_set():
+                    self.wfile.write(part)
+                    if "Length" in head:
+                        ended.wait()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    limit_s = 0.2 if "within" in why else PATIENCE_S
+    with running_tcp_server(Handler) as url, Client(url, timeout_seconds=limit_s, attempts=1) as client:
+        with pytest.raises(UnreachableError, match=why):
+            client.ready()
+        ended.set()
 
 
 def test_a_controller_that_is_not_there_is_waited_for_and_then_said_to_be_out_of_reach() -> None:

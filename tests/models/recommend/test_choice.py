@@ -105,7 +105,7 @@ def test_too_few_rows_are_not_enough_evidence_under_confidence() -> None:
     assert choice.point is None
     assert choice.failing == ("evidence",)
     assert choice.reason == (
-        "not enough evidence: 416 rows; 417 are needed to certify 99 % at 95 % confidence at every look"
+        "not enough evidence: 416 rows; 417 rows are needed to certify 99 % at 95 % confidence at every look"
     )
     assert choose_bound([point(1, 417, 0)], 990_000, confidence=0.95).point is not None
 
@@ -113,8 +113,8 @@ def test_too_few_rows_are_not_enough_evidence_under_confidence() -> None:
 def test_rows_that_share_their_fate_are_fewer_events_and_the_message_says_how_many() -> None:
     choice = choose_bound([point(1, 4_211, 0)], 990_000, confidence=0.95, rows_per_event=20)
     assert choice.reason == (
-        "not enough evidence: 4,211 rows (as 210 independent events); 417 are needed to certify 99 % "
-        "at 95 % confidence at every look"
+        "not enough evidence: 4,211 rows (as 210 independent events); 8,340 rows (as 417 independent events) "
+        "are needed to certify 99 % at 95 % confidence at every look"
     )
     assert choose_bound([point(1, 8_340, 0)], 990_000, confidence=0.95, rows_per_event=20).point is not None
 

@@ -52,8 +52,8 @@ def test_without_enough_evidence_there_is_no_bound_and_the_figures_say_why(rows:
     assert found.bound_ms is None
     assert [step.kind.label for step in found.steps] == ["quantile"]
     assert found.reason == (
-        f"not enough evidence: {rows} rows; 417 are needed to certify 99 % at 95 % confidence at every look; counted "
-        "over the horizon of 1 d, of which 0 s has been reported: more rows are to come"
+        f"not enough evidence: {rows} rows; 417 rows are needed to certify 99 % at 95 % confidence at every look; "
+        "counted over the horizon of 1 d, of which 0 s has been reported: more rows are to come"
     )
 
 
@@ -103,7 +103,8 @@ def test_where_events_are_too_few_a_bound_is_widened_by_the_rows_and_neither_set
     }
     assert step(found[100], "quantile").reason == (
         "600 of 600 rows need at most 600 ms, and the bound in use is narrower; not enough evidence: 600 rows (as 367 "
-        "independent events); 417 are needed to certify 99 % at 95 % confidence at every look"
+        "independent events); 681 rows (as 417 independent events) are needed to certify 99 % at 95 % confidence at "
+        "every look"
     )
 
 

@@ -14,10 +14,9 @@ from scipy.stats import binom
 from tidemark.models.evidence.curve import Curve, ExactNeeds
 from tidemark.models.evidence.joint_needs import JointNeeds
 from tidemark.models.evidence.sketch import Sketch
+from tidemark.models.recommend.promise import ProvisionalBound, Recommended
 from tidemark.models.rollout.evidence import EvidenceSpan
 from tidemark.models.rollout.provisional_bound import (
-    ProvisionalBound,
-    Recommended,
     provisional_bound_of,
     provisional_joint_bound,
     quantile_ranks,

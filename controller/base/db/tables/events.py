@@ -23,7 +23,8 @@ class EventRow(Base):
     __table_args__ = (Index(None, "stream_id", "id"),)
 
     id: Mapped[Id]
-    stream_id: Mapped[Stream]
+    stream_id: Mapped[Stream] = mapped_column(nullable=True)
+    """Its stream; null for a change of the controller itself, such as a new token."""
     at_us: Mapped[Whole]
     kind: Mapped[Kind]
     reason: Mapped[Long]

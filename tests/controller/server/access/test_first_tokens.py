@@ -74,6 +74,8 @@ def test_a_new_store_takes_each_file_as_a_token_and_an_old_one_looks_at_none(
         assert answers == {"root": 200, "prometheus": 200, "shop": 403}
         body = controller.http.get("/v1/tokens/1", headers=bearer(made["root"])).json()
         assert body["created_by"] == f"the files in {tmp_path / 't'}"
+        events = controller.http.get("/v1/events", headers=bearer(made["root"])).json()["events"]
+        assert {(one["kind"], one["by"]) for one in events} == {("TokenMade", body["created_by"])}
 
         (tmp_path / "t" / "root").unlink()
         (tmp_path / "t" / "other").write_text("no token at all")

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.tables import TokenRow
 from tidemark.controller.base.errors import TokenConflictError
-from tidemark.controller.base.principal import Grant
+from tidemark.controller.base.principal import Grant, Role
 from tidemark.controller.base.token_format import digest_of, is_token
 from tidemark.controller.server.access import token_store
 from tidemark.controller.server.access.authenticator import CACHE_SECONDS, STALE_SECONDS, USE_NOTED_US
@@ -229,6 +229,29 @@ def test_revoking_again_changes_nothing_and_says_who_did_it_first(store: Control
     assert (first["revoked_by"], first["revoked_us"]) == ("kim", store.clock() - 1)
     assert status_with(store, other) == 401
     assert store.http.delete("/v1/tokens/3", headers=bearer(admin)).status_code == 404
+
+
+def test_each_token_made_and_revoked_is_an_event_for_those_who_may_list_tokens(store: Controller) -> None:
+    admin = make_token(store, name="kim")
+    made = post(store, {"name": "shop", "role": "job", "jobs": ["shop-*"]}, admin).json()
+    second = store.http.post(f"/v1/tokens/{made['id']}:rotate", json={}, headers=bearer(admin)).json()
+    for _ in range(2):
+        store.http.delete(f"/v1/tokens/{made['id']}", headers=bearer(admin))
+    answer = store.http.get("/v1/events", headers=bearer(admin))
+    named = "of 'shop': role job, the jobs shop-*"
+    assert [(one["kind"], one["by"], one["reason"], one["job"]) for one in answer.json()["events"]] == [
+        ("TokenRevoked", "kim", f"token {made['id']} {named}", None),
+        ("TokenMade", "kim", f"token {second['id']} {named}", None),
+        ("TokenMade", "kim", f"token {made['id']} {named}", None),
+        ("TokenMade", "the test", "token 1 of 'kim': role admin, every job", None),
+    ]
+    for secret in (admin, made["token"], second["token"]):
+        assert secret not in answer.text
+        assert digest_of(secret) not in answer.text
+    roles: list[tuple[Role, str]] = [("viewer", "*"), ("operator", "*"), ("admin", "shop-*")]
+    for role, jobs in roles:
+        other = make_token(store, role, jobs)
+        assert store.http.get("/v1/events", headers=bearer(other)).json()["events"] == []
 
 
 def test_tokens_are_listed_by_number_page_by_page_and_by_name(store: Controller) -> None:

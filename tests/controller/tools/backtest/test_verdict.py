@@ -188,8 +188,8 @@ def test_a_policy_that_never_decided_did_not_meet_anything(tmp_path: Path) -> No
     sentence, _ = said(save(tmp_path / "few.parquet", event, event), "tidemark", mode="restart")
     assert sentence == (
         "On this trace Tidemark never decided, so that no window came out: not enough evidence: 98 rows (as 60 "
-        "independent events); 417 are needed to certify 99 % at 95 % confidence at every look; counted over the "
-        "horizon of 1 d, of which 59 min 24 s has been reported: more rows are to come."
+        "independent events); 681 rows (as 417 independent events) are needed to certify 99 % at 95 % confidence at "
+        "every look; counted over the horizon of 1 d, of which 59 min 24 s has been reported: more rows are to come."
     )
 
 

@@ -85,7 +85,7 @@ def test_a_cap_of_12_s_chooses_10_s_and_says_why_5_and_20_fail(textbook: Path) -
 def test_a_bound_is_chosen_only_on_evidence(tmp_path: Path) -> None:
     """Two rows admit anything, and say next to nothing of those to come."""
     two = save(tmp_path / "two.parquet", [0, 30], [1, 31])
-    assert "not enough evidence: 2 rows; 417 are needed to certify 99 %" in said(two)
+    assert "not enough evidence: 2 rows; 417 rows are needed to certify 99 %" in said(two)
     assert "chosen" not in said(two)
     assert "chosen (base latency): 0 s" in said(two, "--confidence", "none")
     assert refused(two, "--confidence", "1") == (

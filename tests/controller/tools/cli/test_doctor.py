@@ -120,10 +120,9 @@ def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
     controller.put("/policy", at_once())
     controller.tick()
     assert warned(doctor()) == {
-        "not enough evidence: 400 rows (as 89 independent events); 417 are needed to certify 99 % at 95 % confidence "
-        "at every look; counted over the horizon of 1 d, of which 5 s has been reported: more rows are to come": (
-            "let the job run, then tidemark doctor job stream --url URL"
-        )
+        "not enough evidence: 400 rows (as 89 independent events); 1,859 rows (as 417 independent events) are needed "
+        "to certify 99 % at 95 % confidence at every look; counted over the horizon of 1 d, of which 5 s has been "
+        "reported: more rows are to come": ("let the job run, then tidemark doctor job stream --url URL")
     }
 
     controller.report_all(REPORTS[6:])

@@ -69,6 +69,9 @@ def test_the_first_token_is_made_in_the_store_and_opens_the_controller(tmp_path:
         assert "valid without end" in line
         body = controller.http.get("/v1/tokens/1", headers=bearer(token)).json()
         assert body["created_by"].endswith(" at the store")
+        _, line = said(run("events", "--url", url, TIDEMARK_TOKEN=token))
+        assert "TokenMade" in line
+        assert f"{body['created_by']}  token 1 of 'admin': role admin, every job" in line
 
 
 def test_the_first_of_all_in_a_store_must_be_an_admins_too(tmp_path: Path) -> None:

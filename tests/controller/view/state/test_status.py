@@ -39,10 +39,11 @@ def test_too_little_evidence_is_said_and_not_guessed(controller: Controller) -> 
     assert status["recommended"]["generation"] is None
     assert "NotEnoughEvidence" in conditions(controller)
     assert status["recommended"]["steps"][0]["reason"] == (
-        "not enough evidence: 100 rows (as 71 independent events); 4,188 are needed to certify 99.9 % at 95 % "
-        "confidence at every look; counted over the horizon of 1 d, of which 3 s has been reported: more rows are to "
-        "come"
+        "not enough evidence: 100 rows (as 71 independent events); 5,898 rows (as 4,188 independent events) "
+        "are needed to certify 99.9 % at 95 % confidence at every look; counted over the horizon of 1 d, of which 3 s "
+        "has been reported: more rows are to come"
     )
+    assert status["evidence"]["rows_needed"] == 5_898
 
 
 def test_the_first_minutes_give_a_number_that_nothing_acts_on_until_there_is_evidence_of_an_hour(

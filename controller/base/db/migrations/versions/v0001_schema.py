@@ -136,7 +136,7 @@ def upgrade() -> None:
     op.create_table(
         "events",
         sa.Column("id", _ID, autoincrement=True, nullable=False),
-        sa.Column("stream_id", _ID, nullable=False),
+        sa.Column("stream_id", _ID, nullable=True),
         sa.Column("at_us", sa.BigInteger(), nullable=False),
         sa.Column("kind", sa.String(length=40), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
