@@ -237,9 +237,12 @@ def conf_of(spark: SparkSession) -> Callable[[str, str | None], str | None]:
 
     Keys in the conf of the driver that are none of Tidemark's are logged.
     """
-    if hasattr(spark, "_jsparkSession"):  # a client of Spark Connect sets the conf of its session alone
-        for key, near in unknown_keys(key for key, _ in spark.sparkContext.getConf().getAll()):
-            _warn_once(f"{key} is no key of Tidemark{'' if near is None else f': write {near}'}")
+    if not hasattr(spark, "_jsparkSession"):
+        # One request in place of one for each key. PySpark before 4.0 cannot, and is refused later on.
+        every: dict[str, str] = getattr(spark.conf, "getAll", {})
+        return every.get
+    for key, near in unknown_keys(key for key, _ in spark.sparkContext.getConf().getAll()):
+        _warn_once(f"{key} is no key of Tidemark{'' if near is None else f': write {near}'}")
     return spark.conf.get
 
 
