@@ -287,6 +287,18 @@ ALERTS: tuple[Alert, ...] = (
         meaning="more than 80 % of a limit is used, or of the share that one job, caller or stream has of it",
         notified=False,
     ),
+    Alert(
+        name="TidemarkSnapshotsOld",
+        hold_us=5 * _MINUTE_US,
+        labels=(),
+        summary="A Tidemark controller is too slow for its streams",
+        description=(
+            "The oldest snapshot of a stream is from {value} ago. Lists, budgets and counts of partitions are of then, "
+            "and so are the alerts that follow from them."
+        ),
+        meaning="the oldest snapshot of a stream has been more than two minutes old for five minutes",
+        notified=False,
+    ),
     *_twice(
         name="TidemarkControllerStalled",
         hold_us=_MINUTE_US,

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.base.answer import made_of
 from tidemark.controller.base.db.statements import upsert_many
 from tidemark.controller.base.db.tables import LiveRow, ReportRow, StreamRow
 from tidemark.controller.reports.store import newest_report_query
@@ -84,16 +85,13 @@ def state_in(row: LiveRow | None) -> NewestState:
 
 
 def _kept(live: LiveState) -> KeptLive:
-    return KeptLive(
-        ceiling_ms=live.ceiling_ms,
-        control_ms=live.control_ms,
+    return made_of(
+        KeptLive,
+        live,
         reason=live.reason[:_REASON_CHARACTERS],
         behind=tuple(sorted(live.behind)[:_NAMES_KEPT]),
         behind_partitions=len(live.behind),
         idle=tuple(sorted(live.idle)[:_NAMES_KEPT]),
         idle_partitions=len(live.idle),
-        ceiling_used_ppm=live.ceiling_used_ppm,
-        last_contact_us=live.last_contact_us,
-        pin=live.pin,
         failure=None if live.failure is None else live.failure[:_REASON_CHARACTERS],
     )

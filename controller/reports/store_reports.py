@@ -72,11 +72,11 @@ class CountedReport:
     wrong: ReportCells | None
     """Its misdated rows; None without any."""
     lead_us: int | None
-    """How far all batches of its query so far were dated ahead of the clock."""
+    """How far all batches of its query so far were dated ahead, on purpose."""
     early_us: int | None
-    """Maximum event time of its query's rows so far whose clock is ahead; None without any."""
+    """Maximum event time of its query's rows so far that were dated ahead by a wrong clock; None without any."""
     rows_ahead_us: int | None
-    """How far the newest of its rows of wrong clocks is ahead of the time it was read; None without any."""
+    """How far the newest of its rows of wrong clocks is dated ahead; None without any."""
 
 
 class ReportFollower(Protocol):

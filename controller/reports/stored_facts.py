@@ -39,9 +39,9 @@ class StoredFacts:
     before_max_us: int | None
     """Greatest event time of all batches before it."""
     early_us: int | None
-    """Maximum event time of the query's rows whose clock was ahead; None without any."""
+    """Maximum event time of the query's rows that were dated ahead by a wrong clock; None without any."""
     lead_us: int | None
-    """How far all batches of the query so far were dated ahead of the clock; None before its first row."""
+    """How far all batches of the query so far were dated ahead, on purpose; None before its first row."""
     newest_us: int | None
     """When the stream's report that was stored last was received; None without any."""
     partitions: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from sqlalchemy import bindparam, or_, select, tuple_
@@ -18,37 +18,19 @@ from tidemark.controller.base.errors import PinNotSetError
 from tidemark.controller.specs.kinds import ChangeRequest, Write
 from tidemark.controller.specs.streams import lock_stream
 from tidemark.models.protocol.messages import Pin
-from tidemark.models.specs.pin import PinScope
+from tidemark.models.specs.pin import PinScope, StoredPin
 
 _ALL = ""
 """Means every job or stream in the table; no name is empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPin:
-    """A pin as it is stored."""
+def version_of(pin: StoredPin, epoch: str) -> str:
+    """Return what tells a pin from any other on its scope, before and after it."""
+    return version_in(epoch, "pin", pin.since_us, pin.to, pin.reason)
 
-    scope: PinScope
-    """What it is on."""
-    to: Pin
-    """What jobs are held to."""
-    reason: str
-    """Why it was set."""
-    since_us: int
-    """When it was set, in microseconds since the epoch."""
 
-    def version(self, epoch: str) -> str:
-        """What tells it from any other pin on its scope, before and after it."""
-        return version_in(epoch, "pin", self.since_us, self.to, self.reason)
-
-    def event(self) -> str:
-        """Return it as events have it."""
-        return json.dumps({"scope": self.scope.kind, "to": self.to, "reason": self.reason})
-
-    @property
-    def why(self) -> str:
-        """Its scope and why it was set."""
-        return f"by the pin on {self.scope}: {self.reason}"
+def _event(pin: StoredPin) -> str:
+    return json.dumps({"scope": pin.scope, "to": pin.to, "reason": pin.reason})
 
 
 def get_pin(session: Session, scope: PinScope) -> StoredPin | None:
@@ -73,10 +55,10 @@ def existing_pin(session: Session, scope: PinScope) -> StoredPin:
 
 def put_pin(session: Session, pin: StoredPin) -> StoredPin:
     """Set a pin, replacing the one on the same scope, and return it; an equal one keeps its time."""
-    row = session.get(PinRow, _key(pin.scope))
+    row = session.get(PinRow, _key(pin.on_what))
     if row is not None and (row.held_to, row.reason) == (pin.to, pin.reason):
         return _pin(row)
-    job, stream = _key(pin.scope)
+    job, stream = _key(pin.on_what)
     insert = insert_into(session, PinRow)
     values = {"job": job, "stream": stream, "held_to": pin.to, "reason": pin.reason, "since_us": pin.since_us}
     # Another replica may set it at the same time; the later one stays.
@@ -146,7 +128,7 @@ def _key(scope: PinScope) -> tuple[str, str]:
 
 def _pin(row: PinRow) -> StoredPin:
     scope = PinScope(row.job or None, row.stream or None)
-    return StoredPin(scope, cast("Pin", row.held_to), row.reason, row.since_us)
+    return StoredPin.on(scope, cast("Pin", row.held_to), row.reason, row.since_us)
 
 
 def set_pin(change: ChangeRequest, pin: StoredPin, limits: Limits) -> Write[StoredPin]:
@@ -156,19 +138,19 @@ def set_pin(change: ChangeRequest, pin: StoredPin, limits: Limits) -> Write[Stor
         LimitReachedError: when it names a stream that is new and there is no room for it.
         Exception: whatever the precondition raises.
     """
-    session, scope = change.session, pin.scope
+    session, scope = change.session, pin.on_what
     if scope.job is not None and scope.stream is not None:
         lock_stream(session, scope.job, scope.stream, limits)
     streams = streams_in(session, scope, lock=True)
     before = get_pin(session, scope)
     if before is not None and (before.to, before.reason) == (pin.to, pin.reason):
-        return Write(before, before.version(epoch_of(session)))
+        return Write(before, version_of(before, epoch_of(session)))
     _check(change, before)
     put_pin(session, pin)
     held = _held(session, scope, streams)
-    was = None if before is None else before.event()
-    replace(change, reason=pin.why).note(held, "PinSet", before=was, after=pin.event())
-    return Write(pin, pin.version(epoch_of(session)), held)
+    was = None if before is None else _event(before)
+    replace(change, reason=pin.why).note(held, "PinSet", before=was, after=_event(pin))
+    return Write(pin, version_of(pin, epoch_of(session)), held)
 
 
 def remove_pin(change: ChangeRequest, scope: PinScope) -> Write[StoredPin]:
@@ -184,7 +166,7 @@ def remove_pin(change: ChangeRequest, scope: PinScope) -> Write[StoredPin]:
     _check(change, before)
     delete_pin(session, scope)
     held, why = _held(session, scope, streams), f"{change.reason}; it was set {before.why}"
-    replace(change, reason=why).note(held, "PinRemoved", before=before.event())
+    replace(change, reason=why).note(held, "PinRemoved", before=_event(before))
     return Write(before, streams=held)
 
 
@@ -202,12 +184,12 @@ def _held(session: Session, scope: PinScope, streams: Sequence[StreamRow]) -> Se
     """Return the streams of a scope that no more specific pin holds."""
     pins = pins_in_force(session, [(row.job, row.stream) for row in streams])
     found = [(row, pins.get((row.job, row.stream))) for row in streams]
-    return [row for row, pin in found if pin is None or pin.scope.rank <= scope.rank]
+    return [row for row, pin in found if pin is None or pin.on_what.rank <= scope.rank]
 
 
 def _check(change: ChangeRequest, before: StoredPin | None) -> None:
     if before is None:
         change.check(None, "no pin there", False)
     else:
-        version = before.version(epoch_of(change.session))
+        version = version_of(before, epoch_of(change.session))
         change.check(version, f"a pin to {before.to}: {before.reason}", True)

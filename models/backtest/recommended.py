@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tidemark.models.base.defaults import NARROW_STABILISATION_MS, PACE_BATCHES
+from tidemark.models.evidence.completeness import EvidenceCounts
 from tidemark.models.evidence.curve import Curve
 from tidemark.models.evidence.events import NO_BATCHES, LateBatches, Overdispersion
 from tidemark.models.evidence.horizon import (
     UNKNOWN,
-    EvidenceCounts,
     event_slot_us,
     horizon_from_us,
     shortest_enough,

@@ -1,4 +1,4 @@
-"""The share of pairs that were admitted, as the ledger knows it."""
+"""How much evidence there is, and the share of pairs that were admitted, as the ledger knows it."""
 
 from __future__ import annotations
 
@@ -47,3 +47,25 @@ class LedgerCompleteness:
     def exact(self) -> bool:
         """Whether the share is known exactly: nothing uncertain, nothing unjudged, no batch missing."""
         return self.late_min == self.late_max and not self.unjudged_rows and not self.missing_batches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceCounts:
+    """How much evidence there is over a horizon."""
+
+    rows: int
+    """(Row, key) pairs with a known need."""
+    unknown_rows: int
+    """Rows that arrived but whose need is unknown."""
+    missing_batches: int
+    """Batches that were never reported."""
+    batches: int
+    """Batches reported."""
+    partitions: int
+    """Partitions seen."""
+    from_us: int | None
+    """Trigger time of the first batch counted, in microseconds since the epoch; null without batches."""
+    to_us: int | None
+    """Trigger time of the newest batch, in microseconds since the epoch; null without batches."""
+    replayed_rows: int = 0
+    """Rows of unknown need that were read out of the order of event time."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Int64s, Operator, TimeWindow
-from tidemark.models.evidence.completeness import LedgerCompleteness
+from tidemark.models.evidence.completeness import EvidenceCounts, LedgerCompleteness
 from tidemark.models.evidence.coverage import Coverage, Range, coverage_of
 from tidemark.models.evidence.curve import Emissions, NeedDistribution
 from tidemark.models.evidence.key_counts import KeyCounts
@@ -158,28 +158,6 @@ def report_facts(
         misdated_late=needs.misdated_late,
         misdated_pairs=needs.misdated_pairs,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvidenceCounts:
-    """How much evidence a recommendation rests on."""
-
-    rows: int
-    """(Row, key) pairs with a known need."""
-    unknown_rows: int
-    """Rows that arrived but whose need is unknown."""
-    missing_batches: int
-    """Batches that were never reported."""
-    batches: int
-    """Batches reported."""
-    partitions: int
-    """Partitions seen."""
-    from_us: int | None
-    """Wall time of the first batch counted, in microseconds; None without batches."""
-    to_us: int | None
-    """Wall time of the last batch counted, in microseconds; None without batches."""
-    replayed_rows: int = 0
-    """Rows of unknown need that were read out of the order of event time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidemark.models.base.confidence import certified_rank, min_events
-from tidemark.models.base.duration import format_about
 from tidemark.models.base.target import PPM
 from tidemark.models.evidence.partition_needs import PartitionNeeds
 
@@ -151,14 +150,6 @@ def is_skewed(
     return (
         costs_ms * PPM >= rule.amount_ms * part_ppm
         and costs_ms * PPM * PPM >= bound_ms * rule.share_ppm * part_ppm
-    )
-
-
-def skew_text(partition: str, costs_ms: int, without_ms: int) -> str:
-    """Return the cost of a partition as a sentence."""
-    return (
-        f"partition {partition!r} costs {format_about(costs_ms * 1_000)} of latency: "
-        f"without it the bound would be {format_about(without_ms * 1_000)}"
     )
 
 

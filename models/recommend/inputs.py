@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark.models.base.target import PPM
+from tidemark.models.evidence.completeness import EvidenceCounts
 from tidemark.models.evidence.curve import Curve
-from tidemark.models.evidence.horizon import EvidenceCounts
 from tidemark.models.evidence.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.recommend.bound_in_use import UNCHANGED, BoundInUse

@@ -80,10 +80,11 @@ def _recovered(facts: RolloutFacts) -> bool:
 
 def _verdict(rollout: Rollout, facts: RolloutFacts) -> Move:
     at_risk = facts.at_risk
-    # Of some it may be unknown.
-    least = "" if at_risk.late_min == at_risk.late_max else "at least "
-    admitted = f"{least}{percent_of(at_risk.rows - at_risk.late_max, at_risk.rows)}"
-    reason = f"{admitted} of {at_risk.rows:,} rows at risk were admitted{_against(rollout, facts)}"
+    rows, unknown = at_risk.rows, at_risk.rows - at_risk.known
+    least, most = (percent_of(rows - late, rows) for late in (at_risk.late_max, at_risk.late_min))
+    admitted = f"{least} to {most}" if unknown else least
+    of_some = f" (of {unknown:,} it is unknown)" if unknown else ""
+    reason = f"{admitted} of {rows:,} rows at risk were admitted{of_some}{_against(rollout, facts)}"
     return Move("Verified", reason)
 
 
@@ -150,11 +151,15 @@ def _against(rollout: Rollout, facts: RolloutFacts) -> str:
     at_risk = facts.at_risk
     if rollout.min_ppm is None:
         return "; nothing could be predicted"
-    _, max_ppm = interval_ppm(
-        at_risk.late_min, at_risk.late_max, at_risk.rows, facts.slo.confidence_ppm, rollout.rows_per_event
+    # If all of those were lost of which it is unknown, and if none was.
+    least_ppm, most_ppm = (
+        interval_ppm(late, late, at_risk.rows, facts.slo.confidence_ppm, rollout.rows_per_event)[1]
+        for late in (at_risk.late_max, at_risk.late_min)
     )
-    if max_ppm is None or max_ppm >= rollout.min_ppm:
+    if least_ppm is None or least_ppm >= rollout.min_ppm:
         return ", as predicted"
+    if most_ppm is None or most_ppm >= rollout.min_ppm:
+        return "; whether that is as predicted is unknown, too"
     reason = f", fewer than predicted (at least {_share(rollout.min_ppm)})"
     if rollout.direction == "Widen":
         return f"{reason}; a rollback to a narrower bound would admit even fewer"

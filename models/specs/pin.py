@@ -1,9 +1,11 @@
-"""What a pin is on: one stream, all of a job, or the whole fleet."""
+"""Pins: kill switches on one stream, all of a job, or the whole fleet."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
+
+from tidemark.models.protocol.messages import Pin
 
 ScopeKind = Literal["fleet", "job", "stream"]
 """What a pin is set on."""
@@ -41,3 +43,37 @@ class PinScope:
 
 FLEET = PinScope()
 """Every stream there is and will be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPin:
+    """A pin. Of several that hold a stream, the most specific counts."""
+
+    to: Pin
+    """What jobs are held to: their own bound (Off), or their ceiling alone (Ceiling)."""
+    scope: ScopeKind
+    """Whose pin it is: a stream's own, its job's, or the whole fleet's."""
+    job: str | None
+    """Name of the job; null for the whole fleet."""
+    stream: str | None
+    """Name of the stream; null for all streams."""
+    reason: str
+    """Why it was set."""
+    since_us: int
+    """When it was set, in microseconds since the epoch."""
+
+    @classmethod
+    def on(cls, scope: PinScope, to: Pin, reason: str, since_us: int) -> Self:
+        """Return a pin on a scope."""
+        job, stream = scope.job, scope.stream
+        return cls(to=to, scope=scope.kind, job=job, stream=stream, reason=reason, since_us=since_us)
+
+    @property
+    def on_what(self) -> PinScope:
+        """What it is on."""
+        return PinScope(self.job, self.stream)
+
+    @property
+    def why(self) -> str:
+        """Its scope and why it was set."""
+        return f"by the pin on {self.on_what}: {self.reason}"

@@ -140,9 +140,7 @@ def test_an_sre_sets_the_slo_reads_the_curve_approves_and_rolls_back_on_a_live_j
             page = watched.page
             watched.open()
             # A stream that loses rows stands among the savings too.
-            fleet = page.get_by_role(
-                "table", name="Streams, silent ones and then the smallest budget left first"
-            )
+            fleet = page.get_by_role("table", name="Streams: silent ones, critical ones")
             fleet.get_by_role("link", name=f"{JOB} / {STREAM}").click()
             _set_slo(page, "95")
             assert controller.get("slo")["target_ppm"] == 950_000

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Literal
 
 from alembic.autogenerate import produce_migrations, render_python_code
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
 
 from tidemark.controller.base.db.tables import Base
+from tidemark.controller.base.db.tables.columns import AsJson
 
 from support.tree import ROOT
 
@@ -44,12 +46,18 @@ def upgrade() -> None:
 '''
 
 
+def _as_text(kind: str, item: object, _context: object) -> str | Literal[False]:
+    return "sa.Text()" if kind == "type" and isinstance(item, AsJson) else False
+
+
 def first_migration() -> str:
     """Return the migration that makes all tables of the code in an empty database."""
     with create_engine("sqlite://").connect() as connection:
         script = produce_migrations(MigrationContext.configure(connection), Base.metadata)
     assert script.upgrade_ops is not None
-    rendered = render_python_code(script.upgrade_ops).replace(_NUMBER, "_ID").splitlines()
+    rendered = (
+        render_python_code(script.upgrade_ops, render_item=_as_text).replace(_NUMBER, "_ID").splitlines()
+    )
     operations = "\n".join(line for line in rendered if "# ###" not in line)
     made = _TEXT.format(number=_NUMBER, operations=operations.strip())
     formatting = (sys.executable, "-m", "ruff", "format", "--stdin-filename", str(FILE), "-")

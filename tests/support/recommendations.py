@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
+from tidemark.models.evidence.completeness import EvidenceCounts
 from tidemark.models.evidence.curve import Curve, Emissions, ExactNeeds
-from tidemark.models.evidence.horizon import EvidenceCounts
 from tidemark.models.evidence.progress import Progress
 from tidemark.models.recommend.inputs import Inputs
+from tidemark.models.recommend.promise import Expected
 from tidemark.models.recommend.steps import DecisionStep, Recommendation
 from tidemark.models.specs.slo import Policy, Slo
 
@@ -79,3 +81,10 @@ def step(recommendation: Recommendation, name: str) -> DecisionStep:
 
 def capped(on_conflict: Any, cap_ms: int = 1_500) -> Slo:
     return Slo(target_ppm=990_000, latency_cap_ms=cap_ms, on_conflict=on_conflict)
+
+
+def expected(bound_ms: int, **known: int | None) -> Expected:
+    """Return what is expected of a bound that is in use already; all but what is ``known`` is not."""
+    nothing: dict[str, Any] = {field.name: None for field in fields(Expected)}
+    counts = {"rows": 0, "late": 0, "events": 0, "text": ""}
+    return Expected(**nothing | counts | {"bound_ms": bound_ms, "from_bound_ms": bound_ms} | known)

@@ -20,6 +20,8 @@ from tidemark.controller.specs.store import policy_values
 from tidemark.models.protocol.messages import Report
 from tidemark.models.specs.slo import Policy
 
+from support.recommendations import expected
+
 __all__ = ["GENERATION", "report_under", "steer"]
 
 GENERATION = 11
@@ -76,14 +78,9 @@ def steer(database: Database, stream_id: int) -> None:
                 PredictionRow(
                     **of_stream,
                     generation=GENERATION,
-                    bound_ms=BOUND_MS,
-                    from_bound_ms=BOUND_MS,
+                    expected=expected(BOUND_MS, rows=1_000_000, late=1_000, events=100_000),
                     made_us=began_us - 60_000_000,
                     horizon_ms=86_400_000,
-                    rows=1_000_000,
-                    late=1_000,
-                    events=100_000,
-                    text="",
                     counted_report_id=newest.id,
                     restored_ms=json.dumps({first.query_id: first.watermark_ms}),
                     became_effective_us=began_us,

@@ -14,6 +14,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.types import TypeEngine
 
 from tidemark.controller.base.db.tables import Base
+from tidemark.controller.base.db.tables.columns import AsJson
 
 Excluded = Any
 """The row that was to be inserted, by column."""
@@ -58,8 +59,14 @@ def upsert_many(
     else:
         # Straight to the driver: thousands of rows cost too much otherwise.
         sql, order, literals = _of_rows(table, names, replaced, added, changes)
+        written = {
+            name: [kind.process_bind_param(value, None) for value in columns[name]]
+            for name, kind in _as_json(table).items()
+            if name in columns
+        }
+        stored = {**columns, **written}
         once = {**same, **literals}
-        values = zip(*(columns.get(name) or repeat(once[name], size) for name in order), strict=True)
+        values = zip(*(stored.get(name) or repeat(once[name], size) for name in order), strict=True)
         session.connection().exec_driver_sql(sql, list(values))
 
 
@@ -76,6 +83,11 @@ def lesser(old: InstrumentedAttribute[int], new: ColumnElement[int]) -> ColumnEl
 def _insert(dialect: str, table: type[Base]) -> sqlite.Insert | postgresql.Insert:
     target: Any = table.__table__
     return postgresql.insert(target) if dialect == "postgresql" else sqlite.insert(target)
+
+
+@cache
+def _as_json(table: type[Base]) -> Mapping[str, AsJson[Any]]:
+    return {column.name: column.type for column in table.__table__.columns if isinstance(column.type, AsJson)}
 
 
 # Statements are compiled once: compiling takes longer than running.

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
 
 from sqlalchemy import ColumnElement, and_, bindparam, false, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from tidemark.controller.base.answer import made_of
 from tidemark.controller.base.db.tables import BY_BOUND, PredictionRow, PublishedRow, ReportRow
 from tidemark.models.recommend.promise import Expected, Transition
 from tidemark.models.rollout.evidence import Judged, UnderBound, rows_per_event, score
@@ -31,14 +31,13 @@ def keep_prediction(
     Args:
         horizon_ms: length of the evidence that this rests on, in milliseconds.
     """
-    expected = {field.name: getattr(transition, field.name) for field in fields(Expected)}
     session.add(
         PredictionRow(
             stream_id=published.stream_id,
             generation=published.generation,
             made_us=now_us,
             horizon_ms=horizon_ms,
-            **expected,
+            expected=made_of(Expected, transition),
         )
     )
 
@@ -94,8 +93,9 @@ def score_predictions(
     prediction.judged_rows = found.judged.rows
     prediction.judged_late_min = found.judged.late_min
     prediction.judged_late_max = found.judged.late_max
-    per_event = rows_per_event(prediction.rows, prediction.events)
-    outcome = score(prediction.rows, prediction.late, found.judged, confidence_ppm, per_event)
+    rows = prediction.expected.rows
+    per_event = rows_per_event(rows, prediction.expected.events)
+    outcome = score(rows, prediction.expected.late, found.judged, confidence_ppm, per_event)
     if outcome is not None:
         prediction.scored_us = now_us
         prediction.realised_ppm, prediction.error_ppm = outcome.completeness_ppm, outcome.error_ppm
@@ -117,13 +117,9 @@ def _counted_on(session: Session, prediction: PredictionRow, newest_report_id: i
         prediction.became_effective_us,
         Judged(prediction.judged_rows, prediction.judged_late_min, prediction.judged_late_max),
     )
+    under = (prediction.generation, prediction.expected.bound_ms)
     return counted.with_batches(
-        (
-            row
-            for row in new
-            if (row.generation, row.bound_ms) == (prediction.generation, prediction.bound_ms)
-        ),
-        prediction.horizon_ms * 1_000,
+        (row for row in new if (row.generation, row.bound_ms) == under), prediction.horizon_ms * 1_000
     )
 
 
@@ -152,7 +148,7 @@ def _counted_again(session: Session, prediction: PredictionRow, newest_report_id
     under = (
         ReportRow.stream_id == prediction.stream_id,
         ReportRow.generation == prediction.generation,
-        ReportRow.bound_ms == prediction.bound_ms,
+        ReportRow.bound_ms == prediction.expected.bound_ms,
         ReportRow.id <= newest_report_id,
     )
     lowest = select(ReportRow.query_id, func.min(ReportRow.watermark_ms)).where(*under)

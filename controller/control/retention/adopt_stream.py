@@ -59,7 +59,7 @@ def adopt_stream(  # noqa: PLR0917 - what is adopted, and by which rules
     former.stream = name
     session.flush()
     if pin is not None:
-        put_pin(session, replace(pin, scope=PinScope(stream.job, name)))
+        put_pin(session, replace(pin, stream=name))
     for taken in take_reports(session, reports, now_us, StreamEvidence(horizon_ms_of), limits):
         if isinstance(taken, TidemarkError):
             raise taken

@@ -28,13 +28,13 @@ from tidemark.controller.control.rollout.store import (
     new_rollout,
     open_rollout_row,
 )
-from tidemark.controller.specs.pins import StoredPin
 from tidemark.controller.specs.store import Spec, get_policy
 from tidemark.models.base.duration import format_duration
 from tidemark.models.protocol.downstream import UNSAFE, Downstream
 from tidemark.models.protocol.messages import Envelope, Mode, Pin, PublishedAnswer
 from tidemark.models.rollout.machine import envelope_direction
 from tidemark.models.rollout.states import UNDER_WAY
+from tidemark.models.specs.pin import StoredPin
 from tidemark.models.specs.slo import Policy, Slo
 
 NO_BOUND = "no bound is published yet"

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, aliased
 from tidemark.controller.base.db.tables import PolicyRow, PublishedRow, RolloutRow, StreamRow
 from tidemark.controller.control.bounds.publication import SteeredStream, envelope_json, newest_rollout
 from tidemark.controller.specs.joins import join_of
-from tidemark.controller.specs.pins import StoredPin, pin_in_force
+from tidemark.controller.specs.pins import pin_in_force
 from tidemark.controller.specs.store import Spec, get_specs
 from tidemark.controller.specs.streams import EventBasis, add_event
 from tidemark.models.base.read_json import read_object
@@ -23,6 +23,7 @@ from tidemark.models.rollout.evidence import rows_per_event
 from tidemark.models.rollout.restarts import FleetLimits
 from tidemark.models.rollout.states import OPEN, UNDER_WAY, Cause, GateAnswer, Rollout, State
 from tidemark.models.rollout.verification import needed_rows
+from tidemark.models.specs.pin import StoredPin
 from tidemark.models.specs.slo import Direction, Policy, Slo
 
 _FLEET_LOCK = 0x7469_6466

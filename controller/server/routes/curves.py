@@ -37,10 +37,10 @@ from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.ranges import MAX_TIME_MS, MAX_TIME_US
 from tidemark.models.base.target import PPM
 from tidemark.models.base.text import format_number, plural
-from tidemark.models.evidence.curve import Curve, CurvePoint
+from tidemark.models.evidence.curve import Curve
 from tidemark.models.evidence.sketch import DEFAULT_RELATIVE_ACCURACY_PPM
 from tidemark.models.recommend.choice import needed_rank, percent_of
-from tidemark.models.recommend.transition import admission_at, transition_to
+from tidemark.models.recommend.transition import Admission, admission_at, transition_to
 from tidemark.models.specs.slo import Policy, Slo
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
@@ -101,7 +101,7 @@ def get_curve(
         requested_ms = horizon_ms or horizon_ms_of(session, stream_id)
         if horizon_ms is None and until_us is None:
             what_if = what_if_of(session, stream_id, service.clock(), service.cache)
-            seen = _of_horizon(what_if.basis, horizon_of(session, stream_id, requested_ms))
+            seen = _of_horizon(what_if.basis, horizon_of(session, stream_id, requested_ms), requested_ms)
         else:
             seen = _of_past(session, stream_id, requested_ms, until_us)
             what_if = WhatIf(slo, requested_ms, None, None)
@@ -112,15 +112,7 @@ def get_curve(
     return CurveAnswer(
         job=which.job,
         stream=which.stream,
-        basis=CurveBasis(
-            horizon_ms=requested_ms,
-            covers_from_us=seen.covers_from_us if seen else None,
-            covers_until_us=seen.covers_until_us if seen else None,
-            from_us=seen.from_us if seen else None,
-            to_us=seen.to_us if seen else None,
-            relative_error_ppm=DEFAULT_RELATIVE_ACCURACY_PPM,
-            unknown_rows=seen.unknown_rows if seen else 0,
-        ),
+        basis=_basis(requested_ms) if seen is None else seen.basis,
         points=[] if seen is None else [_point(seen.curve, bound, what_if) for bound in bounds],
         target_ppm=None if slo is None else slo.target_ppm,
         latency_cap_ms=None if slo is None else slo.latency_cap_ms,
@@ -140,43 +132,53 @@ def _operating(session: Session, stream_id: int) -> Operating:
     )
 
 
+def _basis(horizon_ms: int, **seen: int | None) -> CurveBasis:
+    """Return what a curve rests on; what was not seen is not known."""
+    found: dict[str, Any] = dict.fromkeys(("covers_from_us", "covers_until_us", "from_us", "to_us"))
+    found |= {"relative_error_ppm": DEFAULT_RELATIVE_ACCURACY_PPM, "unknown_rows": 0} | seen
+    return CurveBasis(horizon_ms=horizon_ms, **found)
+
+
 @dataclass(frozen=True, slots=True)
 class _Seen:
     """The evidence of a span."""
 
     curve: Curve
-    covers_from_us: int
-    covers_until_us: int | None
-    from_us: int
-    to_us: int
-    unknown_rows: int
+    basis: CurveBasis
     bound_ms: int | None
     """The bound in use at its end, if it is still stored."""
 
 
-def _latency(point: CurvePoint) -> dict[str, Any]:
-    """Return the mean wall latency of a point of a curve, as far as it is known."""
-    wall = point.latency_wall
+def _effect(bound_ms: int, admission: Admission, late: int) -> dict[str, Any]:
+    """Return what a bound does to rows and windows, as far as it is known; ``late`` of the rows are late."""
+    point, wall = admission.point, admission.point.latency_wall
     return {
+        "bound_ms": bound_ms,
+        "rows": point.rows,
+        "late": late,
+        "completeness_ppm": share_ppm(point.rows - late, point.rows),
+        "completeness_min_ppm": admission.min_ppm,
+        "completeness_max_ppm": admission.max_ppm,
+        "latency_base_ms": milliseconds(point.latency_base_us),
         "latency_wall_ms": None if wall is None or wall.censored else round(wall.mean_us / 1_000),
         "latency_at_least_ms": round(wall.mean_us / 1_000) if wall is not None and wall.censored else None,
         "latency_unknown": point.latency_unknown,
+        "windows_emitted": point.windows_emitted,
     }
 
 
-def _of_horizon(basis: HorizonEvidence | None, horizon: Horizon | None) -> _Seen | None:
+def _of_horizon(basis: HorizonEvidence | None, horizon: Horizon | None, horizon_ms: int) -> _Seen | None:
     if basis is None or horizon is None:
         return None
     facts = basis.facts
-    return _Seen(
-        basis.curve,
-        horizon.from_us,
-        None,
-        facts.from_us,
-        facts.to_us,
-        facts.unknown_rows,
-        horizon.newest.bound_ms,
+    seen = _basis(
+        horizon_ms,
+        covers_from_us=horizon.from_us,
+        from_us=facts.from_us,
+        to_us=facts.to_us,
+        unknown_rows=facts.unknown_rows,
     )
+    return _Seen(basis.curve, seen, horizon.newest.bound_ms)
 
 
 def _of_past(session: Session, stream_id: int, horizon_ms: int, until_us: int | None) -> _Seen | None:
@@ -187,15 +189,15 @@ def _of_past(session: Session, stream_id: int, horizon_ms: int, until_us: int | 
     past = past_of(session, stream_id, end_us - horizon_ms * 1_000, end_us)
     if past.sums is None:
         return None
-    return _Seen(
-        past.curve,
-        past.span.from_us,
-        past.span.until_us,
-        past.sums.from_us,
-        past.sums.to_us,
-        past.sums.sums["need_unknown_rows"],
-        past.bound_ms,
+    seen = _basis(
+        horizon_ms,
+        covers_from_us=past.span.from_us,
+        covers_until_us=past.span.until_us,
+        from_us=past.sums.from_us,
+        to_us=past.sums.to_us,
+        unknown_rows=past.sums.sums["need_unknown_rows"],
     )
+    return _Seen(past.curve, seen, past.bound_ms)
 
 
 def _ladder(seen: _Seen | None, what_if: WhatIf, recommended_ms: int | None) -> list[int]:
@@ -235,17 +237,8 @@ def _point(curve: Curve, bound_ms: int, what_if: WhatIf) -> CurvePointAnswer:
         if outcome is None
         else outcome.admission
     )
-    point = admission.point
     return CurvePointAnswer(
-        bound_ms=bound_ms,
-        rows=point.rows,
-        late=point.late,
-        completeness_ppm=share_ppm(point.rows - point.late, point.rows),
-        latency_base_ms=milliseconds(point.latency_base_us),
-        **_latency(point),
-        windows_emitted=point.windows_emitted,
-        completeness_min_ppm=admission.min_ppm,
-        completeness_max_ppm=admission.max_ppm,
+        **_effect(bound_ms, admission, admission.point.late),
         state_rows=None if outcome is None else outcome.state_rows,
         meets_all=None if outcome is None else outcome.meets_all,
     )
@@ -287,17 +280,10 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> 
         found,
         job=which.job,
         stream=which.stream,
-        bound_ms=bound_ms,
+        **_effect(bound_ms, found.admission, found.admission.late),
         horizon_ms=what_if.horizon_ms,
-        rows=point.rows,
-        late=found.admission.late,
         late_a_day=a_day,
-        completeness_ppm=share_ppm(point.rows - found.admission.late, point.rows),
-        completeness_min_ppm=found.admission.min_ppm,
-        completeness_max_ppm=found.admission.max_ppm,
         beyond_evidence=beyond,
-        latency_base_ms=milliseconds(point.latency_base_us),
-        **_latency(point),
         windows_closing=change.windows_closing,
         stands_still_ms=change.stands_still_ms,
         text="; ".join([*_admitted(found, what_if.basis.curve, bound_ms, a_day), *closing, *verdict, *notes]),
@@ -323,6 +309,8 @@ def _unknown(job: str, stream: str, bound_ms: int, what_if: WhatIf) -> Preview:
         latency_wall_ms=None,
         latency_at_least_ms=None,
         latency_unknown="NoWindows",
+        windows_emitted=0,
+        meets_all=None,
         state_rows=None,
         state_bytes=None,
         windows_closing=None,

@@ -20,7 +20,6 @@ from tidemark.controller.server.http.openapi import answers
 from tidemark.controller.server.http.parameters import OfJob, TheService, WhichJob
 from tidemark.controller.server.schemas.fleet import (
     FleetPage,
-    FleetPartitions,
     FleetStream,
     FleetTotals,
     JobCondition,
@@ -30,12 +29,10 @@ from tidemark.controller.server.schemas.fleet import (
     JobWorst,
     ModeCount,
     Narrowing,
-    SkewedPartition,
     WorstCount,
 )
-from tidemark.controller.server.schemas.pins import PinInForce
 from tidemark.controller.server.schemas.rollouts import RolloutBounds
-from tidemark.controller.specs.pins import StoredPin, pin_in_force
+from tidemark.controller.specs.pins import pin_in_force
 from tidemark.controller.specs.streams import list_jobs, streams_of_job
 from tidemark.controller.view.state.answers import (
     CONDITION_TYPES,
@@ -51,15 +48,16 @@ from tidemark.controller.view.state.fleet import Verdict, load_fleet, read_verdi
 from tidemark.controller.view.state.load import load_horizon, load_states
 from tidemark.controller.view.state.provisional_bound import provisional_from_json
 from tidemark.controller.view.state.state import StreamState
-from tidemark.models.evidence.skew import skew_text
+from tidemark.models.evidence.partition_counts import PartitionsInState
 from tidemark.models.protocol.messages import Mode
+from tidemark.models.specs.pin import StoredPin
 
 _fleet = APIRouter(tags=["streams"])
 
 _UNSEEN = OverviewRow(
     conditions="[]",
     provisional=True,
-    **dict.fromkeys(("partitions", "idle", "behind", "skewed", "future"), 0),
+    partitions=PartitionsInState(total=0, idle=0, behind=0, skewed=0, future=0),
 )
 """Of a stream without a snapshot; all else is unknown."""
 
@@ -127,7 +125,7 @@ def _stream(state: Row[Any], pin: StoredPin | None, kinds: Sequence[ConditionTyp
         mode=state.mode,
         registered_us=state.registered_us,
         paused=bool(state.paused),
-        pin=PinInForce.of_pin(pin),
+        pin=pin,
         target_ppm=state.target_ppm,
         completeness_min_ppm=seen.now_min_ppm,
         completeness_max_ppm=seen.now_max_ppm,
@@ -143,8 +141,8 @@ def _stream(state: Row[Any], pin: StoredPin | None, kinds: Sequence[ConditionTyp
         rollout=None if rollout is None else RolloutBounds.of(rollout),
         worst=summary_of(kinds[0]) if kinds else None,
         alerts=[kind for kind in kinds if CONDITION_TYPES[kind].problem],
-        partitions=FleetPartitions.of(seen, total=seen.partitions),
-        skewed=_skewed(seen),
+        partitions=seen.partitions,
+        skewed=seen.most_skewed,
         updated_us=seen.seen_us,
     )
 
@@ -153,18 +151,6 @@ def _course(seen: OverviewRow, slo_generation: int | None) -> list[int | None]:
     course = None if seen.budget_course is None else BudgetCourse.from_json(seen.budget_course)
     # A course of an SLO that was replaced since the snapshot says nothing of this one.
     return [] if course is None or course.generation != slo_generation else [*course.left_ppm]
-
-
-def _skewed(seen: OverviewRow) -> SkewedPartition | None:
-    if seen.skewed_partition is None:
-        return None
-    costs_ms, without_ms = seen.skewed_costs_ms or 0, seen.skewed_without_ms or 0
-    return SkewedPartition(
-        partition=seen.skewed_partition,
-        without_bound_ms=without_ms,
-        costs_ms=costs_ms,
-        text=skew_text(seen.skewed_partition, costs_ms, without_ms),
-    )
 
 
 _jobs = APIRouter(tags=["jobs"])
@@ -209,7 +195,7 @@ def read(job: WhichJob, service: TheService) -> JobStatus:
         pin = pin_in_force(session, job, "")
     return JobStatus(
         **dict(summary),
-        pin=PinInForce.of_pin(pin),
+        pin=pin,
         conditions=found[:_MAX_CONDITIONS],
         more_conditions=max(len(found) - _MAX_CONDITIONS, 0),
     )

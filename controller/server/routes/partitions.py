@@ -41,7 +41,7 @@ from tidemark.models.evidence.late_counts import (
     losses,
     totals_of,
 )
-from tidemark.models.evidence.skew import skew_text
+from tidemark.models.evidence.partition_counts import SkewCost
 
 _partitions = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
@@ -92,7 +92,7 @@ def _partition(row: PartitionRow, max_us: int | None, snapshot: PartitionSnapsho
     text = None
     # Skewed is as of the newest snapshot, on which events and alerts rest; the figures are as of now.
     if row.skewed and costs_ms is not None and without_ms is not None:
-        text = skew_text(row.partition, costs_ms, without_ms)
+        text = SkewCost.of(row.partition, costs_ms, without_ms).text
     return Partition.of(
         row,
         behind_ms=0 if max_us is None else (max_us - row.last_event_time_us) // 1_000,

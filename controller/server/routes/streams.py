@@ -74,7 +74,9 @@ def list_all(which: WhichStream, service: TheService, paging: ThePaging) -> Pred
 def _prediction(row: PredictionRow) -> Prediction:
     return made_of(
         Prediction,
-        row,
+        row.expected,
+        generation=row.generation,
+        made_us=row.made_us,
         realised=Realised.of(
             row,
             rows=row.judged_rows,

@@ -156,8 +156,8 @@ class Heatmap(OfStream):
     """The partitions, the most costly first."""
 
 
-class CurvePointAnswer(Answer):
-    """What one bound would have done."""
+class PartitionPoint(Answer):
+    """What one bound would have done to a partition."""
 
     bound_ms: int
     """The bound in milliseconds."""
@@ -167,6 +167,16 @@ class CurvePointAnswer(Answer):
     """Pairs that would have been late, at most."""
     completeness_ppm: int | None
     """Share that would have been admitted, in parts per million, rounded down; null without rows."""
+
+
+class CurvePointAnswer(PartitionPoint):
+    """What one bound would have done."""
+
+    completeness_min_ppm: int | None
+    """Lower end of the share's interval at the SLO's confidence at every look, in parts per million; null without
+    rows."""
+    completeness_max_ppm: int | None
+    """Upper end of it; pairs that the sketch cannot place count as admitted."""
     latency_base_ms: int | None
     """Mean over emitted windows of the base at emission minus the window's end, in milliseconds; null without any."""
     latency_wall_ms: int | None
@@ -179,11 +189,6 @@ class CurvePointAnswer(Answer):
     reports are no longer stored. ``WindowsOpen``: too many are still open. Null when it is measured."""
     windows_emitted: int
     """Windows that would have been emitted."""
-    completeness_min_ppm: int | None
-    """Lower end of the share's interval at the SLO's confidence at every look, in parts per million;
-    null without rows."""
-    completeness_max_ppm: int | None
-    """Upper end of it; pairs that the sketch cannot place count as admitted."""
     state_rows: int | None
     """Estimated rows of state under the bound; null when it is not known, as for a past span."""
     meets_all: bool | None
@@ -240,19 +245,6 @@ class CurveAnswer(OfStream):
     """The bound recommended, in milliseconds; null when there is none."""
 
 
-class PartitionPoint(Answer):
-    """What one bound would have done to a partition."""
-
-    bound_ms: int
-    """The bound in milliseconds."""
-    rows: int
-    """(Row, key) pairs of the partition with a known need."""
-    late: int
-    """Pairs that would have been late, at most."""
-    completeness_ppm: int
-    """Share that would have been admitted, in parts per million, rounded down."""
-
-
 class PartitionCurve(OfStream):
     """Completeness of one partition by bound."""
 
@@ -262,39 +254,15 @@ class PartitionCurve(OfStream):
     """By ascending bound; none when the partition has no row within the SLO's horizon."""
 
 
-class Preview(OfStream):
+class Preview(CurvePointAnswer, OfStream):
     """What a bound would do, by the reports over the SLO's horizon. Nulls are unknown."""
 
-    bound_ms: int
-    """The bound, in milliseconds."""
     horizon_ms: int
     """How far back it counts, in milliseconds."""
-    rows: int
-    """(Row, key) pairs that it rests on."""
-    late: int
-    """How many of them would have been late."""
     late_a_day: int | None
     """Late pairs a day, in proportion to the time reported."""
-    completeness_ppm: int | None
-    """Share that would be admitted, in parts per million, rounded down."""
-    completeness_min_ppm: int | None
-    """Lower end of its interval at the SLO's confidence at every look, in parts per million."""
-    completeness_max_ppm: int | None
-    """Upper end of it."""
     beyond_evidence: bool
     """Whether the bound is above every need seen: a wider one would cost latency and admit no more rows."""
-    latency_base_ms: int | None
-    """Mean base at emission minus the window's end, in milliseconds."""
-    latency_wall_ms: int | None
-    """Mean wall time of emission minus the window's end, in milliseconds; null when it is not measured."""
-    latency_at_least_ms: int | None
-    """A lower limit of this mean while too many windows are open to measure it; null when it is measured."""
-    latency_unknown: LatencyUnknown | None
-    """Why the mean is not known: there is no window to measure it on (``NoWindows``: the operator has none, none that
-    ended since the query began has come to its close, or the reports are not kept any more), or too many are still open
-    (``WindowsOpen``); null when it is measured."""
-    state_rows: int | None
-    """Rows of state once it is in effect, an estimate."""
     state_bytes: int | None
     """Memory of the state then, in bytes: the same estimate."""
     windows_closing: int | None

@@ -3,39 +3,12 @@
 from __future__ import annotations
 
 from tidemark.controller.base.answer import Answer, OfStream
-from tidemark.controller.server.schemas.pins import PinInForce
 from tidemark.controller.server.schemas.rollouts import RolloutBounds
 from tidemark.controller.view.state.answers import Condition, ConditionSummary, ConditionType, Severity
+from tidemark.models.evidence.partition_counts import PartitionsInState, SkewCost
 from tidemark.models.protocol.messages import Mode
 from tidemark.models.recommend.promise import ProvisionalBound
-
-
-class FleetPartitions(Answer):
-    """How many partitions of a stream are in which state."""
-
-    total: int
-    """With a row within the horizon."""
-    idle: int
-    """Those that used to report and are silent."""
-    behind: int
-    """Those that are behind."""
-    skewed: int
-    """Those without which the bound would be far narrower."""
-    future: int
-    """Those with future-dated rows within the horizon."""
-
-
-class SkewedPartition(Answer):
-    """The skewed partition that costs most."""
-
-    partition: str
-    """Its name."""
-    without_bound_ms: int
-    """The bound that the other partitions need, in milliseconds."""
-    costs_ms: int
-    """By how much the bound would fall without it, in milliseconds."""
-    text: str
-    """The same as a sentence."""
+from tidemark.models.specs.pin import StoredPin
 
 
 class FleetStream(OfStream):
@@ -51,7 +24,7 @@ class FleetStream(OfStream):
     """When its first report came, in microseconds since the epoch; null while it is only expected."""
     paused: bool
     """Whether nothing new is rolled."""
-    pin: PinInForce | None
+    pin: StoredPin | None
     """The kill switch that holds it; null for none."""
     target_ppm: int | None
     """Its completeness target in parts per million; null without an SLO."""
@@ -89,9 +62,9 @@ class FleetStream(OfStream):
     """Its worst condition; null without any."""
     alerts: list[ConditionType]
     """Types of its conditions that are critical or a warning, the worst first."""
-    partitions: FleetPartitions
+    partitions: PartitionsInState
     """How its partitions are."""
-    skewed: SkewedPartition | None
+    skewed: SkewCost | None
     """The skewed partition that costs most; null without any."""
     last_batch_us: int | None
     """Trigger time of its newest batch, in microseconds since the epoch; null without a report."""
@@ -191,7 +164,7 @@ class JobPage(Answer):
 class JobStatus(JobSummary):
     """What is known of a job; /v1/fleet?job= lists its streams."""
 
-    pin: PinInForce | None
+    pin: StoredPin | None
     """The kill switch that holds the whole job: its own, or the fleet's; null for none."""
     conditions: list[JobCondition]
     """Conditions of its streams, the worst first, at most 100."""

@@ -2,32 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass
 
 from tidemark.controller.base.answer import Answer
-from tidemark.models.protocol.messages import Pin
-from tidemark.models.specs.pin import ScopeKind
-
-if TYPE_CHECKING:
-    from tidemark.controller.specs.pins import StoredPin
-
-
-class PinInForce(Answer):
-    """The pin that holds a stream: of several, the most specific."""
-
-    to: Pin
-    """What the job is held to: its own bound (Off), or its ceiling alone (Ceiling)."""
-    scope: ScopeKind
-    """Whose pin it is: the stream's own, its job's, or the whole fleet's."""
-    reason: str
-    """Why it was set."""
-    since_us: int
-    """When it was set, in microseconds since the epoch."""
-
-    @classmethod
-    def of_pin(cls, pin: StoredPin | None) -> Self | None:
-        """Return a pin as the status has it; None for none."""
-        return None if pin is None else cls.of(pin, scope=pin.scope.kind)
+from tidemark.models.specs.pin import StoredPin
 
 
 class PinnedStream(Answer):
@@ -49,16 +27,8 @@ class PinnedStream(Answer):
     """What it costs against the bound that it replaces, in words."""
 
 
-class PinSummary(PinInForce):
-    """A pin."""
-
-    job: str | None
-    """Name of the job; null for the whole fleet."""
-    stream: str | None
-    """Name of the stream; null for all streams."""
-
-
-class PinAnswer(PinSummary):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinAnswer(StoredPin):
     """A pin and what it does."""
 
     streams: list[PinnedStream]
@@ -72,7 +42,7 @@ class PinAnswer(PinSummary):
 class PinPage(Answer):
     """A page of pins: the fleet's, then by job and stream."""
 
-    pins: list[PinSummary]
+    pins: list[StoredPin]
     """The pins."""
     next_cursor: str | None
     """Where the next page begins; null on the last."""

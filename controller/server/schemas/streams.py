@@ -6,41 +6,28 @@ from dataclasses import dataclass, field
 
 from tidemark.controller.base.answer import Answer, OfStream
 from tidemark.controller.server.schemas.bounds import Published, RecommendationAnswer
-from tidemark.controller.server.schemas.pins import PinInForce
 from tidemark.controller.server.schemas.rollouts import RolloutAnswer
 from tidemark.controller.server.schemas.specs import SloAnswer
 from tidemark.controller.view.state.answers import Budget, Condition
-from tidemark.models.evidence.completeness import LedgerCompleteness
+from tidemark.models.evidence.completeness import EvidenceCounts, LedgerCompleteness
 from tidemark.models.live.kept import KeptLive
 from tidemark.models.protocol.late_policy import LatePolicy, LateRows
 from tidemark.models.protocol.messages import AppendDelay, Applied, Mode
 from tidemark.models.recommend.promise import ProvisionalBound, Transition
+from tidemark.models.specs.pin import StoredPin
 
 
-class Evidence(Answer):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence(EvidenceCounts):
     """What is known of the stream over the horizon."""
 
-    rows: int
-    """(Row, key) pairs with a known need."""
     rows_needed: int | None
-    """Minimum number of them to certify the SLO's target at its confidence: enough independent events, times how many
+    """Minimum number of rows to certify the SLO's target at its confidence: enough independent events, times how many
     rows share their fate; null without an SLO."""
-    unknown_rows: int
-    """Rows that arrived but whose need is not known."""
     early_rows: int
     """Rows before the first watermark: admitted under any bound, so they have no need."""
-    batches: int
-    """Batches reported."""
-    missing_batches: int
-    """Batches never reported."""
-    partitions: int
-    """Partitions seen."""
     horizon_ms: int
     """How far back it counts from the newest batch, in milliseconds."""
-    from_us: int | None
-    """Trigger time of the first batch counted, in microseconds since the epoch."""
-    to_us: int | None
-    """Trigger time of the newest batch, in microseconds since the epoch."""
 
 
 class MissingRange(Answer):
@@ -136,7 +123,7 @@ class StreamStatus(OfStream):
     windows_per_row: int | None
     """Maximum number of windows that a row is in; above 1 for sliding windows, where completeness, evidence and budget
     count (row, window) pairs; null before the first report."""
-    pin: PinInForce | None
+    pin: StoredPin | None
     """The kill switch that holds the stream; null for none."""
     frozen_until_us: int | None
     """When the freeze window of the policy ends that holds now, in microseconds since the epoch: until then nothing is

@@ -31,7 +31,6 @@ from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import open_keys
 from tidemark.controller.reports.live import NewestState
 from tidemark.controller.server.schemas.bounds import Published, RecommendationAnswer
-from tidemark.controller.server.schemas.pins import PinInForce
 from tidemark.controller.server.schemas.rollouts import (
     Approved,
     Event,
@@ -49,7 +48,7 @@ from tidemark.controller.server.schemas.streams import (
     QueryCoverage,
     StreamStatus,
 )
-from tidemark.controller.specs.pins import StoredPin, pin_in_force
+from tidemark.controller.specs.pins import pin_in_force
 from tidemark.controller.view.state.budget import read_budget
 from tidemark.controller.view.state.conditions import conditions_of
 from tidemark.controller.view.state.load import load_horizon, load_state
@@ -58,7 +57,7 @@ from tidemark.controller.view.state.state import HorizonState, StreamState
 from tidemark.controller.view.state.summary import summary_of
 from tidemark.models.base.read_json import read_object
 from tidemark.models.base.target import PPM
-from tidemark.models.evidence.completeness import LedgerCompleteness
+from tidemark.models.evidence.completeness import EvidenceCounts, LedgerCompleteness
 from tidemark.models.evidence.coverage import Coverage
 from tidemark.models.protocol.late_policy import late_text
 from tidemark.models.protocol.messages import Applied, BoundAnswer
@@ -68,6 +67,7 @@ from tidemark.models.recommend.steps import because, deciding_step
 from tidemark.models.rollout.machine import allowed
 from tidemark.models.rollout.states import State
 from tidemark.models.specs.fields import values_of
+from tidemark.models.specs.pin import StoredPin
 
 
 def bound_answer(session: Session, job: str, stream: str, row: StreamRow | None) -> BoundAnswer:
@@ -231,7 +231,7 @@ def stream_status(
         in_use_bound_ms=None if newest is None else newest.report.bound_ms,
         effective_bound_ms=None if newest is None else newest.effective_bound_ms,
         windows_per_row=None if newest is None else newest.report.keys_per_row,
-        pin=PinInForce.of_pin(state.pin),
+        pin=state.pin,
         frozen_until_us=state.frozen_until_us(now_us),
         live=driver.live,
         append_delay=driver.append_delay,
@@ -267,24 +267,25 @@ def _late(state: StreamState) -> LateStatus:
 
 
 def _evidence(state: StreamState, found: HorizonState | None) -> Evidence:
-    slo, known = state.slo, None if found is None else found.facts
+    slo, facts = state.slo, None if found is None else found.facts
     needed: int | None = None
     if slo is not None:
         target_ppm, confidence = slo.value.target_ppm, slo.value.confidence_ppm / PPM
         per_event = 1.0 if found is None else found.overdispersion.rows_per_event(target_ppm)
         needed = rows_that_certify(target_ppm, confidence, per_event)
-    return Evidence(
-        rows=known.need_pairs if known else 0,
+    return made_of(
+        Evidence,
+        _NO_EVIDENCE if facts is None else facts,
+        rows=0 if facts is None else facts.need_pairs,
         rows_needed=needed,
-        unknown_rows=known.unknown_rows if known else 0,
-        early_rows=known.early_rows if known else 0,
-        batches=known.batches if known else 0,
-        missing_batches=known.missing_batches if known else 0,
-        partitions=known.partitions if known else 0,
+        early_rows=0 if facts is None else facts.early_rows,
         horizon_ms=state.horizon_ms,
-        from_us=known.from_us if known else None,
-        to_us=known.to_us if known else None,
     )
+
+
+_NO_EVIDENCE = EvidenceCounts(
+    rows=0, unknown_rows=0, missing_batches=0, batches=0, partitions=0, from_us=None, to_us=None
+)
 
 
 def _query(query_id: str, coverage: Coverage) -> QueryCoverage:

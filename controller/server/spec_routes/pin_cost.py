@@ -42,7 +42,7 @@ def cost_of(session: Session, cache: EvidenceCache, stream: StreamRow, scope: Pi
     """Return what setting or removing the pin on ``scope`` does to a stream."""
     cost = partial(_cost, stream)
     pin = pin_in_force(session, stream.job, stream.stream)
-    if pin is not None and pin.scope != scope:
+    if pin is not None and pin.on_what != scope:
         return cost(f"stays pinned to {pin.to} {pin.why}")
     published = last_published(session, stream.id)
     answer = PublishedAnswer("Off", None, "") if published is None else answer_of(published)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 
+from tidemark.controller.base.answer import made_of
 from tidemark.controller.base.db.epoch import epoch_of
 from tidemark.controller.base.errors import ErrorItem, InvalidParameterError
 from tidemark.controller.control.rollout.pinned import publish_pinned
@@ -16,20 +17,20 @@ from tidemark.controller.server.http.bodies import PinBody
 from tidemark.controller.server.http.cursors import ThePaging, decode_cursor, in_reach
 from tidemark.controller.server.http.openapi import answers
 from tidemark.controller.server.http.parameters import TheService, check_names
-from tidemark.controller.server.schemas.pins import PinAnswer, PinnedStream, PinPage, PinSummary
+from tidemark.controller.server.schemas.pins import PinAnswer, PinnedStream, PinPage
 from tidemark.controller.server.spec_routes.pin_cost import cost_of
 from tidemark.controller.server.spec_routes.routes import Operation, SpecRequest, SpecRoutes, routes_of
 from tidemark.controller.specs.kinds import Write
 from tidemark.controller.specs.pins import (
-    StoredPin,
     existing_pin,
     list_pins,
     remove_pin,
     set_pin,
     streams_in,
+    version_of,
 )
 from tidemark.models.base.names import MAX_LENGTH
-from tidemark.models.specs.pin import PinScope
+from tidemark.models.specs.pin import PinScope, StoredPin
 
 COST_SECONDS = 5.0
 """How long an answer may take to compute what a pin costs: figures must not delay a kill switch."""
@@ -82,13 +83,13 @@ def list_all(service: TheService, principal: ThePrincipal, paging: ThePaging) ->
         pins = in_reach(
             principal,
             lambda after, limit: list_pins(session, after, limit),
-            job=lambda pin: pin.scope.job,
+            job=lambda pin: pin.job,
             position=_place,
             after=None if position is None else (position[0], position[1]),
             limit=paging.rows,
         )
     page, next_cursor = paging.cut(pins, _place)
-    return PinPage(pins=[_summary(pin) for pin in page], next_cursor=next_cursor)
+    return PinPage(pins=list(page), next_cursor=next_cursor)
 
 
 def _invalid(parameter: str, reason: str) -> InvalidParameterError:
@@ -96,33 +97,29 @@ def _invalid(parameter: str, reason: str) -> InvalidParameterError:
 
 
 def _place(pin: StoredPin) -> tuple[str, str]:
-    return pin.scope.job or "", pin.scope.stream or ""
-
-
-def _summary(pin: StoredPin) -> PinSummary:
-    return PinSummary.of(pin, scope=pin.scope.kind, job=pin.scope.job, stream=pin.scope.stream)
+    return pin.job or "", pin.stream or ""
 
 
 def _answer(request: SpecRequest, pin: StoredPin) -> PinAnswer:
     service, session = request.service, request.session
     until = time.monotonic() + (_DRY_RUN_SECONDS if request.dry_run else COST_SECONDS)
     found: list[PinnedStream] = []
-    rows = [row for row in streams_in(session, pin.scope, lock=False) if request.principal.sees(row.job)]
+    rows = [row for row in streams_in(session, pin.on_what, lock=False) if request.principal.sees(row.job)]
     for row in rows:
         if found and time.monotonic() > until:
             break
-        found.append(cost_of(session, service.cache, row, pin.scope))
+        found.append(cost_of(session, service.cache, row, pin.on_what))
     more = len(rows) - len(found)
-    return PinAnswer(**dict(_summary(pin)), streams=found, more_streams=more, dry_run=request.dry_run)
+    return made_of(PinAnswer, pin, streams=found, more_streams=more, dry_run=request.dry_run)
 
 
 def _read(request: SpecRequest, which: PinScope) -> tuple[object, str]:
     pin = existing_pin(request.session, which)
-    return _answer(request, pin), pin.version(epoch_of(request.session))
+    return _answer(request, pin), version_of(pin, epoch_of(request.session))
 
 
 def _write(request: SpecRequest, which: PinScope, value: PinBody) -> Write[StoredPin]:
-    pin = StoredPin(which, value.to, value.reason, request.now_us)
+    pin = StoredPin.on(which, value.to, value.reason, request.now_us)
     # One flush for the whole fleet: no stream reads what is written for another.
     with request.session.no_autoflush:
         return _published(request, set_pin(request, pin, request.service.database.limits))

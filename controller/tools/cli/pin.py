@@ -12,8 +12,9 @@ from tidemark.models.base.text import plural
 from tidemark.models.protocol.messages import Pin
 
 if TYPE_CHECKING:
-    from tidemark.controller.server.schemas.pins import PinAnswer, PinSummary
+    from tidemark.controller.server.schemas.pins import PinAnswer
     from tidemark.controller.tools.client.client import Client
+    from tidemark.models.specs.pin import StoredPin
 
 _PIN_NAMES: dict[str, Pin] = {"ceiling": "Ceiling", "off": "Off"}
 
@@ -84,7 +85,7 @@ def _all_of(tried: PinAnswer) -> str:
     return f"the whole fleet, {streams} now and all that come later,"
 
 
-def _scope(row: PinSummary) -> str:
+def _scope(row: StoredPin) -> str:
     if row.job is None:
         return "the whole fleet"
     return f"job {row.job}" if row.stream is None else f"{row.job}/{row.stream}"

@@ -37,7 +37,7 @@ from tidemark.controller.server.schemas.fleet import (
 )
 from tidemark.controller.server.schemas.joins import JoinAnswer, NamedJoin
 from tidemark.controller.server.schemas.partitions import LostAnswer, Partition
-from tidemark.controller.server.schemas.pins import PinAnswer, PinSummary
+from tidemark.controller.server.schemas.pins import PinAnswer
 from tidemark.controller.server.schemas.reports import ReportDetail, ReportSummary
 from tidemark.controller.server.schemas.rollouts import Event, RolloutAnswer, RolloutDetail
 from tidemark.controller.server.schemas.savings import SavingsPage
@@ -61,6 +61,7 @@ from tidemark.controller.tools.client.operations import (
 from tidemark.controller.tools.client.transport import Transport
 from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer, Pin, Report, to_json_object
 from tidemark.models.rollout.states import State
+from tidemark.models.specs.pin import StoredPin
 
 T = TypeVar("T")
 
@@ -172,7 +173,7 @@ class Client(Transport):
     resume = act(f"{_STREAM}:resume", PolicyAnswer)
     """End a pause."""
 
-    pins = items("/v1/pins", PinSummary)
+    pins = items("/v1/pins", StoredPin)
     """The pins: the fleet's first, then by job and stream."""
     tokens = items("/v1/tokens?name", TokenAnswer)
     """The tokens, or those of one name, by number."""

@@ -155,8 +155,8 @@ def _of_the_rollout(state: StreamState, now_us: int) -> Iterator[ActiveAlert]:
         prediction is not None
         and prediction.realised_ppm is not None
         and prediction.realised_max_ppm is not None
-        and prediction.min_ppm is not None
-        and prediction.realised_max_ppm < prediction.min_ppm
+        and prediction.expected.min_ppm is not None
+        and prediction.realised_max_ppm < prediction.expected.min_ppm
     ):
         yield _active(PREDICTION_WRONG, state, f"{format_number(prediction.realised_ppm / 10_000, 4)}%")
 

@@ -104,7 +104,7 @@ class Scrape:
             "tidemark_store_up": 1,
             "tidemark_streams": len(streams),
             "tidemark_partitions_not_exposed": max(
-                sum(each.partitions for each in overviews) - len(exposed), 0
+                sum(each.partitions.total for each in overviews) - len(exposed), 0
             ),
         }
         ages_us = [self._clock() - each.seen_us for each in overviews]
@@ -132,7 +132,9 @@ class Scrape:
             ratios["streams"] = used(limits.streams, Counter(state.row.job for state in streams))
         if limits.partitions is not None:
             overviews = [state.overview for state in streams if state.overview is not None]
-            ratios["partitions"] = max((each.partitions for each in overviews), default=0) / limits.partitions
+            ratios["partitions"] = (
+                max((each.partitions.total for each in overviews), default=0) / limits.partitions
+            )
         return ratios
 
 
@@ -278,11 +280,12 @@ def _only_in_detail(state: StreamState) -> dict[str, float | None]:
 def _of_partitions(seen: OverviewRow | None) -> dict[str, float | None]:
     if seen is None:
         return {}
+    partitions = seen.partitions
     return {
-        "tidemark_partitions": seen.partitions,
-        "tidemark_partitions_skewed": seen.skewed,
-        "tidemark_partitions_idle": seen.idle,
-        "tidemark_partitions_behind": seen.behind,
+        "tidemark_partitions": partitions.total,
+        "tidemark_partitions_skewed": partitions.skewed,
+        "tidemark_partitions_idle": partitions.idle,
+        "tidemark_partitions_behind": partitions.behind,
     }
 
 
@@ -316,10 +319,12 @@ def _published(state: StreamState) -> dict[str, float | None]:
 def _predicted(prediction: PredictionRow | None) -> dict[str, float | None]:
     if prediction is None:
         return {}
-    rows = prediction.rows
+    expected = prediction.expected
     return {
-        "tidemark_completeness_predicted_ratio": (rows - prediction.late) / rows if rows else None,
-        "tidemark_completeness_predicted_min_ratio": _ratio(prediction.min_ppm),
+        "tidemark_completeness_predicted_ratio": (
+            (expected.rows - expected.late) / expected.rows if expected.rows else None
+        ),
+        "tidemark_completeness_predicted_min_ratio": _ratio(expected.min_ppm),
         "tidemark_completeness_realised_ratio": _ratio(prediction.realised_ppm),
         "tidemark_completeness_realised_max_ratio": _ratio(prediction.realised_max_ppm),
     }

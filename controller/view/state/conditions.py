@@ -12,10 +12,11 @@ from tidemark.controller.reports.ran_again import is_ran_again
 from tidemark.controller.view.state.answers import Condition, ConditionType, condition, place_of
 from tidemark.controller.view.state.recent_reports import RecentQuery, at_once
 from tidemark.controller.view.state.row_conditions import conditions_of_rows
-from tidemark.controller.view.state.state import NO_CEILING, HorizonState, SkewCost, StreamState
+from tidemark.controller.view.state.state import NO_CEILING, HorizonState, StreamState
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.target import PPM
 from tidemark.models.base.text import plural
+from tidemark.models.evidence.partition_counts import SkewCost
 from tidemark.models.evidence.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.protocol.late_policy import why_not_followed
 from tidemark.models.protocol.messages import LOSES_NONE, RunEnd

@@ -26,7 +26,7 @@ from tidemark.controller.control.bounds.acknowledgements import newest_acknowled
 from tidemark.controller.control.bounds.publication import newest_generation_query
 from tidemark.controller.control.rollout.store import newest_rollout_query
 from tidemark.controller.reports.store import newest_report_query
-from tidemark.controller.specs.pins import StoredPin, pins_in_force
+from tidemark.controller.specs.pins import pins_in_force
 from tidemark.controller.view.state.answers import (
     CONDITION_TYPES,
     ConditionSummary,
@@ -36,6 +36,7 @@ from tidemark.controller.view.state.answers import (
 from tidemark.controller.view.state.overviews import QUIET_US, SOON_US
 from tidemark.models.base.defaults import MIN_BATCHES_OF_A_PACE, NO_DATA_GAPS
 from tidemark.models.protocol.messages import Mode
+from tidemark.models.specs.pin import StoredPin
 
 
 def load_fleet(session: Session, stream_ids: Collection[int]) -> list[tuple[Row[Any], StoredPin | None]]:

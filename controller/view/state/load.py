@@ -34,7 +34,7 @@ from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.lost import LostSummary
 from tidemark.controller.reports.live import state_in
 from tidemark.controller.reports.store import newest_report_query, with_deleted
-from tidemark.controller.specs.pins import StoredPin, pins_in_force
+from tidemark.controller.specs.pins import pins_in_force
 from tidemark.controller.specs.store import policy_of, slo_of
 from tidemark.controller.view.state.partition_rows import (
     PartitionFacts,
@@ -45,9 +45,11 @@ from tidemark.controller.view.state.partition_rows import (
     skew_among,
 )
 from tidemark.controller.view.state.recent_reports import read_recent_queries
-from tidemark.controller.view.state.state import HorizonState, NewestBatch, Room, SkewCost, StreamState
+from tidemark.controller.view.state.state import HorizonState, NewestBatch, Room, StreamState
 from tidemark.models.base.defaults import RECENT_BATCHES
 from tidemark.models.evidence.needs import late_base_ms
+from tidemark.models.evidence.partition_counts import SkewCost
+from tidemark.models.specs.pin import StoredPin
 
 
 def load_states(session: Session, stream_ids: Collection[int] | None = None) -> list[StreamState]:
@@ -111,7 +113,7 @@ def load_room(session: Session, state: StreamState, now_us: int, cache: Evidence
 def _skewed(partitions: Sequence[PartitionFacts]) -> list[SkewCost]:
     """Return the partitions that were skewed in the newest snapshot, the most costly first."""
     found = [
-        SkewCost(each.partition, each.costs_ms or 0, each.without_bound_ms or 0)
+        SkewCost.of(each.partition, each.costs_ms, each.without_bound_ms)
         for each in partitions
         if each.skewed
     ]

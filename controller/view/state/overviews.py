@@ -44,6 +44,7 @@ from tidemark.controller.view.state.snapshots import (
     write_snapshots,
 )
 from tidemark.controller.view.state.state import StreamState
+from tidemark.models.evidence.partition_counts import PartitionsInState
 from tidemark.models.evidence.skew import SkewRule
 
 _log = logging.getLogger(__name__)
@@ -189,7 +190,6 @@ class Overviews:
         )
         found = replace(found, skewed=snapshot.skewed)
         now_min_ppm, now_max_ppm = read_completeness_now(session, horizon)
-        worst = next(iter(snapshot.skewed), None)
         present = [partition for partition in snapshot.partitions.values() if partition.state != "Gone"]
         spent = course = None
         if state.slo is not None and slo is not None:
@@ -217,14 +217,14 @@ class Overviews:
             remaining_ppm=None if spent is None else spent.remaining_ppm,
             budget_course=course,
             provisional=open_keys(session, newest.report),
-            partitions=len(present),
-            idle=snapshot.count("Idle"),
-            behind=snapshot.count("Behind"),
-            skewed=sum(partition.skewed for partition in present),
-            future=sum(partition.future for partition in present),
-            skewed_partition=None if worst is None else worst.partition,
-            skewed_without_ms=None if worst is None else worst.without_ms,
-            skewed_costs_ms=None if worst is None else worst.costs_ms,
+            partitions=PartitionsInState(
+                total=len(present),
+                idle=snapshot.count("Idle"),
+                behind=snapshot.count("Behind"),
+                skewed=sum(partition.skewed for partition in present),
+                future=sum(partition.future for partition in present),
+            ),
+            most_skewed=next(iter(snapshot.skewed), None),
             provisional_bound=provisional_to_json(read_provisional_bound(session, state, self._kept)),
             savings=to_json(read_savings(session, state, now_us, self._kept, spent)),
         )
@@ -238,6 +238,7 @@ def _overview(state: StreamState, now_us: int, conditions: list[Condition], **kn
         "stream_id": state.id,
         "seen_us": now_us,
         "provisional": False,
+        "partitions": PartitionsInState(total=0, idle=0, behind=0, skewed=0, future=0),
         "conditions": json.dumps([condition.type for condition in conditions]),
         "lost": None if state.lost is None else state.lost.to_json(),
     }

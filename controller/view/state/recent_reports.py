@@ -47,7 +47,7 @@ class RecentQuery:
     """How far the clock of its driver was ahead of the controller's, at its worst; 0 while they agreed, None when it is
     not known."""
     rows_ahead_us: int | None = None
-    """How far rows of wrong clocks were ahead of the time they were read, at their worst; None without any."""
+    """How far rows of wrong clocks were dated ahead, at their worst; negative behind, None without any."""
 
     @property
     def stands_still(self) -> bool:

@@ -28,11 +28,11 @@ from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.specs.store import DEFAULT_CONFIDENCE_PPM, DEFAULT_SHARE_PPM
 from tidemark.controller.specs.streams import add_event
 from tidemark.controller.view.state.partition_rows import PartitionFacts
-from tidemark.controller.view.state.state import SkewCost
 from tidemark.models.base.target import PPM
 from tidemark.models.evidence.events import Overdispersion
+from tidemark.models.evidence.partition_counts import SkewCost
 from tidemark.models.evidence.partition_needs import PartitionNeeds
-from tidemark.models.evidence.skew import Effect, SkewRule, effects_of, is_skewed, skew_text
+from tidemark.models.evidence.skew import Effect, SkewRule, effects_of, is_skewed
 from tidemark.models.live.kept import KeptLive
 from tidemark.models.protocol.messages import PartitionState
 from tidemark.models.specs.slo import Slo
@@ -79,7 +79,7 @@ class StreamSnapshot:
     def skewed(self) -> list[SkewCost]:
         """The skewed partitions, the most costly first."""
         found = [
-            SkewCost(name, one.effect.costs_ms or 0, one.effect.without_ms or 0)
+            SkewCost.of(name, one.effect.costs_ms, one.effect.without_ms)
             for name, one in self.partitions.items()
             if one.skewed and one.effect is not None
         ]
@@ -253,7 +253,7 @@ def _add_skew_event(
         return
     effect = found.effect
     if found.skewed and effect is not None:
-        reason = skew_text(row.partition, effect.costs_ms or 0, effect.without_ms or 0)
+        reason = SkewCost.of(row.partition, effect.costs_ms, effect.without_ms).text
     else:
         reason = f"partition {row.partition!r} is not skewed any more: it costs too little"
     add_event(

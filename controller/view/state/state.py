@@ -25,7 +25,6 @@ from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.evidence.lost import LostSummary
 from tidemark.controller.reports.live import NewestState
 from tidemark.controller.reports.partitions import FutureRows, MisdatedRows, Skew
-from tidemark.controller.specs.pins import StoredPin
 from tidemark.controller.specs.store import Spec, horizon_ms_under
 from tidemark.controller.view.state.partition_rows import PartitionFacts
 from tidemark.controller.view.state.recent_reports import RecentQuery
@@ -33,13 +32,14 @@ from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.evidence.events import Overdispersion
 from tidemark.models.evidence.horizon import HorizonFacts
 from tidemark.models.evidence.ledger import effective_bound_ms
+from tidemark.models.evidence.partition_counts import SkewCost
 from tidemark.models.evidence.progress import Progress
-from tidemark.models.evidence.skew import skew_text
 from tidemark.models.live.kept import KeptLive
 from tidemark.models.protocol.late_policy import LateTreatment
 from tidemark.models.protocol.messages import AppliedState, Mode, has_applied
 from tidemark.models.recommend.steps import DecisionStep, StepKind
 from tidemark.models.rollout.gate import frozen_until_us
+from tidemark.models.specs.pin import StoredPin
 from tidemark.models.specs.slo import Policy, Slo
 
 
@@ -211,22 +211,6 @@ def _limited(steps: Sequence[DecisionStep]) -> bool:
             limited = before_ms is not None and step.bound_ms is not None and step.bound_ms < before_ms
         before_ms = step.bound_ms
     return limited
-
-
-@dataclass(frozen=True, slots=True)
-class SkewCost:
-    """What a skewed partition costs."""
-
-    partition: str
-    costs_ms: int
-    """By how much the bound would fall without it, in milliseconds."""
-    without_ms: int
-    """To what, in milliseconds."""
-
-    @property
-    def text(self) -> str:
-        """The same as a sentence."""
-        return skew_text(self.partition, self.costs_ms, self.without_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from tidemark.controller.control.rollout.publish import answer_for, envelope_for, pinned_answer
-from tidemark.controller.specs.pins import StoredPin
 from tidemark.controller.tools.cli import app
 from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.protocol.messages import (
@@ -22,7 +21,7 @@ from tidemark.models.protocol.messages import (
     Report,
     to_json_object,
 )
-from tidemark.models.specs.pin import FLEET
+from tidemark.models.specs.pin import FLEET, StoredPin
 from tidemark.models.specs.slo import Policy, Slo
 
 from support.controller_app import Controller
@@ -251,7 +250,7 @@ def test_only_live_has_an_envelope_and_only_a_ceiling_gives_a_pinned_job_a_bound
     mode: Mode, to: Any, ceiling_ms: int | None
 ) -> None:
     policy = Policy(mode=mode)
-    pin = StoredPin(FLEET, to, "why", 0)
+    pin = StoredPin.on(FLEET, to, "why", 0)
     answer = pinned_answer(policy, pin, ceiling_ms, envelope_for(policy, None))
     assert (answer.envelope is not None) == (mode == "Live")
     assert answer.pin == to

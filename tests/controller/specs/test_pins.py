@@ -14,11 +14,11 @@ from sqlalchemy import select
 
 from tidemark.controller.base.db.tables import EventRow
 from tidemark.controller.server.spec_routes.pin_cost import cost_text
-from tidemark.controller.specs.pins import StoredPin, put_pin
+from tidemark.controller.specs.pins import put_pin
 from tidemark.models.base.duration import format_about
 from tidemark.models.evidence.curve import Curve
 from tidemark.models.protocol.messages import Acknowledgement, to_json_object
-from tidemark.models.specs.pin import FLEET
+from tidemark.models.specs.pin import FLEET, StoredPin
 
 from support.controller_app import STREAM, Controller
 from support.oracles import replay_reports
@@ -197,7 +197,7 @@ def test_a_pin_that_was_not_published_is_published_at_the_next_tick(controller: 
     """As when a stream appears on another replica in the very moment a pin is set."""
     controller.put("/policy", at_once())
     with controller.service.database.write() as session:
-        put_pin(session, StoredPin(FLEET, "Off", "INC-9", 1))
+        put_pin(session, StoredPin.on(FLEET, "Off", "INC-9", 1))
     assert bound(controller)["pin"] is None
     controller.tick()
     assert bound(controller)["pin"] == "Off"
@@ -360,6 +360,8 @@ def test_the_status_shows_the_pin_in_force_with_its_scope_and_reason(controller:
     assert status["pin"] == {
         "to": "Ceiling",
         "scope": "job",
+        "job": "job",
+        "stream": None,
         "reason": "INC-2",
         "since_us": controller.clock.now_us,
     }

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.base.confidence import certified_rank, min_events
+from tidemark.models.evidence.partition_counts import SkewCost
 from tidemark.models.evidence.partition_needs import PartitionNeeds
 from tidemark.models.evidence.sketch import Sketch
-from tidemark.models.evidence.skew import MIN_BEYOND, Effect, SkewRule, effects_of, is_skewed, skew_text
+from tidemark.models.evidence.skew import MIN_BEYOND, Effect, SkewRule, effects_of, is_skewed
 
 from support.examples import examples
 
@@ -266,5 +267,5 @@ def test_what_is_not_known_is_not_skewed() -> None:
 
 
 def test_the_sentence_says_what_it_costs_and_what_would_be_without_it() -> None:
-    sentence = skew_text("7", 18_000, 2_100)
+    sentence = SkewCost.of("7", 18_000, 2_100).text
     assert sentence == "partition '7' costs 18 s of latency: without it the bound would be 2.1 s"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tidemark.models.base.operators import tumbling
+from tidemark.models.evidence.completeness import EvidenceCounts
 from tidemark.models.evidence.curve import Curve, ExactNeeds
-from tidemark.models.evidence.horizon import EvidenceCounts
 from tidemark.models.evidence.progress import Progress
 from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.recommend.inputs import Inputs, WindowCounts, Windows

@@ -112,7 +112,23 @@ def test_rows_that_may_have_been_admitted_cause_no_rollback_and_verify_nothing()
     assert moved(rollout("Effective"), facts(judged=Judged(1_394, 5, 400))).state == "Effective"
     verified = moved(rollout("Effective"), facts(judged=Judged(1_395, 5, 400)))
     assert verified.state == "Verified"
-    assert verified.reason.startswith("at least 71.33 % of 1,395 rows at risk were admitted")
+    assert verified.reason == (
+        "71.33 % to 99.64 % of 1,395 rows at risk were admitted (of 395 it is unknown); whether that is "
+        "as predicted is unknown, too"
+    )
+
+
+def test_rows_of_which_it_is_unknown_make_no_verdict_that_they_could_turn() -> None:
+    """A widening whose known rows were all lost: the others can have been admitted, as far as anybody knows."""
+    one = rollout("Effective", direction="Widen")
+    assert moved(one, facts(judged=Judged(150_000, 1_000, 150_000))).reason == (
+        "0.00 % to 99.33 % of 150,000 rows at risk were admitted (of 149,000 it is unknown); whether that "
+        "is as predicted is unknown, too"
+    )
+    few = moved(one, facts(judged=Judged(1_005, 5, 10))).reason
+    assert few == "99.00 % to 99.50 % of 1,005 rows at risk were admitted (of 5 it is unknown), as predicted"
+    many = moved(one, facts(judged=Judged(1_005, 500, 505))).reason
+    assert "(of 5 it is unknown), fewer than predicted (at least 99.10 %)" in many
 
 
 def test_a_narrowing_is_not_rolled_back_for_a_first_handful_of_rows_that_the_rest_may_outweigh() -> None:

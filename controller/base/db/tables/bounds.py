@@ -6,6 +6,7 @@ from sqlalchemy import Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tidemark.controller.base.db.tables.columns import (
+    AsJson,
     Base,
     Counter,
     Id,
@@ -18,6 +19,7 @@ from tidemark.controller.base.db.tables.columns import (
     Whole,
     Word,
 )
+from tidemark.models.recommend.promise import Expected
 
 
 class RecommendationRow(Base):
@@ -86,30 +88,10 @@ class PredictionRow(Base):
     stream_id: Mapped[OfStream]
     generation: Mapped[KeyNumber]
     """Generation under which the bound was published."""
-    bound_ms: Mapped[Whole]
-    from_bound_ms: Mapped[Whole]
-    """The bound in use when it was made."""
+    expected: Mapped[Expected] = mapped_column(AsJson(Expected))
     made_us: Mapped[Whole]
     horizon_ms: Mapped[Counter]
     """Length of the evidence that it rests on; as long it is scored."""
-    rows: Mapped[Whole]
-    """(Row, key) pairs that the prediction rests on."""
-    late: Mapped[Whole]
-    """How many of them would have been late."""
-    events: Mapped[Whole]
-    """How many independent events the pairs amount to."""
-    min_ppm: Mapped[Whole | None]
-    max_ppm: Mapped[Whole | None]
-    completeness_ppm: Mapped[Whole | None]
-    latency_base_ms: Mapped[Whole | None]
-    latency_wall_ms: Mapped[Whole | None]
-    stands_still_ms: Mapped[Whole | None]
-    effective_us: Mapped[Whole | None]
-    windows_closing: Mapped[Whole | None]
-    rows_closing: Mapped[Whole | None]
-    state_rows: Mapped[Whole | None]
-    state_bytes: Mapped[Whole | None]
-    text: Mapped[Long]
     became_effective_us: Mapped[Whole | None]
     """Trigger time of the first batch whose watermark moved on under the bound."""
     counted_report_id: Mapped[Counter]

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from dataclasses import asdict
+from typing import Annotated, Any, TypeVar
 
-from sqlalchemy import BigInteger, ForeignKey, Integer, LargeBinary, MetaData, String, Text
+from sqlalchemy import BigInteger, ForeignKey, Integer, LargeBinary, MetaData, String, Text, TypeDecorator
 from sqlalchemy.orm import DeclarativeBase, mapped_column
+
+from tidemark.models.base.read_json import read_object
+
+T = TypeVar("T")
 
 # Every constraint has a name, so that a later migration can refer to it on both databases.
 NAMING_CONVENTION = {
@@ -40,3 +46,23 @@ class Base(DeclarativeBase):
     """Base of all tables."""
 
     metadata = MetaData(naming_convention=NAMING_CONVENTION)
+
+
+class AsJson(TypeDecorator[T]):
+    """A dataclass as JSON: what another release wrote is read as ``read_object`` reads it."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, kind: type[T]) -> None:
+        """Take the dataclass."""
+        super().__init__()
+        self.kind = kind
+
+    def process_bind_param(self, value: Any, _dialect: object) -> str | None:
+        """Return what is stored."""
+        return None if value is None else json.dumps(asdict(value))
+
+    def process_result_value(self, value: Any, _dialect: object) -> T | None:
+        """Return what was stored."""
+        return None if value is None else read_object(self.kind, json.loads(value))

@@ -6,6 +6,7 @@ from sqlalchemy import Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tidemark.controller.base.db.tables.columns import (
+    AsJson,
     Base,
     Blob,
     Counter,
@@ -21,6 +22,7 @@ from tidemark.controller.base.db.tables.columns import (
     Whole,
     Word,
 )
+from tidemark.models.evidence.partition_counts import PartitionsInState, SkewCost
 
 
 class StreamRow(Base):
@@ -89,9 +91,9 @@ class QueryRow(Base):
     deleted_max_event_time_us: Mapped[Whole | None]
     """Maximum event time of those batches."""
     early_us: Mapped[Whole | None]
-    """Maximum event time of its rows whose clock was ahead; null without any."""
+    """Maximum event time of its rows that were dated ahead by a wrong clock; null without any."""
     lead_us: Mapped[Whole | None]
-    """How far all its batches so far were dated ahead of the clock; null before its first row."""
+    """How far all its batches so far were dated ahead, on purpose; null before its first row."""
 
 
 class ReportRow(Base):
@@ -137,7 +139,7 @@ class ReportRow(Base):
     driver_ahead_us: Mapped[Whole | None]
     """How far the driver's clock was ahead of the controller's; 0 while they agreed, null when not known."""
     rows_ahead_us: Mapped[Whole | None]
-    """How far the newest of the rows of wrong clocks was ahead of the time it was read; null without any."""
+    """How far the newest of the rows of wrong clocks was dated ahead; null without any."""
     rows: Mapped[Whole]
     null_rows: Mapped[Whole]
     uncounted_rows: Mapped[Whole]
@@ -284,17 +286,9 @@ class OverviewRow(Base):
     """How it went over the SLO's window, as JSON (``BudgetCourse``); null without an SLO."""
     conditions: Mapped[Long]
     """Types of the conditions, the worst first, as JSON."""
-    partitions: Mapped[Whole]
-    """Partitions that had a row within the horizon."""
-    idle: Mapped[Whole]
-    behind: Mapped[Whole]
-    skewed: Mapped[Whole]
-    future: Mapped[Whole]
-    """Partitions with future-dated rows within the horizon."""
-    skewed_partition: Mapped[Name | None]
+    partitions: Mapped[PartitionsInState] = mapped_column(AsJson(PartitionsInState))
+    most_skewed: Mapped[SkewCost | None] = mapped_column(AsJson(SkewCost))
     """The skewed one that costs most; null without any."""
-    skewed_without_ms: Mapped[Whole | None]
-    skewed_costs_ms: Mapped[Whole | None]
     lost: Mapped[Long | None]
     """What the values of its dimension lost, as JSON (``lost.summary``); null without a dimension."""
     provisional_bound: Mapped[Long | None]

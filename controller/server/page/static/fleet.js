@@ -2,30 +2,24 @@
 
 import { allPages, get, query } from "./api.js";
 import { button, el, icon, put, say } from "./dom.js";
-import { COLUMNS, rowOf, showAges, wordsOf } from "./fleet_row.js";
-import { countsOf, levelOf, LEVELS, nextSort, ordered, sortOf, sortText } from "./fleet_list.js";
+import { COLUMNS, jobRowOf, rowOf, showAges, wordsOf } from "./fleet_row.js";
+import { countsOf, folded, levelOf, LEVELS, nextSort, ordered, sortOf, sortText } from "./fleet_list.js";
 import { nothingYet } from "./nothing_yet.js";
-import { fleetHash, here, replaceHash } from "./router.js";
+import { fleetHash, here, replaceHash, streamHash } from "./router.js";
+import { RowWindow } from "./row_window.js";
 import { SavingsCard } from "./savings_card.js";
 import { WaitingCard } from "./waiting_card.js";
 import { plural } from "./words.js";
 
 /** @import { FleetPage, FleetStream } from "api" */
-/** @import { Level, Sort } from "./fleet_list.js" */
+/** @import { Level, Line, Sort } from "./fleet_list.js" */
 /** @import { FleetPlace } from "./router.js" */
 /** @import { PageShell } from "./stream.js" */
-/**
- * @typedef {object} Row
- * @property {HTMLElement} node
- * @property {string} text Its data as text.
- * @property {string} words
- * @property {Level} level
- * @property {string} job
- */
-
 /** Savings are as of snapshots, which come once a minute. */
 const SAVINGS_EVERY_MS = 30_000;
 const MAX_SAVINGS = 20;
+/** A fleet of more streams shows its jobs folded, unless somebody chooses. */
+const MANY_STREAMS = 100;
 /** @type {Record<string, number>} */
 const STEPS = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1 };
 
@@ -34,10 +28,12 @@ export class Fleet {
     title = "Fleet · Tidemark";
     hasData = false;
     #root;
-    /** @type {Map<string, Row>} Rows by job and stream. */
-    #rows = new Map();
-    /** @type {Map<string, HTMLElement>} Headings by job. */
-    #groups = new Map();
+    #rows = new RowWindow();
+    /** @type {Line[]} What the list shows, in the window or not. */
+    #lines = [];
+    /** @type {Set<string>} Jobs that are open. */
+    #open = new Set();
+    #narrowed = "";
     /** @type {FleetPage[]} */
     #pages = [];
     /** @type {FleetStream[]} */
@@ -46,8 +42,8 @@ export class Fleet {
     #sort;
     /** @type {Level | null} The only level that is shown. */
     #level;
-    #byJob;
-    #body = el("tbody", { role: "rowgroup" });
+    /** @type {boolean | null} What somebody chose; null when nobody did. */
+    #chosen;
     #summary = el("div", { class: "summary" });
     #waiting;
     #savings = new SavingsCard();
@@ -57,6 +53,7 @@ export class Fleet {
     #group;
     #found = el("span", { class: "hint", role: "status" });
     #table = el("div", { class: "card table-card" });
+    #list = el("table", { class: "fleet", role: "table" });
     #nothing = el("p", { class: "empty", text: "No stream matches the filter." });
     #start = nothingYet();
 
@@ -70,7 +67,7 @@ export class Fleet {
         this.#waiting = new WaitingCard(shell);
         this.#sort = sortOf(options.sort);
         this.#level = LEVELS.find((level) => level === options.level) ?? null;
-        this.#byJob = options.group === "job";
+        this.#chosen = options.group ? options.group === "job" : null;
         this.#filter = el("input", {
             type: "search",
             class: "filter",
@@ -78,11 +75,11 @@ export class Fleet {
             placeholder: "Filter: job, stream, mode, condition  ( / )",
             spellcheck: "false",
             value: options.q ?? "",
-            on: { input: () => this.#applyFilter(), keydown: (event) => this.#onFilterKey(event) },
+            on: { input: () => this.#arrange(), keydown: (event) => this.#onFilterKey(event) },
         });
         this.#group = button("By job", () => this.#toggleGroups(), {
             class: "button",
-            title: "Group the streams by job",
+            title: "Fold the streams of each job into one row",
         });
         this.#headings = COLUMNS.map(([name, text, kind]) => this.#heading(name, text, kind));
     }
@@ -97,7 +94,7 @@ export class Fleet {
         const [pages] = await Promise.all([listed, this.#refreshSavings(signal)]);
         const first = !this.hasData;
         if (first) this.#build();
-        showAges(this.#body);
+        showAges(this.#rows.body);
         // Answers that have not changed are the same objects.
         if (!first && pages.length === this.#pages.length && pages.every((page, n) => page === this.#pages[n])) return;
         this.#pages = pages;
@@ -113,7 +110,9 @@ export class Fleet {
         this.#savingsAt = performance.now();
     }
 
-    end() {}
+    end() {
+        this.#rows.end();
+    }
 
     /**
      * Handle a key that the page does not use; return whether this view does.
@@ -133,20 +132,14 @@ export class Fleet {
 
     #build() {
         this.hasData = true;
+        const caption = "Streams: silent ones, critical ones and then the smallest budget left first";
         put(
-            this.#table,
-            el(
-                "table",
-                { class: "fleet", role: "table" },
-                el("caption", {
-                    class: "visually-hidden",
-                    text: "Streams, silent ones and then the smallest budget left first",
-                }),
-                el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, this.#headings)),
-                this.#body,
-            ),
-            this.#nothing,
+            this.#list,
+            el("caption", { class: "visually-hidden", text: caption }),
+            el("thead", { role: "rowgroup" }, el("tr", { role: "row", "aria-rowindex": "1" }, this.#headings)),
+            this.#rows.body,
         );
+        put(this.#table, this.#list, this.#nothing);
         put(
             this.#root,
             el("h1", { class: "visually-hidden", text: "Fleet" }),
@@ -174,7 +167,6 @@ export class Fleet {
             this.#sort = nextSort(this.#sort, name);
             this.#markOrder();
             this.#arrange();
-            this.#keepPlace();
         };
         return el(
             "th",
@@ -188,84 +180,66 @@ export class Fleet {
             const mine = this.#sort?.column === heading.dataset.column;
             heading.setAttribute("aria-sort", !mine ? "none" : this.#sort?.descending ? "descending" : "ascending");
         }
-        this.#group.setAttribute("aria-pressed", String(this.#byJob));
-        this.#table.classList.toggle("by-job", this.#byJob);
+    }
+
+    get #byJob() {
+        return this.#chosen ?? this.#streams.length > MANY_STREAMS;
     }
 
     #toggleGroups() {
-        this.#byJob = !this.#byJob;
-        this.#markOrder();
+        this.#chosen = !this.#byJob;
         this.#arrange();
-        this.#keepPlace();
     }
 
     #show() {
-        const seen = new Set();
-        for (const stream of this.#streams) {
-            const key = keyOf(stream);
-            seen.add(key);
-            this.#makeRow(key, stream);
-        }
-        for (const [key, row] of this.#rows) {
-            if (seen.has(key)) continue;
-            row.node.remove();
-            this.#rows.delete(key);
-        }
         this.#showSummary();
         this.#arrange();
     }
 
-    /**
-     * Make the row of a stream anew when its data have changed.
-     * @param {string} key
-     * @param {FleetStream} stream
-     */
-    #makeRow(key, stream) {
-        const text = JSON.stringify(stream);
-        const old = this.#rows.get(key);
-        if (old?.text === text) return;
-        const node = rowOf(stream);
-        if (old) {
-            const focused = old.node.contains(document.activeElement);
-            old.node.replaceWith(node);
-            if (focused) node.querySelector("a")?.focus();
+    /** List what fits the filter, in its order. */
+    #arrange() {
+        const text = this.#filter.value.trim().toLowerCase();
+        const wanted = text.split(/\s+/).filter(Boolean);
+        const fits = this.#streams.filter((stream) => {
+            if (this.#level !== null && levelOf(stream) !== this.#level) return false;
+            return !wanted.length || matches(stream, wanted);
+        });
+        const narrowed = `${this.#level ?? ""} ${text}`.trim();
+        if (narrowed !== this.#narrowed) {
+            // A search, or a choice of a level, opens the jobs of what it finds; its end folds them.
+            this.#open = new Set(narrowed ? fits.map(({ job }) => job) : []);
+            this.#narrowed = narrowed;
         }
-        this.#rows.set(key, { node, text, words: wordsOf(stream), level: levelOf(stream), job: stream.job });
+        const streams = ordered(fits, this.#sort);
+        const byJob = this.#byJob;
+        this.#group.setAttribute("aria-pressed", String(byJob));
+        this.#lines = byJob
+            ? folded(streams, (job) => this.#open.has(job))
+            : streams.map((stream) => ({ stream, inJob: false }));
+        const all = this.#streams.length;
+        say(this.#found, wanted.length || this.#level !== null ? `${fits.length} of ${all}` : "");
+        this.#nothing.hidden = fits.length > 0;
+        this.#table.hidden = all === 0;
+        this.#start.hidden = all > 0;
+        this.#list.setAttribute("aria-rowcount", String(this.#lines.length + 1));
+        this.#rows.show(this.#lines.map((line) => this.#entryOf(line)));
+        this.#keepPlace();
     }
 
-    /** Put the rows in their order; those that stand right already are left alone, with the focus. */
-    #arrange() {
-        const streams = ordered(this.#streams, this.#sort, this.#byJob);
-        /** @type {Element[]} */
-        const nodes = [];
-        let job = null;
-        for (const stream of streams) {
-            if (this.#byJob && stream.job !== job) nodes.push(this.#groupOf(stream.job));
-            job = stream.job;
-            const row = this.#rows.get(keyOf(stream));
-            if (row) nodes.push(row.node);
+    /** @param {Line} line */
+    #entryOf(line) {
+        if ("stream" in line) {
+            const { stream, inJob } = line;
+            return { key: streamHash(stream.job, stream.stream), data: line, make: () => rowOf(stream, inJob) };
         }
-        if (!this.#byJob) for (const group of this.#groups.values()) group.remove();
-        let place = this.#body.firstChild;
-        for (const node of nodes) {
-            if (node === place) place = node.nextSibling;
-            else this.#body.insertBefore(node, place);
-        }
-        this.#applyFilter();
+        const { job } = line;
+        return { key: `job ${job.job}`, data: line, make: () => jobRowOf(job, () => this.#toggle(job.job)) };
     }
 
     /** @param {string} job */
-    #groupOf(job) {
-        let node = this.#groups.get(job);
-        if (!node) {
-            node = el(
-                "tr",
-                { role: "row", class: "group" },
-                el("th", { scope: "rowgroup", role: "rowheader", colspan: COLUMNS.length, text: job }),
-            );
-            this.#groups.set(job, node);
-        }
-        return node;
+    #toggle(job) {
+        if (!this.#open.delete(job)) this.#open.add(job);
+        this.#arrange();
     }
 
     #showSummary() {
@@ -296,27 +270,7 @@ export class Fleet {
         for (const [n, one] of [...this.#summary.querySelectorAll("button")].entries()) {
             one.setAttribute("aria-pressed", String(LEVELS[n] === this.#level));
         }
-        this.#applyFilter();
-    }
-
-    #applyFilter() {
-        const wanted = this.#filter.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
-        const jobs = new Set();
-        let shown = 0;
-        for (const { node, words, level, job } of this.#rows.values()) {
-            const fits = this.#level === null || level === this.#level;
-            node.hidden = !fits || !wanted.every((word) => words.includes(word));
-            if (node.hidden) continue;
-            shown += 1;
-            jobs.add(job);
-        }
-        for (const [job, node] of this.#groups) node.hidden = !jobs.has(job);
-        const all = this.#rows.size;
-        say(this.#found, wanted.length || this.#level !== null ? `${shown} of ${all}` : "");
-        this.#nothing.hidden = shown > 0;
-        this.#table.hidden = all === 0;
-        this.#start.hidden = all > 0;
-        this.#keepPlace();
+        this.#arrange();
     }
 
     #keepPlace() {
@@ -325,7 +279,7 @@ export class Fleet {
             q: this.#filter.value,
             sort: sortText(this.#sort),
             level: this.#level ?? "",
-            group: this.#byJob ? "job" : "",
+            group: this.#chosen === null ? "" : this.#chosen ? "job" : "stream",
         };
         const changed = Object.entries(mine).some(([name, value]) => (options[name] ?? "") !== value);
         if (view === "fleet" && changed) replaceHash(fleetHash(mine));
@@ -336,31 +290,28 @@ export class Fleet {
         if (event.key === "Escape") {
             if (this.#filter.value) {
                 this.#filter.value = "";
-                this.#applyFilter();
+                this.#arrange();
             } else this.#filter.blur();
         } else if (event.key === "ArrowDown" || event.key === "Enter") {
-            const [first] = this.#links();
-            if (event.key === "Enter" && this.#filter.value) first?.click();
-            else first?.focus();
+            const first = this.#lines.find((line) => "stream" in line)?.stream;
+            if (event.key === "Enter" && this.#filter.value) {
+                if (first) location.hash = streamHash(first.job, first.stream);
+            } else this.#rows.focus(0);
         } else return;
         event.preventDefault();
     }
 
     /** @param {number} step */
     #move(step) {
-        const links = this.#links();
-        const now = links.findIndex((link) => link.matches(":focus"));
-        const next = links[Math.min(Math.max(now + step, 0), links.length - 1)];
-        next?.focus();
-        next?.closest("tr")?.scrollIntoView({ block: "nearest" });
-    }
-
-    #links() {
-        return [...this.#body.querySelectorAll(/** @type {"a"} */ ("tr:not([hidden]) a.stream-link"))];
+        this.#rows.focus(Math.min(Math.max(this.#rows.focused() + step, 0), this.#lines.length - 1));
     }
 }
 
-/** @param {FleetStream} stream */
-function keyOf({ job, stream }) {
-    return `${job}/${stream}`;
+/**
+ * @param {FleetStream} stream
+ * @param {string[]} wanted
+ */
+function matches(stream, wanted) {
+    const words = wordsOf(stream);
+    return wanted.every((word) => words.includes(word));
 }

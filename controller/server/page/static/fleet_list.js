@@ -1,9 +1,20 @@
-// How the fleet is counted, ordered and grouped: pure functions of its streams.
+// How the fleet is counted, ordered and folded: pure functions of its streams.
 
 /** @import { FleetStream } from "api" */
 /** @typedef {"critical" | "warning" | "ok"} Level */
 /** @typedef {{column: string, descending: boolean}} Sort */
 /** @typedef {string | number | null} SortKey */
+/**
+ * @typedef {object} FoldedJob A job of several streams as one line
+ * @property {string} job
+ * @property {boolean} open
+ * @property {number} count
+ * @property {Level} level The worst of its streams'.
+ * @property {FleetStream["worst"]} worst
+ * @property {number | null} leastBudgetPpm
+ * @property {number | null} oldestBatchUs Of its streams' newest batches.
+ */
+/** @typedef {{stream: FleetStream, inJob: boolean} | {job: FoldedJob}} Line */
 
 /** @type {Level[]} */
 export const LEVELS = ["critical", "warning", "ok"];
@@ -106,22 +117,69 @@ export function nextSort(sort, column) {
 }
 
 /**
- * Return streams in an order; what is not known comes last either way. Null keeps the controller's order.
+ * Return streams in an order; what is not known comes last either way. Null is the controller's order, with silent
+ * streams and then critical ones before the others.
  * @param {FleetStream[]} streams
  * @param {Sort | null} sort
- * @param {boolean} byJob Whether the streams of a job stand together, by its name.
  */
-export function ordered(streams, sort, byJob) {
-    const key = sort && KEYS[sort.column];
+export function ordered(streams, sort) {
+    const key = sort ? KEYS[sort.column] : urgency;
     const sign = sort?.descending ? -1 : 1;
-    const found = key
-        ? streams.toSorted((one, other) => {
-              const [left, right] = [key(one), key(other)];
-              if (left === null || right === null) return Number(left === null) - Number(right === null);
-              return sign * compare(left, right);
-          })
-        : streams;
-    return byJob ? found.toSorted((one, other) => compare(one.job, other.job)) : found;
+    return streams.toSorted((one, other) => {
+        const [left, right] = [key(one), key(other)];
+        if (left === null || right === null) return Number(left === null) - Number(right === null);
+        return sign * compare(left, right);
+    });
+}
+
+/** @param {FleetStream} stream */
+function urgency(stream) {
+    if (stream.alerts.includes("NoRecentReport")) return 0;
+    return levelOf(stream) === "critical" ? 1 : 2;
+}
+
+/**
+ * Return the lines of a list in which jobs fold: a job of several streams is one line, with those of its streams below
+ * it when it is open. A job stands where its first stream would.
+ * @param {FleetStream[]} streams
+ * @param {(job: string) => boolean} isOpen
+ * @returns {Line[]}
+ */
+export function folded(streams, isOpen) {
+    /** @type {Map<string, FleetStream[]>} */
+    const jobs = new Map();
+    for (const stream of streams) jobs.set(stream.job, [...(jobs.get(stream.job) ?? []), stream]);
+    return [...jobs].flatMap(([job, mine]) => {
+        if (mine.length === 1) return [{ stream: mine[0], inJob: false }];
+        const open = isOpen(job);
+        const below = open ? mine.map((stream) => ({ stream, inJob: true })) : [];
+        return [{ job: jobOf(job, mine, open) }, ...below];
+    });
+}
+
+/**
+ * Return a job as the worst of its streams.
+ * @param {string} job
+ * @param {FleetStream[]} streams
+ * @param {boolean} open
+ * @returns {FoldedJob}
+ */
+function jobOf(job, streams, open) {
+    const [worst] = streams.toSorted((one, other) => LEVELS.indexOf(levelOf(one)) - LEVELS.indexOf(levelOf(other)));
+    return {
+        job,
+        open,
+        count: streams.length,
+        level: levelOf(worst),
+        worst: worst.worst,
+        leastBudgetPpm: least(streams.map(({ budget_remaining_ppm: ppm }) => ppm)),
+        oldestBatchUs: least(streams.map(({ last_batch_us: us }) => us)),
+    };
+}
+
+/** @param {(number | null)[]} values */
+function least(values) {
+    return values.reduce((one, other) => (one === null || (other !== null && other < one) ? other : one), null);
 }
 
 /**

@@ -6,9 +6,10 @@ import { appliedOf, awaitsApproval, levelOf, nextOf, provisionalOf } from "./fle
 import { ago, bound, budget, coarse, duration, fullMoment, shares, target } from "./format.js";
 import { streamHash } from "./router.js";
 import { sparkline } from "./sparkline.js";
-import { budgetKind, gate, provisionalEnds, rolloutState, sentence, spaced } from "./words.js";
+import { budgetKind, gate, plural, provisionalEnds, rolloutState, sentence, spaced } from "./words.js";
 
 /** @import { FleetStream } from "api" */
+/** @import { FoldedJob } from "./fleet_list.js" */
 /** @import { Child } from "./dom.js" */
 
 /** Share of the applied bound by which the effective one must differ to be mentioned. */
@@ -30,18 +31,53 @@ export const COLUMNS = [
 /**
  * Return the row of a stream.
  * @param {FleetStream} stream
+ * @param {boolean} inJob Whether it stands below the row of its job, which says the job's name.
  */
-export function rowOf(stream) {
+export function rowOf(stream, inJob) {
+    return cells(inJob ? "in-job" : null, (cell) => cell(stream));
+}
+
+/**
+ * Return the row of a job; a press opens or folds it.
+ * @param {FoldedJob} job
+ * @param {() => void} toggle
+ */
+export function jobRowOf({ job, open, count, level, worst, leastBudgetPpm, oldestBatchUs }, toggle) {
+    /** @type {Record<string, Child>} */
+    const shown = {
+        stream: el(
+            "button",
+            { type: "button", class: "job-toggle", "aria-expanded": String(open), on: { click: toggle } },
+            el("strong", { text: job }),
+            el("span", { class: "dim", text: ` ${plural(count, "stream")}` }),
+        ),
+        budget: budgetText(leastBudgetPpm),
+        batch: ageOf(oldestBatchUs),
+        worst: worst
+            ? badge(worst.severity, worst.title)
+            : level === "critical"
+              ? badge(level, "Budget overdrawn")
+              : none(),
+    };
+    return cells("group", (_, name) => shown[name]);
+}
+
+/**
+ * @param {string | null} classes
+ * @param {(cell: (stream: FleetStream) => Child, name: string) => Child} content
+ */
+function cells(classes, content) {
     return el(
         "tr",
-        { role: "row", on: { click: follow } },
-        COLUMNS.map(([name, text, kind, cell]) =>
-            el(
+        { role: "row", class: classes, on: { click: follow } },
+        COLUMNS.map(([name, text, kind, cell]) => {
+            const inside = content(cell, name);
+            return el(
                 "td",
                 { role: "cell", class: `${kind} col-${name}`, data: { label: text } },
-                el("span", { class: "cell" }, cell(stream)),
-            ),
-        ),
+                inside && el("span", { class: "cell" }, inside),
+            );
+        }),
     );
 }
 
@@ -67,12 +103,12 @@ export function wordsOf(stream) {
         .toLowerCase();
 }
 
-/** The whole row leads to the stream; keyboards and screen readers meet only the link. */
+/** The whole row leads to the stream or opens the job; keyboards and screen readers meet only its link or button. */
 function follow(/** @type {MouseEvent} */ event) {
     const { target: clicked, currentTarget: row } = event;
     if (!(clicked instanceof Element && row instanceof Element)) return;
-    if (clicked.closest("a") || getSelection()?.toString()) return;
-    row.querySelector("a")?.click();
+    if (clicked.closest("a, button") || getSelection()?.toString()) return;
+    row.querySelector(/** @type {"a"} */ ("a, button"))?.click();
 }
 
 /** @param {FleetStream} stream */
@@ -166,11 +202,19 @@ function estimateText({ recommended_bound_ms: recommended }, provisional) {
 
 /** @param {FleetStream} stream */
 function budgetCell({ budget_course_ppm: course, budget_remaining_ppm: ppm }) {
+    return budgetText(ppm, sparkline(course));
+}
+
+/**
+ * @param {number | null} ppm
+ * @param {Child} [course]
+ */
+function budgetText(ppm, course) {
     const kind = budgetKind(ppm);
     return el(
         "span",
         { class: `meter meter-${kind}` },
-        sparkline(course),
+        course,
         el("span", { class: "meter-sign" }, kind === "critical" && icon("critical")),
         el("span", { class: "meter-text", text: budget(ppm) }),
     );
@@ -184,11 +228,16 @@ function rolloutCell({ rollout }) {
     return badge(kind, name, rollout.held_by ? `${way}, ${gate(rollout.held_by)}` : way);
 }
 
-/**
- * How long ago the newest batch began; `showAges` keeps it true.
- * @param {FleetStream} stream
- */
+/** @param {FleetStream} stream */
 function batchCell({ last_batch_us: us }) {
+    return ageOf(us);
+}
+
+/**
+ * How long ago a batch began; `showAges` keeps it true.
+ * @param {number | null} us
+ */
+function ageOf(us) {
     if (us === null) return none();
     return el("time", { class: "age", data: { us: String(us) }, title: fullMoment(us), text: ago(us, nowUs()) });
 }

@@ -21,11 +21,11 @@ from tidemark.controller.control.retention.delete_stream import delete_stream
 from tidemark.controller.control.retention.upkeep import Upkeep
 from tidemark.controller.control.rollout.pinned import publish_missing_pins
 from tidemark.controller.specs import streams as store
-from tidemark.controller.specs.pins import StoredPin, put_pin
+from tidemark.controller.specs.pins import put_pin
 from tidemark.controller.specs.streams import lock_known_stream, lock_stream
 from tidemark.controller.view.alerts.notifier import Notifier
 from tidemark.models.evidence.slots import HOUR_US, Retention
-from tidemark.models.specs.pin import PinScope
+from tidemark.models.specs.pin import PinScope, StoredPin
 
 from support.controller_app import Controller
 from support.empty_store import open_empty
@@ -91,7 +91,7 @@ def publish_pins(job: RolledJob, _: int) -> None:
     """Publish a pin that another replica has just set."""
     database, now_us = job.controller.service.database, job.controller.clock()
     with database.write() as session:
-        put_pin(session, StoredPin(PinScope(job.job), "Off", "INC-9", now_us))
+        put_pin(session, StoredPin.on(PinScope(job.job), "Off", "INC-9", now_us))
     publish_missing_pins(database, now_us)
 
 

@@ -6,6 +6,7 @@ import { test } from "node:test";
 import {
     awaitsApproval,
     countsOf,
+    folded,
     nextOf,
     nextSort,
     ordered,
@@ -15,7 +16,16 @@ import {
 } from "../../../../controller/server/page/static/fleet_list.js";
 
 function stream(name, changes = {}) {
-    return { job: "job", stream: name, worst: null, budget_remaining_ppm: 500_000, rollout: null, ...changes };
+    return {
+        job: "job",
+        stream: name,
+        worst: null,
+        budget_remaining_ppm: 500_000,
+        rollout: null,
+        alerts: [],
+        last_batch_us: null,
+        ...changes,
+    };
 }
 
 const WARNING = { worst: { severity: "warning" } };
@@ -34,17 +44,40 @@ test("each stream counts once: an overdrawn budget is critical, information is o
 
 test("what is not known comes last in either direction", () => {
     const streams = [null, 3, -1].map((budget, n) => stream(`${n}`, { budget_remaining_ppm: budget }));
-    const names = (sort) => ordered(streams, sort, false).map((one) => one.stream);
+    const names = (sort) => ordered(streams, sort).map((one) => one.stream);
     assert.deepEqual(names({ column: "budget", descending: false }), ["2", "1", "0"]);
     assert.deepEqual(names({ column: "budget", descending: true }), ["1", "2", "0"]);
-    assert.deepEqual(names(null), ["0", "1", "2"], "the controller's own order");
 });
 
-test("streams of a job stand together and keep their order inside it", () => {
-    const streams = [stream("x", { job: "b" }), stream("y", { job: "a" }), stream("w", { job: "b" })];
+test("silent streams come first, then critical ones, then the controller's order", () => {
+    const streams = [stream("a"), stream("b"), stream("c", CRITICAL), stream("d", { alerts: ["NoRecentReport"] })];
     assert.deepEqual(
-        ordered(streams, null, true).map((one) => one.stream),
-        ["y", "x", "w"],
+        ordered(streams, null).map((one) => one.stream),
+        ["d", "c", "a", "b"],
+    );
+});
+
+test("a job of several streams is one line as the worst of them, and stands where its first stream does", () => {
+    const streams = [
+        stream("x", { job: "b", last_batch_us: 30 }),
+        stream("y", { job: "a" }),
+        stream("w", { job: "b", last_batch_us: 20, budget_remaining_ppm: 1, ...WARNING }),
+        stream("v", { job: "b", last_batch_us: null, budget_remaining_ppm: null }),
+    ];
+    const [job, single, ...more] = folded(streams, () => false);
+    assert.deepEqual(job.job, {
+        job: "b",
+        open: false,
+        count: 3,
+        level: "warning",
+        worst: WARNING.worst,
+        leastBudgetPpm: 1,
+        oldestBatchUs: 20,
+    });
+    assert.deepEqual([single.stream.stream, single.inJob, more], ["y", false, []]);
+    assert.deepEqual(
+        folded(streams, (name) => name === "b").map((line) => line.stream?.stream ?? line.job.open),
+        [true, "x", "w", "v", "y"],
     );
 });
 

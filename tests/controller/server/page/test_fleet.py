@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import get_args
 from urllib.parse import quote, urlsplit
 
@@ -157,11 +156,12 @@ def test_a_press_on_a_heading_orders_and_the_address_keeps_order_and_groups(
         heading.get_by_role("button").click()
         expect(links).to_have_text(["b / z", "b / x", "a / y"])
         page.get_by_role("button", name="By job").click()
-        expect(links).to_have_text(["a / y", "b / z", "b / x"])
-        expect(page.locator("table.fleet .group")).to_have_text(["a", "b"])
+        folded = page.get_by_role("button", name="b 2 streams")
+        expect(links).to_have_text(["a / y"])
         assert "sort=-stream" in page.url
         page.reload()
-        expect(links).to_have_text(["a / y", "b / z", "b / x"])
+        expect(links).to_have_text(["a / y"])
+        expect(folded).to_have_attribute("aria-expanded", "false")
         watched.assert_no_errors()
 
 
@@ -307,25 +307,102 @@ def test_the_keyboard_alone_filters_finds_and_opens_a_stream(
         watched.assert_no_errors()
 
 
-def test_five_hundred_streams_are_there_at_once(
-    browser: Browser, controller: Controller, tmp_path: Path
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_of_five_hundred_streams_only_those_in_the_window_are_rows_of_the_document(
+    browser: Browser, controller: Controller, width: int
 ) -> None:
-    slo = slo_values(Slo(target_ppm=990_000))
-    with controller.service.database.write() as session:
-        for number in range(500):
-            stream = lock_stream(session, f"job-{number // 10:02d}", f"{number:03d}")
-            session.add(SloRow(stream_id=stream.id, generation=1, updated_us=controller.clock(), **slo))
-    with served(controller.app) as url, watched_page(browser, url) as watched:
+    _add_streams(controller, 500)
+    with served(controller.app) as url, watched_page(browser, url, width=width) as watched:
         page, asked = watched.page, []
         page.on("request", lambda request: asked.append(urlsplit(request.url).path))
         page.clock.install(time=0)
         page.clock.pause_at(1_000)  # so that nothing is requested again
-        watched.open()
-        expect(page.locator("table.fleet tbody tr")).to_have_count(500)
+        watched.open("/#/?group=stream")
+        rows = page.locator("table.fleet tbody tr[role=row]")
+        expect(rows.first).to_contain_text("job-00 / 000")
+        assert rows.count() < 100
+        expect(page.locator("table.fleet")).to_have_attribute("aria-rowcount", "501")
+        page.keyboard.press("j")
+        expect(page.locator("a:focus")).to_have_text("job-00 / 000")
+        page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        expect(rows.last).to_contain_text("job-49 / 499")
+        expect(rows.last).to_have_attribute("aria-rowindex", "501")
+        assert rows.count() < 100
+        expect(page.locator("a:focus")).to_have_text("job-00 / 000")
         page.get_by_role("searchbox").fill("499")
-        expect(page.locator("table.fleet tbody tr:visible")).to_have_count(1)
+        expect(rows).to_have_count(1)
         assert [path for path in asked if path.startswith("/v1/")] == ["/v1/fleet", "/v1/savings"]
         watched.assert_no_errors()
+
+
+def test_a_job_opens_by_keyboard_keeps_the_focus_over_a_refresh_and_a_search_opens_what_it_finds(
+    browser: Browser, controller: Controller
+) -> None:
+    _add_streams(controller, 30)
+    with served(controller.app) as url, watched_page(browser, url, bypass_csp=True) as watched:
+        watched.open()
+        page = watched.page
+        links = page.locator("a.stream-link")
+        page.get_by_role("button", name="By job").click()
+        expect(links).to_have_count(0)
+        job = page.get_by_role("button", name="job-01 10 streams")
+        expect(job).to_have_attribute("aria-expanded", "false")
+        job.focus()
+        page.keyboard.press("Enter")
+        expect(job).to_have_attribute("aria-expanded", "true")
+        expect(job).to_be_focused()
+        expect(links).to_have_count(10)
+        assert watched.faults_in_both_themes() == []
+        page.keyboard.press("j")
+        expect(page.locator("a:focus")).to_contain_text("010")
+        path = "/v1/jobs/job-01/streams/010/policy"
+        assert controller.http.put(path, json={"mode": "Live"}).status_code == 200
+        expect(page.locator("tr:has(a:focus) [data-label=Mode]")).to_have_text("Live")
+        page.get_by_role("searchbox").fill("025")
+        expect(links).to_have_count(1)
+        page.get_by_role("searchbox").fill("job-02")
+        expect(page.get_by_role("button", name="job-02 10 streams")).to_have_attribute(
+            "aria-expanded", "true"
+        )
+        expect(links).to_have_count(10)
+        page.get_by_role("searchbox").fill("")
+        expect(links).to_have_count(0)
+        watched.assert_no_errors()
+
+
+def test_a_fleet_of_many_streams_opens_folded_with_trouble_first_and_one_press_shows_it(
+    browser: Browser, controller: Controller
+) -> None:
+    _add_streams(controller, 110)
+    losing = RolledJob(controller, job="job-10", stream="losing", bound_ms=1_000)
+    losing.put("slo", {"target_ppm": 999_000})
+    losing.run(20, 40.0, tick=False)
+    controller.snapshot()
+    with served(controller.app) as url, watched_page(browser, url) as watched:
+        watched.open()
+        page = watched.page
+        rows, links = page.locator("table.fleet tbody tr[role=row]"), page.locator("a.stream-link")
+        choice = page.get_by_role("button", name="By job")
+        expect(choice).to_have_attribute("aria-pressed", "true")
+        expect(rows).to_have_count(11)
+        expect(rows.first).to_contain_text("job-10 11 streams")
+        page.get_by_role("button", name="1 critical").click()
+        expect(links).to_have_text(["job-10 / losing"])
+        page.get_by_role("button", name="1 critical").click()
+        expect(links).to_have_count(0)
+        choice.click()
+        expect(links.first).to_have_text("job-10 / losing")
+        assert "group=stream" in page.url
+        watched.assert_no_errors()
+
+
+def _add_streams(controller: Controller, count: int) -> None:
+    """Add streams with an SLO, ten to a job."""
+    slo = slo_values(Slo(target_ppm=990_000))
+    with controller.service.database.write() as session:
+        for number in range(count):
+            stream = lock_stream(session, f"job-{number // 10:02d}", f"{number:03d}")
+            session.add(SloRow(stream_id=stream.id, generation=1, updated_us=controller.clock(), **slo))
 
 
 @pytest.mark.parametrize("width", [WIDE, 1024, NARROW])

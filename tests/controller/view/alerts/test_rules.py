@@ -23,6 +23,7 @@ from tidemark.controller.view.state.partition_rows import PartitionSummary
 from tidemark.controller.view.state.recent_reports import NO_RECENT_ROWS, JudgedRows, RecentRows
 from tidemark.controller.view.state.state import StreamState
 
+from support.recommendations import expected
 from support.stream_states import NOW_US, stream_state
 
 MINUTE_US = 60_000_000
@@ -270,7 +271,11 @@ def test_a_prediction_is_wrong_when_for_sure_fewer_rows_are_admitted_than_its_in
 ) -> None:
     """What was counted may fall short by chance; the upper end of its interval holds at every look."""
     realised = None if most is None else 0
-    row = PredictionRow(rows=1_000, late=10, realised_ppm=realised, realised_max_ppm=most, min_ppm=least)
+    row = PredictionRow(
+        expected=expected(60_000, rows=1_000, late=10, min_ppm=least),
+        realised_ppm=realised,
+        realised_max_ppm=most,
+    )
     state = replace(WELL, prediction=row)
     assert (names(state) == ["TidemarkPredictionWrong ticket"]) == holds
 

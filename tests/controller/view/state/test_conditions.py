@@ -9,16 +9,15 @@ import pytest
 
 from tidemark.controller.base.db.tables import RolloutRow
 from tidemark.controller.reports.live import NewestState
-from tidemark.controller.specs.pins import StoredPin
 from tidemark.controller.view.state.conditions import conditions_of
 from tidemark.models.live.kept import KeptLive
 from tidemark.models.rollout.states import State
-from tidemark.models.specs.pin import PinScope
+from tidemark.models.specs.pin import PinScope, StoredPin
 from tidemark.models.specs.slo import FreezeWindow
 
 from support.stream_states import NOW_US, stream_state
 
-PIN = StoredPin(PinScope("shop"), "Off", "INC-1", NOW_US)
+PIN = StoredPin.on(PinScope("shop"), "Off", "INC-1", NOW_US)
 LIVE = KeptLive(
     ceiling_ms=60_000,
     control_ms=None,

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from tidemark.controller.base.db.tables import RolloutRow
-from tidemark.controller.specs.pins import StoredPin
 from tidemark.controller.view.state.conditions import conditions_of
 from tidemark.controller.view.state.summary import summary_of
 from tidemark.models.recommend.steps import DecisionStep, StepKind
 from tidemark.models.rollout.states import State
-from tidemark.models.specs.pin import PinScope
+from tidemark.models.specs.pin import PinScope, StoredPin
 from tidemark.models.specs.slo import FreezeWindow
 
 from support.controller_app import Controller
@@ -24,7 +23,7 @@ from support.stream_states import NOW_US, stream_state
 
 MINUTE_US = 60_000_000
 REQUIRED = DecisionStep(StepKind.QUANTILE, 10_000, "996 of 1,000 rows need at most 10 s")
-PIN = StoredPin(PinScope("shop"), "Off", "INC-1", NOW_US)
+PIN = StoredPin.on(PinScope("shop"), "Off", "INC-1", NOW_US)
 AROUND_NOW = FreezeWindow(days=("Thu",), from_minute=0, to_minute=90)
 
 
