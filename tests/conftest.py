@@ -195,7 +195,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """Return one real Spark session for the whole run, small enough for two cores."""
     from pyspark.sql import SparkSession
 
-    from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
+    from tidemark.spark_jobs.spark.checkpoint import LOCAL_SPARK
     from tidemark.spark_jobs.spark.java import ensure_java
 
     ensure_java()
@@ -217,7 +217,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         # A controller that is only slow is not away.
         .config("spark.tidemark.timeout.ms", str(round(PATIENCE_S * 1_000)))
         .config("spark.python.authenticate.socketTimeout", f"{round(PATIENCE_S)}s")
-        .config(map=LOCAL_DISK)
+        .config(map=LOCAL_SPARK)
     )
     # A JVM that runs takes no more jars, so they are there from the start when a test of this run will want them.
     if any("kafka_spark" in getattr(item, "fixturenames", ()) for item in request.session.items):

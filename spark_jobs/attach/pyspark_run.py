@@ -101,7 +101,11 @@ def watched_queries() -> Iterator[None]:
     finally:
         for name, original in originals.items():
             setattr(DataStreamWriter, name, original)
-        flush()
+        if not flush():
+            sys.stderr.write(
+                "tidemark: the program ends before all reports are sent and all late rows kept; "
+                "queries keep the rest of those rows when they start again\n"
+            )
 
 
 def _recorded(method: Callable[..., Any]) -> Callable[..., Any]:

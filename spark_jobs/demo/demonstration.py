@@ -15,6 +15,7 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ from tidemark.spark_jobs.demo.plan import (
     write_trace,
 )
 from tidemark.spark_jobs.demo.replaying import Job
-from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
+from tidemark.spark_jobs.spark.checkpoint import LOCAL_SPARK
 from tidemark.spark_jobs.spark.jar import JarsNotFound
 from tidemark.spark_jobs.spark.java import JavaNotFound, ensure_java
 
@@ -88,8 +89,17 @@ class Chosen:
 def demonstrate(chosen: Chosen) -> int:
     """Run the demonstration; return the exit code."""
     console = Console()
+    signals: list[int] = []
+
+    def leave(number: int, _: object) -> None:
+        """End as by Ctrl-C, so that a closed terminal leaves no controller behind."""
+        signals.append(number)
+        # Sent to the whole group the signal ends Spark's process too, whose clients would say so at length.
+        logging.disable()
+        raise SystemExit(128 + number)
+
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)
+        signal.signal(number, leave)
     try:
         parse_target(chosen.target)
         ensure_java()
@@ -102,14 +112,14 @@ def demonstrate(chosen: Chosen) -> int:
     except KeyboardInterrupt:
         console.print("stopped; nothing is left running")
         return 130
-    except (DemoError, JavaNotFound, ValueError, OSError) as error:
+    except Exception as error:
+        # That Spark's process is gone may be noticed first.
+        if signals:
+            return 128 + signals[0]
+        if not isinstance(error, (DemoError, JavaNotFound, ValueError, OSError)):
+            raise
         console.print(f"[red]demo:[/red] {error}", highlight=False)
         return 2
-
-
-def _leave(number: int, _: object) -> None:
-    """End as by Ctrl-C, so that a closed terminal leaves no controller behind."""
-    raise SystemExit(128 + number)
 
 
 def _demonstrate(chosen: Chosen, folder: Path, console: Console) -> int:
@@ -165,7 +175,7 @@ def _demonstrate(chosen: Chosen, folder: Path, console: Console) -> int:
 
 def _stop(spark: SparkSession) -> None:
     # Interrupted in the middle of a call, Spark may not answer any more; its process ends with this one.
-    with suppress(Exception):
+    with suppress(Exception), warnings.catch_warnings(action="ignore"):
         spark.stop()
 
 
@@ -285,7 +295,7 @@ def _session(folder: Path, *, kafka: bool) -> SparkSession:
         .config("spark.tidemark.cache.dir", str(folder / "bounds"))
         # A controller that is slow, on a machine that is busy, is not away: the comparison needs its bound.
         .config("spark.tidemark.timeout.ms", "60000")
-        .config(map=LOCAL_DISK)
+        .config(map=LOCAL_SPARK)
     )
     if kafka:
         builder = _with_kafka(builder)

@@ -26,10 +26,15 @@ _NONE = "-"
 _PACKAGE = "org.apache.spark.sql.execution.streaming"
 # A session's settings come before its JVM, which could be asked.
 _MANAGERS = f"{_PACKAGE}.checkpointing" if is_since(4, 1) else _PACKAGE
-LOCAL_DISK: dict[str, bool | float | int | str | None] = {
+LOCAL_SPARK: dict[str, bool | float | int | str | None] = {
     "spark.sql.streaming.checkpointFileManagerClass": f"{_MANAGERS}.FileSystemBasedCheckpointFileManager",
+    "spark.executor.heartbeat.maxFailures": 2**31 - 1,
 }
-"""Conf of a Spark whose checkpoints lie on this machine's own disk, as the demo's and the tests' do.
+"""Conf of a Spark on one machine, with its checkpoints on the machine's own disk, as the demo's and the tests' are.
+
+In local mode the driver is its own executor. Once Spark takes that for lost, after a fetch that failed or when the JVM
+stood still for ``spark.network.timeout`` (a laptop that sleeps), it goes on working but cannot register it again, and
+with the sixtieth heartbeat, ten minutes later, ends the JVM with code 56 (4.2.0). So heartbeats may fail.
 
 Without Hadoop's native library, which PySpark does not bring, Spark's default for checkpoints starts two programs
 (``readlink``, ``chmod``) for each file that it reads: 42 a batch of a windowed count, a tenth of a second (4.2.0). With

@@ -51,8 +51,9 @@ def _assert_gone(body: str) -> None:
 
 
 @pytest.mark.soak
-def test_a_demo_that_is_terminated_in_the_middle_takes_its_controller_along(
-    tmp_path: Path, trace: Path
+@pytest.mark.parametrize("whole_group", [False, True], ids=["the process", "its group"])
+def test_a_demo_that_is_terminated_in_the_middle_takes_its_controller_along_and_says_no_more(
+    tmp_path: Path, trace: Path, whole_group: bool
 ) -> None:
     (tmp_path / "tmp").mkdir()
     command = [sys.executable, "-m", "tidemark.controller", "demo", "--trace", str(trace), "--window", "5s"]
@@ -62,6 +63,7 @@ def test_a_demo_that_is_terminated_in_the_middle_takes_its_controller_along(
         stderr=subprocess.STDOUT,
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp"), "COLUMNS": "200"},
+        start_new_session=True,
     ) as running:
         assert running.stdout is not None
         body = ""
@@ -69,10 +71,11 @@ def test_a_demo_that_is_terminated_in_the_middle_takes_its_controller_along(
             body += line
             if "controller=http" in line:
                 break
-        running.terminate()
+        (os.killpg if whole_group else os.kill)(running.pid, signal.SIGTERM)
         body += running.stdout.read()
 
     assert running.returncode == 128 + signal.SIGTERM, body
+    assert "Traceback" not in body
     _assert_gone(body)
     assert not list((tmp_path / "tmp").glob("tidemark-demo-*"))
 

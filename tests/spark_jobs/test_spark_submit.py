@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tidemark.models.base.operators import Int64s
 from tidemark.spark_jobs.spark.archive import write_archive
-from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
+from tidemark.spark_jobs.spark.checkpoint import LOCAL_SPARK
 from tidemark.spark_jobs.spark.java import ensure_java
 
 from support.soak import with_soak
@@ -77,7 +77,7 @@ def _submit(environment: dict[str, str], archive: Path, *arguments: str) -> str:
         "spark.ui.enabled=false",
     ]
     # The executor's JVM starts as fast as the driver's, and no program is started for each file of a checkpoint.
-    quick = {"spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""), **LOCAL_DISK}
+    quick = {"spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""), **LOCAL_SPARK}
     for key, value in quick.items():
         command += ["--conf", f"{key}={value}"]
     command += ["--conf", "spark.sql.shuffle.partitions=1", "--conf", "spark.sql.session.timeZone=UTC"]

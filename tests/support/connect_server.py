@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyspark
 
-from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
+from tidemark.spark_jobs.spark.checkpoint import LOCAL_SPARK
 from tidemark.spark_jobs.spark.java import ensure_java
 
 from support.patience import PATIENCE_S, until
@@ -43,7 +43,7 @@ def running_connect_server(
         "spark.driver.memory": "1g",
         "spark.sql.streaming.pollingDelay": "50ms",
         "spark.python.authenticate.socketTimeout": f"{round(PATIENCE_S)}s",
-        **LOCAL_DISK,
+        **LOCAL_SPARK,
         **(more or {}),
     }
     command = [str(Path(sysconfig.get_path("scripts")) / "spark-submit"), "--master", "local[2]"]

@@ -12,7 +12,7 @@ from typing import Any
 import pyspark
 import pytest
 
-from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
+from tidemark.spark_jobs.spark.checkpoint import LOCAL_SPARK
 from tidemark.spark_jobs.spark.jar import JarsNotFound
 from tidemark.spark_jobs.spark.jar_build import build_jar, javac
 from tidemark.spark_jobs.spark.java import ensure_java
@@ -54,7 +54,7 @@ def submit(folder: Path, master: str, *options: str, job: str = "jar_job.py") ->
         "spark.sql.streaming.metricsEnabled": "true",
         "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
         "spark.tidemark.job": "jar",
-        **LOCAL_DISK,
+        **LOCAL_SPARK,
     }
     settings = [part for key, value in confs.items() for part in ("--conf", f"{key}={value}")]
     command = [str(home / "bin" / "spark-submit"), "--master", master, *settings, *options]

@@ -23,7 +23,7 @@ from typing import IO, Any
 import pyspark
 
 from tidemark.spark_jobs.spark.archive import write_zip
-from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
+from tidemark.spark_jobs.spark.checkpoint import LOCAL_SPARK
 from tidemark.spark_jobs.spark.jar_build import javac
 from tidemark.spark_jobs.spark.java import ensure_java
 
@@ -150,7 +150,7 @@ def submitted(
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.pollingDelay": "50ms",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        **{key: str(value) for key, value in LOCAL_DISK.items()},
+        **{key: str(value) for key, value in LOCAL_SPARK.items()},
         **confs,
     }
     command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master]

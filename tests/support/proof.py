@@ -47,17 +47,14 @@ in Kafka, by the broker's clock. *State* is how many counts, one an auction and 
 
 How the comparison is kept fair:
 
-- A *guess* is as long as a window. The *best constant in hindsight* is the smallest that loses no more than the target
-  allows on this very stream, found by a replay of it: a yardstick, which nobody has beforehand. Batches and ticks of
-  the real run differ from the replay's by milliseconds, so that it may miss the target by a hair.
-- Tidemark is told the target and starts cold, with the guess. Its policy waits for no approval and no hour of evidence,
-  since the stream is short, and nothing was tuned on it. The first minutes are mostly learning. Where the bids that
-  warm the systems were all on time, it was taught wrongly, and counted 99.4 % and 99.6 % in two runs of three minutes.
-- All of Spark's queries have a trigger of {trigger:g} s, and so a result that waits for the next batch. Flink moves its
-  watermark every {tick:g} ms and writes at once, which saves it about a trigger; it also has a watermark for each
-  partition, where Spark has one.
-- Spark's queries run side by side, then Flink's on the same bids again. Spark's state is in memory, Flink's on its heap
-  without checkpoints.
+- A *guess* is as long as a window. The *best constant in hindsight* is the smallest that a replay of this very stream
+  finds to meet the target: a yardstick, which nobody has beforehand. The real run may miss the target by a hair.
+- Tidemark is told the target and starts cold, with the guess, and waits for no approval and no hour of evidence.
+  Nothing was tuned on this stream. Where the bids that warm the systems were all on time, it was taught wrongly, and
+  counted 99.4 % and 99.6 % in two runs of three minutes.
+- Spark's queries have a trigger of {trigger:g} s, and so a result that waits for the next batch. Flink moves its
+  watermark every {tick:g} ms and writes at once; it also has a watermark for each partition.
+- Spark's queries run side by side, then Flink's on the same bids again. State is in memory.
 - It is one stream, and short: `make bench-policy` replays hours of many kinds.
 
 ## A simulated week

@@ -194,7 +194,9 @@ def _api() -> str:
         parts.append(f"\n## {title}\n\n")
         parts.append(_table(("field", "default", "meaning"), _fields(document, operation_id)))
     parts.append(
-        "\n## Problem types\n\nThe `type` of a problem is `" + errors.TYPE_PREFIX + "` and one of these.\n\n"
+        "\n## Problem types\n\nThe `type` of a problem is `"
+        + errors.TYPE_PREFIX
+        + "` and one of these, by status.\n\n"
     )
     parts.append(_list(_problems()))
     return "".join(parts)
@@ -288,14 +290,16 @@ def _default(name: str, field: Mapping[str, Any], found: Mapping[str, Any]) -> s
     return _code(text.lower() if isinstance(default, bool) else text) if text else "none"
 
 
-def _problems() -> list[tuple[str, str]]:
-    ahead, found = [errors.TidemarkError], set()
+def _problems() -> Iterator[tuple[str, str]]:
+    """Yield each status with the types of its problems."""
+    ahead, by_status = [errors.TidemarkError], dict[str, set[str]]()
     while ahead:
         kind = ahead.pop()
         ahead += kind.__subclasses__()
         if kind.__module__.startswith("tidemark."):
-            found.add((f"{_code(kind.kind)} ({kind.status})", kind.title))
-    return sorted(found)
+            by_status.setdefault(str(kind.status), set()).add(_code(kind.kind))
+    for status, kinds in sorted(by_status.items()):
+        yield status, ", ".join(sorted(kinds))
 
 
 def _main() -> None:

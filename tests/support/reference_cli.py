@@ -51,7 +51,7 @@ for `tidemark lint`: the job cannot be checked |
 
 What several commands take means the same everywhere. What is in brackets may be left out. Commands that print data take
 `-o` and `--json`, and those that ask the controller `--url` and `--token-file`: these are not named again, and a
-command's own options follow its text.
+command's own options follow its text. `--help` says more of each.
 
 """
 
@@ -146,7 +146,7 @@ def _rows(command: Any) -> Iterator[Row]:
 
 
 def _text(command: Any) -> str:
-    return inspect.cleandoc(command.help or "")
+    return inspect.cleandoc(command.help or "").split("\n\n")[0]
 
 
 def _synopsis(name: str, command: Any, common: list[Row]) -> str:

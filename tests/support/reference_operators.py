@@ -21,6 +21,16 @@ _KEPT: dict[Kept, str] = {
     "one row": "no row: one sum for all",
 }
 
+_FORGETS: dict[Kept, str] = {
+    "watermark": "forgets at the key",
+    "watermark + bound": "forgets later",
+    "watermark + range": "forgets later",
+    "keys": "forgets nothing",
+    "ever": "forgets nothing",
+    "one row": "keeps no row each",
+}
+"""How `make operators` words what each kind of keeping should look like."""
+
 _DOCUMENT = """# Stateful operators
 
 The ledger, the checks at the start, `tidemark lint` and the forecast of state go by this table.
@@ -41,7 +51,8 @@ foretold either, nor where several operators keep rows, which Spark counts toget
 
 The last column is what came of small queries, one or more for each row, with a watermark that passed the keys of old
 rows, then went on by the bound and by the range of a join, then far ahead: whether late rows were missing in the sink,
-and when the old ones were gone from the state, on {versions}; where no version stands, on all of them.
+and when the old ones were gone from the state, on {versions}; where no version stands, on all of them, and
+*the same* is what the row says.
 `make operators` runs them and writes this page. PySpark before 4.0 has no `transformWithState`.
 """
 
@@ -63,4 +74,6 @@ def operator_rows() -> Iterator[list[str]]:
         late = {None: "none is", "event time": "event time"}.get(rule.late_by, f"end of the {rule.late_by}")
         same = len(by_text) == 1
         did = "; ".join(text if same else f"{text} ({', '.join(each)})" for text, each in by_text.items())
+        if did == f"drops {'late rows' if rule.late_by else 'none'}, {_FORGETS.get(rule.kept)}":
+            did = "the same"
         yield [f"`{operator}`", case, late, _KEPT[rule.kept], did]

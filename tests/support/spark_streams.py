@@ -20,7 +20,7 @@ from tidemark.models.base.operators import Operator, SessionWindow, TimeWindow
 from tidemark.models.protocol.messages import Acknowledgement, Report
 from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.late.side import Side
-from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
+from tidemark.spark_jobs.spark.checkpoint import LOCAL_SPARK
 
 from support.patience import PATIENCE_S, until
 
@@ -63,7 +63,7 @@ def driver_of_its_own() -> SparkSession.Builder:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.session.timeZone", "UTC")
-        .config(map=LOCAL_DISK)
+        .config(map=LOCAL_SPARK)
     )
 
 

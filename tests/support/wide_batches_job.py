@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from tidemark.models.protocol.messages import Acknowledgement, Report
 from tidemark.spark_jobs import adaptive_watermark, tumbling
-from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
+from tidemark.spark_jobs.spark.checkpoint import LOCAL_SPARK
 
 from support.patience import until
 
@@ -69,7 +69,7 @@ def _main(folder: Path, batches: int, variant: str) -> None:
     builder = builder.config("spark.eventLog.enabled", "true").config(
         "spark.eventLog.dir", f"file://{folder}/log"
     )
-    spark = builder.config("spark.driver.host", "127.0.0.1").config(map=LOCAL_DISK).getOrCreate()
+    spark = builder.config("spark.driver.host", "127.0.0.1").config(map=LOCAL_SPARK).getOrCreate()
     rows = _rows(spark)
     if variant == "plain":
         rows = rows.withWatermark("ts", "10 seconds")

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidemark.spark_jobs import adaptive_watermark
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 from tidemark.spark_jobs.demo.kafka_jars import with_kafka
-from tidemark.spark_jobs.spark.checkpoint import LOCAL_DISK
+from tidemark.spark_jobs.spark.checkpoint import LOCAL_SPARK
 from tidemark.spark_jobs.spark.java import ensure_java
 
 from bench.nexmark.bids import WINDOW_S
@@ -67,7 +67,7 @@ def running_spark(
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
-        **LOCAL_DISK,
+        **LOCAL_SPARK,
     }
     spark = with_kafka(SparkSession.builder.master("local[2]").config(map=confs)).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

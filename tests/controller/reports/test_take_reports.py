@@ -145,6 +145,32 @@ def test_reports_that_are_taken_together_are_stored_as_one_by_one(
     assert stored(joint) == stored(apart)
 
 
+def test_a_report_that_comes_late_raises_the_bases_of_its_own_query_alone(
+    open_store: Callable[[], Database],
+) -> None:
+    """Each query of a stream has a watermark of its own."""
+    database = open_store()
+    missing, *rest = query_reports(exponential_batches(4, 40), late_base_ms=None)
+    ahead = replace(missing, max_event_time_us=START_US + 600 * SECOND)
+    together(
+        database, [replace(report, query_id=query) for query in ("q1", "q2") for report in rest], NO_LIMITS
+    )
+
+    def bases() -> dict[str, list[int | None]]:
+        query = select(ReportRow.query_id, ReportRow.need_base_ms).where(ReportRow.batch_id > 0)
+        found: dict[str, list[int | None]] = {"q1": [], "q2": []}
+        with database.read() as session:
+            for query_id, base_ms in session.execute(query.order_by(ReportRow.batch_id)):
+                found[query_id].append(base_ms)
+        return found
+
+    before = bases()
+    together(database, [replace(ahead, query_id="q1")], NO_LIMITS)
+    after = bases()
+    assert after["q1"] != before["q1"]
+    assert after["q2"] == before["q2"]
+
+
 def test_what_has_no_room_is_rejected_by_itself_and_leaves_nothing(
     open_store: Callable[[], Database],
 ) -> None:

@@ -236,7 +236,7 @@ def test_what_a_wait_is_worth_does_not_depend_on_how_often_batches_run() -> None
         trigger_us = SECOND // triggers_a_second
         span = SPAN * triggers_a_second
         rules = RuleSet(trigger_us, 1 / span, span, BUDGET)
-        for second in range(1, 2_001):
+        for second in range(1, 801):
             now = second * SECOND + OFFSET_US
             rules.advance(triggers_a_second, second * triggers_a_second)
             late_s = dice.pareto(1.2, 200)

@@ -20,10 +20,12 @@ import pytest
 from tidemark.models.protocol.messages import LOSES_NONE
 from tidemark.spark_jobs.attach import pyspark_run
 from tidemark.spark_jobs.attach.pyspark_run import run
+from tidemark.spark_jobs.core.connections import flush
 
 from support.bound_server import BoundServer
 from support.command_line import exit_code
 from support.controller_app import Controller
+from support.patience import PATIENCE_S
 from support.report_server import ReportServer
 from support.served import served
 from support.spark_streams import SCHEMA, Row, random_batches, write_batch
@@ -316,6 +318,9 @@ def test_the_conf_keeps_the_late_rows_of_a_program_that_was_never_edited(
     with ReportServer() as controller:
         conf_url(spark, controller.url)
         site.run(text)
+        assert flush(
+            PATIENCE_S
+        )  # at the end of a program late rows have seconds, which a busy machine may need
     for stream in streams:
         late, tally = spark.read.parquet(str(folder / stream)), controller.ledger(stream)
         assert 0 < tally.late_min <= late.count() <= tally.late_max
