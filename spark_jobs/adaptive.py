@@ -14,7 +14,7 @@ import itertools
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +25,6 @@ from tidemark.spark_jobs.core.arguments import Treatment, WrongValueError, check
 from tidemark.spark_jobs.core.binding import Binding, Extension, NoSink, ReportSink
 from tidemark.spark_jobs.core.connections import (
     LateOption,
-    Start,
     announce,
     conf_of,
     listen,
@@ -48,7 +47,6 @@ from tidemark.spark_jobs.core.settings import (
 from tidemark.spark_jobs.core.tap import Tap
 from tidemark.spark_jobs.core.wishes import Wishes
 from tidemark.spark_jobs.spark.event_time import column_named, column_of, quoted, read_event_time
-from tidemark.spark_jobs.spark.java_classes import JavaClasses
 from tidemark.spark_jobs.spark.query_plan import TAP_PREFIX
 
 _KAFKAS = "partition"
@@ -170,82 +168,74 @@ def watched(
         event_time: the event-time column.
         settings: the stream's.
         operator: as ``adaptive_watermark`` has it, and so ``late`` and ``sink``.
-        late: what becomes of late rows; None drops and counts them.
+        late: what becomes of late rows; None for what the settings say.
         sink: takes the reports; None for the controller.
 
     Raises:
         WrongValueError: when a setting does not fit the stream.
     """
     spark = df.sparkSession
-    revises = late is not None and late.revises
     if settings.bound is None:
         raise ValueError(f"there is no bound: give it to the call, or by {key_of('bound')}")
     if settings.enabled is False:
         return df.withWatermark(event_time, settings.bound)
     listen, no_live = _session(spark, late)
     granule_us = _check(settings, operator, late)
-    event = _event_of(df, event_time, settings.bound, settings.ceiling)
+    event = read_event_time(df, event_time, settings.bound)
     if event is None:  # Spark leaves a watermark out, too
         return df
-    closing, compiled = settings.close_at_end, settings.tap == "compiled"
-    classes = None
-    moves = settings.ceiling is not None or settings.mode == "Live" or closing is not None
-    if no_live is None and (compiled or moves):
-        classes = classes_for(spark)
-    tap = _tap_of(df, event, settings, granule_us, operator)
-    its_late = None if late is None else late.read_in(df)
-    rereads = late is not None and not revises
-    if classes is None or not compiled or rereads:  # rows that are read again are observed
+    late = late or _late_of(df, settings, no_live)
+    late, revises = None if late is None else late.read_in(df, settings), late is not None and late.revises
+    ceiling_ms = _ceiling_ms(df, event_time, event.delay_ms, settings.ceiling)
+    compiled = settings.tap == "compiled"
+    moves = settings.ceiling is not None or settings.mode == "Live" or settings.close_at_end is not None
+    classes = classes_for(spark) if no_live is None and (compiled or moves) else None
+    tap = _tap_of(df, event.column, settings, granule_us, operator)
+    if classes is None or not compiled or (late is not None and not revises):  # rows read again are observed
         tap = _observable(tap, df, settings.stream)
     no_live = no_live or (_NO_CLASSES if classes is None else None)
-    ceiling_ms = None if no_live or revises else event.ceiling_ms
-    start = start_of(settings, event.own_bound_ms, ceiling_ms, restarts=not revises)
-    announce(settings, start, ceiling_ms)
-    if closing is not None and no_live is not None:
+    can_live = no_live is None and not revises
+    start = start_of(settings, event.delay_ms, ceiling_ms if can_live else None, restarts=not revises)
+    announce(settings, start, ceiling_ms if can_live else None)
+    if no_live is not None and settings.close_at_end is not None:
         _log.warning("stream %s: the last windows stay open: %s", settings.stream, no_live)
-    plan = _Plan(
-        df=df,
-        metric=f"{TAP_PREFIX}{settings.stream}:{next(_numbers)}",
-        start=start,
-        binding=Binding(
-            job=settings.job,
-            stream=settings.stream,
-            tap=tap,
-            operator=operator,
-            bound_ms=start.chosen.bound_ms,
-            own_bound_ms=event.own_bound_ms,
-            source=start.chosen.source,
-            mode=start.mode,
-            generation=start.chosen.generation,
-            sink=sink or (NoSink() if start.connection is None else start.connection.sender),
-            ceiling_ms=ceiling_ms,
-            closing=None if no_live is not None else closing,
-            names_granule=settings.granule is not None,
-            own_times_confirmed=settings.own_event_time_confirmed,
-            called=settings.called,
-            reads=settings.reads,
-            left_out=settings.left_out,
-            extensions=(_plan_check(),),
-        ),
-        listener=listener_of(spark, listen),
-        classes=classes,
-        tap_classes=classes if compiled else None,
-        future=(settings.future_allowance, settings.future_rows),
-        idle_timeout_us=settings.idle_timeout,
-        delay_ms=start.chosen.bound_ms,
+        settings = replace(settings, close_at_end=None)
+    binding = Binding(
+        settings=settings,
+        tap=tap,
+        operator=operator,
+        bound_ms=start.chosen.bound_ms,
+        own_bound_ms=event.delay_ms,
+        source=start.chosen.source,
+        mode=start.mode,
+        generation=start.chosen.generation,
+        sink=sink or (NoSink() if start.connection is None else start.connection.sender),
+        ceiling_ms=ceiling_ms if can_live else None,
+        moves=revises,
+        extensions=(_plan_check(),),
     )
-    if its_late is not None:
-        plan = plan.with_late(its_late)
-    if revises or start.mode != "Live":
-        return plan.with_watermark()
-    if no_live is not None:
+    metric, listener = f"{TAP_PREFIX}{settings.stream}:{next(_numbers)}", listener_of(spark, listen)
+    if late is not None:
+        extension = late.extension(df, metric, binding, start)
+        binding = replace(binding, extensions=(*binding.extensions, extension))
+    if start.mode == "Live" and can_live and classes is not None:
+        from tidemark.spark_jobs.live.live_plan import steered  # noqa: PLC0415 - no other mode loads Live
+
+        if settings.ceiling is None:
+            what = "the call has no ceiling=" if settings.called else f"{key_of('ceiling')} is not set"
+            _log.info("stream %s: %s, so Live may only narrow the job's own bound", settings.stream, what)
+        return steered(df, metric, listener, binding, start, classes=classes)
+    delay_ms = start.chosen.bound_ms if late is None else late.delay_ms(start)
+    if start.mode == "Live" and not revises:
         what = "stream %s: mode is Live, but %s: the bound stays %d ms until the next start"
-        _log.warning(what, settings.stream, no_live, start.chosen.bound_ms)
-        return plan.with_watermark()
-    if settings.ceiling is None:
-        what = "the call has no ceiling=" if settings.called else f"{key_of('ceiling')} is not set"
-        _log.info("stream %s: %s, so Live may only narrow the job's own bound", settings.stream, what)
-    return plan.steered()
+        _log.warning(what, settings.stream, no_live, delay_ms)
+    tapped, counts = with_tap(df, tap, metric, classes if compiled else None)
+    if settings.close_at_end is not None:
+        from tidemark.spark_jobs.live.live_plan import live_of  # noqa: PLC0415 - as above
+
+        binding = replace(binding, extensions=(*binding.extensions, live_of(listener, classes)))
+    listener.bind(metric, replace(binding, stage_counts=counts))
+    return tapped.withWatermark(quoted(tap.event_time), f"{delay_ms} milliseconds")
 
 
 @cache
@@ -256,38 +246,38 @@ def _plan_check() -> Extension:
     return PlanCheck()
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
-    """The event time of a frame, and the delays that the call names, as Spark reads them."""
-
-    column: str
-    own_bound_ms: int
-    ceiling_ms: int
-
-
-def _event_of(df: DataFrame, event_time: str, bound: str, ceiling: str | None) -> _Event | None:
-    """Return what the event time and the delays are in a frame; None of one that does not stream."""
-    event = read_event_time(df, event_time, bound)
-    if event is None:
+def _late_of(df: DataFrame, settings: JobSettings, no_live: str | None) -> LateOption | None:
+    """Return what becomes of late rows by the settings; None to drop and count them."""
+    if settings.late_folder is None:
+        if settings.late_dimension is not None:
+            raise WrongValueError("late_dimension", f"it needs {key_of('late_folder')}, which is not set")
         return None
-    ceiling_ms = event.delay_ms
-    if ceiling is not None and (fallback := read_event_time(df, event_time, ceiling)):
-        ceiling_ms = fallback.delay_ms
-        check_ceiling(ceiling_ms, event.delay_ms)
-    return _Event(event.column, event.delay_ms, ceiling_ms)
+    if not hasattr(df, "_jdf"):
+        raise WrongValueError("late_folder", f"late rows are kept by a session in the driver: {no_live}")
+    from tidemark.spark_jobs.late.kept import kept_in  # noqa: PLC0415 - no other job loads late rows
+
+    return kept_in(settings.late_folder, settings.stream, df)
+
+
+def _ceiling_ms(df: DataFrame, event_time: str, own_bound_ms: int, ceiling: str | None) -> int:
+    """Return a ceiling as Spark reads it; without one the job's own bound."""
+    if ceiling is None or (fallback := read_event_time(df, event_time, ceiling)) is None:
+        return own_bound_ms
+    check_ceiling(fallback.delay_ms, own_bound_ms)
+    return fallback.delay_ms
 
 
 def _tap_of(
-    df: DataFrame, event: _Event, settings: JobSettings, granule_us: int, operator: Operator | None
+    df: DataFrame, event_time: str, settings: JobSettings, granule_us: int, operator: Operator | None
 ) -> Tap:
-    arrival, arrival_type = _arrival(df, event.column, settings.arrival_time)
+    arrival, arrival_type = _arrival(df, event_time, settings.arrival_time)
     if settings.future_rows == "aside" and arrival is None:
         why = "rows can be set aside only by the time of their arrival, which no column has"
         raise WrongValueError("future_rows", why, ": name arrival_time=")
     # Kafka's source has the column by default; another name was meant, and must be there.
     find = column_named if settings.partition == _KAFKAS else column_of
     return Tap(
-        event.column,
+        event_time,
         None if settings.partition is None else _column(df, "partition", settings.partition, find),
         granule_us,
         None if operator is None else operator.closed,
@@ -296,54 +286,6 @@ def _tap_of(
         arrival_type=arrival_type,
         counter=key_counter(),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
-    """A stream whose plan is being made."""
-
-    df: DataFrame
-    metric: str
-    """Name of its tap."""
-    start: Start
-    binding: Binding
-    listener: TidemarkListener
-    classes: JavaClasses | None
-    """Those in Java, where the session can have them."""
-    tap_classes: JavaClasses | None
-    """The same; None where rows are observed."""
-    future: tuple[int, Treatment]
-    """How far ahead a row may be dated, in microseconds, and in Live what becomes of the others."""
-    idle_timeout_us: int | None
-    delay_ms: int
-
-    def with_watermark(self) -> DataFrame:
-        """Return the rows with tap and Spark's own watermark."""
-        tapped, counts = with_tap(self.df, self.binding.tap, self.metric, self.tap_classes)
-        binding = replace(self.binding, stage_counts=counts)
-        if binding.closing is not None:
-            from tidemark.spark_jobs.live.live_plan import live_of  # noqa: PLC0415 - as below
-
-            extensions = (*binding.extensions, live_of(self.listener, self.classes))
-            binding = replace(binding, extensions=extensions)
-        self.listener.bind(self.metric, binding)
-        return tapped.withWatermark(quoted(self.binding.tap.event_time), f"{self.delay_ms} milliseconds")
-
-    def with_late(self, late: LateOption) -> _Plan:
-        """Let something else become of late rows than to be dropped."""
-        binding = self.binding
-        treats = binding.mode == "Live" and binding.ceiling_ms is not None
-        extension = late.extension(self.df, self.metric, binding, self.start, self.future if treats else None)
-        binding = replace(binding, moves=late.revises, extensions=(*binding.extensions, extension))
-        return replace(self, binding=binding, delay_ms=late.delay_ms(self.start))
-
-    def steered(self) -> DataFrame:
-        """Return the rows with a watermark that is moved while the query runs."""
-        from tidemark.spark_jobs.live.live_plan import LivePlan  # noqa: PLC0415 - no other mode loads Live
-
-        assert self.classes is not None
-        live = LivePlan(self.idle_timeout_us, *self.future, self.start, self.classes, self.tap_classes)
-        return live.plan(self.df, self.metric, self.listener, self.binding)
 
 
 def _observable(tap: Tap, df: DataFrame, stream: str) -> Tap:

@@ -161,7 +161,10 @@ _SECONDS = number("a number of seconds, at least 0", 0)
 
 RULES: Mapping[str, Rule] = {
     "allowance": INTERVAL,
-    "arrival_time": text("the name of a column, or None", "timestamp").or_none(),
+    "arrival_time": replace(
+        text("the name of a column, or None", "timestamp").or_none(),
+        of_text=lambda text: None if text == "None" else text,
+    ),
     "batches_per_read": number("a whole number, at least 1", 1, whole=True),
     "build": function("a function that starts the query and returns it"),
     "cooldown_s": _SECONDS,

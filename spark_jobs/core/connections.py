@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.operators import Operator
 from tidemark.models.protocol.messages import Mode
-from tidemark.spark_jobs.core.arguments import Treatment, checked
+from tidemark.spark_jobs.core.arguments import checked
 from tidemark.spark_jobs.core.binding import Binding, Extension
 from tidemark.spark_jobs.core.bound import BoundCache, ChosenBound, choose_bound_at_start
 from tidemark.spark_jobs.core.client import ControllerClient
@@ -156,7 +156,7 @@ class LateOption:
             ValueError: when it cannot.
         """
 
-    def read_in(self, df: DataFrame) -> LateOption:  # noqa: ARG002 - for subclasses
+    def read_in(self, df: DataFrame, settings: JobSettings) -> LateOption:  # noqa: ARG002 - for subclasses
         """Return the same, as a stream with these rows has it.
 
         Raises:
@@ -164,9 +164,7 @@ class LateOption:
         """
         return self
 
-    def extension(
-        self, df: DataFrame, metric: str, binding: Binding, start: Start, future: tuple[int, Treatment] | None
-    ) -> Extension:
+    def extension(self, df: DataFrame, metric: str, binding: Binding, start: Start) -> Extension:
         """Return what takes part in the queries that have a tap.
 
         Args:
@@ -174,8 +172,6 @@ class LateOption:
             metric: name of the tap.
             binding: the tap, and what reports of it say.
             start: what the stream starts with.
-            future: how far ahead a row may be dated, in microseconds, and what becomes of the others; None where the
-                plan takes them as they are.
         """
         raise NotImplementedError
 

@@ -30,7 +30,6 @@ from tidemark.spark_jobs.core.arguments import (
     text,
     up_to,
 )
-from tidemark.spark_jobs.core.binding import Closing
 from tidemark.spark_jobs.core.client import TOKEN_VARIABLE
 from tidemark.spark_jobs.core.tap import DEFAULT_MAX_KEYS, MAX_KEYS
 
@@ -49,6 +48,15 @@ TapKind = Literal["compiled", "observe"]
 
 Conf = Callable[[str, str | None], str | None]
 """Returns the value of a conf key, or the given default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """That a run which reads all there is moves the watermark at its end."""
+
+    delay_us: int | None = None
+    """How late rows come at most by the clock, in microseconds; None: only the bound says how long they are awaited."""
+
 
 _LONGEST_NAME = 200
 _MS = " milliseconds"
@@ -69,8 +77,8 @@ class Setting:
     of_context: bool
     """Whether only the context's conf has a say where the job does not call Tidemark: else a client of a Spark Connect
     server could let that server send its token, or write a file, where the client likes."""
-    of_call: bool
-    """Whether it is an argument of the call."""
+    instead: str | None
+    """What says the same in a program, where that is no argument of its name."""
 
     @property
     def key(self) -> str:
@@ -136,8 +144,10 @@ def _wait_at_start(given: str) -> int:
     return wait_us
 
 
-def _is(rule: Rule, default: object, meaning: str, *, of_context: bool = False, of_call: bool = True) -> Any:
-    return field(metadata={"setting": (rule, default, meaning, of_context, of_call)})
+def _is(
+    rule: Rule, default: object, meaning: str, *, of_context: bool = False, instead: str | None = None
+) -> Any:
+    return field(metadata={"setting": (rule, default, meaning, of_context, instead)})
 
 
 _ADDRESS = Rule(
@@ -154,6 +164,8 @@ _CLOSING = Rule(
     of_text=FLAG.of_text,
     make=_closing,
 )
+_OF_PROCESS = "none: it is the process's"
+_SIDE = "`late=side(...)`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,15 +175,12 @@ class JobSettings:
     job: str = _is(_name("shop"), None, "Name of the job; `spark.app.name` unless set.")
     stream: str = _is(_name("clicks"), "default", "Name of the stream within the job.")
     controller_url: str | None = _is(
-        _ADDRESS,
-        None,
-        "Address of the controller; without it nothing is sent or requested.",
-        of_context=True,
+        _ADDRESS, None, "Address of the controller; without it nothing is sent or requested.", of_context=True
     )
     token_file: Path | None = _is(
         FILE,
         None,
-        f"File that holds the bearer token; the environment variable `{TOKEN_VARIABLE}` unless set.",
+        f"File with the bearer token; the variable `{TOKEN_VARIABLE}` unless set.",
         of_context=True,
     )
     mode: Mode = _is(
@@ -182,8 +191,7 @@ class JobSettings:
     bound: str | None = _is(
         _DELAY,
         None,
-        "The job's own bound, in any form that `withWatermark` takes, or a short one such as `10m`. A call needs one; "
-        "without a call it is the query's.",
+        "The job's own bound, as `withWatermark` takes it, or short: `10m`. A call needs one; else it is the query's.",
     )
     ceiling: str | None = _is(
         _DELAY,
@@ -204,15 +212,14 @@ class JobSettings:
         "interval such as `1 hour` says how late rows come at most by the clock: windows older than that come out too.",
     )
     partition: str | None = _is(
-        text("the name of a column, or None", "partition").or_none(),
+        replace(RULES["arrival_time"], example='"partition"'),
         "partition",
         "Column that names the partition of a row, as Kafka's has it; without it, or with None, the stream is one.",
     )
     arrival_time: str | None = _is(
         RULES["arrival_time"],
         "timestamp",
-        "Column with the source's own timestamp, as Kafka's source has it, used where it is there; with `aside` it "
-        "must be.",
+        "Column with the source's own timestamp, as Kafka's has it, used where it is there; `aside` needs it.",
     )
     granule: int | None = _is(
         replace(INTERVAL, make=whole_ms(1), example='"1 second"'),
@@ -228,8 +235,7 @@ class JobSettings:
     tap: TapKind = _is(
         one_of(TapKind),
         "compiled",
-        "How rows are counted: `compiled` into the stage that reads them, or by Spark's `observe`, at three times the "
-        "cost.",
+        "How rows are counted: `compiled` into the stage that reads them, or by Spark's `observe`, at thrice the cost.",
     )
     future_rows: Treatment = _is(
         one_of(Treatment),
@@ -238,9 +244,7 @@ class JobSettings:
         "(`live.future_rows.future_rows` returns them).",
     )
     future_allowance: int = _is(
-        _DURATION,
-        "1 minute",
-        "How far ahead a row may be dated and still be taken as it is.",
+        _DURATION, "1 minute", "How far ahead a row may be dated and still be taken as it is."
     )
     pin: Pin | None = _is(
         one_of(Pin),
@@ -260,54 +264,42 @@ class JobSettings:
         "controller, too, and unless set `spark.tidemark.controller.url` decides.",
     )
     cache_dir: Path = _is(
-        FILE,
-        None,
-        "Folder of last good bounds; `~/.cache/tidemark` unless set.",
-        of_context=True,
+        FILE, None, "Folder of last good bounds; `~/.cache/tidemark` unless set.", of_context=True
     )
     timeout_ms: int = _is(
-        up_to(600_000),
-        3_000,
-        "Limit of each request to the controller, in milliseconds.",
-        of_context=True,
+        up_to(600_000), 3_000, "Limit of each request to the controller, in milliseconds.", of_context=True
     )
     queue_reports: int = _is(
-        up_to(1_000_000),
-        1_000,
-        "Reports kept in the driver while the controller is away.",
-        of_context=True,
+        up_to(1_000_000), 1_000, "Reports kept in the driver while the controller is away.", of_context=True
     )
     watch_seconds: int = _is(
-        up_to(3_600),
-        30,
-        "How long the controller may hold a request for the next bound, in seconds.",
-    )
-    restart_marker: Path | None = _is(
-        FILE,
-        None,
-        "File that says which bound a job ended for, where something outside starts it again: `marker=` of "
-        "`run_adaptive`.",
-        of_context=True,
-        of_call=False,
+        up_to(3_600), 30, "How long the controller may hold a request for the next bound, in seconds."
     )
     late_folder: str | None = _is(
         text("a path or URI of a folder for the late rows"),
         None,
         "Where the rows that Spark drops as late are kept, those of each stream in a folder of its name in this one; "
-        "unless set they are counted and dropped. A call says it by `late=side(...)`.",
-        of_call=False,
+        "unless set they are counted and dropped.",
+        instead=_SIDE,
     )
     late_dimension: str | None = _is(
         DIMENSION,
         None,
-        "Column by whose values all rows and those that are lost are counted. A call says it by `late=side(...)`.",
-        of_call=False,
+        "Column by whose values all rows and those that are lost are counted.",
+        instead=f"`dimension=` of {_SIDE}",
     )
     name: str | None = _is(
         _name("clicks"),
         None,
-        "Another name for a stream: `spark.tidemark.stream.NAME.name`. A call says it by `stream=`.",
-        of_call=False,
+        "Another name for a stream that has no call: `spark.tidemark.stream.NAME.name`.",
+        instead="`stream`",
+    )
+    restart_marker: Path | None = _is(
+        FILE,
+        None,
+        "File that says which bound a job ended for, where something outside starts it again.",
+        of_context=True,
+        instead="`marker=` of `run_adaptive`",
     )
     python: str | None = _is(
         text("a Python"),
@@ -315,14 +307,14 @@ class JobSettings:
         "The Python that has Tidemark, for the jar; else `spark.pyspark.driver.python`, `spark.pyspark.python`, the "
         "variables `PYSPARK_DRIVER_PYTHON` and `PYSPARK_PYTHON`, or `python3`.",
         of_context=True,
-        of_call=False,
+        instead=_OF_PROCESS,
     )
     start_timeout: int = _is(
         replace(INTERVAL, make=_wait_at_start),
         "20s",
         "How long the start of a query may wait for the jar; then it runs as it is.",
         of_context=True,
-        of_call=False,
+        instead=_OF_PROCESS,
     )
 
     pinned_by: str = "spark.tidemark.pin"
@@ -345,14 +337,13 @@ def unknown_keys(keys: Iterable[str]) -> Iterator[tuple[str, str | None]]:
     """Yield each key that has Tidemark's prefix and is none of its keys, with the one that may be meant."""
     known = {setting.key.removeprefix(PREFIX): setting.key for setting in SETTINGS.values()}
     for key in sorted(keys):
-        name = key.removeprefix(PREFIX)
         if (
             key.startswith(PREFIX)
-            and name not in known
-            and key != TOKEN_KEY
+            and key not in {*known.values(), TOKEN_KEY}
             and not key.startswith(OF_STREAM)
         ):
-            yield key, next((known[near] for near in get_close_matches(name, known, 1)), None)
+            near = get_close_matches(key.removeprefix(PREFIX), known, 1)
+            yield key, known[near[0]] if near else None
 
 
 def granule_of(granule_us: int | None, operator: Operator | None) -> int:

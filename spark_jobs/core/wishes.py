@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from tidemark.spark_jobs.core.arguments import WrongValueError
@@ -16,7 +16,6 @@ from tidemark.spark_jobs.core.settings import (
     PREFIX,
     SETTINGS,
     TOKEN_KEY,
-    UNSET,
     Conf,
     JobSettings,
     fitting,
@@ -24,6 +23,7 @@ from tidemark.spark_jobs.core.settings import (
 )
 
 T = TypeVar("T")
+_NOTHING: Mapping[str, object] = MappingProxyType({})
 _SHOWN = (
     f"{TOKEN_KEY} must not be set: Spark shows conf values in its UI and event logs. Put the token into a file and "
     f"name it in {TOKEN_FILE_KEY}, or into the driver's environment variable {TOKEN_VARIABLE}; and have a new one "
@@ -47,99 +47,101 @@ class Wishes:
 
     def __init__(self, conf: Conf, stream: str | None = None, context: Conf | None = None) -> None:
         self._conf, self._stream, self._context = conf, stream, context
-        self.left_out: dict[str, str] = {}
+        self._left_out: dict[str, str] = {}
         """By key that is left out the line that says so, and why."""
+        for key in (
+            () if context is None else filter(lambda key: conf(key, None), map(key_of, ("name", "stream")))
+        ):
+            self._left_out[key] = (
+                f"{key} is left out: one name for all streams would make one of several; write "
+                f"{self._key_of_stream('name')}"
+            )
 
     def get(self, name: str) -> str | None:
         """Return what the conf says of a setting; None where it says nothing."""
-        values = (conf(key, None) for key, conf in self._reads(name).items() if key not in self.left_out)
-        return (_IN_DOUBT.get(name) if self.lacks(name) else None) or next(filter(None, values), None)
+        reads = self._reads(name)
+        if name in _IN_DOUBT and any(key in self._left_out for key in reads):
+            return _IN_DOUBT[name]
+        return next(
+            (
+                value
+                for key, conf in reads.items()
+                if key not in self._left_out and (value := conf(key, None))
+            ),
+            None,
+        )
 
-    def lacks(self, name: str) -> bool:
-        """Return whether a value of a setting is left out."""
-        return any(key in self.left_out for key in self._reads(name))
-
-    def leave_out(self, error: WrongValueError) -> None:
-        """Leave out the key whose value is wrong; raise the error where the conf does not say it."""
-        keys = self._reads(error.name)
-        first = next(iter(keys))
-        for key, conf in keys.items():
-            if key not in self.left_out and conf(key, None):
-                doubt = f", and taken for {_IN_DOUBT[error.name]!r}" if error.name in _IN_DOUBT else ""
-                instead = "" if key == first else f"; for this stream alone there is {first}"
-                self.left_out[key] = f"{key} is left out{doubt}: {error.why}{instead}"
-                return
-        raise error
-
-    def leave_out_what_fails(self, error: Exception) -> None:
-        """Leave out what is wrong, or all that a call would say where that is not known.
-
-        Raises:
-            Exception: the error, where nothing is left to leave out.
-        """
-        if isinstance(error, WrongValueError):
-            with suppress(WrongValueError):
-                return self.leave_out(error)
-        why, before = (str(error) or type(error).__name__).splitlines()[0], len(self.left_out)
-        for setting in SETTINGS.values():
-            if not setting.of_context:
-                with suppress(WrongValueError):
-                    self.leave_out(WrongValueError(setting.name, why))
-        if len(self.left_out) == before:
-            raise error
-        return None
-
-    def first_that_fits(self, use: Callable[[JobSettings], T], given: Mapping[str, object]) -> T:
+    def first_that_fits(self, use: Callable[[JobSettings], T], given: Mapping[str, object] = _NOTHING) -> T:
         """Return what ``use`` returns of the settings, with what does not fit left out.
 
         Args:
-            use: takes the settings; it is called again for each key of the conf that it raises ``WrongValueError`` for.
-            given: what a call gives.
+            use: takes the settings. It is called again for each key of the conf that it raises ``WrongValueError`` for;
+                for a job that calls nothing also without all that a call would say, where it raises anything else.
+            given: what a call gives, which goes before the conf.
 
         Raises:
             WrongValueError: when what the call gives does not fit.
+            Exception: what ``use`` raises whatever the conf says.
         """
         while True:
             try:
-                return use(self.settings(given))
+                return use(self._settings(given))
             except WrongValueError as error:
-                if error.name in given:
+                if error.name in given or not (
+                    self._leaves_out(error.name, error.why) or self._leaves_out_all(error)
+                ):
                     raise
-                self.leave_out(error)
+            except Exception as error:
+                if not self._leaves_out_all(error):
+                    raise
 
-    def settings(self, given: Mapping[str, object]) -> JobSettings:
+    def _leaves_out(self, name: str, why: str) -> bool:
+        """Leave out the first key that says what a setting is; return whether there is one."""
+        keys = self._reads(name)
+        first, doubt = next(iter(keys)), f", and taken for {_IN_DOUBT[name]!r}" if name in _IN_DOUBT else ""
+        key = next((key for key, conf in keys.items() if key not in self._left_out and conf(key, None)), None)
+        if key is not None:
+            instead = "" if key == first else f"; for this stream alone there is {first}"
+            self._left_out[key] = f"{key} is left out{doubt}: {why}{instead}"
+        return key is not None
+
+    def _leaves_out_all(self, error: Exception) -> bool:
+        """Leave out what a session may say of a job that calls nothing; return whether there is any."""
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        names = [setting.name for setting in SETTINGS.values() if not setting.of_context]
+        return self._context is not None and sum(self._leaves_out(name, why) for name in names) > 0
+
+    def _settings(self, given: Mapping[str, object]) -> JobSettings:
         """Return the settings; what a call gives goes before the conf.
 
         Raises:
             WrongValueError: when a value may not be given.
         """
-        if self._conf(TOKEN_KEY, None) and TOKEN_KEY not in self.left_out:
+        if self._conf(TOKEN_KEY, None) and TOKEN_KEY not in self._left_out:
             raise WrongValueError(TOKEN_KEY, _SHOWN)
         values: dict[str, Any] = {}
         for name, setting in SETTINGS.items():
-            value = given.get(name, UNSET)
-            if value is UNSET:
-                said = self.get(name)
-                value = setting.default if said is None else setting.rule.of_text(said)
+            if name in given:
+                value = given[name]
+            else:
+                text = self.get(name)
+                value = setting.default if text is None else setting.rule.of_text(text)
             values[name] = None if value is None else setting.rule.made_of(name, value)
         values["job"] = values["job"] or fitting(self._conf("spark.app.name", None) or "unnamed")
         values["cache_dir"] = values["cache_dir"] or _cache_home() / "tidemark"
-        return JobSettings(**values, left_out=tuple(self.left_out.values()))
+        return JobSettings(**values, called=self._context is None, left_out=tuple(self._left_out.values()))
 
-    def key_of_stream(self, name: str) -> str | None:
-        """Return the key that says of this stream alone what a setting says of all; None of no stream."""
-        return (
-            None if self._stream is None else f"{OF_STREAM}{self._stream}.{key_of(name).removeprefix(PREFIX)}"
-        )
+    def _key_of_stream(self, name: str) -> str:
+        """Return the key that says of this stream alone what a setting says of all."""
+        return f"{OF_STREAM}{self._stream}.{key_of(name).removeprefix(PREFIX)}"
 
     def _reads(self, name: str) -> dict[str, Conf]:
         """Return the keys that say what a setting is, the first before the others, each with where it is read."""
-        setting, alone = SETTINGS.get(name), self.key_of_stream(name)
+        setting = SETTINGS.get(name)
         if setting is not None and setting.of_context and self._context is not None:
             return {key_of(name): self._context}
-        if alone is None or setting is None:
-            return {key_of(name): self._conf}
-        return {alone: self._conf} if name == "name" else {alone: self._conf, key_of(name): self._conf}
+        of_stream = {} if self._stream is None or setting is None else {self._key_of_stream(name): self._conf}
+        return of_stream if of_stream and name == "name" else {**of_stream, key_of(name): self._conf}
 
 
 def read_settings(conf: Conf, **given: object) -> JobSettings:

@@ -16,7 +16,7 @@ from tidemark.models.base.duration import format_duration, parse_duration
 from tidemark.models.base.operators import Operator, SessionWindow, TimeWindow
 from tidemark.models.protocol.late_policy import REVISED
 from tidemark.models.protocol.messages import Acknowledgement, OutputMode, Report
-from tidemark.spark_jobs.core.arguments import Treatment, WrongValueError, checked
+from tidemark.spark_jobs.core.arguments import WrongValueError, checked
 from tidemark.spark_jobs.core.binding import Batch, Binding, Extension, Judging, QueryRun
 from tidemark.spark_jobs.core.bound import ChosenBound, chosen_by
 from tidemark.spark_jobs.core.connections import LateOption, Start
@@ -83,14 +83,7 @@ class Revise(LateOption):
         if operator is not None and (why := _unsupported(operator)):
             raise ValueError(why)
 
-    def extension(
-        self,
-        df: DataFrame,  # noqa: ARG002 - the same for all
-        metric: str,  # noqa: ARG002
-        binding: Binding,  # noqa: ARG002
-        start: Start,
-        future: tuple[int, Treatment] | None,  # noqa: ARG002
-    ) -> RevisedStream:
+    def extension(self, df: DataFrame, metric: str, binding: Binding, start: Start) -> RevisedStream:  # noqa: ARG002
         """Return what gives the queries that have a tap the bound in force."""
         return RevisedStream(self, start.chosen, start.orders)
 

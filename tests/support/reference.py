@@ -82,7 +82,7 @@ def _settings() -> str:
     )
 
     of_context = ", ".join(_code(setting.key) for setting in SETTINGS.values() if setting.of_context)
-    no_argument = ", ".join(_code(setting.key) for setting in SETTINGS.values() if not setting.of_call)
+    rows = "\n".join(map(_row_of, SETTINGS.values()))
     return f"""# Settings
 
 ## The controller
@@ -95,20 +95,23 @@ Defaults are in brackets.
 {_list(controller)}
 ## Jobs
 
-Each is a key of the Spark configuration and an argument of `adaptive_watermark` (`spark.tidemark.idle.timeout` is
-`idle_timeout`), and the call wins; {no_argument} are keys alone. `spark.tidemark.stream.NAME.mode` says of one stream
-what `spark.tidemark.mode` says of all. [Jobs](../how-to/jobs.md) explains how to use them; [with the
-jar](../how-to/watch-any-job.md), jobs that do not call Tidemark read them too.
+Each is a key of the Spark configuration and an argument of `adaptive_watermark`, and the call wins.
+`spark.tidemark.stream.NAME.mode` says of one stream what `spark.tidemark.mode` says of all. [Jobs](../how-to/jobs.md)
+explains how to use them; [with the jar](../how-to/watch-any-job.md), jobs that do not call Tidemark read them too.
 
-{_list(map(_setting, SETTINGS.values()))}
+| Key | Argument | What it is | Unless set | Meaning |
+|---|---|---|---|---|
+{rows}
+
 For a job that does not call Tidemark the conf that the driver is started with decides alone, and not a session's, which
 a client of Spark Connect may set, on
 {of_context}."""
 
 
-def _setting(setting: Setting) -> tuple[str, str]:
-    default = str(setting.default).lower() if setting.default is False else setting.default
-    return f"{_code(setting.key)}, {setting.rule.what}{_default_of(default)}", setting.meaning
+def _row_of(setting: Setting) -> str:
+    argument = setting.instead or _code(setting.name)
+    default = "" if setting.default is None else _code(str(setting.default))
+    return f"| {_code(setting.key)} | {argument} | {setting.rule.what} | {default} | {setting.meaning} |"
 
 
 def _default_of(value: object) -> str:

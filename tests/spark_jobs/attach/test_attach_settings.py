@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 import pytest
 
-from tidemark.spark_jobs.attach.settings import read_conf, wishes_of
-from tidemark.spark_jobs.core.arguments import WrongValueError
+from tidemark.spark_jobs.attach.names import job_name
+from tidemark.spark_jobs.attach.watermark import of_stream
 from tidemark.spark_jobs.core.settings import SETTINGS, JobSettings
+from tidemark.spark_jobs.core.wishes import Wishes
 
 from support.tree import ROOT
 
 STREAM = "counts.clicks.ts"
 
 
-def read(session: dict[str, str], context: dict[str, str] | None = None) -> JobSettings | None:
-    conf = wishes_of(session.get, (context or {}).get, STREAM)
-    return read_conf(conf, STREAM, "counts", "10000 milliseconds")
-
-
-def wanted(session: dict[str, str], context: dict[str, str] | None = None) -> JobSettings:
-    found = read(session, context)
-    assert found is not None
-    return found
+def wanted(
+    session: dict[str, str], context: dict[str, str] | None = None, *, taken: Collection[str] = ()
+) -> JobSettings:
+    wishes = Wishes(session.get, STREAM, (context or {}).get)
+    return wishes.first_that_fits(
+        lambda settings: of_stream(settings, wishes, STREAM, "10000 milliseconds", taken=taken)
+    )
 
 
 def test_without_a_conf_a_stream_is_only_watched_and_no_query_is_rejected() -> None:
@@ -49,7 +49,7 @@ def test_what_is_said_of_one_stream_goes_before_what_is_said_of_all() -> None:
 def test_one_stream_can_be_renamed_and_left_alone() -> None:
     assert wanted({f"spark.tidemark.stream.{STREAM}.name": "clicks"}).stream == "clicks"
     assert wanted({"spark.tidemark.name": "all"}).stream == STREAM
-    assert read({f"spark.tidemark.stream.{STREAM}.enabled": "false"}) is None
+    assert wanted({f"spark.tidemark.stream.{STREAM}.enabled": "false"}).enabled is False
 
 
 @pytest.mark.parametrize(
@@ -73,16 +73,15 @@ def test_a_request_at_the_start_fits_into_the_time_that_the_start_may_wait(
     ],
 )
 def test_what_the_start_cannot_wait_for_is_named(context: dict[str, str]) -> None:
-    with pytest.raises(WrongValueError) as error:
-        read({}, context)
-    assert f"spark.tidemark.{error.value.name.replace('_', '.')}" in context
+    (line,) = wanted({}, context).left_out
+    (key,) = context
+    assert line.startswith(f"{key} is left out")
 
 
 def test_two_streams_of_a_query_do_not_get_one_name() -> None:
-    session: dict[str, str] = {f"spark.tidemark.stream.{STREAM}.name": "clicks"}
-    context: dict[str, str] = {}
-    with pytest.raises(WrongValueError, match="another stream"):
-        read_conf(wishes_of(session.get, context.get, STREAM), STREAM, "counts", "10 s", taken=["clicks"])
+    settings = wanted({f"spark.tidemark.stream.{STREAM}.name": "clicks"}, taken=["clicks"])
+    assert settings.stream == STREAM
+    assert ["'clicks' is another stream of the query" in line for line in settings.left_out] == [True]
 
 
 def test_in_live_there_is_no_ceiling_but_the_one_that_is_set() -> None:
@@ -121,8 +120,7 @@ def test_addresses_files_and_folders_come_from_the_context_alone() -> None:
     ],
 )
 def test_a_job_is_called_as_its_application_if_somebody_named_that(application: str, job: str) -> None:
-    assert wanted({"spark.app.name": application}).job == job
-    assert wanted({"spark.app.name": application, "spark.tidemark.job": "mine"}).job == "mine"
+    assert job_name(application, "counts") == job
 
 
 def test_what_the_jar_reads_stands_in_the_table() -> None:

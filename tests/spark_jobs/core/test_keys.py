@@ -37,7 +37,7 @@ def test_the_keys_of_the_table_those_of_one_stream_and_those_of_others_are_no_un
 def test_every_argument_of_the_call_that_the_conf_can_say_is_a_setting() -> None:
     parameters = inspect.signature(adaptive_watermark).parameters.keys()
     assert parameters - {"event_time", "operator", "late", "sink"} == {
-        name for name, setting in SETTINGS.items() if setting.of_call
+        name for name, setting in SETTINGS.items() if setting.instead is None
     }
 
 
@@ -72,7 +72,7 @@ VALUES |= {"own_event_time_confirmed": True, "enabled": False}
 """What a call says for the same, where that is no text."""
 
 
-@pytest.mark.parametrize("name", [name for name, setting in SETTINGS.items() if setting.of_call])
+@pytest.mark.parametrize("name", [name for name, setting in SETTINGS.items() if setting.instead is None])
 def test_a_key_says_what_the_argument_of_its_name_says_and_the_argument_wins(name: str) -> None:
     setting, nothing = SETTINGS[name], dict[str, str]()
     conf = {setting.key: SAID[name]}
@@ -86,7 +86,8 @@ def test_a_key_says_what_the_argument_of_its_name_says_and_the_argument_wins(nam
 
 def test_a_key_of_one_stream_goes_before_that_of_all() -> None:
     conf = {"spark.tidemark.mode": "Live", "spark.tidemark.stream.clicks.mode": "OnRestart"}
-    assert [Wishes(conf.get, stream).settings({}).mode for stream in ("clicks", "views")] == [
-        "OnRestart",
-        "Live",
+    modes = [
+        Wishes(conf.get, stream).first_that_fits(lambda settings: settings.mode)
+        for stream in ("clicks", "views")
     ]
+    assert modes == ["OnRestart", "Live"]
