@@ -23,6 +23,7 @@ from tidemark.models.base.operators import Operator
 from tidemark.models.protocol.messages import Mode, Pin
 from tidemark.spark_jobs.core.arguments import Treatment, WrongValueError, checked, instance
 from tidemark.spark_jobs.core.binding import Binding, Extension, NoSink, ReportSink
+from tidemark.spark_jobs.core.bound import OwnBounds
 from tidemark.spark_jobs.core.connections import (
     LateOption,
     announce,
@@ -195,8 +196,9 @@ def watched(
         tap = _observable(tap, df, settings.stream)
     no_live = no_live or (_NO_CLASSES if classes is None else None)
     can_live = no_live is None and not revises
-    start = start_of(settings, event.delay_ms, ceiling_ms if can_live else None, restarts=not revises)
-    announce(settings, start, ceiling_ms if can_live else None)
+    own = OwnBounds(event.delay_ms, ceiling_ms if can_live else None)
+    start = start_of(settings, own, restarts=not revises)
+    announce(settings, start, own.ceiling_ms)
     if no_live is not None and settings.close_at_end is not None:
         _log.warning("stream %s: the last windows stay open: %s", settings.stream, no_live)
         settings = replace(settings, close_at_end=None)
@@ -205,12 +207,12 @@ def watched(
         tap=tap,
         operator=operator,
         bound_ms=start.chosen.bound_ms,
-        own_bound_ms=event.delay_ms,
+        own_bound_ms=own.bound_ms,
         source=start.chosen.source,
         mode=start.mode,
         generation=start.chosen.generation,
         sink=sink or (NoSink() if start.connection is None else start.connection.sender),
-        ceiling_ms=ceiling_ms if can_live else None,
+        ceiling_ms=own.ceiling_ms,
         moves=revises,
         extensions=(_plan_check(),),
     )

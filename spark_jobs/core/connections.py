@@ -22,14 +22,14 @@ from tidemark.models.base.operators import Operator
 from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs.core.arguments import checked
 from tidemark.spark_jobs.core.binding import Binding, Extension
-from tidemark.spark_jobs.core.bound import BoundCache, ChosenBound, choose_bound_at_start
+from tidemark.spark_jobs.core.bound import ChosenBound, OwnBounds, choose_bound_at_start
 from tidemark.spark_jobs.core.client import ControllerClient
 from tidemark.spark_jobs.core.driver_log import print_or_log
 from tidemark.spark_jobs.core.driver_metrics import StreamCounts
 from tidemark.spark_jobs.core.listener import TidemarkListener
 from tidemark.spark_jobs.core.sender import Sender
 from tidemark.spark_jobs.core.settings import JobSettings, unknown_keys
-from tidemark.spark_jobs.core.watch import BoundWatch, Orders, mode_of
+from tidemark.spark_jobs.core.watch import Orders, mode_of, watch_of
 
 _log = logging.getLogger("tidemark.spark")
 _lock = threading.Lock()
@@ -180,36 +180,21 @@ class LateOption:
         return start.chosen.bound_ms
 
 
-def start_of(settings: JobSettings, own_bound_ms: int, ceiling_ms: int | None, *, restarts: bool) -> Start:
+def start_of(settings: JobSettings, own: OwnBounds, *, restarts: bool) -> Start:
     """Ask for the bound of a stream.
 
     Args:
         settings: the stream's.
-        own_bound_ms: the job's own bound, in milliseconds.
-        ceiling_ms: its ceiling, in milliseconds; None where it cannot run in Live.
+        own: what is the job's own.
         restarts: whether another bound needs another start.
     """
     connection = connection_to(settings)
     client = None if connection is None else connection.client
-    cache = BoundCache(settings.cache_dir, settings.controller_url or "")
-    chosen = choose_bound_at_start(
-        settings.job,
-        settings.stream,
-        own_bound_ms,
-        client,
-        cache,
-        pin=settings.pin,
-        pinned_by=settings.pinned_by,
-        ceiling_ms=ceiling_ms,
-        restarts=restarts,
-    )
-    make_watch = None
-    if client is not None:
-        make_watch = partial(
-            BoundWatch, client, settings.job, settings.stream, cache, wait_s=settings.watch_seconds
-        )
-    orders = Orders(chosen.answer, own_bound_ms, settings.mode, settings.pin, make_watch)
-    return Start(connection, chosen, mode_of(chosen.answer, settings.mode), orders)
+    choice = choose_bound_at_start(settings, own, client, restarts=restarts)
+    make_watch = None if client is None else partial(watch_of, choice)
+    answer = choice.chosen.answer
+    orders = Orders(answer, own.bound_ms, settings.mode, settings.pin, make_watch)
+    return Start(connection, choice.chosen, mode_of(answer, settings.mode), orders)
 
 
 def announce(settings: JobSettings, start: Start, ceiling_ms: int | None) -> None:

@@ -18,7 +18,7 @@ from tidemark.models.protocol.late_policy import REVISED
 from tidemark.models.protocol.messages import Acknowledgement, OutputMode, Report
 from tidemark.spark_jobs.core.arguments import WrongValueError, checked
 from tidemark.spark_jobs.core.binding import Batch, Binding, Extension, Judging, QueryRun
-from tidemark.spark_jobs.core.bound import ChosenBound, chosen_by
+from tidemark.spark_jobs.core.bound import ChosenBound, OwnBounds
 from tidemark.spark_jobs.core.connections import LateOption, Start
 from tidemark.spark_jobs.core.settings import JobSettings
 from tidemark.spark_jobs.core.watch import Orders, mode_of
@@ -162,7 +162,7 @@ class RevisedStream(Extension):
         """Return the bound in force now, at most the delay."""
         answer, chosen = self.orders.newest, self.chosen
         if self.orders.own_pin is None and answer is not None and answer != chosen.answer:
-            chosen = chosen_by(answer, self.orders.own_bound_ms)
+            chosen = OwnBounds(self.orders.own_bound_ms).by(answer)
         return BoundInForce(
             bound_ms=min(chosen.bound_ms, self.delay_ms),
             generation=chosen.generation,
