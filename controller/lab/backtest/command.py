@@ -14,7 +14,7 @@ from tidemark.controller.lab.backtest.record import record_of, write_timeline
 from tidemark.controller.lab.backtest.table import LEGEND, short_trace_warning, show, verdict
 from tidemark.controller.lab.backtest.trial import Trial, choose_policies, judge, read
 from tidemark.controller.lab.progress import progress
-from tidemark.controller.lab.traces.format import OpenTrace, PlausibleRows, open_trace
+from tidemark.controller.lab.traces.format import OpenTrace, PlausibleRows
 from tidemark.controller.tools.cli.options import duration_of, milliseconds_of, operator_of
 from tidemark.controller.tools.cli.run import Format, errors_in_one_line, write
 from tidemark.controller.tools.cli.shape import check_options
@@ -135,7 +135,7 @@ def _open(traces: Sequence[Path]) -> list[OpenTrace]:
         raise ValueError(
             f"there is no trace {traces[0]}; of a stream name both: tidemark backtest {traces[0]} STREAM"
         )
-    opened = [open_trace(path) for path in traces]
+    opened = [OpenTrace(path) for path in traces]
     for one in opened:
         if not one.rows:
             raise ValueError(f"{one.path}: the trace has no rows")

@@ -132,9 +132,9 @@ def _ladder(needs: NeedDistribution, target_ppm: int, confidence_ppm: int | None
 
 def _read(path: Path) -> tuple[Trace, list[str]]:
     """Return the plausible rows of a trace, and what the user should know of the others."""
-    from tidemark.controller.lab.traces.format import PlausibleRows, join, open_trace  # noqa: PLC0415 - pyarrow only where it is needed
+    from tidemark.controller.lab.traces.format import OpenTrace, PlausibleRows, join  # noqa: PLC0415 - pyarrow only where it is needed
 
-    opened, plausible = open_trace(path), PlausibleRows(system_clock())
+    opened, plausible = OpenTrace(path), PlausibleRows(system_clock())
     parts, done = [], 0
     with progress(total=opened.rows) as progressed:
         for part in opened.batches():

@@ -69,6 +69,9 @@ class OpenTrace:
 
     Args:
         path: the file.
+
+    Raises:
+        TraceError: when it is not a Parquet file, or a column is missing or of another type.
     """
 
     def __init__(self, path: Path) -> None:
@@ -113,22 +116,13 @@ class OpenTrace:
             raise TraceError(f"{self.path}: the file is damaged: {one_line(error)}") from None
 
 
-def open_trace(path: Path) -> OpenTrace:
-    """Open the trace at ``path`` and check its columns.
-
-    Raises:
-        TraceError: when it is not a Parquet file, or a column is missing or of another type.
-    """
-    return OpenTrace(path)
-
-
 def read_trace(path: Path) -> Trace:
     """Return the whole trace at ``path``.
 
     Raises:
         TraceError: when it is not a trace; the message says what is wrong with which column.
     """
-    return join(open_trace(path).batches())
+    return join(OpenTrace(path).batches())
 
 
 def join(parts: Iterator[Trace]) -> Trace:

@@ -43,14 +43,12 @@ lost -> streams:lost
   - --window: How far back to count, such as '6 h'. Default: the SLO's window.
   - --limit 1..1000 = 20: How many values to show at most.
 
-events -> events:events itself
+events -> events:events watched
   Show what changed, from what to what, why and by whom, the newest first.
   + SOME_JOB SOME_STREAM
   - --kind: Only events of this kind, such as RolloutRolledBack.
   - --since: Only events of so long ago and newer. Example: '6 h'
-  - --follow -f flag: Then print each event as it comes, the oldest first, until Ctrl-C.
   - --limit 1.. = 50: Maximum number of events.
-  + URL TOKEN_FILE
 """
 
 SET = """

@@ -29,7 +29,9 @@ token create -> token:create answer
   + ROLE
   - --job *: Pattern of the jobs that it is valid for, such as 'shop-*'; may be repeated. Default: all.
   - --expires: How long it is valid, such as '90 days'. Default: without end.
-  + URL TOKEN_FILE STORE
+  + URL TOKEN_FILE
+  - --database-url: Work in the store itself, without a controller: for the first token. Default: the store that
+      TIDEMARK_DATABASE_URL or TIDEMARK_CONFIG names, if neither an address nor a token is given.
 
 token mint -> token:mint plain
   Print a new token that no store knows yet.
@@ -37,23 +39,21 @@ token mint -> token:mint plain
   It is for a file of the folder TIDEMARK_FIRST_TOKENS, whose tokens a new store begins with.
   + ROLE
 
-token list -> token:list_tokens answer
+token list -> token:list_tokens
   List the tokens, expired and revoked ones too.
-  + URL TOKEN_FILE STORE
 
-token rotate -> token:rotate answer
+token rotate -> token:rotate
   Create a second token of the same name, role, jobs and lifetime.
 
   The first stays valid until it is revoked.
-  + HOLDER URL TOKEN_FILE STORE
+  + HOLDER
 
-token revoke -> token:revoke answer
+token revoke -> token:revoke
   Revoke a token.
 
   When two of the name are valid, it is the one that was created first, unless --id names the other.
   + HOLDER
   - --id token_id 1..: Number of the token, when the name has several.
-  + URL TOKEN_FILE STORE
 
 settings -> store:settings answer
   Show the settings in force and where each comes from; passwords are masked.

@@ -79,11 +79,6 @@ SHARED: dict[str, Param] = {
         "File of settings, TOML (TIDEMARK_CONFIG). Environment variables take precedence over it.",
         PATH,
     ),
-    "STORE": opt(
-        "--database-url",
-        "Work in the store itself, without a controller: for the first token. Default: the store that "
-        "TIDEMARK_DATABASE_URL or TIDEMARK_CONFIG names, if neither an address nor a token is given.",
-    ),
     "ROLE": opt("--role", "What the holder may do.", ("viewer", "job", "operator", "admin"), required=True),
     "HOLDER": arg("name", "Name of the holder of the token."),
     "CONF": several("--conf", "A conf of Spark; may be repeated.", metavar="KEY=VALUE"),

@@ -65,6 +65,11 @@ def table(
         click.echo(line.rstrip())
 
 
+def done(would: str, did: str, *, dry_run: bool) -> str:
+    """Return what a command did, or in a dry run what it would do."""
+    return f"would {would}" if dry_run else did
+
+
 def show_facts(facts: Mapping[str, str]) -> None:
     """Print facts, one per line, each after its name."""
     width = max(map(len, facts))

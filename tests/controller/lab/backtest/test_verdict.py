@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tidemark.controller.lab.backtest.table import short_trace_warning, verdict
 from tidemark.controller.lab.backtest.trial import choose_policies, judge, read
-from tidemark.controller.lab.traces.format import PlausibleRows, Trace, open_trace, write_trace
+from tidemark.controller.lab.traces.format import OpenTrace, PlausibleRows, Trace, write_trace
 from tidemark.models.base.operators import tumbling
 from tidemark.models.live.policy import Setup
 from tidemark.models.specs.slo import Objective
@@ -29,7 +29,7 @@ BEST = "the best constant bound, known only afterwards,"
 def said(path: Path, policy: str, **asked: Any) -> tuple[str, str | None]:
     """Return the sentence and the warning."""
     setup = replace(SETUP, **asked)
-    opened = open_trace(path)
+    opened = OpenTrace(path)
     arrivals = read(opened, setup, PlausibleRows(0), lambda _: None)
     trial = judge(path, arrivals, setup, choose_policies([policy], setup), lambda *_: None)
     return verdict(trial), short_trace_warning(trial)

@@ -13,9 +13,9 @@ import pytest
 from tidemark.controller.lab.traces.format import (
     COLUMNS,
     MAX_TIME_US,
+    OpenTrace,
     Trace,
     TraceError,
-    open_trace,
     read_trace,
     write_trace,
 )
@@ -59,7 +59,7 @@ def test_a_trace_is_read_in_parts(tmp_path: Path) -> None:
     write_trace(
         tmp_path / "t", Trace(np.zeros(rows, np.int64), np.arange(rows), np.zeros(rows, np.int32), ("p",))
     )
-    opened = open_trace(tmp_path / "t")
+    opened = OpenTrace(tmp_path / "t")
     sizes = [len(part) for part in opened.batches()]
     assert opened.rows == sum(sizes) == rows
     assert max(sizes) < rows
