@@ -26,7 +26,6 @@ from tidemark.controller.server.http.openapi import as_text
 from tidemark.models.base.duration import format_duration
 from tidemark.models.evidence.late_counts import LATE_COUNTS_SCHEMA
 from tidemark.models.protocol.messages import REPORT_SCHEMA
-from tidemark.spark_jobs.attach.settings import ATTACH_SETTINGS
 from tidemark.spark_jobs.core.driver_metrics import GAUGES, gauge_name
 from tidemark.spark_jobs.core.settings import SETTINGS, Setting
 
@@ -56,12 +55,6 @@ def reference() -> dict[Path, str]:
     return {FOLDER / name: _HEAD + make() for name, make in makers.items()}
 
 
-def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    heads = list(heads)
-    lines = [heads, ["---"] * len(heads), *([" ".join(cell.split()) for cell in row] for row in rows)]
-    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
-
-
 def _list(rows: Iterable[tuple[str, str]]) -> str:
     return "".join(f"- {name}: {' '.join(text.split())}\n" for name, text in rows)
 
@@ -82,11 +75,7 @@ def _settings() -> str:
         for name, field in Settings.model_fields.items()
     )
 
-    def keys(settings: Iterable[Setting]) -> Iterator[tuple[str, str]]:
-        for each in settings:
-            yield _code(each.key) + _default_of(each.default), each.meaning
-
-    of_context = ", ".join(_code(each.key) for each in (*SETTINGS, *ATTACH_SETTINGS) if each.of_context)
+    of_context = ", ".join(_code(setting.key) for setting in SETTINGS.values() if setting.of_context)
     return f"""# Settings
 
 ## The controller
@@ -98,17 +87,22 @@ A setting comes from the command line, the environment, a TOML file, or its defa
 {_list(controller)}
 ## Jobs
 
-A job reads these keys from its Spark configuration. [Jobs](../how-to/jobs.md) explains how to use them.
+Each is a key of the Spark configuration and an argument of `adaptive_watermark`, such as `idle_timeout`, and the call
+wins. In brackets: what it is, the default, and the argument where it has another name.
+`spark.tidemark.stream.NAME.mode` says of one stream what `spark.tidemark.mode` says of all. [Jobs](../how-to/jobs.md)
+explains how to use them; [with the jar](../how-to/watch-any-job.md), jobs that do not call Tidemark read them too.
 
-{_list(keys(SETTINGS))}
-## Jobs that do not call Tidemark
-
-[With the jar](../how-to/watch-any-job.md) a job reads these keys, too. `spark.tidemark.stream.NAME.mode` says of one
-stream what `spark.tidemark.mode` says of all, and so for each key of both tables that a session may set.
-
-{_list(keys(ATTACH_SETTINGS))}
-The conf that the driver is started with decides alone, and not a session's, which a client of Spark Connect may set, on
+{_list(map(_setting, SETTINGS.values()))}
+For a job that does not call Tidemark the conf that the driver is started with decides alone, and not a session's, which
+a client of Spark Connect may set, on
 {of_context}."""
+
+
+def _setting(setting: Setting) -> tuple[str, str]:
+    default = "" if setting.default is None else _code(str(setting.default))
+    return _code(
+        setting.key
+    ) + f" ({'; '.join(filter(None, (setting.rule.what, default, setting.instead)))})", setting.meaning
 
 
 def _default_of(value: object) -> str:
@@ -193,7 +187,7 @@ def _api() -> str:
         parts.append(_list(rows))
     for title, operation_id in (("SLO", "putSlo"), ("Policy", "putPolicy")):
         parts.append(f"\n## {title}\n\n")
-        parts.append(_table(("field", "default", "meaning"), _fields(document, operation_id)))
+        parts.append(_list(_fields(document, operation_id)))
     parts.append(
         "\n## Problem types\n\nThe `type` of a problem is `"
         + errors.TYPE_PREFIX
@@ -236,8 +230,8 @@ A job and its controller may be of different releases, in either order.
 
 ## Operations
 
-In brackets are the parameters of the query, without those of pages, and who may if not viewers, operators and admins:
-*write* is operators and admins.
+`/openapi.json` has more of each. In brackets are the parameters of the query, without those of pages, and who may if
+not viewers, operators and admins: *write* is operators and admins.
 """
 
 
@@ -245,13 +239,13 @@ _ROLES = {("viewer", "operator", "admin"): "", ("operator", "admin"): "write"}
 """How the document names the roles that most operations need; those of everybody who reads are not named."""
 
 _SAID = re.compile(r" (In (parts per million|milliseconds)(; null for none)?|Null for none)\.")
-"""What the columns beside the meaning of a field say already."""
+"""What name and default of a field say already."""
 
 
 def _operation(method: str, path: str, operation: Mapping[str, Any]) -> tuple[str, str]:
     need = need_of(operation["operationId"])
     said, _, _ = operation.get("description", operation["summary"]).partition("\n\nRoles:")
-    first = re.split(r"(?<=\.) (?=[A-Z`])", " ".join(said.split()), maxsplit=1)[0]
+    first = re.split(r"[.:;]+ ", " ".join(said.split()), maxsplit=1)[0].removesuffix(".") + "."
     names = [one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"]
     query = ", ".join(_code(name) for name in names if name not in {"limit", "cursor"})
     roles = "everybody" if need is None else _ROLES.get(tuple(need.roles), ", ".join(need.roles))
@@ -259,8 +253,8 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> tuple[st
     return _code(f"{method.upper()} {path}"), f"{first} ({bracket})" if bracket else first
 
 
-def _fields(document: Mapping[str, Any], operation_id: str) -> Iterator[tuple[str, str, str]]:
-    """Yield name, default and meaning of each field of an operation's body."""
+def _fields(document: Mapping[str, Any], operation_id: str) -> Iterator[tuple[str, str]]:
+    """Yield each field of an operation's body with its default, and its meaning."""
     (body,) = (
         operation["requestBody"]
         for operations in document["paths"].values()
@@ -275,7 +269,7 @@ def _fields(document: Mapping[str, Any], operation_id: str) -> Iterator[tuple[st
         meaning = _SAID.sub("", field.get("description", "")).replace(" In milliseconds; null:", " Null:")
         if not all(re.search(rf"\b{value}\b", meaning) for value in values):
             meaning += f" One of {', '.join(map(_code, values))}."
-        yield _code(name), _default(name, field, found), meaning
+        yield f"{_code(name)} ({_default(name, field, found)})", meaning
 
 
 def _values(part: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[str]:
