@@ -139,7 +139,7 @@ REPORTS_ABSENT = Alert(
         "No report has come for {value}, far longer than the usual gap between batches. Completeness is unknown"
         " meanwhile, and the bound is held."
     ),
-    meaning="no report for ten usual gaps and five minutes; not while the stream is paused",
+    meaning="no report for ten usual gaps and five minutes",
 )
 
 NOT_ADOPTED = Alert(
@@ -147,7 +147,7 @@ NOT_ADOPTED = Alert(
     hold_us=5 * _MINUTE_US,
     summary="{spark_job}/{stream} does not use the published bound",
     description="The bound was published {value} ago and the job has not acknowledged it.",
-    meaning="a bound is not acknowledged after half an hour, or a week in `OnRestart`; not while the stream is paused",
+    meaning="a bound is not acknowledged after half an hour, or a week in `OnRestart`",
 )
 
 SATURATED = Alert(
@@ -232,7 +232,7 @@ APPROVAL_PENDING = Alert(
     hold_us=15 * _MINUTE_US,
     summary="A rollout of {spark_job}/{stream} waits for approval",
     description="A person has to approve or discard it; it has waited for {value}. Until then the bound in use stays.",
-    meaning="a rollout waits for a person's approval; not while the stream is paused",
+    meaning="a rollout waits for a person's approval",
 )
 
 ROLLED_BACK = Alert(

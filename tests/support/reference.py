@@ -93,8 +93,7 @@ wins. In brackets: what it is, the default, and the argument where it has anothe
 explains how to use them; [with the jar](../how-to/watch-any-job.md), jobs that do not call Tidemark read them too.
 
 {_list(map(_setting, SETTINGS.values()))}
-For a job that does not call Tidemark the conf that the driver is started with decides alone, and not a session's, which
-a client of Spark Connect may set, on
+For a job that does not call Tidemark only the conf that the driver is started with decides on
 {of_context}."""
 
 
@@ -132,7 +131,8 @@ name, everything but letters, digits and `_` becomes `_`. Counts begin with the 
 _ALERTS_HEAD = """# Alerts
 
 Each alert links to its runbook, and fires once its condition has held for the time in brackets. A `page` wakes
-somebody; a `ticket` waits for the morning. [How to install the rules](../how-to/alerts.md#install-the-rules).
+somebody; all others are tickets, which wait for the morning. [How to install
+the rules](../how-to/alerts.md#install-the-rules).
 
 """
 
@@ -159,7 +159,7 @@ def _alerts() -> str:
 
 def _alert(alert: Alert) -> str:
     link = f"[`{alert.name}`](../../controller/server/runbooks/{alert.name}.md)"
-    return f"{link} ({alert.severity}, {format_duration(alert.hold_us)})"
+    return f"{link} ({'page, ' if alert.severity == 'page' else ''}{format_duration(alert.hold_us)})"
 
 
 # -- the interface --------------------------------------------------------------------------------------------------
@@ -219,12 +219,9 @@ A job and its controller may be of different releases, in either order.
 - Whoever reads what a job or a controller wrote, files in cache and checkpoint too, ignores fields that it does not
   know. A field that is missing has its default.
 - A value that only a later release knows moves no bound and claims nothing. With such a mode the job keeps its own
-  bound, with such a pin it is held to its ceiling, or its own bound without one, and its log says so. In an
-  acknowledgement the controller takes such a mode for `Off`, such a source for `job`, and leaves out such a treatment
-  of late rows.
+  bound, with such a pin it is held to its ceiling, or its own bound without one, and its log says so.
 - Refused, in words, is only a new major version: another `schema_version` of a report (this release reads {reports})
-  or of counts of late rows ({counts}). For all other bodies the version is the one in the path, `/v1`. What an earlier
-  reader would count wrongly, such as another kind of operator, comes with a new version.
+  or of counts of late rows ({counts}). For all other bodies the version is the one in the path, `/v1`.
 - What people write (an SLO, a policy, a pin, a join, a token, a reason) with an unknown field is refused; the problem
   names the field.
 

@@ -65,9 +65,6 @@ clients without a JVM, over restarts with other bounds; "exact" is as above. {co
 {connect_table}
 Unknown rows and missing batches make a ledger that is never exact, and completeness is not known for them.
 
-It uses the private names `StreamingQuery._execute_streaming_query_cmd`, `StreamingQueryManager._sqlb` with
-`_listener_bus`, `_execution_thread` and `_lock`, and `SparkSession.client`.
-
 ## Real-time mode
 
 With `trigger(realTime="5 minutes")`, in PySpark from 4.2 on, the watermark still moves once an interval. So a narrow
@@ -121,7 +118,6 @@ _CONNECT = (
         "the output mode",
         "from the text of `query.explain()`; where that shows no stateful operator, no row is judged",
     ),
-    ("the watermark in force", "from the progress of each batch"),
     (
         "the first batch of a run, and after a gap",
         (
