@@ -23,7 +23,14 @@ COOLDOWN_S = 300.0
 
 
 def choose(folder: Path, stream: str, client: ControllerClient | None, pin: Pin | None = None) -> ChosenBound:
-    settings = read_settings(dict[str, str]().get, job="j", stream=stream, pin=pin, cache_dir=folder)
+    settings = read_settings(
+        dict[str, str]().get,
+        job="j",
+        stream=stream,
+        pin=pin,
+        cache_dir=folder,
+        restart_marker=folder / "by conf",
+    )
     return choose_bound_at_start(settings, OwnBounds(OWN_MS), client).chosen
 
 
@@ -435,6 +442,12 @@ def test_a_job_under_a_scheduler_exits_with_a_code_and_a_marker(world: World) ->
         "before_ms": 5_000,
         "ended_us": world.clock_us(),
     }
+
+
+def test_the_conf_names_the_marker_where_the_call_does_not(world: World) -> None:
+    world.at(400, lambda: world.publish(9_000))
+    assert world.run_until(1_000, exit_on_new_bound=True) == EXIT_NEW_BOUND
+    assert json.loads((world.folder / "by conf").read_text())["bound_ms"] == 9_000
 
 
 def test_a_job_under_a_scheduler_runs_for_a_cooldown_at_least(world: World) -> None:
