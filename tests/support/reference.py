@@ -26,7 +26,6 @@ from tidemark.controller.server.http.openapi import as_text
 from tidemark.models.base.duration import format_duration
 from tidemark.models.evidence.late_counts import LATE_COUNTS_SCHEMA
 from tidemark.models.protocol.messages import REPORT_SCHEMA
-from tidemark.spark_jobs.attach.settings import ATTACH_SETTINGS
 from tidemark.spark_jobs.core.driver_metrics import GAUGES, gauge_name
 from tidemark.spark_jobs.core.settings import SETTINGS, Setting
 
@@ -82,11 +81,8 @@ def _settings() -> str:
         for name, field in Settings.model_fields.items()
     )
 
-    def keys(settings: Iterable[Setting]) -> Iterator[tuple[str, str]]:
-        for each in settings:
-            yield _code(each.key) + _default_of(each.default), each.meaning
-
-    of_context = ", ".join(_code(each.key) for each in (*SETTINGS, *ATTACH_SETTINGS) if each.of_context)
+    of_context = ", ".join(_code(setting.key) for setting in SETTINGS.values() if setting.of_context)
+    rows = "\n".join(map(_row_of, SETTINGS.values()))
     return f"""# Settings
 
 ## The controller
@@ -99,17 +95,23 @@ Defaults are in brackets.
 {_list(controller)}
 ## Jobs
 
-A job reads these keys from its Spark configuration. [Jobs](../how-to/jobs.md) explains how to use them.
+Each is a key of the Spark configuration and an argument of `adaptive_watermark`, and the call wins.
+`spark.tidemark.stream.NAME.mode` says of one stream what `spark.tidemark.mode` says of all. [Jobs](../how-to/jobs.md)
+explains how to use them; [with the jar](../how-to/watch-any-job.md), jobs that do not call Tidemark read them too.
 
-{_list(keys(SETTINGS))}
-## Jobs that do not call Tidemark
+| Key | Argument | What it is | Unless set | Meaning |
+|---|---|---|---|---|
+{rows}
 
-[With the jar](../how-to/watch-any-job.md) a job reads these keys, too. `spark.tidemark.stream.NAME.mode` says of one
-stream what `spark.tidemark.mode` says of all, and so for each key of both tables that a session may set.
-
-{_list(keys(ATTACH_SETTINGS))}
-The conf that the driver is started with decides alone, and not a session's, which a client of Spark Connect may set, on
+For a job that does not call Tidemark the conf that the driver is started with decides alone, and not a session's, which
+a client of Spark Connect may set, on
 {of_context}."""
+
+
+def _row_of(setting: Setting) -> str:
+    argument = setting.instead or _code(setting.name)
+    default = "" if setting.default is None else _code(str(setting.default))
+    return f"| {_code(setting.key)} | {argument} | {setting.rule.what} | {default} | {setting.meaning} |"
 
 
 def _default_of(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Late rows of a job that does not call ``adaptive_watermark``: the conf names a folder, and they are kept in it.
+"""Late rows of a job that says by its conf alone in which folder they are to be kept.
 
 What ``late=side(...)`` asks of a call for, ``parse``, is the plan between the source and the watermark: a batch that is
 read again takes the source's place in it.
@@ -6,17 +6,18 @@ read again takes the source's place in it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 from pyspark.sql import DataFrame
 
-from tidemark.spark_jobs.attach.rewriting import with_ids
 from tidemark.spark_jobs.core.arguments import WrongValueError
 from tidemark.spark_jobs.late.origin import origin_of
 from tidemark.spark_jobs.late.reread import DEFAULT_BATCHES, Parse
 from tidemark.spark_jobs.late.side import Side
-from tidemark.spark_jobs.spark.jvm import DATASET, SparkContext, find, items
+from tidemark.spark_jobs.spark.jvm import DATASET, SparkContext, find, items, with_ids
+from tidemark.spark_jobs.spark.running_query import RunningQuery
 
 _Node = Any
 """A node of a plan in the JVM."""
@@ -30,15 +31,13 @@ _ROW_BY_ROW = frozenset(
 """Nodes that make the same of a row whatever else is in its batch, where a join's other side is a table."""
 
 
-def kept_in(folder: str, dimension: str | None, stream: str, df: DataFrame, query: _Node) -> Side:
+def kept_in(folder: str, stream: str, df: DataFrame) -> Side:
     """Return what keeps the late rows of a stream.
 
     Args:
         folder: for all streams; each has one of its name in it.
-        dimension: the column by whose values rows and losses are counted, or None.
         stream: the stream's name.
         df: what stands below its watermark.
-        query: the plan of the whole query.
 
     Raises:
         WrongValueError: when a batch that is read again would not have the same rows, or cannot be read again.
@@ -55,10 +54,9 @@ def kept_in(folder: str, dimension: str | None, stream: str, df: DataFrame, quer
     return Side(
         folder=f"{folder.rstrip('/')}/{quote(stream, safe=' ')}",
         parse=_put_in_place_of(leaf, below, df),
-        source=_place_of(leaf, query),
+        source=partial(_place_of, leaf),
         origin=origin,
         batches_per_read=DEFAULT_BATCHES,
-        dimension=dimension,
     )
 
 
@@ -97,9 +95,11 @@ def _sources(plan: _Node) -> list[_Node]:
     return found
 
 
-def _place_of(leaf: _Node, query: _Node) -> str | None:
+def _place_of(leaf: _Node, query: RunningQuery) -> str | None:
     """Return which of a query's sources it is, as the offset log numbers them; None where it is the only one."""
-    sources = _sources(query)
-    return (
-        None if len(sources) == 1 else str(next(at for at, each in enumerate(sources) if each.equals(leaf)))
-    )
+
+    def place_in(_: Any, plan: _Node) -> str | None:
+        places = [source.equals(leaf) for source in _sources(plan)]
+        return str(places.index(True)) if len(places) > 1 and True in places else None
+
+    return query.read("the place of a stream's source", place_in, None)
