@@ -76,26 +76,6 @@ def test_rows_are_by_time_partition_and_offset_and_no_row_overtakes_another_of_i
 # -- times ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("value", "unit"),
-    [
-        (NOON, None),
-        ("2024-05-01 14:00:00+02:00", None),
-        (NOON_US // 10**6, "s"),
-        (NOON_US / 1e6, "s"),
-        (str(NOON_US // 10**3), "ms"),
-        (NOON_US, "us"),
-        (NOON_US * 1_000, "ns"),
-    ],
-)
-def test_event_times_are_read_as_from_files(value: Any, unit: Any) -> None:
-    found = made([message({"ts": value})], TimeSources(event_time="ts", unit=unit))
-
-    assert rows_of(found) == [(NOON_US, 5_000, "0")]
-    assert found.unreadable == {}
-    assert found.without_zone == ()
-
-
 def test_text_and_numbers_may_stand_side_by_side() -> None:
     """Two versions of a producer write into one topic."""
     found = made([message({"ts": NOON}), message({"ts": NOON_US}, offset=1)])
