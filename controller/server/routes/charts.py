@@ -17,7 +17,7 @@ from tidemark.controller.evidence.horizon import Horizon, horizon_of, open_keys
 from tidemark.controller.evidence.rollups import WIDTHS_US, Span, levels_in, rollups_in
 from tidemark.controller.evidence.windows import passed_us
 from tidemark.controller.reports.store import effective_bound_of
-from tidemark.controller.server.http.openapi import answers
+from tidemark.controller.server.http.openapi import says
 from tidemark.controller.server.http.parameters import TheService, WhichStream
 from tidemark.controller.server.schemas.charts import (
     BudgetHistory,
@@ -100,12 +100,7 @@ _Points = Annotated[
 ]
 
 
-@router.get(
-    "/history",
-    operation_id="getHistory",
-    summary="Bounds, needs and late rows over time",
-    responses=answers("History", 404, 422, 503),
-)
+@router.get("/history", **says("getHistory", "Bounds, needs and late rows over time", "History", 404))
 def get_history(
     which: WhichStream, service: TheService, from_us: FromUs = None, to_us: ToUs = None, points: _Points = 300
 ) -> History:
@@ -171,12 +166,7 @@ _MaxPartitions = Annotated[
 ]
 
 
-@router.get(
-    "/heatmap",
-    operation_id="getHeatmap",
-    summary="What partitions needed over time",
-    responses=answers("Heatmap", 404, 422, 503),
-)
+@router.get("/heatmap", **says("getHeatmap", "What partitions needed over time", "Heatmap", 404))
 def get_heatmap(
     which: WhichStream,
     service: TheService,
@@ -242,12 +232,7 @@ _EXHAUSTED_BY_MS = 3_600_000
 """The span whose burn rate foretells when nothing is left, in milliseconds."""
 
 
-@router.get(
-    "/budget",
-    operation_id="getBudget",
-    summary="The budget over the SLO's window",
-    responses=answers("BudgetHistory", 404, 422, 503),
-)
+@router.get("/budget", **says("getBudget", "The budget over the SLO's window", "BudgetHistory", 404))
 def get_budget(which: WhichStream, service: TheService, points: _Points = 240) -> BudgetHistory:
     """Return how the budget was used up over the SLO's window, slot by slot, and how fast it is used up now."""
     with service.database.read() as session:

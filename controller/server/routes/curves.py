@@ -15,7 +15,7 @@ from tidemark.controller.control.bounds.acknowledgements import last_acknowledge
 from tidemark.controller.control.decide.load import HorizonEvidence, read_replaced_bound
 from tidemark.controller.evidence.horizon import Horizon, horizon_of, past_of
 from tidemark.controller.reports.store import effective_bound_of
-from tidemark.controller.server.http.openapi import answers
+from tidemark.controller.server.http.openapi import says
 from tidemark.controller.server.http.parameters import TheService, WhichStream
 from tidemark.controller.server.schemas.charts import (
     CurveAnswer,
@@ -77,12 +77,7 @@ _UntilUs = Annotated[
 ]
 
 
-@router.get(
-    "/curve",
-    operation_id="getCurve",
-    summary="Completeness and latency by bound",
-    responses=answers("CurveAnswer", 404, 422, 503),
-)
+@router.get("/curve", **says("getCurve", "Completeness and latency by bound", "CurveAnswer", 404))
 def get_curve(
     which: WhichStream,
     service: TheService,
@@ -249,12 +244,7 @@ _DAY_US = 86_400_000_000
 _BoundMs = Annotated[int, Query(ge=0, le=MAX_TIME_MS, description="The bound to preview, in milliseconds.")]
 
 
-@router.get(
-    "/preview",
-    operation_id="getPreview",
-    summary="What would happen under a bound",
-    responses=answers("Preview", 404, 422, 503),
-)
+@router.get("/preview", **says("getPreview", "What would happen under a bound", "Preview", 404))
 def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> Preview:
     """Return what would happen if a bound were in force: rows admitted, latency of results, and rows of state."""
     with service.database.read() as session:

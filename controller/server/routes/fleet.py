@@ -16,7 +16,7 @@ from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.server.http.authorize import ThePrincipal
 from tidemark.controller.server.http.cursors import ThePaging, decode_cursor, decode_stream_cursor, in_reach
 from tidemark.controller.server.http.etags import IfNoneMatch, answered
-from tidemark.controller.server.http.openapi import answers
+from tidemark.controller.server.http.openapi import says
 from tidemark.controller.server.http.parameters import OfJob, TheService, WhichJob
 from tidemark.controller.server.schemas.fleet import (
     FleetPage,
@@ -59,16 +59,10 @@ _UNSEEN = OverviewRow(
     provisional=True,
     partitions=PartitionsInState(total=0, idle=0, behind=0, skewed=0, future=0),
 )
-"""Of a stream without a snapshot; all else is unknown."""
+"""Of a stream without a snapshot of now; all else is unknown."""
 
 
-@_fleet.get(
-    "/v1/fleet",
-    operation_id="listFleet",
-    summary="List the fleet",
-    response_model=FleetPage,
-    responses=answers("FleetPage", 304, 422, 503),
-)
+@_fleet.get("/v1/fleet", response_model=FleetPage, **says("listFleet", "List the fleet", "FleetPage", 304))
 def all_streams(
     service: TheService,
     principal: ThePrincipal,
@@ -118,8 +112,10 @@ def _totals(verdicts: Sequence[Verdict]) -> FleetTotals:
 def _stream(state: Row[Any], pin: StoredPin | None, kinds: Sequence[ConditionType]) -> FleetStream:
     seen: OverviewRow = state.OverviewRow or _UNSEEN
     rollout = state.RolloutRow
+    # Shares and a budget of minutes ago would stand there as if they were of now.
+    verdict = _UNSEEN if "VerdictOld" in kinds else seen
     return FleetStream.of(
-        seen,
+        verdict,
         job=state.job,
         stream=state.stream,
         mode=state.mode,
@@ -127,9 +123,9 @@ def _stream(state: Row[Any], pin: StoredPin | None, kinds: Sequence[ConditionTyp
         paused=bool(state.paused),
         pin=pin,
         target_ppm=state.target_ppm,
-        completeness_min_ppm=seen.now_min_ppm,
-        completeness_max_ppm=seen.now_max_ppm,
-        budget_remaining_ppm=seen.remaining_ppm,
+        completeness_min_ppm=verdict.now_min_ppm,
+        completeness_max_ppm=verdict.now_max_ppm,
+        budget_remaining_ppm=verdict.remaining_ppm,
         budget_course_ppm=_course(seen, state.slo_generation),
         recommended_bound_ms=state.recommended_bound_ms,
         # What an SLO needs says nothing once it is deleted.
@@ -159,7 +155,7 @@ _MAX_CONDITIONS = 100
 """How many conditions of a job are listed."""
 
 
-@_jobs.get("/v1/jobs", operation_id="listJobs", summary="List jobs", responses=answers("JobPage", 422, 503))
+@_jobs.get("/v1/jobs", **says("listJobs", "List jobs", "JobPage"))
 def all_jobs(service: TheService, principal: ThePrincipal, paging: ThePaging) -> JobPage:
     """List the known jobs in reach by name, each with the worst condition of its streams.
 
@@ -182,10 +178,7 @@ def all_jobs(service: TheService, principal: ThePrincipal, paging: ThePaging) ->
 
 
 @_jobs.get(
-    "/v1/jobs/{job}",
-    operation_id="getJob",
-    summary="Status of a job",
-    responses=answers("JobStatus", 404, 422, 503, kinds={404: "job-not-found"}),
+    "/v1/jobs/{job}", **says("getJob", "Status of a job", "JobStatus", 404, kinds={404: "job-not-found"})
 )
 def read(job: WhichJob, service: TheService) -> JobStatus:
     """Return the modes and conditions of a job's streams, and the pin on all of it."""

@@ -18,7 +18,7 @@ from tidemark.controller.reports.sent_bodies import parse_report, parse_sent
 from tidemark.controller.reports.take_reports import StoredReceipt
 from tidemark.controller.server.http.authorize import Caller, TheCaller
 from tidemark.controller.server.http.etags import IfNoneMatch, etag, is_current
-from tidemark.controller.server.http.openapi import answers, takes
+from tidemark.controller.server.http.openapi import says
 from tidemark.controller.server.http.parameters import (
     Prefer,
     StreamPath,
@@ -89,14 +89,10 @@ router.add_api_route(
     "/reports",
     post_report,
     methods=["POST"],
-    operation_id="postReport",
-    summary="Report a batch",
-    status_code=status.HTTP_201_CREATED,
-    response_model=Receipt,
     dependencies=[Depends(which_stream)],
-    responses=answers("Receipt", 200, 201, 400, 408, 409, 413, 415, 422, 503),
-    openapi_extra=takes("ReportBody"),
     route_class_override=DirectRoute,
+    response_model=Receipt,
+    **says("postReport", "Report a batch", "Receipt", 200, 201, 409, body="ReportBody"),
 )
 
 
@@ -112,11 +108,7 @@ def _checked_acknowledgement(body: bytes) -> Acknowledgement:
 
 @router.post(
     "/acks",
-    operation_id="postAcknowledgement",
-    summary="Acknowledge a bound",
-    status_code=status.HTTP_201_CREATED,
-    responses=answers("Receipt", 200, 201, 400, 408, 413, 415, 422, 503),
-    openapi_extra=takes("Acknowledgement"),
+    **says("postAcknowledgement", "Acknowledge a bound", "Receipt", 200, 201, body="Acknowledgement"),
 )
 def post_acknowledgement(
     which: WhichStream,
@@ -141,13 +133,7 @@ def post_acknowledgement(
     return receipt_answer(request, receipt)
 
 
-@router.get(
-    "/bound",
-    operation_id="getBound",
-    summary="Ask for the bound",
-    response_model=BoundAnswer,
-    responses=answers("BoundAnswer", 304, 422, 503),
-)
+@router.get("/bound", response_model=BoundAnswer, **says("getBound", "Ask for the bound", "BoundAnswer", 304))
 async def get_bound(
     which: WhichStream,
     service: TheService,

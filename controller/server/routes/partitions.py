@@ -15,7 +15,7 @@ from tidemark.controller.evidence.lost import counted_up_to, dimensions_of, lost
 from tidemark.controller.reports.partitions import last_event_time_us, list_partitions
 from tidemark.controller.reports.sent_bodies import parse_sent
 from tidemark.controller.server.http.cursors import ThePaging, decode_cursor
-from tidemark.controller.server.http.openapi import answers, takes
+from tidemark.controller.server.http.openapi import says
 from tidemark.controller.server.http.parameters import TheService, WhichStream
 from tidemark.controller.server.http.request_body import JsonBody, parse_aside, receipt_answer
 from tidemark.controller.server.schemas.bounds import Receipt
@@ -46,12 +46,7 @@ from tidemark.models.evidence.partition_counts import SkewCost
 _partitions = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
 
-@_partitions.get(
-    "/partitions",
-    operation_id="listPartitions",
-    summary="List partitions",
-    responses=answers("PartitionPage", 404, 422, 503),
-)
+@_partitions.get("/partitions", **says("listPartitions", "List partitions", "PartitionPage", 404))
 def list_all(which: WhichStream, service: TheService, paging: ThePaging) -> PartitionPage:
     """List the stream's partitions by name, each with its effect on the bound."""
     position = decode_cursor(paging.cursor, 1)
@@ -117,9 +112,7 @@ _Bounds = Annotated[
 
 @_partitions.get(
     "/partition-curve",
-    operation_id="getPartitionCurve",
-    summary="Completeness of a partition by bound",
-    responses=answers("PartitionCurve", 404, 422, 503),
+    **says("getPartitionCurve", "Completeness of a partition by bound", "PartitionCurve", 404),
 )
 def get_partition_curve(
     which: WhichStream, service: TheService, partition: _Partition, bound_ms: _Bounds
@@ -189,12 +182,8 @@ def _checked(body: bytes) -> LateCounts:
 
 @_lost_router.post(
     "/late-rows",
-    operation_id="postLateRows",
     tags=["jobs"],
-    summary="Report rows and losses by a dimension",
-    status_code=status.HTTP_201_CREATED,
-    responses=answers("Receipt", 200, 201, 400, 408, 413, 415, 422, 503),
-    openapi_extra=takes("LateCounts"),
+    **says("postLateRows", "Report rows and losses by a dimension", "Receipt", 200, 201, body="LateCounts"),
 )
 def post_late_rows(
     which: WhichStream,
@@ -215,13 +204,7 @@ def post_late_rows(
     return receipt_answer(request, receipt)
 
 
-@_lost_router.get(
-    "/lost",
-    operation_id="getLost",
-    tags=["streams"],
-    summary="Who is lost",
-    responses=answers("LostAnswer", 404, 422, 503),
-)
+@_lost_router.get("/lost", tags=["streams"], **says("getLost", "Who is lost", "LostAnswer", 404))
 def get_lost(
     which: WhichStream,
     service: TheService,

@@ -18,7 +18,7 @@ from tidemark.controller.server.http.cursors import (
     decode_numbers_cursor,
     encode_cursor,
 )
-from tidemark.controller.server.http.openapi import answers
+from tidemark.controller.server.http.openapi import says
 from tidemark.controller.server.http.parameters import TheService, WhichStream
 from tidemark.controller.server.schemas.bounds import (
     AcknowledgementFacts,
@@ -61,12 +61,7 @@ _MAX_RANGES = 100
 """How many ranges of missing batches are listed, the newest ones."""
 
 
-@router.get(
-    "/reports",
-    operation_id="listReports",
-    summary="List reports",
-    responses=answers("ReportPage", 404, 422, 503),
-)
+@router.get("/reports", **says("listReports", "List reports", "ReportPage", 404))
 def list_all(which: WhichStream, service: TheService, paging: ThePaging) -> ReportPage:
     """List the facts of each reported batch that is kept, the newest first."""
     position = decode_numbers_cursor(paging.cursor, 2)
@@ -79,10 +74,7 @@ def list_all(which: WhichStream, service: TheService, paging: ThePaging) -> Repo
 
 
 @router.get(
-    "/reports/bodies",
-    operation_id="listReportBodies",
-    summary="List reports as they were sent",
-    responses=answers("ReportBodyPage", 404, 422, 503),
+    "/reports/bodies", **says("listReportBodies", "List reports as they were sent", "ReportBodyPage", 404)
 )
 def list_sent(which: WhichStream, service: TheService, paging: ThePaging) -> Response:
     """List reports as they were sent, with all counts, the newest first: a job's live policy begins with them.
@@ -101,9 +93,7 @@ def list_sent(which: WhichStream, service: TheService, paging: ThePaging) -> Res
 
 @router.get(
     "/reports/{query_id}/{batch_id}",
-    operation_id="getReport",
-    summary="Read one report",
-    responses=answers("ReportDetail", 404, 422, 503, kinds={404: "report-not-found"}),
+    **says("getReport", "Read one report", "ReportDetail", 404, kinds={404: "report-not-found"}),
 )
 def read(which: WhichStream, query_id: _QueryId, batch_id: _BatchId, service: TheService) -> ReportDetail:
     """Return the facts of one reported batch, and its partitions."""
@@ -118,12 +108,7 @@ def read(which: WhichStream, query_id: _QueryId, batch_id: _BatchId, service: Th
     )
 
 
-@router.get(
-    "/missing",
-    operation_id="listMissingBatches",
-    summary="List missing batches",
-    responses=answers("MissingBatches", 422, 503),
-)
+@router.get("/missing", **says("listMissingBatches", "List missing batches", "MissingBatches"))
 def list_missing(
     which: WhichStream, service: TheService, query_id: _WhichQuery, from_batch: _FromBatch = 0
 ) -> MissingBatches:
@@ -154,12 +139,7 @@ def _partition(report: Report, part: PartitionCounts) -> ReportedPartition:
     )
 
 
-@router.get(
-    "/acks",
-    operation_id="listAcknowledgements",
-    summary="List acknowledgements",
-    responses=answers("AcknowledgementPage", 404, 422, 503),
-)
+@router.get("/acks", **says("listAcknowledgements", "List acknowledgements", "AcknowledgementPage", 404))
 def list_acks(which: WhichStream, service: TheService, paging: ThePaging) -> AcknowledgementPage:
     """List what runs of the job acknowledged, the last applied first."""
     position = decode_numbers_cursor(paging.cursor, 2)
@@ -173,12 +153,7 @@ def list_acks(which: WhichStream, service: TheService, paging: ThePaging) -> Ack
     )
 
 
-@router.get(
-    "/bounds",
-    operation_id="listBounds",
-    summary="List the bounds published",
-    responses=answers("BoundPage", 404, 422, 503),
-)
+@router.get("/bounds", **says("listBounds", "List the bounds published", "BoundPage", 404))
 def list_bounds(which: WhichStream, service: TheService, paging: ThePaging) -> BoundPage:
     """List the published bounds, the newest generation first."""
     before = decode_number_cursor(paging.cursor)

@@ -25,7 +25,7 @@ from tidemark.controller.server.http.cursors import (
     in_reach,
 )
 from tidemark.controller.server.http.etags import etag, precondition
-from tidemark.controller.server.http.openapi import answers, takes
+from tidemark.controller.server.http.openapi import says
 from tidemark.controller.server.http.parameters import DryRun, StreamPath, TheService, WhichStream
 from tidemark.controller.server.http.request_body import JsonBody
 from tidemark.controller.server.process.service import Service
@@ -53,12 +53,6 @@ _REASON = TypeAdapter(ReasonBody)
 
 _ABSENT = {404: "rollout-not-found", 409: "rollout-state"}
 
-_ACTION: dict[str, Any] = {
-    "responses": answers("RolloutAnswer", 400, 404, 408, 409, 413, 415, 422, 503, kinds=_ABSENT),
-    "openapi_extra": takes("ReasonBody"),
-}
-"""What the actions on one rollout say of themselves."""
-
 _HISTORY = 100
 """Maximum number of events shown of one rollout."""
 
@@ -84,12 +78,13 @@ _Act = Callable[[SteeredStream, int, str, FleetLimits], RolloutRow]
 """An action on a rollout: the stream, the rollout's number, the reason, and the limits of the fleet."""
 
 
-@_rollouts.get(
-    "/v1/rollouts",
-    operation_id="listRollouts",
-    summary="List rollouts of the fleet",
-    responses=answers("RolloutPage", 422, 503),
-)
+def _action(act: str, operation_id: str, summary: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return what makes a function the route of an act on one rollout."""
+    said = says(operation_id, summary, "RolloutAnswer", 404, 409, body="ReasonBody", kinds=_ABSENT)
+    return _of_stream.post(f"/rollouts/{{rollout_id:int}}:{act}", **said)
+
+
+@_rollouts.get("/v1/rollouts", **says("listRollouts", "List rollouts of the fleet", "RolloutPage"))
 def all_rollouts(
     service: TheService,
     principal: ThePrincipal,
@@ -120,12 +115,7 @@ def all_rollouts(
         return _page(paging, found)
 
 
-@_of_stream.get(
-    "/rollouts",
-    operation_id="listStreamRollouts",
-    summary="List a stream's rollouts",
-    responses=answers("RolloutPage", 404, 422, 503),
-)
+@_of_stream.get("/rollouts", **says("listStreamRollouts", "List a stream's rollouts", "RolloutPage", 404))
 def list_stream_rollouts(
     which: WhichStream,
     service: TheService,
@@ -145,10 +135,7 @@ def list_stream_rollouts(
 
 
 @_of_stream.get(
-    "/rollouts/{rollout_id:int}",
-    operation_id="getRollout",
-    summary="Read a rollout",
-    responses=answers("RolloutDetail", 404, 422, 503, kinds=_ABSENT),
+    "/rollouts/{rollout_id:int}", **says("getRollout", "Read a rollout", "RolloutDetail", 404, kinds=_ABSENT)
 )
 def read(which: WhichStream, rollout_id: _RolloutId, service: TheService) -> RolloutDetail:
     """Return a rollout and its history."""
@@ -161,12 +148,7 @@ def read(which: WhichStream, rollout_id: _RolloutId, service: TheService) -> Rol
         )
 
 
-@_of_stream.post(
-    "/rollouts/{rollout_id:int}:approve",
-    operation_id="approveRollout",
-    summary="Approve a rollout",
-    **_ACTION,
-)
+@_action("approve", "approveRollout", "Approve a rollout")
 def approve_one(
     which: WhichStream, rollout_id: _RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
 ) -> RolloutAnswer:
@@ -174,12 +156,7 @@ def approve_one(
     return _act(service, which, rollout_id, body, approve, dry_run=dry_run)
 
 
-@_of_stream.post(
-    "/rollouts/{rollout_id:int}:discard",
-    operation_id="discardRollout",
-    summary="Discard a rollout",
-    **_ACTION,
-)
+@_action("discard", "discardRollout", "Discard a rollout")
 def discard_one(
     which: WhichStream, rollout_id: _RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
 ) -> RolloutAnswer:
@@ -187,12 +164,7 @@ def discard_one(
     return _act(service, which, rollout_id, body, discard, dry_run=dry_run)
 
 
-@_of_stream.post(
-    "/rollouts/{rollout_id:int}:rollback",
-    operation_id="rollBackRollout",
-    summary="Roll back a rollout",
-    **_ACTION,
-)
+@_action("rollback", "rollBackRollout", "Roll back a rollout")
 def roll_one_back(
     which: WhichStream, rollout_id: _RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
 ) -> RolloutAnswer:
@@ -200,12 +172,7 @@ def roll_one_back(
     return _act(service, which, rollout_id, body, roll_back, dry_run=dry_run)
 
 
-@_of_stream.post(
-    "/rollouts/{rollout_id:int}:lift",
-    operation_id="liftVeto",
-    summary="Lift the veto on a rollout",
-    **_ACTION,
-)
+@_action("lift", "liftVeto", "Lift the veto on a rollout")
 def lift_one(
     which: WhichStream, rollout_id: _RolloutId, body: JsonBody, service: TheService, *, dry_run: DryRun
 ) -> RolloutAnswer:
@@ -214,11 +181,7 @@ def lift_one(
 
 
 @_of_stream.post(
-    ":pause",
-    operation_id="pauseStream",
-    summary="Pause rollouts of a stream",
-    responses=answers("PolicyAnswer", 400, 404, 408, 413, 415, 422, 503),
-    openapi_extra=takes("ReasonBody"),
+    ":pause", **says("pauseStream", "Pause rollouts of a stream", "PolicyAnswer", 404, body="ReasonBody")
 )
 def pause(
     which: WhichStream, body: JsonBody, service: TheService, response: Response, *, dry_run: DryRun
@@ -228,11 +191,7 @@ def pause(
 
 
 @_of_stream.post(
-    ":resume",
-    operation_id="resumeStream",
-    summary="Resume rollouts of a stream",
-    responses=answers("PolicyAnswer", 400, 404, 408, 413, 415, 422, 503),
-    openapi_extra=takes("ReasonBody"),
+    ":resume", **says("resumeStream", "Resume rollouts of a stream", "PolicyAnswer", 404, body="ReasonBody")
 )
 def resume(
     which: WhichStream, body: JsonBody, service: TheService, response: Response, *, dry_run: DryRun
@@ -299,12 +258,7 @@ _OfKind = Annotated[
 ]
 
 
-@_events.get(
-    "/v1/events",
-    operation_id="listEvents",
-    summary="List events of the fleet",
-    responses=answers("EventPage", 422, 503),
-)
+@_events.get("/v1/events", **says("listEvents", "List events of the fleet", "EventPage"))
 def all_events(
     service: TheService, principal: ThePrincipal, paging: ThePaging, kind: _OfKind = None
 ) -> EventPage:
@@ -323,12 +277,7 @@ def all_events(
     return _events_page(paging, pairs)
 
 
-@_stream_events.get(
-    "/events",
-    operation_id="listStreamEvents",
-    summary="List a stream's events",
-    responses=answers("EventPage", 404, 422, 503),
-)
+@_stream_events.get("/events", **says("listStreamEvents", "List a stream's events", "EventPage", 404))
 def list_stream_events(
     which: WhichStream, service: TheService, paging: ThePaging, kind: _OfKind = None
 ) -> EventPage:
@@ -351,12 +300,7 @@ def _events_page(paging: Paging, pairs: Sequence[tuple[EventRow, StreamRow | Non
 _gates = APIRouter(tags=["specifications"])
 
 
-@_gates.get(
-    "/v1/gates",
-    operation_id="listGates",
-    summary="List outside gates",
-    responses=answers("GateList", 422, 503),
-)
+@_gates.get("/v1/gates", **says("listGates", "List outside gates", "GateList"))
 def list_gates(service: TheService) -> GateList:
     """List the outside gates that the controller's operators have set up, without addresses; policies can name them."""
     return GateList(

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from tidemark.controller.server.http.authorize import ThePrincipal
 from tidemark.controller.server.http.cursors import ThePaging, decode_stream_cursor
-from tidemark.controller.server.http.openapi import answers
+from tidemark.controller.server.http.openapi import says
 from tidemark.controller.server.http.parameters import OfJob, TheService
 from tidemark.controller.server.schemas.savings import SavingsOfStream, SavingsPage, SavingsTotals
 from tidemark.controller.view.state.fleet import list_savings
@@ -16,12 +16,7 @@ from tidemark.models.recommend.savings import Savings, total_of
 router = APIRouter(tags=["streams"])
 
 
-@router.get(
-    "/v1/savings",
-    operation_id="listSavings",
-    summary="What the fleet would save",
-    responses=answers("SavingsPage", 422, 503),
-)
+@router.get("/v1/savings", **says("listSavings", "What the fleet would save", "SavingsPage"))
 def get_savings(
     service: TheService, principal: ThePrincipal, paging: ThePaging, job: OfJob = None
 ) -> SavingsPage:

@@ -18,7 +18,7 @@ from tidemark.controller.control.retention.delete_stream import (
 )
 from tidemark.controller.server.http.cursors import ThePaging, decode_number_cursor
 from tidemark.controller.server.http.etags import IfMatch, IfNoneMatch, answered, check_match, etag
-from tidemark.controller.server.http.openapi import answers
+from tidemark.controller.server.http.openapi import says
 from tidemark.controller.server.http.parameters import DryRun, NeededReason, TheService, WhichStream
 from tidemark.controller.server.schemas.bounds import Prediction, PredictionPage, Realised
 from tidemark.controller.server.schemas.fleet import StreamAdopted, StreamDeleted
@@ -32,11 +32,7 @@ router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
 
 
 @router.get(
-    "",
-    operation_id="getStream",
-    summary="Status of a stream",
-    response_model=StreamStatus,
-    responses=answers("StreamStatus", 304, 404, 422, 503),
+    "", response_model=StreamStatus, **says("getStream", "Status of a stream", "StreamStatus", 304, 404)
 )
 def get_status(which: WhichStream, service: TheService, if_none_match: IfNoneMatch = None) -> Response:
     """Say all that is known of a stream: what is recommended, applied and effective, on what evidence and why."""
@@ -53,12 +49,7 @@ def get_status(which: WhichStream, service: TheService, if_none_match: IfNoneMat
     return answered(found, if_none_match)
 
 
-@router.get(
-    "/predictions",
-    operation_id="listPredictions",
-    summary="List predictions",
-    responses=answers("PredictionPage", 404, 422, 503),
-)
+@router.get("/predictions", **says("listPredictions", "List predictions", "PredictionPage", 404))
 def list_all(which: WhichStream, service: TheService, paging: ThePaging) -> PredictionPage:
     """List the prediction for each published bound and how it came out, the newest first."""
     before = decode_number_cursor(paging.cursor)
@@ -89,9 +80,14 @@ def _prediction(row: PredictionRow) -> Prediction:
 
 @router.post(
     ":adopt",
-    operation_id="adoptStream",
-    summary="Let a stream go on as another one",
-    responses=answers("StreamAdopted", 404, 409, 422, 503, kinds={409: "stream-reports"}),
+    **says(
+        "adoptStream",
+        "Let a stream go on as another one",
+        "StreamAdopted",
+        404,
+        409,
+        kinds={409: "stream-reports"},
+    ),
 )
 def adopt(
     which: WhichStream,
@@ -131,9 +127,9 @@ _WhileReporting = Annotated[
 
 @router.delete(
     "",
-    operation_id="deleteStream",
-    summary="Delete a stream",
-    responses=answers("StreamDeleted", 404, 409, 412, 422, 428, 503, kinds={409: "stream-reports"}),
+    **says(
+        "deleteStream", "Delete a stream", "StreamDeleted", 404, 409, 412, 428, kinds={409: "stream-reports"}
+    ),
 )
 def delete(
     which: WhichStream,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, get_args
 
-from fastapi import APIRouter, Path, Query, Response, status
+from fastapi import APIRouter, Path, Query, Response
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from pydantic import TypeAdapter
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -23,7 +23,7 @@ from tidemark.controller.server.access.token_store import MadeToken, fields, get
 from tidemark.controller.server.http.authorize import ThePrincipal
 from tidemark.controller.server.http.bodies import RotationBody, TokenBody
 from tidemark.controller.server.http.cursors import ThePaging, decode_number_cursor
-from tidemark.controller.server.http.openapi import answers, problem, takes, text_answer
+from tidemark.controller.server.http.openapi import problem, says, text_answer
 from tidemark.controller.server.http.parameters import TheService
 from tidemark.controller.server.http.request_body import JsonBody
 from tidemark.controller.server.process.service import Service
@@ -49,9 +49,7 @@ _TokenId = Annotated[int, Path(ge=1, le=2**53, description="Number of the token.
 _OfName = Annotated[str | None, Query(max_length=64, description="Only the tokens of this name.")]
 
 
-@router.get(
-    "/v1/tokens", operation_id="listTokens", summary="List tokens", responses=answers("TokenPage", 422, 503)
-)
+@router.get("/v1/tokens", **says("listTokens", "List tokens", "TokenPage"))
 def list_all(service: TheService, paging: ThePaging, name: _OfName = None) -> TokenPage:
     """List the tokens, ended ones too, by number; never the tokens themselves."""
     after = decode_number_cursor(paging.cursor) or 0
@@ -64,11 +62,7 @@ def list_all(service: TheService, paging: ThePaging, name: _OfName = None) -> To
 
 @router.post(
     "/v1/tokens",
-    operation_id="postToken",
-    summary="Make a token",
-    status_code=status.HTTP_201_CREATED,
-    responses=answers("TokenMade", 201, 400, 408, 409, 413, 415, 422, 503, kinds=_ABSENT),
-    openapi_extra=takes("TokenBody"),
+    **says("postToken", "Make a token", "TokenMade", 201, 409, body="TokenBody", kinds=_ABSENT),
 )
 def create(body: JsonBody, service: TheService, principal: ThePrincipal) -> TokenMade:
     """Make a token and show it, only this once. The first must be an admin's; from then on every caller needs one."""
@@ -77,10 +71,7 @@ def create(body: JsonBody, service: TheService, principal: ThePrincipal) -> Toke
 
 
 @router.get(
-    "/v1/tokens/{token_id:int}",
-    operation_id="getToken",
-    summary="Read a token",
-    responses=answers("TokenAnswer", 404, 422, 503, kinds=_ABSENT),
+    "/v1/tokens/{token_id:int}", **says("getToken", "Read a token", "TokenAnswer", 404, kinds=_ABSENT)
 )
 def read(token_id: _TokenId, service: TheService) -> TokenAnswer:
     """Return a token's metadata; never the token itself."""
@@ -90,11 +81,7 @@ def read(token_id: _TokenId, service: TheService) -> TokenAnswer:
 
 @router.post(
     "/v1/tokens/{token_id:int}:rotate",
-    operation_id="rotateToken",
-    summary="Rotate a token",
-    status_code=status.HTTP_201_CREATED,
-    responses=answers("TokenMade", 201, 400, 404, 408, 409, 413, 415, 422, 503, kinds=_ABSENT),
-    openapi_extra=takes("RotationBody"),
+    **says("rotateToken", "Rotate a token", "TokenMade", 201, 404, 409, body="RotationBody", kinds=_ABSENT),
 )
 def rotate(token_id: _TokenId, body: JsonBody, service: TheService, principal: ThePrincipal) -> TokenMade:
     """Make a second token of the same name, role, jobs and lifetime; both are valid until the first is revoked."""
@@ -103,10 +90,7 @@ def rotate(token_id: _TokenId, body: JsonBody, service: TheService, principal: T
 
 
 @router.delete(
-    "/v1/tokens/{token_id:int}",
-    operation_id="deleteToken",
-    summary="Revoke a token",
-    responses=answers("TokenAnswer", 404, 422, 503, kinds=_ABSENT),
+    "/v1/tokens/{token_id:int}", **says("deleteToken", "Revoke a token", "TokenAnswer", 404, kinds=_ABSENT)
 )
 def revoke(token_id: _TokenId, service: TheService, principal: ThePrincipal) -> TokenAnswer:
     """Revoke a token, here at once and on other replicas within seconds; doing it again changes nothing."""
@@ -125,9 +109,7 @@ _OverJob = Annotated[
 ]
 
 
-@router.get(
-    "/v1/caller", operation_id="getCaller", summary="Who calls", responses=answers("Caller", 422, 503)
-)
+@router.get("/v1/caller", **says("getCaller", "Who calls", "Caller"))
 def get_caller(principal: ThePrincipal, job: _OverJob = None) -> Caller:
     """Return who sends the request, and which rights that gives: over a job, or without `job` over the whole fleet."""
     reach: Reach = "fleet" if job is None else "job"
@@ -153,18 +135,14 @@ _Detail = Annotated[
 ]
 
 
-@health_router.get(
-    "/livez", operation_id="getLiveness", summary="Liveness", responses=answers("Health", 422, 503)
-)
+@health_router.get("/livez", **says("getLiveness", "Liveness", "Health"))
 async def livez(service: TheService, verbose: _Verbose = None) -> Health:
     """Report whether the decision loop makes progress; if not, restart the process."""
     # Asynchronous: it needs no thread, of which slow requests may take all.
     return _health([_loop(service)], NotAliveError, verbose)
 
 
-@health_router.get(
-    "/readyz", operation_id="getReadiness", summary="Readiness", responses=answers("Health", 422, 503)
-)
+@health_router.get("/readyz", **says("getReadiness", "Readiness", "Health"))
 def readyz(service: TheService, verbose: _Verbose = None) -> Health:
     """Report whether requests can be served: the store takes writes and has this release's schema, nothing stops."""
     stopping = HealthCheck(

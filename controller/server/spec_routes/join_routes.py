@@ -11,7 +11,7 @@ from tidemark.controller.base.errors import ErrorItem, InvalidBodyError
 from tidemark.controller.control.decide.join_sides import judged_in, state_of
 from tidemark.controller.evidence.join_cache import JoinCache
 from tidemark.controller.server.http.cursors import ThePaging, decode_cursor
-from tidemark.controller.server.http.openapi import answers
+from tidemark.controller.server.http.openapi import says
 from tidemark.controller.server.http.parameters import JoinPath, TheService, WhichJob, WhichJoin
 from tidemark.controller.server.schemas.joins import (
     JoinAnswer,
@@ -37,12 +37,7 @@ _PATH = "/v1/jobs/{job}/joins"
 router = APIRouter(tags=["specifications"])
 
 
-@router.get(
-    _PATH,
-    operation_id="listJoins",
-    summary="List joins",
-    responses=answers("JoinPage", 404, 422, 503, kinds={404: "job-not-found"}),
-)
+@router.get(_PATH, **says("listJoins", "List joins", "JoinPage", 404, kinds={404: "job-not-found"}))
 def list_all(job: WhichJob, service: TheService, paging: ThePaging) -> JoinPage:
     """List the job's joins by name, each with its SLO, what it needs of each stream, and what is left of its budget."""
     position = decode_cursor(paging.cursor, 1)

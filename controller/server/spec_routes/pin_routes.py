@@ -15,7 +15,7 @@ from tidemark.controller.control.rollout.pinned import publish_pinned
 from tidemark.controller.server.http.authorize import ThePrincipal
 from tidemark.controller.server.http.bodies import PinBody
 from tidemark.controller.server.http.cursors import ThePaging, decode_cursor, in_reach
-from tidemark.controller.server.http.openapi import answers
+from tidemark.controller.server.http.openapi import says
 from tidemark.controller.server.http.parameters import TheService, check_names
 from tidemark.controller.server.schemas.pins import PinAnswer, PinnedStream, PinPage
 from tidemark.controller.server.spec_routes.pin_cost import cost_of
@@ -75,7 +75,7 @@ _TheScope = Annotated[PinScope, Depends(_scope)]
 router = APIRouter(tags=["pins"])
 
 
-@router.get("/v1/pins", operation_id="listPins", summary="List pins", responses=answers("PinPage", 422, 503))
+@router.get("/v1/pins", **says("listPins", "List pins", "PinPage"))
 def list_all(service: TheService, principal: ThePrincipal, paging: ThePaging) -> PinPage:
     """List the pins in reach: the fleet's, then by job and stream."""
     position = decode_cursor(paging.cursor, 2)
