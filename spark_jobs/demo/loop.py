@@ -220,19 +220,22 @@ def _table(status: Mapping[str, Any], partitions: Mapping[str, Any], state_rows:
 
 
 def comparison(columns: Mapping[str, Outcome]) -> Table:
-    """Return outcomes side by side, by their labels; those without a state were replayed and not run."""
+    """Return outcomes side by side, by their labels; those without a state were replayed and not outcome."""
     table = Table(title="two guesses, Tidemark and its Live mode, against the truth", title_justify="left")
     table.add_column("")
     for label in columns:
         table.add_column(label, justify="right")
     outcomes = list(columns.values())
     rows = {
-        "how": ["replayed" if run.state_rows is None else "on Spark" for run in outcomes],
-        "bound": ["moves" if run.bound_ms is None else _ms(run.bound_ms) for run in outcomes],
-        "completeness": ["unknown" if run.completeness is None else _percent(run) for run in outcomes],
-        "rows lost": [f"{run.lost:,} of {run.rows:,}" for run in outcomes],
+        "how": ["replayed" if outcome.state_rows is None else "on Spark" for outcome in outcomes],
+        "bound": ["moves" if outcome.bound_ms is None else _ms(outcome.bound_ms) for outcome in outcomes],
+        "completeness": [
+            "unknown" if outcome.completeness is None else _percent(outcome) for outcome in outcomes
+        ],
+        "rows lost": [f"{outcome.lost:,} of {outcome.rows:,}" for outcome in outcomes],
         "mean latency": [
-            "unknown" if run.latency_us is None else format_about(run.latency_us) for run in outcomes
+            "unknown" if outcome.latency_us is None else format_about(outcome.latency_us)
+            for outcome in outcomes
         ],
     }
     for name, cells in rows.items():
