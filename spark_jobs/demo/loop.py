@@ -220,7 +220,7 @@ def _table(status: Mapping[str, Any], partitions: Mapping[str, Any], state_rows:
 
 
 def comparison(columns: Mapping[str, Outcome]) -> Table:
-    """Return outcomes side by side, by their labels; those without a state were replayed and not outcome."""
+    """Return outcomes side by side, by their labels; those without a state were replayed and not run."""
     table = Table(title="two guesses, Tidemark and its Live mode, against the truth", title_justify="left")
     table.add_column("")
     for label in columns:
