@@ -148,10 +148,10 @@ def _header(file: Path) -> tuple[bool, int]:
 def _identity(path: str) -> tuple[int, int] | None:
     """Return what tells a file from another one of its name; None without a file."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - three times in each transaction
+        status = os.stat(path)  # noqa: PTH116 - three times in each transaction
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _begin_log(connection: sqlite3.Connection) -> None:
