@@ -156,11 +156,11 @@ def count_distinct(*columns: Int64s) -> tuple[list[Int64s], Int64s]:
     for column, low, size in zip(columns[1:], lowest[1:], sizes[1:], strict=True):
         code = code * size + (column - low)
     distinct_code, count = np.unique(code, return_counts=True)
-    found = []
+    distinct_columns = []
     for low, size in zip(lowest[:0:-1], sizes[:0:-1], strict=True):
         distinct_code, column = np.divmod(distinct_code, size)
-        found.append(column + low)
-    return [distinct_code + lowest[0], *found[::-1]], count
+        distinct_columns.append(column + low)
+    return [distinct_code + lowest[0], *distinct_columns[::-1]], count
 
 
 def sum_distinct(

@@ -38,10 +38,10 @@ class Scores:
 
 def scores_of(seen: Observation) -> Scores | None:
     """Return the scores of a batch; None without a row of known need."""
-    known = (seen.need_us > _KNOWN_ABOVE_US) & (seen.count > 0)
-    if not known.any():
+    has_need = (seen.need_us > _KNOWN_ABOVE_US) & (seen.count > 0)
+    if not has_need.any():
         return None
-    value, count = np.maximum(seen.need_us[known], 0), seen.count[known]
+    value, count = np.maximum(seen.need_us[has_need], 0), seen.count[has_need]
     order = np.argsort(value, kind="stable")
     return Scores(value[order], count[order])
 

@@ -132,9 +132,9 @@ class RecommendedPolicy:
         late = NO_BATCHES
         newest_us = int(seen.base_us.max()) if len(seen.partition) else UNKNOWN
         self._batches.append((seen.now_us, 0, UNKNOWN, newest_us))
-        known = seen.need_us > _KNOWN_ABOVE_US
-        if known.any():
-            need_us, count = seen.need_us[known], seen.count[known]
+        has_need = seen.need_us > _KNOWN_ABOVE_US
+        if has_need.any():
+            need_us, count = seen.need_us[has_need], seen.count[has_need]
             late = LateBatches.of_batch(Sketch().buckets_of(need_us), count)
             slot.late += late
             self._needs.add(need_us, count)
@@ -203,9 +203,9 @@ class RecommendedPolicy:
 
     def _choose_horizon(self) -> Overdispersion:
         """Choose the horizon by its independent events; return how unevenly late rows came over it."""
-        found = ((reach, reach.overdispersion()) for reach in self._reaches)
+        measured = ((reach, reach.overdispersion()) for reach in self._reaches)
         reach, overdispersion = shortest_enough(
-            ((each, each[1].events(self._slo.target_ppm)) for each in found), self._events_needed
+            ((pair, pair[1].events(self._slo.target_ppm)) for pair in measured), self._events_needed
         )
         if reach is not self._reach:
             self._reach, self._needs = reach, SlidingNeeds()

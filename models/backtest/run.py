@@ -113,8 +113,8 @@ def _judged_batches(arrivals: Arrivals, setup: Setup, batches: Batches) -> Backt
 
 
 def _lag(base_us: Int64s, watermark_us: Int64s) -> Int64s:
-    known = (base_us > NO_BASE_US) & (watermark_us > NO_BASE_US)
-    return (base_us - watermark_us)[known]
+    both_known = (base_us > NO_BASE_US) & (watermark_us > NO_BASE_US)
+    return (base_us - watermark_us)[both_known]
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,8 +85,8 @@ def native_bases(arrivals: Arrivals) -> NativeBases:
 def native_batches(arrivals: Arrivals, bound_us: int) -> Batches:
     """Return the batches under one constant bound of whole milliseconds, at least 0."""
     native = native_bases(arrivals)
-    known = native.base_us > NO_BASE_US
-    after = np.where(known, native.base_us - bound_us, NO_BASE_US)
+    has_base = native.base_us > NO_BASE_US
+    after = np.where(has_base, native.base_us - bound_us, NO_BASE_US)
     base = np.full(len(native.slot), NO_BASE_US, np.int64)
     base[native.of_occupied] = _stream_maxima(
         arrivals, arrivals.maxima.event_time_us // SPARK_TICK_US * SPARK_TICK_US
@@ -232,7 +232,7 @@ def live_batches(
         now = arrivals.first_us + (slot + 1) * trigger
         after = done + (done < len(occupied) and occupied[done] == slot)
         executed, ran_under, ran_with = after > done or moved, mark, bound
-        held = slice(done, after)
+        span = slice(done, after)
         if executed:
             seen = observer.batch(done, after, now)
             done = after
@@ -247,7 +247,7 @@ def live_batches(
         if moved:
             mark, bound = wanted, newest.bound_us
         if executed:
-            log.add(held, slot, ran_with, ran_under, mark, observer.base_us)
+            log.add(span, slot, ran_with, ran_under, mark, observer.base_us)
         following = occupied[done] if done < len(occupied) else None
         if following is not None:
             slot = slot + 1 if moved or is_open else following

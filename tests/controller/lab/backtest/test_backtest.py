@@ -174,7 +174,7 @@ def test_fixed_hindsight_is_the_policy_of_its_own_yardstick(path: Path) -> None:
     [
         (),
         ("--slide", "5s"),
-        ("--trigger", "700ms", "--scope", "partition"),
+        ("--trigger", "700ms"),
         ("--mode", "restart", "--restart-cost", "10s"),
     ],
     ids=" ".join,

@@ -190,8 +190,8 @@ def test_spark_judges_by_batches_two_back(tmp_path: Path) -> None:
 
 
 def test_the_operators_differ_as_they_are_defined(tmp_path: Path) -> None:
-    """Bound 0, times 10, 12, 11, 3, each judged by the rows two batches back."""
-    path = save(tmp_path / "t", [10, 12, 11, 3], [20, 21, 22, 23])
+    """Bound 0, times 12, 13, 11, 3, each judged by the rows two batches back."""
+    path = save(tmp_path / "t", [12, 13, 11, 3], [20, 21, 22, 23])
 
     def late(*arguments: str) -> tuple[int, int]:
         (point,) = document(path, "--bounds", "0", *arguments)["points"]
