@@ -102,11 +102,11 @@ class StoreFiles:
         """
         with suppress(sqlite3.OperationalError), closing(sqlite3.connect(self._file)) as alone:
             try:
-                (found,) = alone.execute("PRAGMA quick_check(1)").fetchone()
+                (answer,) = alone.execute("PRAGMA quick_check(1)").fetchone()
             except sqlite3.DatabaseError as error:
-                found = str(error)
-            if found != "ok":
-                self.damage = " ".join(found.split())
+                answer = str(error)
+            if answer != "ok":
+                self.damage = " ".join(answer.split())
 
     def _check_log(self) -> bool:
         """Return whether the store has a log that holds commits, and says so."""
