@@ -167,6 +167,7 @@ def test_dtaci_is_the_published_recursion() -> None:
         assert found == pytest.approx(wanted, abs=1_001)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_over_a_long_time_the_misses_are_the_target_whatever_the_delays_do(name: str) -> None:
     """Delays wander by a factor of hundreds; each misses the share it may, within a fifth."""

@@ -216,6 +216,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any
         yield controller.http.get("/openapi.json").json()
 
 
+@pytest.mark.slow
 def test_the_committed_document_is_the_generated_one(controller: Controller) -> None:
     committed = Path(tidemark.controller.__path__[0]) / "openapi.json"
     assert committed.read_text() == as_text(controller.app), "run: make docs"
