@@ -69,7 +69,7 @@ def read_explained(text: str) -> Explained | None:
     state = _STATE.search(text)
     if state is None:
         return None
-    modes = {_OUTPUT_MODES[found] for found in _MODE.findall(text)}
+    modes = {_OUTPUT_MODES[mode] for mode in _MODE.findall(text)}
     # A query has one mode, and Spark has complete mode for aggregates alone.
     return Explained(state["checkpoint"], modes.pop() if modes else "append", dict(_changed(text)))
 
@@ -88,7 +88,7 @@ def _changed(text: str) -> Iterator[tuple[str, str]]:
         if kind == "CollectMetrics" and tap is not None:
             stateful = max((i for i, (_, _, of) in enumerate(above) if _STATE.search(of)), default=-1)
             between = above[stateful + 1 :] if stateful >= 0 else []
-            what = next((WORDS.get(each, each) for _, each, of in between if _changes(each, of)), None)
+            what = next((WORDS.get(name, name) for _, name, of in between if _changes(name, of)), None)
             if what is not None:
                 yield tap["name"], what
         above.append((depth, kind, rest))
@@ -98,4 +98,4 @@ def _changes(kind: str, rest: str) -> bool:
     if kind != "Filter":
         return kind not in _PASSING
     conditions = (condition.strip("() ") for condition in rest.split(" AND "))
-    return not all(_HARMLESS.fullmatch(f"{each})" if "(" in each else each) for each in conditions)
+    return not all(_HARMLESS.fullmatch(f"{part})" if "(" in part else part) for part in conditions)

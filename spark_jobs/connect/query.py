@@ -86,12 +86,14 @@ class ConnectQuery(RunningQuery):
             last = None if self._query is None else self._query.lastProgress
             if last is None or last.batchId <= than_batch:
                 return []
-            found = self._query.recentProgress
+            recent = self._query.recentProgress
         except Exception as error:  # noqa: BLE001 - as above
             _log.warning("query %s: its progress cannot be read: %s", self.query_id, _first_line(error))
             return []
         return [
-            _with_rows(each) for each in found if each.batchId > than_batch and "addBatch" in each.durationMs
+            _with_rows(batch)
+            for batch in recent
+            if batch.batchId > than_batch and "addBatch" in batch.durationMs
         ]
 
     def _explain(self) -> Explained | None:
@@ -144,8 +146,8 @@ def listen_again(spark: SparkSession, listener: StreamingQueryListener) -> None:
         listeners = dict.fromkeys([*bus._listener_bus, listener])  # noqa: SLF001 - as above
         bus._listener_bus.clear()  # noqa: SLF001 - as above
         bus._execution_thread = None  # noqa: SLF001 - as above
-    for each in listeners:
-        spark.streams.addListener(each)
+    for silent in listeners:
+        spark.streams.addListener(silent)
 
 
 def end_events(spark: SparkSession) -> None:
