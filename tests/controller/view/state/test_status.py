@@ -225,7 +225,7 @@ def test_before_the_first_watermark_nothing_is_effective(controller: Controller)
 
 
 @pytest.mark.parametrize("path", ["", "/slo", "/policy", "/curve", "/partitions"])
-def test_an_unknown_stream_is_404_where_there_is_nothing_to_say(controller: Controller, path: str) -> None:
-    answer = controller.get(path)
+def test_an_unknown_stream_is_404_where_there_is_nothing_to_say(untouched: Controller, path: str) -> None:
+    answer = untouched.get(path)
     assert (answer.status_code, answer.json()["type"]) == (404, "urn:tidemark:problem:stream-not-found")
     assert answer.json()["instance"] == STREAM + path
