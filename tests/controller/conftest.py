@@ -47,7 +47,7 @@ def controller(database_url: str) -> Iterator[Controller]:
 
 @pytest.fixture(scope="module")
 def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
-    """Return a running controller on an empty store, which the tests of a file share for what is refused: it stays empty."""
+    """Return a running controller that the tests of a file share for what is refused: its store stays empty."""
     with Controller(f"sqlite:///{tmp_path_factory.mktemp('untouched') / 'tidemark.db'}") as running:
         yield running
         assert running.http.get("/v1/jobs").json()["jobs"] == []
