@@ -88,7 +88,7 @@ def rollout_row(session: Session, **changes: Any) -> RolloutRow:
         "effective_us": START_US,
         "effective_watermark_ms": 0,
         "at_risk_from_ms": 0,
-        **dict.fromkeys(("needed_rows", "needed_event_ms", "rows", "late", "events", "report_id"), 0),
+        **dict.fromkeys(("needed_rows", "needed_event_ms", "report_id"), 0),
         **dict.fromkeys(("slo_generation", "policy_generation"), 1),
         **dict.fromkeys(("created_us", "changed_us"), START_US),
     }
@@ -125,7 +125,7 @@ def test_rows_that_come_under_a_pin_are_not_at_risk_under_the_rollout_that_it_ho
     carry(session, row, GENERATION + 1, pin="Ceiling", published_us=reports[6].seen_us)
     count_at_risk(steered(session), row)
     before = [each for each in reports[:6] if each.late_watermark_ms]
-    assert row.at_risk_rows == sum(each.pairs for each in before) > 0
+    assert row.at_risk.rows == sum(each.pairs for each in before) > 0
     assert row.event_ms == max(each.watermark_ms for each in reports[:6])
     # The others have passed all the same, and are not made up for.
     assert row.counted_report_id == reports[-1].id
@@ -161,16 +161,16 @@ def test_only_rows_judged_above_the_first_watermark_at_risk_under_the_rollouts_o
     count_at_risk(steered(session), row)
     above = [each for each in reports if (each.late_watermark_ms or 0) > from_ms]
     assert 0 < len(above) < 4
-    assert row.at_risk_rows == sum(each.pairs for each in above)
-    assert row.at_risk_late_max == sum(each.late_max for each in above)
+    assert row.at_risk.rows == sum(each.pairs for each in above)
+    assert row.at_risk.late_max == sum(each.late_max for each in above)
     other = rollout_row(session, generation=GENERATION + 1)
     carry(session, other, GENERATION + 1)
     count_at_risk(steered(session), other)
-    assert (other.at_risk_rows, other.event_ms) == (0, 0)
+    assert (other.at_risk.rows, other.event_ms) == (0, 0)
     live = rollout_row(session, generation=GENERATION + 2, mode="Live")
     carry(session, live, GENERATION + 2)
     count_at_risk(steered(session), live)
-    assert live.at_risk_rows == sum(each.pairs for each in reports if each.late_watermark_ms)
+    assert live.at_risk.rows == sum(each.pairs for each in reports if each.late_watermark_ms)
 
 
 @pytest.mark.parametrize(("before", "missed"), [("Verified", True), ("Effective", False)])

@@ -29,7 +29,7 @@ from tidemark.models.rollout.states import (
 from tidemark.models.specs.slo import Approval, Day, Direction, FreezeWindow, Policy, Slo
 
 from support.examples import examples
-from support.rollouts import NOW_US, STATES, moved
+from support.rollouts import APPROVED, NOW_US, STATES, moved, promise
 
 pytestmark = pytest.mark.slow
 
@@ -126,13 +126,13 @@ all_rollouts = st.builds(
     mode=st.sampled_from(["OnRestart", "Restart", "Live"]),
     to_bound_ms=st.none() | st.integers(0, 50_000),
     changed_us=times,
-    approved=st.booleans(),
+    approved=st.none() | st.just(APPROVED),
     published_us=maybe_time,
     acknowledged_us=maybe_time,
     needed_rows=st.integers(0, 2_000),
-    needed_event_us=st.integers(0, 10_000),
-    missed=st.booleans(),
-    min_ppm=st.none() | st.integers(900_000, 1_000_000),
+    needed_event_ms=st.integers(0, 10),
+    missed_us=maybe_time,
+    predicted=st.builds(promise, st.none() | st.integers(900_000, 1_000_000)),
 )
 
 
