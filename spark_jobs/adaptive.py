@@ -12,27 +12,20 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.models.base.operators import Operator
-from tidemark.models.protocol.messages import Mode
-from tidemark.spark_jobs.core.arguments import (
-    Durations,
-    Treatment,
-    WrongValueError,
-    check_ceiling,
-    checked,
-    durations_of,
-    instance,
-)
-from tidemark.spark_jobs.core.binding import Binding, Closing, Extension, NoSink, ReportSink
+from tidemark.models.protocol.messages import Mode, Pin
+from tidemark.spark_jobs.core.arguments import Treatment, WrongValueError, checked, instance
+from tidemark.spark_jobs.core.binding import Binding, Extension, NoSink, ReportSink
+from tidemark.spark_jobs.core.bound import OwnBounds
 from tidemark.spark_jobs.core.connections import (
     LateOption,
-    Start,
     announce,
     conf_of,
     listen,
@@ -42,10 +35,19 @@ from tidemark.spark_jobs.core.connections import (
 from tidemark.spark_jobs.core.counting import classes_for, with_tap
 from tidemark.spark_jobs.core.key_counts import key_counter
 from tidemark.spark_jobs.core.listener import TidemarkListener
-from tidemark.spark_jobs.core.settings import JobSettings
-from tidemark.spark_jobs.core.tap import DEFAULT_MAX_KEYS, Tap
+from tidemark.spark_jobs.core.settings import (
+    SETTINGS,
+    UNSET,
+    JobSettings,
+    TapKind,
+    check_ceiling,
+    delay_ms_of,
+    granule_of,
+    key_of,
+)
+from tidemark.spark_jobs.core.tap import Tap
+from tidemark.spark_jobs.core.wishes import Wishes
 from tidemark.spark_jobs.spark.event_time import column_named, column_of, quoted, read_event_time
-from tidemark.spark_jobs.spark.java_classes import JavaClasses
 from tidemark.spark_jobs.spark.query_plan import TAP_PREFIX
 
 _KAFKAS = "partition"
@@ -61,171 +63,181 @@ _numbers = itertools.count()
     late=instance(
         LateOption, 'what side("folder", parse=...) or revise(grace="1 hour") returns, or None'
     ).or_none(),
-    job_settings=instance(JobSettings, "what JobSettings.read() returns, or None").or_none(),
+    **{setting.name: setting.rule.or_none() for setting in SETTINGS.values()},
 )
 def adaptive_watermark(
     event_time: str,
-    bound: str,
+    bound: str | None = None,
     operator: Operator | None = None,
     *,
     # What is counted.
     stream: str | None = None,
-    partition: str | None = _KAFKAS,
-    arrival_time: str | None = _KAFKAS_TIME,
+    partition: str | None = UNSET,
+    arrival_time: str | None = UNSET,
     granule: str | None = None,
-    max_keys: int = DEFAULT_MAX_KEYS,
+    max_keys: int | None = None,
+    tap: TapKind | None = None,
     # How the watermark is steered.
-    mode: Mode = "Off",
+    mode: Mode | None = None,
     ceiling: str | None = None,
     idle_timeout: str | None = None,
     close_at_end: bool | str | None = None,
+    pin: Pin | None = None,
+    own_event_time_confirmed: bool | None = None,
     # What becomes of rows that are too late, or of the future.
     late: LateOption | None = None,
-    future_rows: Treatment = "clamp",
-    future_allowance: str = "1 minute",
+    future_rows: Treatment | None = None,
+    future_allowance: str | None = None,
     # Whose stream it is, and where its reports go.
+    enabled: bool | None = None,
     job: str | None = None,
     controller_url: str | None = None,
-    token_file: str | None = None,
+    token_file: str | os.PathLike[str] | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    timeout_ms: int | None = None,
+    queue_reports: int | None = None,
+    watch_seconds: int | None = None,
     sink: ReportSink | None = None,
-    job_settings: JobSettings | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
     """Return the transformation that replaces ``withWatermark(event_time, bound)``.
 
+    Every argument but the four below is a setting of the job (``core.settings.JobSettings``, in docs/reference a table)
+    and has a key of the conf: ``idle_timeout`` is ``spark.tidemark.idle.timeout`` there. The call wins. What is wrong
+    in the conf is left out, with a line in the log and a condition of the stream.
+
     Args:
         event_time: the event-time column, of type timestamp, by a name as ``withWatermark`` takes it.
-        bound: the job's own bound, used when the controller gives none; a Spark interval such as ``"10 minutes"``, in
-            any form that ``withWatermark`` takes, or a short one such as ``"10m"``.
         operator: the stateful operator the watermark is for: ``tumbling``, ``sliding``, ``session`` or ``row_level``;
             read from the query's plan unless given. A query whose plan contradicts the call ends before its first
             batch: ``awaitTermination`` raises what to write.
-        stream: name of the stream within the job; conf ``spark.tidemark.stream`` unless given.
-        partition: column that names the partition of a row, as Kafka's source has it; without such a column, or with
-            None, the whole stream is one partition.
-        arrival_time: column with the source's own timestamp, as Kafka's source has it; it is used where the column is
-            there, and with ``aside`` it must be.
-        granule: width of the event-time grid on which rows are counted. Unless given, an exact one for the operator, or
-            a second where that is read from the plan: exact for windows of whole seconds, and an interval of the rows
-            of a second for other keys.
-        max_keys: distinct (partition, granule) pairs a batch may hold and still be counted exactly.
-        mode: the job's own mode, until the controller has one for the stream.
-        ceiling: the bound to fall back to in Live when nothing steers, and the longest that state and deduplication are
-            retained; the job's own bound unless given, and then Live may only narrow it.
-        idle_timeout: in Live, silence after which a partition no longer holds the watermark back; learned from the
-            partition's own gaps unless given. A source that does not report its backlog needs it, else its partitions
-            are never idle.
-        close_at_end: True lets a run with ``availableNow`` end with a closing step, which moves the watermark as far as
-            the bound allows, also where an input had no rows; an interval says how late rows come at most by the clock,
-            so that windows older than that come out too; conf ``spark.tidemark.close.at.end`` unless given.
         late: what becomes of late rows: ``side(...)`` keeps those that Spark drops; ``revise(...)`` puts windows out in
             versions, so that the bound moves in each batch and rows that come later still count. Unless given they are
             dropped and counted.
-        future_rows: in Live, what becomes of future-dated rows: ``clamp`` sets their event time back to it,
-            ``aside`` takes them out (``live.future_rows.future_rows`` returns them to a query of their own).
-        future_allowance: how far ahead a row may be dated and still be taken as it is; by the batch's clock up to a
-            granule more.
-        job: name of the job; conf ``spark.tidemark.job``, else the application's name, unless given.
-        controller_url: address of the controller; conf ``spark.tidemark.controller.url`` unless given.
-        token_file: file with the bearer token; conf ``spark.tidemark.token.file`` unless given.
         sink: takes the reports instead of the controller, for tests and demonstrations.
-        job_settings: the job's settings, instead of the four names above and the session's conf.
-
-    What is wrong in the conf is left out, with a line in the log and a condition of the stream.
 
     Raises:
-        ValueError: when an argument is wrong, a column is missing, the granule would make counts inexact, the
-            ceiling is below the bound, or ``revise(...)`` is given with a ceiling, mode Live, ``close_at_end`` or no
-            windows.
+        ValueError: when an argument is wrong, there is no bound, a column is missing, the granule would make counts
+            inexact, the ceiling is below the bound, or ``revise(...)`` is given with a ceiling, mode Live,
+            ``close_at_end`` or no windows.
         NotImplementedError: over Spark Connect with ``late``, or before PySpark 4.0.
     """
-    revises = late is not None and late.revises
-    if late is not None:
-        late.check(operator, ceiling, mode)
-    durations = durations_of(
-        bound=bound,
-        ceiling=ceiling,
-        operator=operator,
-        granule=granule,
-        future_allowance=future_allowance,
-        idle_timeout=idle_timeout,
-    )
+    given = {
+        name: value
+        for name, value in locals().items()
+        if name in SETTINGS and value is not UNSET and (value is not None or SETTINGS[name].rule.fits(None))
+    }
+    no_conf: dict[str, str] = {}
+    Wishes(no_conf.get).first_that_fits(lambda settings: _check(settings, operator, late), given)
 
     def transform(df: DataFrame) -> DataFrame:
-        spark = df.sparkSession
-        listen, no_live = _session(spark, late)
-        event = _event_of(df, event_time, durations)
-        if event is None:  # Spark leaves a watermark out, too
-            return df
-        settings = job_settings or JobSettings.read(
-            conf_of(spark),
-            job=job,
-            stream=stream,
-            controller_url=controller_url,
-            token_file=token_file,
-            close_at_end=close_at_end,
+        conf = conf_of(df.sparkSession)
+        name = given.get("stream") or Wishes(conf).get("stream") or SETTINGS["stream"].default
+        return Wishes(conf, str(name)).first_that_fits(
+            lambda settings: watched(df, event_time, settings, operator, late=late, sink=sink), given
         )
-        closing = _closing_of(settings, late, asked=close_at_end is not None)
-        compiled = settings.tap_kind == "compiled"
-        classes = None
-        moves = durations.ceiling is not None or mode == "Live" or closing is not None
-        if no_live is None and (compiled or moves):
-            classes = classes_for(spark)
-        tap = _tap_of(df, event, durations, operator, partition, arrival_time, max_keys, future_rows)
-        its_late = None if late is None else late.read_in(df)
-        rereads = late is not None and not revises
-        if classes is None or not compiled or rereads:  # rows that are read again are observed
-            tap = _observable(tap, df, settings.stream)
-        no_live = no_live or (_NO_CLASSES if classes is None else None)
-        ceiling_ms = None if no_live or revises else event.ceiling_ms
-        start = start_of(settings, event.own_bound_ms, ceiling_ms, mode, restarts=not revises)
-        announce(settings, start, ceiling_ms)
-        if closing is not None and no_live is not None:
-            _log.warning("stream %s: the last windows stay open: %s", settings.stream, no_live)
-        plan = _Plan(
-            df=df,
-            metric=f"{TAP_PREFIX}{settings.stream}:{next(_numbers)}",
-            start=start,
-            binding=Binding(
-                job=settings.job,
-                stream=settings.stream,
-                tap=tap,
-                operator=operator,
-                bound_ms=start.chosen.bound_ms,
-                own_bound_ms=event.own_bound_ms,
-                source=start.chosen.source,
-                mode=start.mode,
-                generation=start.chosen.generation,
-                sink=sink or (NoSink() if start.connection is None else start.connection.sender),
-                ceiling_ms=ceiling_ms,
-                closing=None if no_live is not None else closing,
-                names_granule=granule is not None,
-                own_times_confirmed=settings.own_times_confirmed,
-                called=settings.called,
-                reads=settings.reads,
-                left_out=settings.left_out,
-                extensions=(_plan_check(),),
-            ),
-            listener=listener_of(spark, listen),
-            classes=classes,
-            tap_classes=classes if compiled else None,
-            future=(durations.allowance_us, future_rows),
-            idle_timeout_us=durations.idle_timeout_us,
-            delay_ms=start.chosen.bound_ms,
-        )
-        if its_late is not None:
-            plan = plan.with_late(its_late)
-        if revises or start.mode != "Live":
-            return plan.with_watermark()
-        if no_live is not None:
-            what = "stream %s: mode is Live, but %s: the bound stays %d ms until the next start"
-            _log.warning(what, settings.stream, no_live, start.chosen.bound_ms)
-            return plan.with_watermark()
-        if durations.ceiling is None:
-            what = "the call has no ceiling=" if settings.called else "spark.tidemark.ceiling is not set"
-            _log.info("stream %s: %s, so Live may only narrow the job's own bound", settings.stream, what)
-        return plan.steered()
 
     return transform
+
+
+def _check(settings: JobSettings, operator: Operator | None, late: LateOption | None) -> int:
+    """Return the width of the granules in microseconds.
+
+    Raises:
+        WrongValueError: when settings do not go together.
+    """
+    if late is not None:
+        late.check(operator, settings)
+    bound_ms, ceiling_ms = delay_ms_of(settings.bound), delay_ms_of(settings.ceiling)
+    if bound_ms is not None and ceiling_ms is not None:
+        check_ceiling(ceiling_ms, bound_ms)
+    return granule_of(settings.granule, operator)
+
+
+def watched(
+    df: DataFrame,
+    event_time: str,
+    settings: JobSettings,
+    operator: Operator | None = None,
+    *,
+    late: LateOption | None = None,
+    sink: ReportSink | None = None,
+) -> DataFrame:
+    """Return a stream's rows with tap and watermark.
+
+    Args:
+        df: the rows.
+        event_time: the event-time column.
+        settings: the stream's.
+        operator: as ``adaptive_watermark`` has it, and so ``late`` and ``sink``.
+        late: what becomes of late rows; None for what the settings say.
+        sink: takes the reports; None for the controller.
+
+    Raises:
+        WrongValueError: when a setting does not fit the stream.
+    """
+    spark = df.sparkSession
+    if settings.bound is None:
+        raise ValueError(f"there is no bound: give it to the call, or by {key_of('bound')}")
+    if settings.enabled is False:
+        return df.withWatermark(event_time, settings.bound)
+    listen, no_live = _session(spark, late)
+    granule_us = _check(settings, operator, late)
+    event = read_event_time(df, event_time, settings.bound)
+    if event is None:  # Spark leaves a watermark out, too
+        return df
+    late = late or _late_of(df, settings, no_live)
+    late, revises = None if late is None else late.read_in(df, settings), late is not None and late.revises
+    ceiling_ms = _ceiling_ms(df, event_time, event.delay_ms, settings.ceiling)
+    compiled = settings.tap == "compiled"
+    moves = settings.ceiling is not None or settings.mode == "Live" or settings.close_at_end is not None
+    classes = classes_for(spark) if no_live is None and (compiled or moves) else None
+    tap = _tap_of(df, event.column, settings, granule_us, operator)
+    if classes is None or not compiled or (late is not None and not revises):  # rows read again are observed
+        tap = _observable(tap, df, settings.stream)
+    no_live = no_live or (_NO_CLASSES if classes is None else None)
+    can_live = no_live is None and not revises
+    own = OwnBounds(event.delay_ms, ceiling_ms if can_live else None)
+    start = start_of(settings, own, restarts=not revises)
+    announce(settings, start, own.ceiling_ms)
+    if no_live is not None and settings.close_at_end is not None:
+        _log.warning("stream %s: the last windows stay open: %s", settings.stream, no_live)
+        settings = replace(settings, close_at_end=None)
+    binding = Binding(
+        settings=settings,
+        tap=tap,
+        operator=operator,
+        bound_ms=start.chosen.bound_ms,
+        own_bound_ms=own.bound_ms,
+        source=start.chosen.source,
+        mode=start.mode,
+        generation=start.chosen.generation,
+        sink=sink or (NoSink() if start.connection is None else start.connection.sender),
+        ceiling_ms=own.ceiling_ms,
+        moves=revises,
+        extensions=(_plan_check(),),
+    )
+    metric, listener = f"{TAP_PREFIX}{settings.stream}:{next(_numbers)}", listener_of(spark, listen)
+    if late is not None:
+        extension = late.extension(df, metric, binding, start)
+        binding = replace(binding, extensions=(*binding.extensions, extension))
+    if start.mode == "Live" and can_live and classes is not None:
+        from tidemark.spark_jobs.live.live_plan import steered  # noqa: PLC0415 - no other mode loads Live
+
+        if settings.ceiling is None:
+            what = "the call has no ceiling=" if settings.called else f"{key_of('ceiling')} is not set"
+            _log.info("stream %s: %s, so Live may only narrow the job's own bound", settings.stream, what)
+        return steered(df, metric, listener, binding, start, classes=classes)
+    delay_ms = start.chosen.bound_ms if late is None else late.delay_ms(start)
+    if start.mode == "Live" and not revises:
+        what = "stream %s: mode is Live, but %s: the bound stays %d ms until the next start"
+        _log.warning(what, settings.stream, no_live, delay_ms)
+    tapped, counts = with_tap(df, tap, metric, classes if compiled else None)
+    if settings.close_at_end is not None:
+        from tidemark.spark_jobs.live.live_plan import live_of  # noqa: PLC0415 - as above
+
+        binding = replace(binding, extensions=(*binding.extensions, live_of(listener, classes)))
+    listener.bind(metric, replace(binding, stage_counts=counts))
+    return tapped.withWatermark(quoted(tap.event_time), f"{delay_ms} milliseconds")
 
 
 @cache
@@ -236,120 +248,46 @@ def _plan_check() -> Extension:
     return PlanCheck()
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
-    """The event time of a frame, and the delays that the call names, as Spark reads them."""
-
-    column: str
-    own_bound_ms: int
-    ceiling_ms: int
-
-
-def _event_of(df: DataFrame, event_time: str, durations: Durations) -> _Event | None:
-    """Return what the call's event time and durations are in a frame; None of one that does not stream."""
-    event = read_event_time(df, event_time, durations.bound)
-    if event is None:
+def _late_of(df: DataFrame, settings: JobSettings, no_live: str | None) -> LateOption | None:
+    """Return what becomes of late rows by the settings; None to drop and count them."""
+    if settings.late_folder is None:
+        if settings.late_dimension is not None:
+            raise WrongValueError("late_dimension", f"it needs {key_of('late_folder')}, which is not set")
         return None
-    ceiling_ms = event.delay_ms
-    if durations.ceiling is not None and (fallback := read_event_time(df, event_time, durations.ceiling)):
-        ceiling_ms = fallback.delay_ms
-        check_ceiling(ceiling_ms, event.delay_ms)
-    return _Event(event.column, event.delay_ms, ceiling_ms)
+    if not hasattr(df, "_jdf"):
+        raise WrongValueError("late_folder", f"late rows are kept by a session in the driver: {no_live}")
+    from tidemark.spark_jobs.late.kept import kept_in  # noqa: PLC0415 - no other job loads late rows
+
+    return kept_in(settings.late_folder, settings.stream, df)
 
 
-def _closing_of(settings: JobSettings, late: LateOption | None, *, asked: bool) -> Closing | None:
-    """Return the closing step that is asked for; with windows that come out in versions the conf's is left out.
-
-    Raises:
-        ValueError: where the call asks for both: none of those windows is ever closed.
-    """
-    if late is not None and late.revises and settings.closing is not None:
-        if asked:
-            raise ValueError(
-                "late=revise(...) closes no window, as close_at_end would: leave out one of them"
-            )
-        return None
-    return settings.closing
+def _ceiling_ms(df: DataFrame, event_time: str, own_bound_ms: int, ceiling: str | None) -> int:
+    """Return a ceiling as Spark reads it; without one the job's own bound."""
+    if ceiling is None or (fallback := read_event_time(df, event_time, ceiling)) is None:
+        return own_bound_ms
+    check_ceiling(fallback.delay_ms, own_bound_ms)
+    return fallback.delay_ms
 
 
-def _tap_of(  # noqa: PLR0917 - what is counted
-    df: DataFrame,
-    event: _Event,
-    durations: Durations,
-    operator: Operator | None,
-    partition: str | None,
-    arrival_time: str | None,
-    max_keys: int,
-    future_rows: Treatment,
+def _tap_of(
+    df: DataFrame, event_time: str, settings: JobSettings, granule_us: int, operator: Operator | None
 ) -> Tap:
-    arrival, arrival_type = _arrival(df, event.column, arrival_time)
-    if future_rows == "aside" and arrival is None:
+    arrival, arrival_type = _arrival(df, event_time, settings.arrival_time)
+    if settings.future_rows == "aside" and arrival is None:
         why = "rows can be set aside only by the time of their arrival, which no column has"
         raise WrongValueError("future_rows", why, ": name arrival_time=")
     # Kafka's source has the column by default; another name was meant, and must be there.
-    find = column_named if partition == _KAFKAS else column_of
-    try:
-        column = None if partition is None else find(df, partition)
-    except ValueError as error:
-        raise WrongValueError("partition", str(error)) from None
+    find = column_named if settings.partition == _KAFKAS else column_of
     return Tap(
-        event.column,
-        column,
-        durations.granule_us,
+        event_time,
+        None if settings.partition is None else _column(df, "partition", settings.partition, find),
+        granule_us,
         None if operator is None else operator.closed,
-        max_keys,
+        settings.max_keys,
         arrival_time=arrival,
         arrival_type=arrival_type,
         counter=key_counter(),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
-    """A stream whose plan is being made."""
-
-    df: DataFrame
-    metric: str
-    """Name of its tap."""
-    start: Start
-    binding: Binding
-    listener: TidemarkListener
-    classes: JavaClasses | None
-    """Those in Java, where the session can have them."""
-    tap_classes: JavaClasses | None
-    """The same; None where rows are observed."""
-    future: tuple[int, Treatment]
-    """How far ahead a row may be dated, in microseconds, and in Live what becomes of the others."""
-    idle_timeout_us: int | None
-    delay_ms: int
-
-    def with_watermark(self) -> DataFrame:
-        """Return the rows with tap and Spark's own watermark."""
-        tapped, counts = with_tap(self.df, self.binding.tap, self.metric, self.tap_classes)
-        binding = replace(self.binding, stage_counts=counts)
-        if binding.closing is not None:
-            from tidemark.spark_jobs.live.live_plan import live_of  # noqa: PLC0415 - as below
-
-            extensions = (*binding.extensions, live_of(self.listener, self.classes))
-            binding = replace(binding, extensions=extensions)
-        self.listener.bind(self.metric, binding)
-        return tapped.withWatermark(quoted(self.binding.tap.event_time), f"{self.delay_ms} milliseconds")
-
-    def with_late(self, late: LateOption) -> _Plan:
-        """Let something else become of late rows than to be dropped."""
-        binding = self.binding
-        treats = binding.mode == "Live" and binding.ceiling_ms is not None
-        extension = late.extension(self.df, self.metric, binding, self.start, self.future if treats else None)
-        binding = replace(binding, moves=late.revises, extensions=(*binding.extensions, extension))
-        return replace(self, binding=binding, delay_ms=late.delay_ms(self.start))
-
-    def steered(self) -> DataFrame:
-        """Return the rows with a watermark that is moved while the query runs."""
-        from tidemark.spark_jobs.live.live_plan import LivePlan  # noqa: PLC0415 - no other mode loads Live
-
-        assert self.classes is not None
-        live = LivePlan(self.idle_timeout_us, *self.future, self.start, self.classes, self.tap_classes)
-        return live.plan(self.df, self.metric, self.listener, self.binding)
 
 
 def _observable(tap: Tap, df: DataFrame, stream: str) -> Tap:
@@ -374,7 +312,16 @@ def _arrival(df: DataFrame, event_time: str, arrival_time: str | None) -> tuple[
     kind = column_named(df, _KAFKAS_TIME_TYPE) if kafkas else None
     if kafkas and kind is None:
         return None, None  # a column that happens to have the name
-    return column_of(df, arrival_time), kind
+    return _column(df, "arrival_time", arrival_time, column_of), kind
+
+
+def _column(
+    df: DataFrame, setting: str, name: str, find: Callable[[DataFrame, str], str | None]
+) -> str | None:
+    try:
+        return find(df, name)
+    except ValueError as error:
+        raise WrongValueError(setting, str(error)) from None
 
 
 def _session(spark: SparkSession, late: LateOption | None) -> tuple[_Listen, str | None]:

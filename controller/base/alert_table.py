@@ -72,7 +72,7 @@ class Alert:
 def _twice(*, meaning: str, **same: Any) -> tuple[Alert, Alert]:
     """Return a page for fleets in which a stream is live, and a ticket for others: their jobs need no controller."""
     page = Alert(severity="page", meaning=f"{meaning}, and a stream is in `Live`", notified=False, **same)
-    return page, Alert(meaning=f"{meaning}, and no stream is in `Live`", notified=False, **same)
+    return page, Alert(meaning="the same, and no stream is in `Live`", notified=False, **same)
 
 
 BURN_PAGE = Alert(
@@ -139,7 +139,7 @@ REPORTS_ABSENT = Alert(
         "No report has come for {value}, far longer than the usual gap between batches. Completeness is unknown"
         " meanwhile, and the bound is held."
     ),
-    meaning="no report for ten usual gaps and five minutes; not while the stream is paused",
+    meaning="no report for ten usual gaps and five minutes",
 )
 
 NOT_ADOPTED = Alert(
@@ -147,7 +147,7 @@ NOT_ADOPTED = Alert(
     hold_us=5 * _MINUTE_US,
     summary="{spark_job}/{stream} does not use the published bound",
     description="The bound was published {value} ago and the job has not acknowledged it.",
-    meaning="a bound is not acknowledged after half an hour, or a week in `OnRestart`; not while the stream is paused",
+    meaning="a bound is not acknowledged after half an hour, or a week in `OnRestart`",
 )
 
 SATURATED = Alert(
@@ -158,7 +158,7 @@ SATURATED = Alert(
         "The policy's maximum bound holds it or, in Live, the watermark trails by nearly the whole ceiling. Rows "
         "beyond that are lost."
     ),
-    meaning="the policy's maximum bound, or the ceiling, is too small for the rows for half an hour",
+    meaning="the policy's maximum bound, or the ceiling, is too small for the rows",
 )
 
 CONFLICT = Alert(
@@ -169,7 +169,7 @@ CONFLICT = Alert(
         "The bound that meets the target has a latency or a state above its cap. The SLO says which of the two may be "
         "missed; where it says nothing, the bound in use is held."
     ),
-    meaning="the target and a cap cannot both be met, for half an hour",
+    meaning="the target and a cap cannot both be met",
 )
 
 STANDS_STILL = Alert(
@@ -191,7 +191,7 @@ FUTURE_ROWS = Alert(
         "{value} rows in a quarter of an hour were future-dated. Outside of Live one of them makes every "
         "honest row after it late."
     ),
-    meaning="ten future-dated rows or more came in a quarter of an hour",
+    meaning="ten future-dated rows or more in a quarter of an hour",
 )
 
 MISDATED_ROWS = Alert(
@@ -202,7 +202,7 @@ MISDATED_ROWS = Alert(
         "{value} rows in a quarter of an hour have event times that no delay explains, such as those of 1970 or of "
         "tomorrow. No bound is meant for them."
     ),
-    meaning="ten rows or more came in a quarter of an hour whose event times no delay explains",
+    meaning="ten misdated rows or more in a quarter of an hour",
 )
 
 OVERFLOW = Alert(
@@ -213,7 +213,7 @@ OVERFLOW = Alert(
         "Of {value} rows in a quarter of an hour it is unknown whether they were late: the job's tap had no room for "
         "their partitions and times."
     ),
-    meaning="the job's tap had no room to count some rows, so that it is unknown whether they were late",
+    meaning="the job's tap had no room to count some rows",
 )
 
 LOSS_BIASED = Alert(
@@ -224,7 +224,7 @@ LOSS_BIASED = Alert(
         "A value of its dimension, such as a region, loses rows more than twice as often as all other rows: what is "
         "computed from the rest is biased."
     ),
-    meaning="a value of the stream's dimension loses rows more than twice as often as all other rows, for 15 minutes",
+    meaning="a value of the stream's dimension loses rows more than twice as often as all other rows",
 )
 
 APPROVAL_PENDING = Alert(
@@ -232,7 +232,7 @@ APPROVAL_PENDING = Alert(
     hold_us=15 * _MINUTE_US,
     summary="A rollout of {spark_job}/{stream} waits for approval",
     description="A person has to approve or discard it; it has waited for {value}. Until then the bound in use stays.",
-    meaning="a rollout has waited for a person's approval for a quarter of an hour; not while the stream is paused",
+    meaning="a rollout waits for a person's approval",
 )
 
 ROLLED_BACK = Alert(
@@ -254,7 +254,7 @@ PREDICTION_WRONG = Alert(
         "{value} of the rows were admitted under the published bound, fewer than the prediction allows: the rows of "
         "today are not like those that it rests on."
     ),
-    meaning="under the published bound fewer rows are admitted than the predicted interval allows, for 15 minutes",
+    meaning="under the published bound fewer rows are admitted than the predicted interval allows",
 )
 
 ALERTS: tuple[Alert, ...] = (
@@ -296,7 +296,7 @@ ALERTS: tuple[Alert, ...] = (
             "The oldest snapshot of a stream is from {value} ago. Lists, budgets and counts of partitions are of then, "
             "and so are the alerts that follow from them."
         ),
-        meaning="the oldest snapshot of a stream has been more than two minutes old for five minutes",
+        meaning="the oldest snapshot of a stream is more than two minutes old",
         notified=False,
     ),
     *_twice(
@@ -319,7 +319,7 @@ ALERTS: tuple[Alert, ...] = (
             "No replica could be scraped. Jobs keep the bounds that they have and queue their reports; nothing "
             "is decided, and no other alert of Tidemark can fire."
         ),
-        meaning="no replica could be scraped for five minutes",
+        meaning="no replica can be scraped",
     ),
     *_twice(
         name="TidemarkStoreDown",
@@ -330,7 +330,7 @@ ALERTS: tuple[Alert, ...] = (
             "No replica can write to the database. Reports are not taken and nothing is decided; where the database "
             "does not answer at all, alerts on streams cannot fire."
         ),
-        meaning="no replica has been able to write to the database for five minutes",
+        meaning="no replica can write to the database",
     ),
 )
 """Every alert, in the order of the rules."""

@@ -26,13 +26,13 @@ _PROCESS: dict[str, str] = {
     "tidemark_report_duration_seconds": "Time from taking a report to its commit.",
     "tidemark_commit_duration_seconds": "Time that one commit of reports took, up to 32 of them.",
     "tidemark_decisions_total": "Decisions made since this process started.",
-    "tidemark_decision_failures_total": "Decisions, or whole ticks of the loop, that failed in this process.",
-    "tidemark_decisions_given_up_total": "Decisions, and snapshots of streams, that took too long and were given up.",
-    "tidemark_decisions_refused_total": "Decisions that this process did not write: another one had taken the lease.",
+    "tidemark_decision_failures_total": "Decisions, or whole ticks, that failed in this process.",
+    "tidemark_decisions_given_up_total": "Decisions, and snapshots of streams, given up after 45 s.",
+    "tidemark_decisions_refused_total": "Decisions not written: another process had taken the lease.",
     "tidemark_decision_duration_seconds": "Time that one decision of one stream took.",
     "tidemark_tick_duration_seconds": "Time that one tick of the loop took, upkeep included.",
     "tidemark_upkeep_duration_seconds": "Time that rolling up and ageing out took in one tick.",
-    "tidemark_loop_idle_seconds": "Time since the loop of this process last ended a step, such as one decision.",
+    "tidemark_loop_idle_seconds": "Time since the loop of this process last ended a step.",
     "tidemark_tick_interval_seconds": "Time between two ticks of the loop, as set.",
     "tidemark_leases_held": "Shards of streams that this process decides, of 64.",
     "tidemark_bounds_watched": "Requests in this process that wait for a new bound.",
@@ -42,21 +42,21 @@ _PROCESS: dict[str, str] = {
     "tidemark_streams": "Streams known, expected ones included.",
     "tidemark_partitions_not_exposed": "Partitions without series of their own.",
     "tidemark_snapshot_age_seconds": "Age of the oldest snapshot of a stream: what lists and budgets are as of.",
-    "tidemark_notifications_firing": "Alerts that the notifier of this process has notified of and that still fire.",
+    "tidemark_notifications_firing": "Alerts notified by this process that still fire.",
 }
 
 _STREAMS: dict[str, str] = {
     "tidemark_paused": "Whether the policy is paused: 1 or 0.",
     "tidemark_reports_received_total": "Reports stored.",
-    "tidemark_reports_duplicate_total": "Reports received again with the same content; they changed nothing.",
-    "tidemark_rows_judged_total": "(Row, key) pairs that were judged: the denominator of completeness.",
-    "tidemark_rows_admitted_total": "(Row, key) pairs that were admitted for sure: the numerator of completeness.",
-    "tidemark_rows_corrected_total": "Late (row, key) pairs that counted in a later version of their window for sure.",
-    "tidemark_rows_unjudged_total": "Rows that arrived and of which it is unknown whether they were late.",
+    "tidemark_reports_duplicate_total": "Reports received again with the same content.",
+    "tidemark_rows_judged_total": "(Row, key) pairs judged: the denominator of completeness.",
+    "tidemark_rows_admitted_total": "(Row, key) pairs admitted for sure: the numerator of completeness.",
+    "tidemark_rows_corrected_total": "Late (row, key) pairs corrected for sure.",
+    "tidemark_rows_unjudged_total": "Rows of which it is unknown whether they were late.",
     "tidemark_rows_future_total": "Future-dated rows.",
-    "tidemark_rows_misdated_total": "Rows whose event time no delay explains, such as those of 1970.",
+    "tidemark_rows_misdated_total": "Misdated rows.",
     "tidemark_missing_batches": "Batches that were never reported, between the first and the last of each query.",
-    "tidemark_dropped_reports": "Reports that the stream's driver has dropped in its present run.",
+    "tidemark_dropped_reports": "Reports that the driver has dropped in its present run.",
     "tidemark_last_batch_timestamp_seconds": "Trigger time of the newest batch reported.",
     "tidemark_last_report_timestamp_seconds": "When the newest report was received, by the controller's clock.",
     "tidemark_batch_gap_seconds": "Mean time between the triggers of the newest 20 batches.",
@@ -86,7 +86,7 @@ _STREAMS: dict[str, str] = {
     "tidemark_completeness_realised_ratio": "Completeness counted under it; missing until enough rows are judged.",
     "tidemark_completeness_realised_max_ratio": "Upper end of the interval of that completeness, right at every look.",
     "tidemark_partitions": "Partitions with a row within the horizon of the SLO.",
-    "tidemark_partitions_skewed": "Skewed partitions: without any one of them the bound would be far narrower.",
+    "tidemark_partitions_skewed": "Skewed partitions.",
     "tidemark_partitions_idle": "Partitions that used to report and are silent.",
     "tidemark_partitions_behind": "Partitions that trail the others and still deliver.",
     "tidemark_rollout_changed_timestamp_seconds": "When the state of the stream's newest rollout last changed.",
@@ -100,7 +100,7 @@ _PARTITIONS: dict[str, str] = {
     "tidemark_partition_idle": "Whether this partition used to report and is silent: 1 or 0.",
     "tidemark_partition_behind": "Whether this partition trails the others and still delivers: 1 or 0.",
     "tidemark_partition_rows_future_total": "Future-dated rows of this partition.",
-    "tidemark_partition_rows_misdated_total": "Rows of this partition whose event time no delay explains.",
+    "tidemark_partition_rows_misdated_total": "Misdated rows of this partition.",
 }
 
 _VALUES: dict[str, str] = {
@@ -111,7 +111,7 @@ _VALUES: dict[str, str] = {
 
 _OTHER: dict[str, tuple[str, tuple[str, ...]]] = {
     "tidemark_limit_used_ratio": (
-        "How much of a limit is used, or of the share of who has most of its own: 1 is full.",
+        "How much of a limit, or of one's share of it, is used: 1 is full.",
         ("limit",),
     ),
     "tidemark_reports_rejected_total": (
@@ -119,11 +119,11 @@ _OTHER: dict[str, tuple[str, tuple[str, ...]]] = {
         ("type",),
     ),
     "tidemark_rows_uncounted_total": (
-        "Rows in reports to this process that the job had no room to count: telemetry overflow.",
+        "Rows in reports to this process that the job had no room to count.",
         STREAM,
     ),
     "tidemark_gate_answers_total": (
-        "Answers of outside gates to this process: yes, no, or unknown where there was none.",
+        "Answers of outside gates to this process: yes, no, or unknown.",
         ("gate", "verdict"),
     ),
     "tidemark_gate_duration_seconds": ("Time that one question to an outside gate took.", ("gate",)),

@@ -83,58 +83,53 @@ class Settings(BaseSettings):
     )
 
     database_url: str = "sqlite:///tidemark.db"
-    """URL of the store: a SQLite file (a relative path is under the working directory), or PostgreSQL 15 or newer as
-    postgresql://user@host/name; of several hosts, host1:5432,host2:5432, the one that takes writes is used. With
-    ?password_file=FILE the password is read from a file for each connection."""
+    """URL of the store: a SQLite file or PostgreSQL 15 or newer as postgresql://user@host/name; of several hosts,
+    host1:5432,host2:5432, the one that takes writes is used. ?password_file=FILE is read for each connection."""
     database_connections: int = Field(default=10, ge=1, le=1_000)
-    """Maximum number of connections to the store, in one process; when all are in use, what needs one waits."""
+    """Maximum number of connections of one process to the store."""
     host: str = "127.0.0.1"
     """Address to listen on; one that other machines reach needs a token in the store or an authenticating proxy."""
     port: int = Field(default=8642, ge=0, le=65_535)
     """Port to listen on; 0 takes a free one and prints it."""
     tick_seconds: float = Field(default=5.0, gt=0, le=3_600)
-    """Seconds between two ticks of the decision loop."""
+    """Time between two ticks of the decision loop."""
     lease_seconds: float = Field(default=15.0, ge=0.3, le=3_600)
-    """Seconds without a heartbeat after which another replica takes over a replica's streams."""
+    """Time without a heartbeat after which another replica takes over a replica's streams."""
     rollout_share_ppm: int = Field(default=100_000, ge=0, le=1_000_000)
-    """Share of the streams that may be narrowed at once, in parts per million; one always may."""
+    """Share of the streams that may be narrowed at once; one always may."""
     restart_share_ppm: int = Field(default=100_000, ge=0, le=1_000_000)
-    """Share of the jobs in mode Restart that may restart at once for bounds that nobody asked for, in parts per
-    million; one always may. Those that lose most rows go first."""
+    """Share of the jobs in mode Restart that may restart at once; one always may. Who loses most rows goes first."""
     restart_label: Annotated[str, AfterValidator(_checked(_label_name))] = ""
-    """Name of a label of streams, such as source: of the jobs with one value of it only the same share restarts at
-    once, too; unset: only the whole fleet is limited."""
+    """Label of streams, such as source: of the jobs with one value of it only the same share restarts at once, too."""
     skew_share_ppm: int = Field(default=SKEW_SHARE_PPM, ge=0, le=1_000_000)
-    """A partition is skewed when it costs at least this share of its stream's bound, in parts per million."""
+    """A partition is skewed when it costs at least this share of its stream's bound."""
     skew_amount_ms: int = Field(default=SKEW_AMOUNT_MS, ge=0)
-    """A partition is skewed when it costs at least these milliseconds too; below half of both it no longer is."""
+    """A partition is skewed when it also costs at least this time; below half of both it no longer is."""
     drain_seconds: float = Field(default=0.0, ge=0, le=3_600)
-    """Seconds for which a controller that is to stop still serves as not ready, so that requests move elsewhere."""
+    """Time for which a controller that is to stop still serves as not ready."""
     max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1_024, le=1024 * 1024 * 1024)
-    """Maximum size of a request body in bytes, as sent and after decompression."""
+    """Maximum size of a request body, as sent and after decompression."""
     max_streams: int = Field(default=10_000, ge=1)
-    """Maximum number of streams, half of those that other jobs leave for one job; each is a label of the metrics and
-    costs a decision a tick."""
+    """Maximum number of streams; half of those that other jobs leave for one job."""
     max_partitions: int = Field(default=10_000, ge=1)
     """Maximum number of partitions of a stream."""
     max_open_polls: int = Field(default=2_000, ge=0)
-    """Maximum number of requests that wait for a new bound at once, in one process; half of those that others leave for
-    one."""
+    """Maximum number of requests to one process that wait for a new bound; half of those that others leave for one."""
     reports_per_second: float = Field(default=1_000.0, ge=0)
     """Requests of jobs (reports, acknowledgements, bounds) a second per token, address or user; 0 for no limit."""
     requests_per_second: float = Field(default=100.0, ge=0)
     """All other requests a second per token, address or user; 0 for no limit."""
     first_tokens: Path | None = None
-    """Folder of the first tokens of a store that has none: each file holds one token and has its name."""
+    """Folder of the first tokens of a store that has none, a file for each."""
     metrics_open: bool = False
-    """Whether /metrics is answered without credentials; otherwise it needs a viewer of every job."""
+    """Whether /metrics is answered without the token of a viewer of every job."""
     metrics_partitions: int = Field(default=256, ge=0)
-    """Maximum number of partitions of a stream in /metrics, skewed and idle ones first; without detail=all only those
-    of which there is something to say, at most 500 of all. With 0 no alert names a partition."""
+    """Maximum number of partitions of a stream in /metrics, skewed and idle ones first; without detail=all at most 500
+    of all. With 0 no alert names a partition."""
     metrics_labels: Annotated[str, AfterValidator(_checked(_label_names))] = ""
-    """Names of the labels of streams that tidemark_stream_info has too, separated by commas, such as team."""
+    """Labels of streams that tidemark_stream_info has too, separated by commas."""
     proxy_user_header: _HeaderName | None = None
-    """Header in which an authenticating proxy names the user; unset: there is no proxy."""
+    """Header in which an authenticating proxy names the user."""
     proxy_groups_header: _HeaderName | None = None
     """Header in which the proxy lists the user's groups, separated by commas."""
     proxy_addresses: Annotated[str, AfterValidator(_checked(parse_networks))] = ""
@@ -142,39 +137,39 @@ class Settings(BaseSettings):
     proxy_roles: Annotated[str, AfterValidator(_checked(parse_group_grants))] = ""
     """Roles of the proxy's users, separated by commas: group=role or group=role:pattern; group * is everybody."""
     notify_url: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None
-    """Webhook to notify of alerts, in the form of Alertmanager's; unset: none. Not needed beside Prometheus."""
+    """Webhook to notify of alerts, in the form of Alertmanager's."""
     notify_token_file: Path | None = None
     """File with a bearer token for the webhook, read for each message."""
     notify_file: Annotated[Path | None, AfterValidator(_readable(read_destinations))] = None
-    """File of webhooks, each for the alerts with certain labels (TOML), read at the start; unset: there are none."""
+    """File of webhooks, each for the alerts with certain labels (TOML), read at the start."""
     notify_seconds: float = Field(default=30.0, gt=0, le=3_600)
-    """Seconds between two checks of the alerts."""
+    """Time between two checks of the alerts."""
     notify_repeat_seconds: float = Field(default=14_400.0, ge=60)
-    """Seconds after which an alert that still fires is notified again."""
+    """Time after which an alert that still fires is notified again."""
     gates_file: Annotated[Path | None, AfterValidator(_readable(read_gates))] = None
-    """File of the outside gates that policies may name (TOML), read at the start; unset: there are none."""
+    """File of the outside gates that policies may name (TOML), read at the start."""
     runbooks_url: str = ""
     """Prefix of the runbook's file name in the notifier's messages; by default the controller's own copies."""
     link_hosts: Annotated[str, AfterValidator(_checked(_host_patterns))] = ""
-    """Hosts of Spark's UI to which the page may link, separated by commas, such as *.spark.example.com; unset: none. A
-    job names the address, so that the page shows those of other hosts as text."""
+    """Hosts of Spark's UI to which the page may link, separated by commas, such as *.spark.example.com; others are
+    shown as text, since the job names them."""
     public_url: str = ""
     """Address of this controller for browsers, for links in these messages; by default the one it listens on."""
     retention_days_days: int = Field(default=400, ge=40)
-    """Days that needs and sums of reports are kept, counted back from the stream's newest batch."""
+    """Days to keep needs and sums of reports, counted back from the stream's newest batch."""
     retention_reports_days: int = Field(default=35, ge=32)
-    """Days that the facts of each report are kept; reports of batches before them are rejected."""
+    """Days to keep the facts of each report; reports of batches before them are rejected."""
     retention_bodies_days: int = Field(default=3, ge=1)
-    """Days that reports are kept as they were sent."""
+    """Days to keep reports as they were sent."""
     retention_ledger_days: int = Field(default=35, ge=32)
-    """Days that the ledger is kept."""
+    """Days to keep the ledger."""
     retention_events_days: int = Field(default=400, ge=1)
-    """Days that events are kept."""
+    """Days to keep events."""
     retention_history_days: int = Field(default=90, ge=32)
-    """Days that acknowledgements, queries, published bounds, predictions, rollouts and failed bounds are kept; what the
-    present state follows from is kept longer."""
+    """Days to keep acknowledgements, queries, bounds, predictions, rollouts and failures; what the present state
+    follows from is kept longer."""
     log_level: LogLevel = "info"
-    """Minimum severity that is logged; with debug the log has a line for every report and read, too."""
+    """Minimum severity that is logged; debug has every report and read."""
     log_format: LogFormat = "console"
     """Format of the log: console, for people, or json."""
 

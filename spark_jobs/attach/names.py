@@ -43,6 +43,13 @@ _TEMPORARY = re.compile(
 )
 """A folder for temporary files, with the one in it that somebody made for a while."""
 
+_UNNAMED = re.compile(
+    r"pyspark-shell|spark shell|spark connect server|connect|spark-connect|unnamed|org\.apache\.spark\..*"
+    r"|sparksql::.*|thrift jdbc/odbc server|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+    re.IGNORECASE,
+)
+"""Names of applications that nobody gave: Spark's shells and servers, their classes, and a random id."""
+
 _LONGEST_PART = 60
 _log = logging.getLogger("tidemark.spark")
 
@@ -90,6 +97,13 @@ def place_of(query: str | None, checkpoint: str | None) -> str:
     """
     end = query or _end(_TEMPORARY.sub("", checkpoint or ""))
     return _part(end) if query or not _SAYS_NOTHING.fullmatch(end) else ""
+
+
+def job_name(application: str | None, place: str) -> str:
+    """Return a job's name that a restart finds again: its application's, if somebody gave it one."""
+    if application and not _UNNAMED.fullmatch(application.strip()):
+        return fitting(lasting_part(application))
+    return place or "unnamed"
 
 
 def stream_name(place: str, sources: Iterable[str], column: str, taken: Collection[str]) -> str:

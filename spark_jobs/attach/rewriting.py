@@ -14,7 +14,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame
 
 from tidemark.spark_jobs.spark.event_time import DELAY
-from tidemark.spark_jobs.spark.jvm import ALIAS, DATASET, PROJECT, SparkContext, find, items
+from tidemark.spark_jobs.spark.jvm import DATASET, SparkContext, aliased, find, items, with_ids
 from tidemark.spark_jobs.spark.query_plan import tap_at
 
 _Node = Any
@@ -85,7 +85,7 @@ class _Rewriting:
         for column in items(alias.references().toSeq()):
             now = self._carried.get(column.exprId().id())
             if now is not None:
-                return _aliased(alias.child(), alias.name(), alias, _with_delay(old, now.getLong(DELAY)))
+                return aliased(alias.child(), alias.name(), alias, _with_delay(old, now.getLong(DELAY)))
         return alias
 
 
@@ -113,31 +113,6 @@ def _is_tapped(plan: _Node) -> bool:
     if kind == _WATERMARK:
         return False
     return tap_at(plan, kind) is not None or any(map(_is_tapped, items(plan.children())))
-
-
-def with_ids(old: _Node, made: _Node) -> _Node:
-    """Return a plan whose columns have the expression ids that the nodes above know."""
-    before, now = items(old.output()), items(made.output())
-    if [_kind(each) for each in before] != [_kind(each) for each in now]:
-        raise ValueError(f"other columns: {made.output().toString()} instead of {old.output().toString()}")
-    if all(was.exprId().equals(this.exprId()) for was, this in zip(before, now, strict=True)):
-        return made
-    columns = [
-        this if was.exprId().equals(this.exprId()) else _aliased(this, this.name(), was, None)
-        for was, this in zip(before, now, strict=True)
-    ]
-    jvm: Any = SparkContext._jvm  # noqa: SLF001 - the one way to the JVM
-    return find(PROJECT)(jvm.PythonUtils.toSeq(columns), made)
-
-
-def _kind(column: _Node) -> tuple[str, str]:
-    return column.name(), column.dataType().json()
-
-
-def _aliased(child: _Node, name: str, as_: _Node, metadata: _Node | None) -> _Node:
-    jvm: Any = SparkContext._jvm  # noqa: SLF001 - the one way to the JVM
-    none = jvm.PythonUtils.toSeq([])
-    return find(ALIAS)(child, name, as_.exprId(), as_.qualifier(), jvm.scala.Option.apply(metadata), none)
 
 
 def _with_delay(metadata: _Node, delay_ms: int) -> _Node:

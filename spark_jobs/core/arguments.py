@@ -1,7 +1,8 @@
 """The arguments of the public calls, each checked as the call is made: what may be given, and what to write.
 
 ``checked`` binds a call's arguments to their names and looks each up in ``RULES``, so that one name means one thing in
-every call. A parameter without a rule cannot be added: the module that has it would not load.
+every call. A parameter without a rule cannot be added: the module that has it would not load. The rules of a job's
+settings stand in the table of ``settings``.
 """
 
 from __future__ import annotations
@@ -10,21 +11,15 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar, get_args
 
 from pyspark.sql.types import StructType
 
-from tidemark.models.base.duration import format_duration, parse_delay, parse_duration
-from tidemark.models.base.granules import default_granule_us
 from tidemark.models.base.operators import Operator
 from tidemark.models.base.ranges import MAX_VALUE_LENGTH
-from tidemark.models.protocol.messages import Mode
-from tidemark.spark_jobs.core.tap import MAX_KEYS
-
-GRANULE_US = 1_000_000
-"""Granule of a stream whose operator is read from the plan: it divides every window of whole seconds."""
 
 Treatment = Literal["clamp", "aside"]
 """What becomes of a future-dated row: its event time is set back to the clock, or it is taken out of the stream."""
@@ -60,9 +55,26 @@ class Rule:
     choices: tuple[str, ...] = ()
     """All that may be given, where that is a list of words; the one nearest to what was given is the example."""
 
+    of_text: Callable[[str], object] = str
+    """Returns what a text of the conf stands for; the text itself where it stands for nothing that may be given."""
+    make: Callable[[Any], object] = lambda value: value
+    """Returns what a job works with; ``ValueError`` for a value that cannot be read."""
+
     def or_none(self) -> Rule:
         """Return the rule of a parameter that may be left out."""
-        return Rule(self.what, lambda value: value is None or self.fits(value), self.example, self.choices)
+        return replace(self, fits=lambda value: value is None or self.fits(value))
+
+    def made_of(self, name: str, value: object) -> Any:
+        """Return what a job works with where ``value`` is given for the parameter ``name``.
+
+        Raises:
+            WrongValueError: when it may not be given.
+        """
+        self.check(name, value)
+        try:
+            return self.make(value)
+        except ValueError as error:
+            raise WrongValueError(name, f"{name}: {error}") from None
 
     def check(self, name: str, value: object) -> None:
         """Raise unless ``value`` may be given for the parameter ``name``.
@@ -91,11 +103,16 @@ def text(what: str, example: str | None = None, longest: int | None = None) -> R
 
 
 def one_of(literal: object) -> Rule:
-    """Return the rule of a parameter that takes one of the words of a ``Literal``."""
+    """Return the rule of a parameter that takes one of the words of a ``Literal``; in the conf in whatever case."""
     words: tuple[str, ...] = get_args(literal)
     *others, last = words
-    what = f"{', '.join(others)} or {last}"
-    return Rule(what, lambda value: isinstance(value, str) and value in words, choices=words)
+    by_lower = {word.lower(): word for word in words}
+    return Rule(
+        f"{', '.join(others)} or {last}",
+        lambda value: isinstance(value, str) and value in words,
+        choices=words,
+        of_text=lambda text: by_lower.get(text.strip().lower(), text),
+    )
 
 
 def instance(kinds: type | tuple[type, ...], what: str, example: str | None = None) -> Rule:
@@ -111,7 +128,18 @@ def number(what: str, least: float, most: float | None = None, *, whole: bool = 
             return False
         return value >= least and (most is None or value <= most)
 
-    return Rule(what, fits)
+    def of_text(text: str) -> object:
+        try:
+            return int(text) if whole else float(text)
+        except ValueError:
+            return text
+
+    return Rule(what, fits, of_text=of_text)
+
+
+def up_to(most: int) -> Rule:
+    """Return the rule of a parameter that takes a whole number from 1 on."""
+    return number(f"a whole number, at least 1 and at most {most:,}", 1, most, whole=True)
 
 
 def function(what: str) -> Rule:
@@ -119,48 +147,40 @@ def function(what: str) -> Rule:
     return Rule(what, callable)
 
 
-_COLUMN = text("the name of a column", "ts")
-_INTERVAL = text("an interval as text", "10 minutes")
-_FLAG = instance(bool, "True or False")
-_FILE = instance((str, os.PathLike), "a file's path")
+INTERVAL = text("an interval as text", "10 minutes")
+FLAG = Rule(
+    "True or False",
+    lambda value: isinstance(value, bool),
+    of_text=lambda text: {"true": True, "false": False}.get(text.strip().lower(), text),
+)
+FILE = replace(instance((str, os.PathLike), "a file's path"), make=Path)
+DIMENSION = text(
+    f"the name of a column, of at most {MAX_VALUE_LENGTH} characters", "region", MAX_VALUE_LENGTH
+)
 _SECONDS = number("a number of seconds, at least 0", 0)
 
 RULES: Mapping[str, Rule] = {
-    "arrival_time": text("the name of a column, or None", "timestamp").or_none(),
-    "allowance": _INTERVAL,
+    "allowance": INTERVAL,
+    "arrival_time": replace(
+        text("the name of a column, or None", "timestamp").or_none(),
+        of_text=lambda text: None if text == "None" else text,
+    ),
     "batches_per_read": number("a whole number, at least 1", 1, whole=True),
-    "bound": _INTERVAL,
     "build": function("a function that starts the query and returns it"),
-    "ceiling": text("an interval as text", "2 hours").or_none(),
-    "close_at_end": Rule(
-        "True, False or an interval as text",
-        lambda value: isinstance(value, bool) or _INTERVAL.fits(value),
-        "True",
-    ).or_none(),
-    "controller_url": text("an address", "http://localhost:8642").or_none(),
     "cooldown_s": _SECONDS,
     "df": Rule("a DataFrame", lambda value: hasattr(value, "sparkSession")),
-    "dimension": text(
-        f"the name of a column, of at most {MAX_VALUE_LENGTH} characters", "region", MAX_VALUE_LENGTH
-    ).or_none(),
+    "dimension": DIMENSION.or_none(),
     "end": text("the name of the column with the window's end", "window.end"),
-    "event_time": _COLUMN,
-    "exit_on_new_bound": _FLAG,
+    "event_time": text("the name of a column", "ts"),
+    "exit_on_new_bound": FLAG,
     "folder": text("a path or URI of a folder for the late rows", "/data/late/clicks"),
     "format": text("the format of the source", "kafka").or_none(),
-    "future_allowance": text("an interval as text", "1 minute"),
-    "future_rows": one_of(Treatment),
     "grace": text("an interval as text", "1 hour"),
-    "granule": text("an interval as text", "1 second").or_none(),
-    "idle_timeout": text("an interval as text", "1 minute").or_none(),
-    "job": text("the name of the job", "shop").or_none(),
-    "keep": _FLAG,
+    "keep": FLAG,
     "keys": Rule(
         "names of columns", lambda value: all(isinstance(key, str) and key.strip() for key in value)
     ),
-    "marker": _FILE.or_none(),
-    "max_keys": number(f"a whole number, at least 1 and at most {MAX_KEYS}", 1, MAX_KEYS, whole=True),
-    "mode": one_of(Mode),
+    "marker": FILE.or_none(),
     "operator": instance(
         get_args(Operator),
         "what tumbling(size), sliding(size, slide), session(gap) or row_level() returns, or None",
@@ -171,7 +191,6 @@ RULES: Mapping[str, Rule] = {
         lambda value: isinstance(value, Mapping) and all(isinstance(each, str) for each in value),
     ).or_none(),
     "parse": function("the function that makes rows of the source's columns"),
-    "partition": text("the name of a column, or None", "partition").or_none(),
     "patience_s": _SECONDS,
     "query": Rule("a running query", lambda value: hasattr(value, "runId")),
     "schema": instance(StructType, "a StructType").or_none(),
@@ -182,9 +201,7 @@ RULES: Mapping[str, Rule] = {
         ),
     ).or_none(),
     "source": text("the place of a source in the plan, or its name", "0").or_none(),
-    "stream": text("the name of the stream", "clicks").or_none(),
     "timeout_s": number("a number of seconds", float("-inf")),
-    "token_file": _FILE.or_none(),
     "upsert": function("the function that writes the versions of a batch"),
 }
 """By the name of a parameter what may be given for it, in every public call that has it."""
@@ -219,101 +236,3 @@ def checked(**more: Rule) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
         return check_and_call
 
     return decorate
-
-
-@dataclass(frozen=True, slots=True)
-class Durations:
-    """The durations in a call of ``adaptive_watermark``."""
-
-    bound: str
-    ceiling: str | None
-    """The ceiling, as the bound; None without one."""
-    granule_us: int
-    allowance_us: int
-    idle_timeout_us: int | None
-
-
-def durations_of(
-    *,
-    bound: str,
-    ceiling: str | None,
-    operator: Operator | None,
-    granule: str | None,
-    future_allowance: str,
-    idle_timeout: str | None,
-) -> Durations:
-    """Return the durations in a call, whose arguments these are.
-
-    Raises:
-        WrongValueError: when one cannot be read, or they do not go together.
-    """
-    bound_ms = _delay_ms("bound", bound)
-    ceiling_ms = None if ceiling is None else _delay_ms("ceiling", ceiling)
-    if bound_ms is not None and ceiling_ms is not None:
-        check_ceiling(ceiling_ms, bound_ms)
-    return Durations(
-        bound=bound if bound_ms is None else f"{bound_ms} milliseconds",
-        ceiling=ceiling if ceiling_ms is None else f"{ceiling_ms} milliseconds",
-        granule_us=granule_of(granule, operator),
-        allowance_us=_whole_ms("future_allowance", future_allowance) * 1_000,
-        idle_timeout_us=None if idle_timeout is None else _whole_ms("idle_timeout", idle_timeout) * 1_000,
-    )
-
-
-def check_ceiling(ceiling_ms: int, bound_ms: int) -> None:
-    """Raise if a ceiling would close windows before the bound does.
-
-    Raises:
-        WrongValueError: when it would.
-    """
-    if ceiling_ms < bound_ms:
-        raise WrongValueError(
-            "ceiling",
-            f"ceiling {format_duration(ceiling_ms * 1_000)} is below the bound {format_duration(bound_ms * 1_000)}: "
-            "it would close windows before the bound does; it must exceed the bound by as much as partitions are apart",
-        )
-
-
-def _delay_ms(name: str, given: str) -> int | None:
-    """Return a delay in milliseconds; None where only Spark can read it: a range in SQL's quotes."""
-    try:
-        return parse_delay(given)
-    except ValueError as error:
-        if "'" in given:
-            return None
-        raise WrongValueError(name, f"{name}: {error}") from None
-
-
-def _whole_ms(name: str, given: str) -> int:
-    given_us = _duration_us(name, given)
-    if given_us < 0 or given_us % 1_000:
-        raise WrongValueError(name, f"{name} {given!r} must be at least 0 and in whole milliseconds")
-    return given_us // 1_000
-
-
-def _duration_us(name: str, given: str) -> int:
-    try:
-        return parse_duration(given)
-    except ValueError as error:
-        raise WrongValueError(name, f"{name}: {error}") from None
-
-
-def granule_of(granule: str | None, operator: Operator | None) -> int:
-    """Return the width of the tap's granules in microseconds.
-
-    Raises:
-        WrongValueError: when it cannot be read, or the rows of one may belong to different windows of the operator.
-    """
-    if granule is None:
-        return GRANULE_US if operator is None else default_granule_us(operator)
-    granule_us = _duration_us("granule", granule)
-    if granule_us <= 0 or granule_us % 1_000:
-        shown = format_duration(granule_us)
-        raise WrongValueError("granule", f"granule {shown} must be a positive number of whole milliseconds")
-    if operator is not None and not operator.granule_fits(granule_us):
-        raise WrongValueError(
-            "granule",
-            f"granule {format_duration(granule_us)} must divide size, slide and start of the {operator}, "
-            "else rows of one granule would belong to different windows",
-        )
-    return granule_us

@@ -17,6 +17,7 @@ from tidemark.models.base.granules import SPARK_TICK_US, Granules
 from tidemark.models.base.operators import Operator
 from tidemark.models.protocol.messages import Acknowledgement, BoundSource, Mode, Report, RunEnd
 from tidemark.spark_jobs.core.counting import StageCounts
+from tidemark.spark_jobs.core.settings import JobSettings
 from tidemark.spark_jobs.core.tap import Tap, TapCounts
 from tidemark.spark_jobs.spark.progress import newest_ms_of
 from tidemark.spark_jobs.spark.query_plan import QueryPlan
@@ -87,20 +88,12 @@ class Extension:
         """Forget a run, which may have ended before it started; ``error`` is what it failed of, or empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
-    """That a run which reads all there is moves the watermark at its end."""
-
-    delay_us: int | None = None
-    """How late rows come at most by the clock, in microseconds; None: only the bound says how long they are awaited."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
     """One stream as one plan has it: what to count, and which bound was applied."""
 
-    job: str
-    stream: str
+    settings: JobSettings
+    """Those of the stream; ``close_at_end`` is None where nothing can close its last windows."""
     tap: Tap
     operator: Operator | None
     """The operator that the call declares; None when it is to be read from the plan."""
@@ -111,8 +104,6 @@ class Binding:
     generation: int | None
     sink: ReportSink
     ceiling_ms: int | None = None
-    closing: Closing | None = None
-    """What closes its last windows; None leaves them open."""
     moves: bool = False
     """Whether its bound, or its watermark, moves while a query runs."""
     extensions: tuple[Extension, ...] = ()
@@ -121,14 +112,11 @@ class Binding:
     """Whether the call names the granule, which reports have then too."""
     stage_counts: StageCounts | None = None
     """What the row counter counted; None where the tap observes."""
-    own_times_confirmed: bool = False
-    """Whether the job confirms operators that a watermark nearer to the newest rows may end."""
-    called: bool = True
-    """Whether the job calls ``adaptive_watermark``; only of such a one a query that must not run is ended."""
-    reads: str | None = None
-    """Its source and event-time column, where nobody named it."""
-    left_out: tuple[str, ...] = ()
-    """What of the job's conf is left out, and why."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Names of the job and the stream."""
+        return self.settings.job, self.settings.stream
 
 
 @dataclass(frozen=True, slots=True)

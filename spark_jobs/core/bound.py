@@ -26,7 +26,7 @@ from urllib.parse import quote
 from tidemark.models.base.duration import format_duration
 from tidemark.models.protocol.messages import BoundAnswer, BoundSource, Mode, Pin
 from tidemark.spark_jobs.core.client import ControllerClient, read_answer
-from tidemark.spark_jobs.core.settings import PIN_KEY
+from tidemark.spark_jobs.core.settings import JobSettings
 
 _log = logging.getLogger("tidemark.spark")
 _Key = tuple[str, str]
@@ -103,17 +103,43 @@ class ChosenBound:
     """The pin, of the job or of the controller, that fixes the bound; None for none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class OwnBounds:
+    """What is the job's own, in milliseconds."""
+
+    bound_ms: int
+    ceiling_ms: int | None = None
+    """The ceiling of a job that can run in Live, to which the pin ``Ceiling`` holds it; None for none."""
+
+    def by(
+        self, answer: BoundAnswer, source: BoundSource = "controller", reason: str | None = None
+    ) -> ChosenBound:
+        """Return what the controller's ``answer`` makes of them, where the job has no pin of its own."""
+        reason = reason or answer.reason
+        if answer.pin is not None and answer.mode != "Off":
+            chosen = self.pinned(answer.pin, "the controller", answer)
+            return replace(chosen, reason=f"{chosen.reason} ({reason})")
+        if answer.bound_ms is None or answer.mode == "Off":
+            return ChosenBound(self.bound_ms, "job", None, answer.mode, reason, answer, answer.pin)
+        return ChosenBound(answer.bound_ms, source, answer.generation, answer.mode, reason, answer)
+
+    def pinned(self, pin: Pin, who: str, answer: BoundAnswer | None = None) -> ChosenBound:
+        """Return the bound that a pin fixes: the job's own, or its ceiling where it has one."""
+        bound_ms, what = self.bound_ms, "the job's own bound"
+        if pin == "Ceiling" and self.ceiling_ms is not None:
+            bound_ms, what = self.ceiling_ms, "the ceiling"
+        bound = format_duration(bound_ms * 1_000)
+        reason = f"pinned to {what} of {bound} by {who}: every window closes at least {bound} after its end"
+        mode: Mode = "Off" if answer is None else answer.mode
+        return ChosenBound(bound_ms, "job", None, mode, reason, answer, pin)
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """A bound that was chosen for a plan, and what it was chosen from."""
 
-    job: str
-    stream: str
-    own_bound_ms: int
-    ceiling_ms: int | None
-    """The ceiling of a job that can run in Live, in milliseconds; None for none."""
-    pin: Pin | None
-    """The job's own pin, which no answer can undo."""
+    settings: JobSettings
+    own: OwnBounds
     client: ControllerClient | None
     cache: BoundCache
     """Where the last good answers are."""
@@ -122,13 +148,11 @@ class Choice:
     @property
     def key(self) -> tuple[str, str]:
         """Names of the job and the stream."""
-        return self.job, self.stream
+        return self.settings.job, self.settings.stream
 
     def by(self, answer: BoundAnswer) -> ChosenBound:
         """Return what would be chosen if ``answer`` were the controller's now."""
-        if self.pin is not None:
-            return self.chosen
-        return _chosen(answer, "controller", _Own(self.own_bound_ms, self.ceiling_ms), answer.reason)
+        return self.chosen if self.settings.pin is not None else self.own.by(answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,17 +187,8 @@ def starting(bounds: Mapping[_Key, ChosenBound] | None = None) -> Iterator[list[
 
 
 def choose_bound_at_start(
-    job: str,
-    stream: str,
-    own_bound_ms: int,
-    client: ControllerClient | None,
-    cache: BoundCache,
-    *,
-    pin: Pin | None = None,
-    pinned_by: str = PIN_KEY,
-    ceiling_ms: int | None = None,
-    restarts: bool = True,
-) -> ChosenBound:
+    settings: JobSettings, own: OwnBounds, client: ControllerClient | None, *, restarts: bool = True
+) -> Choice:
     """Return the bound to start with, within the limit of a request. Never raises: a job must start.
 
     The first of these that exists: the bound that the job's own pin fixes (then the controller is not asked), the one
@@ -181,90 +196,35 @@ def choose_bound_at_start(
     an answer is followed, too.
 
     Args:
-        job: name of the job.
-        stream: name of the stream.
-        own_bound_ms: the job's own bound, in milliseconds.
+        settings: the stream's.
+        own: what is the job's own.
         client: the controller; None when the job has none.
-        cache: last good answers.
-        pin: the job's own pin, from ``spark.tidemark.pin``.
-        pinned_by: who says so.
-        ceiling_ms: the ceiling of a job that can run in Live, in milliseconds: what the pin ``Ceiling`` holds it to.
         restarts: whether another bound needs another start; a stream that takes it at once is none of the runner's.
     """
-    own = _Own(own_bound_ms, ceiling_ms)
-    start = _start.get()
-    handed = start.bounds.get((job, stream))
-    if pin is not None:
-        chosen = _pinned(pin, own, pinned_by, None)
-    elif handed is not None:
-        chosen = handed
+    start, key = _start.get(), (settings.job, settings.stream)
+    cache = BoundCache(settings.cache_dir, settings.controller_url or "")
+    if settings.pin is not None:
+        chosen = own.pinned(settings.pin, settings.pinned_by)
     else:
-        chosen = _from_controller(client, cache, (job, stream), own)
-    choice = Choice(
-        job=job,
-        stream=stream,
-        own_bound_ms=own_bound_ms,
-        ceiling_ms=ceiling_ms,
-        pin=pin,
-        client=client,
-        cache=cache,
-        chosen=chosen,
-    )
+        chosen = start.bounds.get(key) or _from_controller(client, cache, key, own)
+    choice = Choice(settings, own, client, cache, chosen)
     for choices in start.choices if restarts else ():
         choices.append(choice)
-    return chosen
+    return choice
 
 
-def chosen_by(answer: BoundAnswer, own_bound_ms: int) -> ChosenBound:
-    """Return what the controller's ``answer`` makes of a job's own bound, where the job has neither pin nor ceiling."""
-    return _chosen(answer, "controller", _Own(own_bound_ms), answer.reason)
-
-
-@dataclass(frozen=True, slots=True)
-class _Own:
-    """What is the job's own, in milliseconds."""
-
-    bound_ms: int
-    ceiling_ms: int | None = None
-
-
-def _from_controller(client: ControllerClient | None, cache: BoundCache, key: _Key, own: _Own) -> ChosenBound:
+def _from_controller(
+    client: ControllerClient | None, cache: BoundCache, key: _Key, own: OwnBounds
+) -> ChosenBound:
     """Return what the controller's answer gives, or the last good answer on disk."""
     if client is None:
         return ChosenBound(own.bound_ms, "job", None, "Off", "no controller is set")
-    answer, problem = _ask(client, *key)
-    if answer is None:
-        last = cache.read(*key)
+    try:
+        answer = client.bound(*key)
+    except Exception as error:  # noqa: BLE001 - no fault of the network or its settings may stop the job
+        problem, last = str(error) or type(error).__name__, cache.read(*key)
         if last is None:
             return ChosenBound(own.bound_ms, "job", None, "Off", f"no answer and none on disk: {problem}")
-        return _chosen(last, "disk", own, f"the last good answer, because: {problem}")
+        return own.by(last, "disk", f"the last good answer, because: {problem}")
     cache.write(answer)
-    return _chosen(answer, "controller", own, answer.reason)
-
-
-def _ask(client: ControllerClient, job: str, stream: str) -> tuple[BoundAnswer | None, str]:
-    """Return the controller's answer, or None and why there is none."""
-    try:
-        return client.bound(job, stream), ""
-    except Exception as error:  # noqa: BLE001 - no fault of the network or its settings may stop the job
-        return None, str(error) or type(error).__name__
-
-
-def _chosen(answer: BoundAnswer, source: BoundSource, own: _Own, reason: str) -> ChosenBound:
-    if answer.pin is not None and answer.mode != "Off":
-        chosen = _pinned(answer.pin, own, "the controller", answer)
-        return replace(chosen, reason=f"{chosen.reason} ({reason})")
-    if answer.bound_ms is None or answer.mode == "Off":
-        return ChosenBound(own.bound_ms, "job", None, answer.mode, reason, answer, answer.pin)
-    return ChosenBound(answer.bound_ms, source, answer.generation, answer.mode, reason, answer)
-
-
-def _pinned(pin: Pin, own: _Own, who: str, answer: BoundAnswer | None) -> ChosenBound:
-    """Return the bound that a pin fixes: the job's own, or its ceiling where it has one."""
-    bound_ms, what = own.bound_ms, "the job's own bound"
-    if pin == "Ceiling" and own.ceiling_ms is not None:
-        bound_ms, what = own.ceiling_ms, "the ceiling"
-    bound = format_duration(bound_ms * 1_000)
-    reason = f"pinned to {what} of {bound} by {who}: every window closes at least {bound} after its end"
-    mode: Mode = "Off" if answer is None else answer.mode
-    return ChosenBound(bound_ms, "job", None, mode, reason, answer, pin)
+    return own.by(answer)

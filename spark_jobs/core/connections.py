@@ -20,16 +20,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.operators import Operator
 from tidemark.models.protocol.messages import Mode
-from tidemark.spark_jobs.core.arguments import Treatment, checked
+from tidemark.spark_jobs.core.arguments import checked
 from tidemark.spark_jobs.core.binding import Binding, Extension
-from tidemark.spark_jobs.core.bound import BoundCache, ChosenBound, choose_bound_at_start
+from tidemark.spark_jobs.core.bound import ChosenBound, OwnBounds, choose_bound_at_start
 from tidemark.spark_jobs.core.client import ControllerClient
 from tidemark.spark_jobs.core.driver_log import print_or_log
 from tidemark.spark_jobs.core.driver_metrics import StreamCounts
 from tidemark.spark_jobs.core.listener import TidemarkListener
 from tidemark.spark_jobs.core.sender import Sender
-from tidemark.spark_jobs.core.settings import JobSettings, keys_without_effect
-from tidemark.spark_jobs.core.watch import BoundWatch, Orders, mode_of
+from tidemark.spark_jobs.core.settings import JobSettings, unknown_keys
+from tidemark.spark_jobs.core.watch import Orders, mode_of, watch_of
 
 _log = logging.getLogger("tidemark.spark")
 _lock = threading.Lock()
@@ -85,7 +85,9 @@ def connection_to(settings: JobSettings) -> Connection | None:
         where = settings.controller_url, settings.token_file
         if where not in _connections:
             try:
-                client = ControllerClient(settings.controller_url, settings.token_file, settings.timeout_s)
+                client = ControllerClient(
+                    settings.controller_url, settings.token_file, settings.timeout_ms / 1_000
+                )
             except Exception as error:  # noqa: BLE001 - proxies and certificates of the environment; the job must start
                 what = "no connection to %s can be made, so nothing is reported: %s"
                 _log.error(what, settings.controller_url, error)
@@ -147,14 +149,14 @@ class LateOption:
     revises: ClassVar[bool] = False
     """Whether windows come out in versions: then the bound moves in each batch, and no window is closed."""
 
-    def check(self, operator: Operator | None, ceiling: str | None, mode: Mode) -> None:
-        """Raise unless a call with these arguments can have it.
+    def check(self, operator: Operator | None, settings: JobSettings) -> None:
+        """Raise unless a stream with these settings can have it.
 
         Raises:
             ValueError: when it cannot.
         """
 
-    def read_in(self, df: DataFrame) -> LateOption:  # noqa: ARG002 - for subclasses
+    def read_in(self, df: DataFrame, settings: JobSettings) -> LateOption:  # noqa: ARG002 - for subclasses
         """Return the same, as a stream with these rows has it.
 
         Raises:
@@ -162,9 +164,7 @@ class LateOption:
         """
         return self
 
-    def extension(
-        self, df: DataFrame, metric: str, binding: Binding, start: Start, future: tuple[int, Treatment] | None
-    ) -> Extension:
+    def extension(self, df: DataFrame, metric: str, binding: Binding, start: Start) -> Extension:
         """Return what takes part in the queries that have a tap.
 
         Args:
@@ -172,8 +172,6 @@ class LateOption:
             metric: name of the tap.
             binding: the tap, and what reports of it say.
             start: what the stream starts with.
-            future: how far ahead a row may be dated, in microseconds, and what becomes of the others; None where the
-                plan takes them as they are.
         """
         raise NotImplementedError
 
@@ -182,39 +180,21 @@ class LateOption:
         return start.chosen.bound_ms
 
 
-def start_of(
-    settings: JobSettings, own_bound_ms: int, ceiling_ms: int | None, mode: Mode, *, restarts: bool
-) -> Start:
+def start_of(settings: JobSettings, own: OwnBounds, *, restarts: bool) -> Start:
     """Ask for the bound of a stream.
 
     Args:
         settings: the stream's.
-        own_bound_ms: the job's own bound, in milliseconds.
-        ceiling_ms: its ceiling, in milliseconds; None where it cannot run in Live.
-        mode: the job's own mode.
+        own: what is the job's own.
         restarts: whether another bound needs another start.
     """
     connection = connection_to(settings)
     client = None if connection is None else connection.client
-    cache = BoundCache(settings.cache_dir, settings.controller_url or "")
-    chosen = choose_bound_at_start(
-        settings.job,
-        settings.stream,
-        own_bound_ms,
-        client,
-        cache,
-        pin=settings.pin,
-        pinned_by=settings.pinned_by,
-        ceiling_ms=ceiling_ms,
-        restarts=restarts,
-    )
-    make_watch = None
-    if client is not None:
-        make_watch = partial(
-            BoundWatch, client, settings.job, settings.stream, cache, wait_s=settings.watch_s
-        )
-    orders = Orders(chosen.answer, own_bound_ms, mode, settings.pin, make_watch)
-    return Start(connection, chosen, mode_of(chosen.answer, mode), orders)
+    choice = choose_bound_at_start(settings, own, client, restarts=restarts)
+    make_watch = None if client is None else partial(watch_of, choice)
+    answer = choice.chosen.answer
+    orders = Orders(answer, own.bound_ms, settings.mode, settings.pin, make_watch)
+    return Start(connection, choice.chosen, mode_of(answer, settings.mode), orders)
 
 
 def announce(settings: JobSettings, start: Start, ceiling_ms: int | None) -> None:
@@ -236,11 +216,14 @@ def announce(settings: JobSettings, start: Start, ceiling_ms: int | None) -> Non
 def conf_of(spark: SparkSession) -> Callable[[str, str | None], str | None]:
     """Return what reads the conf of a session whose job calls ``adaptive_watermark``.
 
-    Keys of Tidemark in the conf of the driver that mean nothing to such a job are logged.
+    Keys in the conf of the driver that are none of Tidemark's are logged.
     """
-    if hasattr(spark, "_jsparkSession"):  # a client of Spark Connect sets the conf of its session alone
-        for line in keys_without_effect(key for key, _ in spark.sparkContext.getConf().getAll()):
-            _warn_once(line)
+    if not hasattr(spark, "_jsparkSession"):
+        # One request in place of one for each key. PySpark before 4.0 cannot, and is refused later on.
+        every: dict[str, str] = getattr(spark.conf, "getAll", {})
+        return every.get
+    for key, near in unknown_keys(key for key, _ in spark.sparkContext.getConf().getAll()):
+        _warn_once(f"{key} is no key of Tidemark{'' if near is None else f': write {near}'}")
     return spark.conf.get
 
 

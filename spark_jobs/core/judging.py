@@ -26,7 +26,7 @@ def judge(run: QueryRun, found: Mapping[str, Found]) -> list[str]:
     rejected = []
     run.is_real_time = run.query.is_real_time()
     run.spark_ui = run.query.page_url(run.run_id)
-    names = Counter((binding.job, binding.stream) for binding in run.bindings.values())
+    names = Counter(binding.key for binding in run.bindings.values())
     for metric, operator in found.items():
         binding = run.bindings[metric]
         try:
@@ -42,11 +42,14 @@ def judge(run: QueryRun, found: Mapping[str, Found]) -> list[str]:
                     why = "only the plan says which operator drops late rows in complete mode, and it cannot be read"
                     judging = not_judged(binding, why)
         except PlanRejectedError as error:
-            if binding.called:
-                rejected.append(f"stream {binding.stream}: {error}")
+            if binding.settings.called:
+                rejected.append(f"stream {binding.settings.stream}: {error}")
             judging = not_judged(binding, str(error))
-        if (number := names[binding.job, binding.stream]) > 1:
-            why = f"{number} inputs of the query are called {binding.stream!r}, and a batch is reported once for a name"
+        if (number := names[binding.key]) > 1:
+            stream = binding.settings.stream
+            why = (
+                f"{number} inputs of the query are called {stream!r}, and a batch is reported once for a name"
+            )
             judging = not_judged(
                 binding, _with_way_out(binding, why, "give each a name of its own: stream=...")
             )
@@ -71,7 +74,7 @@ def run_end_with(run_end: RunEnd | None, bindings: Iterable[Binding], watermarks
         bindings: the streams that may close.
         watermarks: how many its plan has.
     """
-    closing = [binding.closing for binding in bindings if binding.closing is not None]
+    closing = [rule for binding in bindings if (rule := binding.settings.close_at_end) is not None]
     if run_end != "AvailableNow" or not watermarks or len(closing) < watermarks:
         return run_end
     return "AtBound" if any(each.delay_us is None for each in closing) else "Closed"
@@ -83,7 +86,7 @@ def _check(run: QueryRun, metric: str, judging: Judging) -> None:
     for extension in binding.extensions:
         if (why := extension.why_not(run, metric, judging)) is not None:
             raise PlanRejectedError(why)
-    if run.is_real_time and binding.mode == "Restart" and binding.called:
+    if run.is_real_time and binding.mode == "Restart" and binding.settings.called:
         raise PlanRejectedError(
             not_in_real_time("mode Restart has not been tried in it", "use mode OnRestart")
         )
@@ -91,21 +94,16 @@ def _check(run: QueryRun, metric: str, judging: Judging) -> None:
 
 def warn_of_other_queries(run: QueryRun, others: Iterable[QueryRun]) -> None:
     """Log which streams of a query that starts are reported by another query of this driver already."""
-    reported = {
-        (binding.job, binding.stream)
-        for each in others
-        for binding in map(each.bindings.get, each.streams)
-        if binding
-    }
+    reported = {binding.key for each in others for binding in map(each.bindings.get, each.streams) if binding}
     for binding in run.bindings.values():
-        if (binding.job, binding.stream) in reported:
+        if binding.key in reported:
             what = (
                 "another query of this driver reports it, too, so that each row counts once for each of them"
             )
             instead = "call adaptive_watermark once for each query, with a stream= of its own"
-            if not binding.called:
+            if not binding.settings.called:
                 instead = "give each query a name, or a checkpoint, of its own"
-            _log.warning("stream %s: %s; %s", binding.stream, what, instead)
+            _log.warning("stream %s: %s; %s", binding.settings.stream, what, instead)
 
 
 def judging_of(binding: Binding, found: Found) -> Judging:
@@ -132,7 +130,9 @@ def judging_of(binding: Binding, found: Found) -> Judging:
     if declared is not None:
         return Judging(declared, granules_of(binding, declared), doubt=found.why)
     if found.kind == "Unreadable":
-        return not_judged(binding, f"{'the call declares no operator, and ' * binding.called}{found.why}")
+        return not_judged(
+            binding, f"{'the call declares no operator, and ' * binding.settings.called}{found.why}"
+        )
     raise PlanRejectedError(
         _with_way_out(
             binding,
@@ -144,7 +144,7 @@ def judging_of(binding: Binding, found: Found) -> Judging:
 
 def _with_way_out(binding: Binding, why: str, instead: str) -> str:
     """Return why a stream is not as it should be, and to a job that makes a call what to write there."""
-    return f"{why}; {instead}" if binding.called else why
+    return f"{why}; {instead}" if binding.settings.called else why
 
 
 def not_judged(binding: Binding, why: str) -> Judging:
@@ -157,15 +157,15 @@ def not_judged(binding: Binding, why: str) -> Judging:
 def log_judging(binding: Binding, judging: Judging) -> None:
     """Log how the rows of a stream are judged."""
     if judging.contradiction is not None:
-        level = logging.ERROR if binding.called else logging.WARNING
+        level = logging.ERROR if binding.settings.called else logging.WARNING
         level = logging.INFO if judging.contradiction.startswith(LOSES_NONE) else level
         what = "stream %s: %s; its rows are not judged and it is not steered"
-        _log.log(level, what, binding.stream, judging.contradiction)
+        _log.log(level, what, binding.settings.stream, judging.contradiction)
     elif judging.doubt is not None:
         why = "stream %s: the declared %s is trusted, since the plan does not show it: %s"
-        _log.warning(why, binding.stream, judging.operator, judging.doubt)
+        _log.warning(why, binding.settings.stream, judging.operator, judging.doubt)
     elif binding.operator is None:
-        _log.info("stream %s: the query has a %s", binding.stream, judging.operator)
+        _log.info("stream %s: the query has a %s", binding.settings.stream, judging.operator)
 
 
 def granules_of(binding: Binding, operator: Operator) -> Granules:
@@ -178,12 +178,16 @@ def granules_of(binding: Binding, operator: Operator) -> Granules:
     if tap.closed is not None:
         return Granules(tap.granule_us, tap.closed)
     if not operator.granule_fits(tap.granule_us):
-        counted = format_duration(tap.granule_us)
+        counted, called = format_duration(tap.granule_us), binding.settings.called
         raise PlanRejectedError(
-            f"{'without an operator in the call ' * binding.called}rows are counted by {counted}, which does not "
-            f"divide the query's {operator}; {_fitting(operator, called=binding.called)}"
+            f"{'without an operator in the call ' * called}rows are counted by {counted}, which does not divide the "
+            f"query's {operator}; {_fitting(operator, called=called)}"
         )
-    granule_us = tap.granule_us if binding.names_granule else default_granule_us(operator, tap.granule_us)
+    granule_us = (
+        tap.granule_us
+        if binding.settings.granule is not None
+        else default_granule_us(operator, tap.granule_us)
+    )
     return Granules(granule_us, operator.closed)
 
 

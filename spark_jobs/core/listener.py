@@ -178,7 +178,7 @@ class TidemarkListener(JsonListener):
     @staticmethod
     def _reject(run: QueryRun, why: str, *, begins: bool) -> bool:
         """Let a query that begins end before its first batch; return whether it will. The log has the error, too."""
-        may_end = all(binding.called for binding in run.bindings.values())
+        may_end = all(binding.settings.called for binding in run.bindings.values())
         will_end = may_end and begins and run.query.fail(why)
         if may_end:
             what = "is stopped before its first batch" if will_end else "should not run and cannot be stopped"
@@ -193,7 +193,7 @@ class TidemarkListener(JsonListener):
             log_judging(run.bindings[metric], judging)
         for extension in run.extensions:
             extension.started(run)
-        bounds = {binding.stream: binding.bound_ms for binding in run.bindings.values()}
+        bounds = {binding.settings.stream: binding.bound_ms for binding in run.bindings.values()}
         self.metrics.started(run.run_id, run.query, bounds)
 
     def _report_batch(self, run: _Run, progress: StreamingQueryProgress) -> None:
@@ -223,7 +223,9 @@ class TidemarkListener(JsonListener):
                 self._report_stream(run, metric, progress, observed)
             except Exception:  # noqa: BLE001 - the query goes on; the gap in batch ids shows the loss
                 _log.exception(
-                    "stream %s: batch %d is not reported", run.bindings[metric].stream, progress.batchId
+                    "stream %s: batch %d is not reported",
+                    run.bindings[metric].settings.stream,
+                    progress.batchId,
                 )
         run.watermark_ms.pop(progress.batchId - 2, None)
 
@@ -240,7 +242,7 @@ class TidemarkListener(JsonListener):
         if report.uncounted_rows:
             _log.warning(
                 "stream %s: batch %d: %d rows cannot be judged: %s",
-                binding.stream,
+                binding.settings.stream,
                 report.batch_id,
                 report.uncounted_rows,
                 counts.uncounted or "their event times are out of range",
@@ -273,15 +275,15 @@ class TidemarkListener(JsonListener):
             late=DROPPED,
             run_end=run.run_end,
             spark_ui=run.spark_ui,
-            called=binding.called,
-            reads=binding.reads,
-            conf_left_out="; ".join(binding.left_out)[:MAX_TEXT] or None,
+            called=binding.settings.called,
+            reads=binding.settings.reads,
+            conf_left_out="; ".join(binding.settings.left_out)[:MAX_TEXT] or None,
         )
         for extension in binding.extensions:
             found = extension.acknowledged(run, metric, found, progress.batchId)
         if run.acknowledged.get(metric) != found:
             run.acknowledged[metric] = found
-            binding.sink.acknowledge(binding.job, binding.stream, replace(found, applied_us=self.clock_us()))
+            binding.sink.acknowledge(*binding.key, replace(found, applied_us=self.clock_us()))
 
     def _report(self, run: _Run, metric: str, progress: StreamingQueryProgress, counts: TapCounts) -> Report:
         binding = run.bindings[metric]
@@ -292,8 +294,8 @@ class TidemarkListener(JsonListener):
         output_mode = run.query.output_mode()
         return Report(
             schema_version=REPORT_SCHEMA,
-            job=binding.job,
-            stream=binding.stream,
+            job=binding.settings.job,
+            stream=binding.settings.stream,
             query_id=str(progress.id),
             run_id=str(progress.runId),
             batch_id=batch,

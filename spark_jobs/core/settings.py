@@ -1,4 +1,5 @@
-"""The job's settings: ``spark.tidemark.*`` conf, overridden by arguments.
+# ruff: noqa: RUF009 - what a field is made of is its row of the table
+"""The job's settings: one table, of which a call gives a value by an argument and the conf by ``spark.tidemark.*``.
 
 Keys start with ``spark.`` because ``spark-submit`` drops all others. The token itself is never a setting, only the
 file that holds it, and a key that looks like one is rejected: Spark shows conf values in its UI and event logs.
@@ -6,378 +7,96 @@ file that holds it, and a key that looks like one is rejected: Spark shows conf 
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Any, Literal
 
-from tidemark.models.base.duration import parse_duration
-from tidemark.models.base.stateful import CONFIRMED_KEY
-from tidemark.models.protocol.messages import Pin
-from tidemark.spark_jobs.core.arguments import WrongValueError
-from tidemark.spark_jobs.core.binding import Closing
-from tidemark.spark_jobs.core.client import TOKEN_FILE_KEY, TOKEN_VARIABLE
-from tidemark.spark_jobs.core.tap import TAP_KEY
+from tidemark.models.base.duration import format_duration, parse_delay, parse_duration
+from tidemark.models.base.granules import default_granule_us
+from tidemark.models.base.operators import Operator
+from tidemark.models.protocol.messages import Mode, Pin
+from tidemark.spark_jobs.core.arguments import (
+    DIMENSION,
+    FILE,
+    FLAG,
+    INTERVAL,
+    RULES,
+    Rule,
+    Treatment,
+    WrongValueError,
+    one_of,
+    text,
+    up_to,
+)
+from tidemark.spark_jobs.core.client import TOKEN_VARIABLE
+from tidemark.spark_jobs.core.tap import DEFAULT_MAX_KEYS, MAX_KEYS
 
-PIN_KEY = "spark.tidemark.pin"
-"""The job's own kill switch."""
+PREFIX = "spark.tidemark."
+OF_STREAM = f"{PREFIX}stream."
+"""Keys that say of one stream what others say of all."""
 
-CLOSING_KEY = "spark.tidemark.close.at.end"
-"""Whether runs that read all there is close their last windows."""
+GRANULE_US = 1_000_000
+"""Granule of a stream whose operator is read from the plan: it divides every window of whole seconds."""
+
+UNSET: Any = object()
+"""What is no value of a parameter for which None means something."""
 
 TapKind = Literal["compiled", "observe"]
 """How rows are counted."""
-
-_LONGEST_NAME = 200
-_MOST: Mapping[str, int] = {
-    "spark.tidemark.timeout.ms": 600_000,
-    "spark.tidemark.queue.reports": 1_000_000,
-    "spark.tidemark.watch.seconds": 3_600,
-}
-"""What a number of the conf may be at most."""
-_PINS: dict[str, Pin] = {"off": "Off", "ceiling": "Ceiling"}
-_TOKEN_KEY = "spark.tidemark.token"  # noqa: S105 - the name of a key
-"""A key that somebody might put the token itself into."""
-_IN_DOUBT: Mapping[str, str] = {PIN_KEY: "off"}
-"""What a key that is left out says all the same: nobody misspells a kill switch to have it open."""
 
 Conf = Callable[[str, str | None], str | None]
 """Returns the value of a conf key, or the given default."""
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """One conf key."""
+class Closing:
+    """That a run which reads all there is moves the watermark at its end."""
 
-    key: str
-    default: str | None
+    delay_us: int | None = None
+    """How late rows come at most by the clock, in microseconds; None: only the bound says how long they are awaited."""
+
+
+_LONGEST_NAME = 200
+_MS = " milliseconds"
+TOKEN_KEY = "spark.tidemark.token"  # noqa: S105 - the name of a key
+"""A key that somebody might put the token itself into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: a key of the conf, and an argument of the call unless it is the jar's."""
+
+    name: str
+    """Name of the argument."""
+    rule: Rule
+    """What it must be."""
+    default: object
     meaning: str
-    of_context: bool = False
+    of_context: bool
     """Whether only the context's conf has a say where the job does not call Tidemark: else a client of a Spark Connect
     server could let that server send its token, or write a file, where the client likes."""
+    instead: str | None
+    """What says the same in a program, where that is no argument of its name."""
+
+    @property
+    def key(self) -> str:
+        """Its key of the conf."""
+        return key_of(self.name)
 
 
-SETTINGS = (
-    Setting("spark.tidemark.job", None, "Name of the job; `spark.app.name` unless set."),
-    Setting("spark.tidemark.stream", "default", "Name of the stream, where the call does not give one."),
-    Setting(
-        "spark.tidemark.controller.url",
-        None,
-        "Address of the controller; without it nothing is sent or requested.",
-        of_context=True,
-    ),
-    Setting(
-        TOKEN_FILE_KEY,
-        None,
-        f"File that holds the bearer token; the environment variable `{TOKEN_VARIABLE}` unless set.",
-        of_context=True,
-    ),
-    Setting(
-        "spark.tidemark.cache.dir",
-        None,
-        "Folder of last good bounds; `~/.cache/tidemark` unless set.",
-        of_context=True,
-    ),
-    Setting(
-        "spark.tidemark.timeout.ms",
-        "3000",
-        "Limit of each request to the controller, in milliseconds.",
-        of_context=True,
-    ),
-    Setting(
-        "spark.tidemark.queue.reports",
-        "1000",
-        "Reports kept in the driver while the controller is away.",
-        of_context=True,
-    ),
-    Setting(
-        PIN_KEY,
-        None,
-        "Kill switch of the job: `off` holds it to its own bound, `ceiling` to its ceiling, without the controller.",
-    ),
-    Setting(
-        "spark.tidemark.watch.seconds",
-        "30",
-        "How long the controller may hold a request for the next bound, in seconds.",
-    ),
-    Setting(
-        "spark.tidemark.restart.marker",
-        None,
-        "File that says which bound a job ended for, where something outside starts it again.",
-        of_context=True,
-    ),
-    Setting(
-        TAP_KEY,
-        "compiled",
-        "How rows are counted: `compiled` into the stage that reads them, or by Spark's `observe`, at three times the "
-        "cost.",
-    ),
-    Setting(
-        CLOSING_KEY,
-        "false",
-        "`true`, or how late rows come at most by the clock, such as `1 hour`: what `close_at_end=` of the call says, "
-        "where the call does not.",
-    ),
-    Setting(
-        CONFIRMED_KEY,
-        "false",
-        "`true` lets a query whose `transformWithState` gives its rows their own event time start with a narrower "
-        "bound, or in Live.",
-    ),
-)
-"""Every conf key that a job reads, for the table in docs/reference/settings.md."""
-
-PREFIX = "spark.tidemark."
-
-OF_THE_CALL = frozenset(
-    {
-        *("mode", "bound", "ceiling", "idle.timeout", "partition", "granule"),
-        *("future.rows", "future.allowance"),
-    }
-)
-"""Keys, without the prefix, of what a job that calls ``adaptive_watermark`` says by an argument of the same name."""
-
-OF_THE_JAR = frozenset({"enabled", "python", "start.timeout", "name", "late.folder", "late.dimension"})
-"""Keys of a whole fleet that such a job has no use for."""
+def key_of(name: str) -> str:
+    """Return the conf's key of a setting."""
+    return name if name.startswith("spark.") else PREFIX + name.replace("_", ".")
 
 
-def keys_without_effect(given: Iterable[str]) -> Iterator[str]:
-    """Yield of each key that a job that calls ``adaptive_watermark`` does not read what to write instead."""
-    known = {setting.key.removeprefix(PREFIX) for setting in SETTINGS}
-    for key in sorted(given):
-        name = key.removeprefix(PREFIX)
-        if key.startswith(PREFIX) and name in OF_THE_CALL:
-            yield f"{key} has no effect on a job that calls adaptive_watermark: write {name.replace('.', '_')}= there"
-        elif key.startswith(PREFIX) and name not in known | OF_THE_JAR and not name.startswith("stream."):
-            near = get_close_matches(name, known, 1)
-            instead = f": write {PREFIX}{near[0]}" if near else ""
-            yield f"{key} is no key of Tidemark, and has no effect{instead}"
+def _name(example: str) -> Rule:
+    def fits(name: object) -> bool:
+        return isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and fitting(name) == name
 
-
-class Wishes:
-    """The conf of a job. A fleet's conf stops no job and no watching: what does not fit is left out, and that is said.
-
-    Args:
-        conf: reads it.
-    """
-
-    def __init__(self, conf: Conf) -> None:
-        self._conf = conf
-        self.left_out: dict[str, str] = {}
-        """By key that is left out the line that says so, and why."""
-
-    def get(self, key: str, default: str | None = None) -> str | None:
-        """Return the value of a key, or the default."""
-        in_doubt = _IN_DOUBT.get(key) if self.lacks(key) else None
-        values = (conf(each, None) for each, conf in self._reads(key).items() if each not in self.left_out)
-        return in_doubt or next(filter(None, values), default)
-
-    def lacks(self, key: str) -> bool:
-        """Return whether a value of a key is left out."""
-        return any(each in self.left_out for each in self._reads(key))
-
-    def leave_out(self, error: WrongValueError) -> None:
-        """Leave out the key whose value is wrong; raise the error where the conf does not say it."""
-        name = error.name if error.name.startswith(PREFIX) else PREFIX + error.name.replace("_", ".")
-        for key, conf in self._reads(name).items():
-            if key not in self.left_out and conf(key, None):
-                held = "" if name not in _IN_DOUBT else f", and taken for {_IN_DOUBT[name]!r}"
-                self.left_out[key] = f"{key} is left out{held}: {error.why}{self._way_out(key)}"
-                return
-        raise error
-
-    def _reads(self, key: str) -> dict[str, Conf]:
-        """Return the keys that say what a key does, the first before the others, each with where it is read."""
-        return {key: self._conf}
-
-    def _way_out(self, key: str) -> str:  # noqa: ARG002 - for subclasses
-        return ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobSettings:
-    """Settings of one stream of one job."""
-
-    job: str
-    stream: str
-    controller_url: str | None
-    token_file: Path | None
-    """File with the bearer token; None: the environment may hold one."""
-    cache_dir: Path
-    """Folder of last good bounds."""
-    timeout_s: float
-    """Limit of each request to the controller, in seconds."""
-    queue_reports: int
-    """Reports kept while the controller is away."""
-    pin: Pin | None = None
-    """The job's own pin; None for none."""
-    pinned_by: str = PIN_KEY
-    """Who says so."""
-    watch_s: float = 30.0
-    """How long the controller may hold a request for the next bound, in seconds."""
-    restart_marker: Path | None = None
-    """File that says which bound a job ended for; None for none."""
-    tap_kind: TapKind = "compiled"
-    """How rows are counted, where the session can do both."""
-    closing: Closing | None = None
-    """What closes the last windows of a run that reads all there is; None leaves them open."""
-    own_times_confirmed: bool = False
-    """Whether operators may run that a watermark nearer to the newest rows may end."""
-    called: bool = True
-    """Whether the job calls ``adaptive_watermark``. Else no query of it is ended, and what it is told names conf."""
-    reads: str | None = None
-    """Source and event-time column of a stream that nobody named."""
-    left_out: tuple[str, ...] = ()
-    """What of the conf is left out, and why."""
-
-    @classmethod
-    def read(
-        cls,
-        conf: Conf | Wishes,
-        *,
-        job: str | None = None,
-        stream: str | None = None,
-        controller_url: str | None = None,
-        token_file: str | None = None,
-        close_at_end: bool | str | None = None,
-    ) -> JobSettings:
-        """Return the settings; an argument that is given wins over the conf, of which what is wrong is left out.
-
-        Args:
-            conf: the job's.
-            job: name of the job.
-            stream: name of the stream.
-            controller_url: address of the controller.
-            token_file: file that holds the bearer token.
-            close_at_end: whether, and by which delay by the clock, the last windows of a run are closed.
-
-        Raises:
-            WrongValueError: when an argument is a name that is not allowed, an address without a scheme, or no delay.
-        """
-        wishes = conf if isinstance(conf, Wishes) else Wishes(conf)
-        given = {
-            "spark.tidemark.job": job,
-            "spark.tidemark.stream": stream,
-            "spark.tidemark.controller.url": controller_url,
-            TOKEN_FILE_KEY: token_file,
-            CLOSING_KEY: None if close_at_end is None else str(close_at_end),
-        }
-        while True:
-            try:
-                return cls._read(wishes, given)
-            except WrongValueError as error:
-                if given.get(error.name):
-                    raise
-                wishes.leave_out(error)
-
-    @classmethod
-    def _read(cls, wishes: Wishes, given: Mapping[str, str | None]) -> JobSettings:
-        conf = wishes.get
-        _reject_token(conf)
-        found = {
-            setting.key: given.get(setting.key) or conf(setting.key, setting.default) or None
-            for setting in SETTINGS
-        }
-        url = found["spark.tidemark.controller.url"]
-        if url is not None and not url.startswith(("http://", "https://")):
-            raise WrongValueError(
-                "spark.tidemark.controller.url",
-                f"spark.tidemark.controller.url is {url!r}; it must start with http:// or https://",
-            )
-        cache = found["spark.tidemark.cache.dir"]
-        return cls(
-            job=checked_name(
-                "spark.tidemark.job",
-                found["spark.tidemark.job"] or fitting(conf("spark.app.name", None) or "unnamed"),
-            ),
-            stream=checked_name("spark.tidemark.stream", found["spark.tidemark.stream"] or "default"),
-            controller_url=url,
-            token_file=_path(found[TOKEN_FILE_KEY]),
-            cache_dir=Path(cache) if cache else _cache_home() / "tidemark",
-            timeout_s=_number("spark.tidemark.timeout.ms", found) / 1_000,
-            queue_reports=_number("spark.tidemark.queue.reports", found),
-            pin=None if found[PIN_KEY] is None else _PINS[choice(PIN_KEY, found[PIN_KEY], _PINS)],
-            watch_s=float(_number("spark.tidemark.watch.seconds", found)),
-            restart_marker=_path(found["spark.tidemark.restart.marker"]),
-            tap_kind=cast("TapKind", choice(TAP_KEY, found[TAP_KEY], get_args(TapKind))),
-            closing=closing_of(CLOSING_KEY, found[CLOSING_KEY] or "false"),
-            own_times_confirmed=flag(CONFIRMED_KEY, found[CONFIRMED_KEY]),
-            left_out=tuple(wishes.left_out.values()),
-        )
-
-
-def _reject_token(conf: Conf) -> None:
-    if conf(_TOKEN_KEY, None):
-        raise WrongValueError(
-            _TOKEN_KEY,
-            f"{_TOKEN_KEY} must not be set: Spark shows conf values in its UI and event logs. Put the token into a "
-            f"file and name it in {TOKEN_FILE_KEY}, or into the driver's environment variable {TOKEN_VARIABLE}; and "
-            "have a new one made, since this one has been shown",
-        )
-
-
-def _path(text: str | None) -> Path | None:
-    return Path(text) if text else None
-
-
-def choice(key: str, text: str | None, words: Iterable[str]) -> str:
-    """Return the word that a key says, in whatever case; ``WrongValueError`` for another one."""
-    for word in words:
-        if (text or "").strip().lower() == word.lower():
-            return word
-    raise WrongValueError(key, f"{key} is {text!r}; it must be {' or '.join(words)}")
-
-
-def closing_of(key: str, given: str) -> Closing | None:
-    """Return what ``true``, ``false`` or a delay by the clock says of the end of a run; None leaves its windows open.
-
-    Raises:
-        WrongValueError: for anything else.
-    """
-    if given.strip().lower() in {"true", "false"}:
-        return Closing() if flag(key, given) else None
-    try:
-        delay_us = parse_duration(given)
-    except ValueError as error:
-        why = f"{key} is {given!r}; it must be true, false or an interval such as 1 hour"
-        raise WrongValueError(key, why) from error
-    if delay_us < 0:
-        raise WrongValueError(key, f"{key} is {given!r}; rows do not come before their time")
-    return Closing(delay_us)
-
-
-def flag(key: str, text: str | None) -> bool:
-    """Return what a key says that is true or false.
-
-    Raises:
-        WrongValueError: when it is neither.
-    """
-    return choice(key, text, ("true", "false")) == "true"
-
-
-def _cache_home() -> Path:
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError:  # a container's user may have no home
-        return Path(tempfile.gettempdir())
-
-
-def checked_name(key: str, name: str) -> str:
-    """Return the name of a job or a stream that a key says.
-
-    Raises:
-        WrongValueError: when no job or stream may have it.
-    """
-    if not 0 < len(name) <= _LONGEST_NAME or "/" in name or not name.isprintable() or name != name.strip():
-        raise WrongValueError(
-            key,
-            f"{key} is {name!r}; it must have 1 to {_LONGEST_NAME} printable characters, no slash and "
-            "no space around it",
-        )
-    return name
+    what = f"1 to {_LONGEST_NAME} printable characters, no slash and no space around it"
+    return Rule(what, fits, f'"{example}"')
 
 
 def fitting(name: str) -> str:
@@ -386,12 +105,278 @@ def fitting(name: str) -> str:
     return fitting[:_LONGEST_NAME].strip() or "unnamed"
 
 
-def _number(key: str, given: Mapping[str, str | None]) -> int:
-    text = given[key] or ""
+def _delay(given: str) -> str:
+    """Return a delay as Spark reads it, which alone can read a range in SQL's quotes."""
     try:
-        number = int(text)
+        return f"{parse_delay(given)}{_MS}"
     except ValueError:
-        raise WrongValueError(key, f"{key} is {text!r}; it must be a whole number") from None
-    if not 1 <= number <= _MOST[key]:
-        raise WrongValueError(key, f"{key} is {text!r}; it must be at least 1 and at most {_MOST[key]:,}")
-    return number
+        if "'" in given:
+            return given
+        raise
+
+
+def whole_ms(least_ms: int) -> Callable[[str], int]:
+    """Return what reads a duration of whole milliseconds, in microseconds."""
+
+    def read(given: str) -> int:
+        given_us = parse_duration(given)
+        if given_us < least_ms * 1_000 or given_us % 1_000:
+            raise ValueError(f"{given!r} must be at least {least_ms} ms, and in whole milliseconds")
+        return given_us
+
+    return read
+
+
+def _closing(given: bool | str) -> Closing | None:
+    if isinstance(given, bool):
+        return Closing() if given else None
+    delay_us = parse_duration(given)
+    if delay_us < 0:
+        raise ValueError(f"{given!r}: rows do not come before their time")
+    return Closing(delay_us)
+
+
+def _wait_at_start(given: str) -> int:
+    """Return how long the start of a query may wait, in microseconds, of a text that Spark reads."""
+    wait_us = parse_duration(f"{given} ms" if given.isdecimal() else given)
+    if wait_us < 1_000_000:
+        raise ValueError(f"{given!r} is no time of a second or more, such as 20s")
+    return wait_us
+
+
+def _is(
+    rule: Rule, default: object, meaning: str, *, of_context: bool = False, instead: str | None = None
+) -> Any:
+    return field(metadata={"setting": (rule, default, meaning, of_context, instead)})
+
+
+_ADDRESS = Rule(
+    "an address that starts with http:// or https://",
+    lambda value: isinstance(value, str) and value.startswith(("http://", "https://")),
+    '"http://localhost:8642"',
+)
+_DELAY = replace(INTERVAL, make=_delay)
+_DURATION = replace(INTERVAL, make=whole_ms(0), example='"1 minute"')
+_CLOSING = Rule(
+    "True, False or an interval as text",
+    lambda value: FLAG.fits(value) or INTERVAL.fits(value),
+    "True",
+    of_text=FLAG.of_text,
+    make=_closing,
+)
+_OF_PROCESS = "none: it is the process's"
+_SIDE = "`late=side(...)`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSettings:
+    """Settings of one stream of one job; its first fields are the table of them all."""
+
+    job: str = _is(_name("shop"), None, "Name of the job; `spark.app.name` unless set.")
+    stream: str = _is(_name("clicks"), "default", "Name of the stream within the job.")
+    controller_url: str | None = _is(
+        _ADDRESS, None, "Address of the controller; without it nothing is sent or requested.", of_context=True
+    )
+    token_file: Path | None = _is(
+        FILE,
+        None,
+        f"File with the bearer token; the variable `{TOKEN_VARIABLE}` unless set.",
+        of_context=True,
+    )
+    mode: Mode = _is(
+        one_of(Mode),
+        "Off",
+        "The job's own mode, until the controller has one for the stream. `Restart` needs the job's own call.",
+    )
+    bound: str | None = _is(
+        _DELAY,
+        None,
+        "The job's own bound, as `withWatermark` takes it, or short: `10m`. A call needs one; else it is the query's.",
+    )
+    ceiling: str | None = _is(
+        _DELAY,
+        None,
+        "The bound of Live when nothing steers, and the longest that state is retained; the job's own bound unless "
+        "set, and then Live may only narrow it.",
+    )
+    idle_timeout: int | None = _is(
+        _DURATION,
+        None,
+        "In Live, silence after which a partition no longer holds the watermark back; learned unless set. A source "
+        "that does not report its backlog needs it, else its partitions are never idle.",
+    )
+    close_at_end: Closing | None = _is(
+        _CLOSING,
+        False,
+        "`true` ends a run with `availableNow` with a step that moves the watermark as far as the bound allows; an "
+        "interval such as `1 hour` says how late rows come at most by the clock: windows older than that come out too.",
+    )
+    partition: str | None = _is(
+        replace(RULES["arrival_time"], example='"partition"'),
+        "partition",
+        "Column that names the partition of a row, as Kafka's has it; without it, or with None, the stream is one.",
+    )
+    arrival_time: str | None = _is(
+        RULES["arrival_time"],
+        "timestamp",
+        "Column with the source's own timestamp, as Kafka's has it, used where it is there; `aside` needs it.",
+    )
+    granule: int | None = _is(
+        replace(INTERVAL, make=whole_ms(1), example='"1 second"'),
+        None,
+        "Width of the event-time grid on which rows are counted. Unless set, an exact one for the operator of the "
+        "call, or a second where that is read from the plan: exact for windows of whole seconds.",
+    )
+    max_keys: int = _is(
+        up_to(MAX_KEYS),
+        DEFAULT_MAX_KEYS,
+        "Distinct pairs of partition and granule that a batch may hold and still be counted exactly.",
+    )
+    tap: TapKind = _is(
+        one_of(TapKind),
+        "compiled",
+        "How rows are counted: `compiled` into the stage that reads them, or by Spark's `observe`, at thrice the cost.",
+    )
+    future_rows: Treatment = _is(
+        one_of(Treatment),
+        "clamp",
+        "In Live, what becomes of future-dated rows: `clamp` sets their event time back, `aside` takes them out "
+        "(`live.future_rows.future_rows` returns them).",
+    )
+    future_allowance: int = _is(
+        _DURATION, "1 minute", "How far ahead a row may be dated and still be taken as it is."
+    )
+    pin: Pin | None = _is(
+        one_of(Pin),
+        None,
+        "Kill switch of the job: `off` holds it to its own bound, `ceiling` to its ceiling, without the controller.",
+    )
+    own_event_time_confirmed: bool = _is(
+        FLAG,
+        False,
+        "`true` lets a query whose `transformWithState` gives its rows their own event time start with a narrower "
+        "bound, or in Live.",
+    )
+    enabled: bool | None = _is(
+        FLAG,
+        None,
+        "`false` leaves the query as it is, with Spark's own watermark. Without a call, `true` watches without a "
+        "controller, too, and unless set `spark.tidemark.controller.url` decides.",
+    )
+    cache_dir: Path = _is(
+        FILE, None, "Folder of last good bounds; `~/.cache/tidemark` unless set.", of_context=True
+    )
+    timeout_ms: int = _is(
+        up_to(600_000), 3_000, "Limit of each request to the controller, in milliseconds.", of_context=True
+    )
+    queue_reports: int = _is(
+        up_to(1_000_000), 1_000, "Reports kept in the driver while the controller is away.", of_context=True
+    )
+    watch_seconds: int = _is(
+        up_to(3_600), 30, "How long the controller may hold a request for the next bound, in seconds."
+    )
+    late_folder: str | None = _is(
+        text("a path or URI of a folder for the late rows"),
+        None,
+        "Where the rows that Spark drops as late are kept, those of each stream in a folder of its name in this one; "
+        "unless set they are counted and dropped.",
+        instead=_SIDE,
+    )
+    late_dimension: str | None = _is(
+        DIMENSION,
+        None,
+        "Column by whose values all rows and those that are lost are counted.",
+        instead=f"`dimension=` of {_SIDE}",
+    )
+    name: str | None = _is(
+        _name("clicks"),
+        None,
+        "Another name for a stream that has no call: `spark.tidemark.stream.NAME.name`.",
+        instead="`stream`",
+    )
+    restart_marker: Path | None = _is(
+        FILE,
+        None,
+        "File that says which bound a job ended for, where something outside starts it again.",
+        of_context=True,
+        instead="`marker=` of `run_adaptive`",
+    )
+    python: str | None = _is(
+        text("a Python"),
+        None,
+        "The Python that has Tidemark, for the jar; else `spark.pyspark.driver.python`, `spark.pyspark.python`, the "
+        "variables `PYSPARK_DRIVER_PYTHON` and `PYSPARK_PYTHON`, or `python3`.",
+        of_context=True,
+        instead=_OF_PROCESS,
+    )
+    start_timeout: int = _is(
+        replace(INTERVAL, make=_wait_at_start),
+        "20s",
+        "How long the start of a query may wait for the jar; then it runs as it is.",
+        of_context=True,
+        instead=_OF_PROCESS,
+    )
+
+    pinned_by: str = "spark.tidemark.pin"
+    """Who says that the job is pinned."""
+    called: bool = True
+    """Whether the job calls ``adaptive_watermark``. Else no query of it is ended, and what it is told names conf."""
+    reads: str | None = None
+    """Source and event-time column of a stream that nobody named."""
+    left_out: tuple[str, ...] = ()
+    """What of the conf is left out, and why."""
+
+
+SETTINGS: Mapping[str, Setting] = {
+    each.name: Setting(each.name, *each.metadata["setting"]) for each in fields(JobSettings) if each.metadata
+}
+"""Every setting of a job by its name, for the call, the conf and the table in docs/reference/settings.md."""
+
+
+def unknown_keys(keys: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+    """Yield each key that has Tidemark's prefix and is none of its keys, with the one that may be meant."""
+    known = {setting.key.removeprefix(PREFIX): setting.key for setting in SETTINGS.values()}
+    for key in sorted(keys):
+        if (
+            key.startswith(PREFIX)
+            and key not in {*known.values(), TOKEN_KEY}
+            and not key.startswith(OF_STREAM)
+        ):
+            near = get_close_matches(key.removeprefix(PREFIX), known, 1)
+            yield key, known[near[0]] if near else None
+
+
+def granule_of(granule_us: int | None, operator: Operator | None) -> int:
+    """Return the width of the tap's granules in microseconds.
+
+    Raises:
+        WrongValueError: when the rows of one may belong to different windows of the operator.
+    """
+    if granule_us is None:
+        return GRANULE_US if operator is None else default_granule_us(operator)
+    if operator is not None and not operator.granule_fits(granule_us):
+        raise WrongValueError(
+            "granule",
+            f"granule {format_duration(granule_us)} must divide size, slide and start of the {operator}, "
+            "else rows of one granule would belong to different windows",
+        )
+    return granule_us
+
+
+def delay_ms_of(delay: str | None) -> int | None:
+    """Return a bound or a ceiling of the settings in milliseconds; None where only Spark can read it."""
+    return None if delay is None or not delay.endswith(_MS) else int(delay.removesuffix(_MS))
+
+
+def check_ceiling(ceiling_ms: int, bound_ms: int) -> None:
+    """Raise if a ceiling would close windows before the bound does.
+
+    Raises:
+        WrongValueError: when it would.
+    """
+    if ceiling_ms < bound_ms:
+        raise WrongValueError(
+            "ceiling",
+            f"ceiling {format_duration(ceiling_ms * 1_000)} is below the bound {format_duration(bound_ms * 1_000)}: "
+            "it would close windows before the bound does; it must exceed the bound by as much as partitions are apart",
+        )

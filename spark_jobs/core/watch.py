@@ -20,7 +20,7 @@ from tenacity import RetryCallState, Retrying, wait_random_exponential
 from tenacity.stop import stop_when_event_set
 
 from tidemark.models.protocol.messages import BoundAnswer, Mode, Pin
-from tidemark.spark_jobs.core.bound import BoundCache
+from tidemark.spark_jobs.core.bound import BoundCache, Choice
 
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 60.0
@@ -218,6 +218,13 @@ class BoundWatch:
                 self._stream,
                 str(error) or type(error).__name__,
             )
+
+
+def watch_of(choice: Choice) -> BoundWatch:
+    """Return a watch, not started, of a choice's stream, which has a controller."""
+    assert choice.client is not None
+    wait_s = choice.settings.watch_seconds
+    return BoundWatch(choice.client, *choice.key, choice.cache, wait_s=wait_s)
 
 
 def mode_of(answer: BoundAnswer | None, own: Mode) -> Mode:

@@ -167,7 +167,7 @@ class MissingReports:
                 self._unknown.add(number)
                 _log.warning(
                     "stream %s: batch %d was never reported, and stays unknown: %s",
-                    self._binding.stream,
+                    self._binding.settings.stream,
                     number,
                     why,
                 )
@@ -248,8 +248,8 @@ class MissingReports:
         committed_ms = self._checkpoint.committed_ms(batch.batch_id) or batch.clock_ms
         return Report(
             schema_version=REPORT_SCHEMA,
-            job=self._binding.job,
-            stream=self._binding.stream,
+            job=self._binding.settings.job,
+            stream=self._binding.settings.stream,
             query_id=self._checkpoint.query_id(),
             run_id=run.run_id,
             batch_id=batch.batch_id,

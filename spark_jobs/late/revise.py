@@ -15,11 +15,12 @@ from pyspark.sql import DataFrame
 from tidemark.models.base.duration import format_duration, parse_duration
 from tidemark.models.base.operators import Operator, SessionWindow, TimeWindow
 from tidemark.models.protocol.late_policy import REVISED
-from tidemark.models.protocol.messages import Acknowledgement, Mode, OutputMode, Report
-from tidemark.spark_jobs.core.arguments import Treatment, checked
+from tidemark.models.protocol.messages import Acknowledgement, OutputMode, Report
+from tidemark.spark_jobs.core.arguments import WrongValueError, checked
 from tidemark.spark_jobs.core.binding import Batch, Binding, Extension, Judging, QueryRun
-from tidemark.spark_jobs.core.bound import ChosenBound, chosen_by
+from tidemark.spark_jobs.core.bound import ChosenBound, OwnBounds
 from tidemark.spark_jobs.core.connections import LateOption, Start
+from tidemark.spark_jobs.core.settings import JobSettings
 from tidemark.spark_jobs.core.watch import Orders, mode_of
 from tidemark.spark_jobs.late.late_rows import LATE_IN_REAL_TIME
 from tidemark.spark_jobs.late.mark import BoundInForce, Mark
@@ -68,24 +69,21 @@ class Revise(LateOption):
 
         return write
 
-    def check(self, operator: Operator | None, ceiling: str | None, mode: Mode) -> None:
-        """Raise unless a call with these arguments can have versions."""
-        if ceiling is not None or mode == "Live":
-            raise ValueError(
+    def check(self, operator: Operator | None, settings: JobSettings) -> None:
+        """Raise unless a stream with these settings can have versions."""
+        if settings.close_at_end is not None:
+            closes_none = "late=revise(...) closes no window, as close_at_end would: leave out one of them"
+            raise WrongValueError("close_at_end", closes_none)
+        if settings.ceiling is not None or settings.mode == "Live":
+            raise WrongValueError(
+                "mode" if settings.ceiling is None else "ceiling",
                 "late=revise follows the bound in each batch by itself, in the modes OnRestart and "
-                "Restart: leave out ceiling= and mode Live, and give revise(grace=) what rows may exceed the bound by"
+                "Restart: leave out ceiling= and mode Live, and give revise(grace=) what rows may exceed the bound by",
             )
         if operator is not None and (why := _unsupported(operator)):
             raise ValueError(why)
 
-    def extension(
-        self,
-        df: DataFrame,  # noqa: ARG002 - the same for all
-        metric: str,  # noqa: ARG002
-        binding: Binding,  # noqa: ARG002
-        start: Start,
-        future: tuple[int, Treatment] | None,  # noqa: ARG002
-    ) -> RevisedStream:
+    def extension(self, df: DataFrame, metric: str, binding: Binding, start: Start) -> RevisedStream:  # noqa: ARG002
         """Return what gives the queries that have a tap the bound in force."""
         return RevisedStream(self, start.chosen, start.orders)
 
@@ -164,7 +162,7 @@ class RevisedStream(Extension):
         """Return the bound in force now, at most the delay."""
         answer, chosen = self.orders.newest, self.chosen
         if self.orders.own_pin is None and answer is not None and answer != chosen.answer:
-            chosen = chosen_by(answer, self.orders.own_bound_ms)
+            chosen = OwnBounds(self.orders.own_bound_ms).by(answer)
         return BoundInForce(
             bound_ms=min(chosen.bound_ms, self.delay_ms),
             generation=chosen.generation,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -14,10 +14,11 @@ from pyspark.sql.types import StructType
 
 from tidemark.models.base.operators import Operator
 from tidemark.models.protocol.messages import Acknowledgement
-from tidemark.spark_jobs.core.arguments import Treatment, WrongValueError, checked
+from tidemark.spark_jobs.core.arguments import WrongValueError, checked
 from tidemark.spark_jobs.core.binding import Binding, Extension, Judging, QueryRun
 from tidemark.spark_jobs.core.connections import LateOption, Start, wait_at_flush
 from tidemark.spark_jobs.core.judging import granules_of
+from tidemark.spark_jobs.core.settings import JobSettings
 from tidemark.spark_jobs.late.catch_up import CatchUp
 from tidemark.spark_jobs.late.follower import RETAINED, Follower, LateSwitch
 from tidemark.spark_jobs.late.late_rows import (
@@ -33,6 +34,7 @@ from tidemark.spark_jobs.late.side_folder import ReportedRun
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
 from tidemark.spark_jobs.spark.event_time import column_of
 from tidemark.spark_jobs.spark.query_plan import Found, NoOperator
+from tidemark.spark_jobs.spark.running_query import RunningQuery
 
 _log = logging.getLogger("tidemark.spark")
 
@@ -50,13 +52,19 @@ class Side(LateOption):
 
     folder: str
     parse: Parse
-    source: str | None
+    source: str | Callable[[RunningQuery], str | None] | None
+    """The source, as the offset log names it; a function that finds it where the conf alone says that rows are kept."""
     origin: Origin | None
     batches_per_read: int
     dimension: str | None = None
     keep: bool = True
 
-    def read_in(self, df: DataFrame) -> Side:
+    @property
+    def is_wish(self) -> bool:
+        """Whether the conf alone says so, for which no query is ended."""
+        return callable(self.source)
+
+    def read_in(self, df: DataFrame, settings: JobSettings) -> Side:
         """Return the same with its origin and dimension as a stream has them, that comes from ``parse``.
 
         Raises:
@@ -69,22 +77,23 @@ class Side(LateOption):
             )
             raise WrongValueError("late_folder", why)
         try:
-            dimension = None if self.dimension is None else column_of(df, self.dimension)
+            wanted = self.dimension or settings.late_dimension
+            dimension = None if wanted is None else column_of(df, wanted)
         except ValueError as error:
             raise WrongValueError("late_dimension", str(error)) from None
         return replace(self, origin=self.origin or origin_of(df), dimension=dimension)
 
-    def extension(
-        self, df: DataFrame, metric: str, binding: Binding, start: Start, future: tuple[int, Treatment] | None
-    ) -> SideStream:
+    def extension(self, df: DataFrame, metric: str, binding: Binding, start: Start) -> SideStream:
         """Return what follows the queries in whose plan a tap stands."""
-        connection, tap = start.connection, binding.tap
+        connection, tap, settings = start.connection, binding.tap, binding.settings
+        future = FutureRowRule.of(tap, settings.future_allowance, settings.future_rows)
+        treats_future = binding.mode == "Live" and binding.ceiling_ms is not None
         assert self.origin is not None
         if (cleaned := (self.origin.option(_CLEAN) or "off").lower()) != "off":
             _log.warning(
                 "stream %s: %s=%s removes files that its late rows are still to be read from; those rows will be "
                 "unknown: leave it off",
-                binding.stream,
+                binding.settings.stream,
                 _CLEAN,
                 cleaned,
             )
@@ -93,12 +102,10 @@ class Side(LateOption):
             metric,
             binding,
             columns=tuple(df.columns),
-            treats=None
-            if future is None
-            else FutureRowTreatment(FutureRowRule.of(tap, *future), tap.granule_us, tap.cut),
+            treats=FutureRowTreatment(future, tap.granule_us, tap.cut) if treats_future else None,
             ledger=None
             if connection is None
-            else RemoteLedger(connection.client, connection.sender, binding.job, binding.stream),
+            else RemoteLedger(connection.client, connection.sender, *binding.key),
         )
 
 
@@ -131,7 +138,7 @@ class SideStream(Extension):
 
     def why_not(self, run: QueryRun, metric: str, judging: Judging) -> str | None:  # noqa: ARG002 - whatever judges them
         """Return why a query must not run: rows would be kept that Spark did not drop as late."""
-        if not self._binding.called:  # then none is kept
+        if self._side.is_wish:  # then none is kept
             return None
         if run.is_real_time:
             return LATE_IN_REAL_TIME
@@ -148,10 +155,10 @@ class SideStream(Extension):
         try:
             self._followers[run.run_id] = self._follower(run, self._operator_in(run))
         except _NotKept as why:
-            _log.warning("stream %s: its late rows are not kept: %s", self._binding.stream, why)
+            _log.warning("stream %s: its late rows are not kept: %s", self._binding.settings.stream, why)
             self._switch.cannot_keep()
         except Exception:  # noqa: BLE001 - the query goes on
-            _log.exception("stream %s: its late rows are not kept in this run", self._binding.stream)
+            _log.exception("stream %s: its late rows are not kept in this run", self._binding.settings.stream)
             self._switch.cannot_keep()
 
     def batch(self, run: QueryRun, progress: StreamingQueryProgress) -> None:  # noqa: ARG002 - that there is one is enough
@@ -207,7 +214,7 @@ class SideStream(Extension):
             parse=side.parse,
             origin=side.origin,
             rule=LateRule(binding.tap.event_time, operator, binding.tap.partition),
-            source=side.source,
+            source=side.source(run.query) if callable(side.source) else side.source,
             batches_per_read=side.batches_per_read,
             columns=self._columns,
             dimension=side.dimension,
@@ -229,7 +236,7 @@ class SideStream(Extension):
                 ledger=self._ledger,
             )
         return Follower(
-            binding.stream,
+            binding.settings.stream,
             catch_up,
             int(spark.conf.get(RETAINED) or 0),
             switch=self._switch,

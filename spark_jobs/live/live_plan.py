@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidemark.models.protocol.messages import Report
-from tidemark.spark_jobs.core.arguments import Treatment
 from tidemark.spark_jobs.core.binding import Batch, Binding, Extension, Judging, QueryRun, not_in_real_time
 from tidemark.spark_jobs.core.connections import Start
 from tidemark.spark_jobs.core.counting import with_tap
@@ -111,7 +110,7 @@ class LiveExtension(Extension):
         closing = {
             metric: rule
             for metric, judging in run.streams.items()
-            if (rule := run.bindings[metric].closing) is not None
+            if (rule := run.bindings[metric].settings.close_at_end) is not None
             # Live does not steer a stream whose rows it cannot judge.
             and (judging.contradiction is None or self.queries.stream(metric) is None)
         }
@@ -172,46 +171,47 @@ def live_of(listener: TidemarkListener, classes: JavaClasses | None = None) -> L
         return _live[listener]
 
 
-@dataclass(frozen=True, slots=True)
-class LivePlan:
-    """The plan of a stream in Live: that of ``withWatermark``, with future-dated rows set back below it."""
+def steered(
+    df: DataFrame,
+    metric: str,
+    listener: TidemarkListener,
+    binding: Binding,
+    start: Start,
+    *,
+    classes: JavaClasses,
+) -> DataFrame:
+    """Return rows with tap and ceiling: as by ``withWatermark``, with future-dated rows set back below it.
 
-    idle_timeout_us: int | None
-    allowance_us: int
-    treatment: Treatment
-    start: Start
-    classes: JavaClasses
-    """What moves the watermark."""
-    tap_classes: JavaClasses | None
-    """The functions that Spark compiles into a stage; None where rows are observed."""
-
-    def plan(self, df: DataFrame, metric: str, listener: TidemarkListener, binding: Binding) -> DataFrame:
-        """Return ``df`` with tap and ceiling."""
-        assert binding.ceiling_ms is not None
-        live, connection = live_of(listener, self.classes), self.start.connection
-        future = FutureRowRule.of(binding.tap, self.allowance_us, self.treatment)
-        tap = future.counted_by(binding.tap)
-        tapped, counts = with_tap(future.mark(df), tap, metric, self.tap_classes)
-        extensions = (*binding.extensions, live)
-        listener.bind(
-            metric, replace(binding, tap=tap, moves=True, stage_counts=counts, extensions=extensions)
-        )
-        live.queries.add(
-            metric,
-            LiveStream(
-                name=binding.stream,
-                ceiling_us=binding.ceiling_ms * 1_000,
-                idle_timeout_us=self.idle_timeout_us,
-                orders=self.start.orders,
-                history=None
-                if connection is None
-                else StreamHistory(connection.client, binding.job, binding.stream),
-            ),
-        )
-        set_back = future.set_back(tapped, tap.granule_us, tap.cut, self.tap_classes)
-        with_ceiling = set_back.withWatermark(quoted(tap.event_time), f"{binding.ceiling_ms} milliseconds")
-        alias = _alias_of(df)
-        return with_ceiling if alias is None else with_ceiling.alias(alias)
+    Args:
+        df: the rows.
+        metric: name of the tap.
+        listener: the session's.
+        binding: the stream; it has a ceiling.
+        start: what it starts with.
+        classes: what moves the watermark.
+    """
+    assert binding.ceiling_ms is not None
+    live, connection, settings = live_of(listener, classes), start.connection, binding.settings
+    tap_classes = classes if settings.tap == "compiled" else None
+    future = FutureRowRule.of(binding.tap, settings.future_allowance, settings.future_rows)
+    tap = future.counted_by(binding.tap)
+    tapped, counts = with_tap(future.mark(df), tap, metric, tap_classes)
+    extensions = (*binding.extensions, live)
+    listener.bind(metric, replace(binding, tap=tap, moves=True, stage_counts=counts, extensions=extensions))
+    live.queries.add(
+        metric,
+        LiveStream(
+            name=settings.stream,
+            ceiling_us=binding.ceiling_ms * 1_000,
+            idle_timeout_us=settings.idle_timeout,
+            orders=start.orders,
+            history=None if connection is None else StreamHistory(connection.client, *binding.key),
+        ),
+    )
+    set_back = future.set_back(tapped, tap.granule_us, tap.cut, tap_classes)
+    with_ceiling = set_back.withWatermark(quoted(tap.event_time), f"{binding.ceiling_ms} milliseconds")
+    alias = _alias_of(df)
+    return with_ceiling if alias is None else with_ceiling.alias(alias)
 
 
 def _alias_of(df: DataFrame) -> str | None:

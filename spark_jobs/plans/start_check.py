@@ -117,7 +117,7 @@ class PlanCheck(Extension):
 def _downstream(run: QueryRun, plan: QueryPlan, operators: PlanOperators) -> dict[str, Downstream | None]:
     """Return by tap what the bound of each stream decides at operators behind its own."""
     bindings = run.bindings
-    confirmed = any(binding.own_times_confirmed for binding in bindings.values())
+    confirmed = any(binding.settings.own_event_time_confirmed for binding in bindings.values())
     return {
         metric: operators.downstream_of(
             metric,
@@ -162,16 +162,16 @@ def check_own_times(
     """
     starts = (
         StreamStart(
-            stream=binding.stream,
+            stream=binding.settings.stream,
             bound_ms=binding.bound_ms,
             own_bound_ms=binding.own_bound_ms,
-            last_bound_ms=last_bounds_ms.get(binding.stream),
+            last_bound_ms=last_bounds_ms.get(binding.settings.stream),
             live=binding.moves,
         )
         for binding in bindings
     )
     return judge_own_times(
-        columns, starts, confirmed=any(binding.own_times_confirmed for binding in bindings)
+        columns, starts, confirmed=any(binding.settings.own_event_time_confirmed for binding in bindings)
     )
 
 
@@ -182,7 +182,7 @@ class LastBounds:
         self._spark, self._checkpoint = spark, checkpoint
         # In Live nobody knows afterwards how far behind the watermark was, at most the ceiling.
         self._now = {
-            binding.stream: max(binding.bound_ms, (binding.ceiling_ms or 0) if binding.moves else 0)
+            binding.settings.stream: max(binding.bound_ms, (binding.ceiling_ms or 0) if binding.moves else 0)
             for binding in bindings
         }
         self._recorded = False

@@ -75,9 +75,10 @@ def change_of(choice: Choice, answer: BoundAnswer) -> Change | None:
     required = choice.by(answer)
     if required.bound_ms == choice.chosen.bound_ms:
         return None
+    job, stream = choice.key
     return Change(
-        job=choice.job,
-        stream=choice.stream,
+        job=job,
+        stream=stream,
         before_ms=choice.chosen.bound_ms,
         bound_ms=required.bound_ms,
         generation=answer.generation,

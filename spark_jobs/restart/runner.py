@@ -22,15 +22,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidemark.models.base.duration import format_about
 from tidemark.spark_jobs.core.arguments import checked, instance
 from tidemark.spark_jobs.core.bound import Choice, ChosenBound, starting
 from tidemark.spark_jobs.core.connections import flush
-from tidemark.spark_jobs.core.settings import JobSettings
-from tidemark.spark_jobs.core.watch import BoundWatch, Watching
+from tidemark.spark_jobs.core.watch import Watching, watch_of
 from tidemark.spark_jobs.restart.between_batches import end_between_batches
 from tidemark.spark_jobs.restart.restart_rule import (
     DEFAULT_COOLDOWN_S,
@@ -55,21 +53,11 @@ _log = logging.getLogger("tidemark.spark")
 _Key = tuple[str, str]
 
 
-def _watch(choice: Choice) -> Watching:
-    assert choice.client is not None
-    wait_s = _settings().watch_s
-    return BoundWatch(choice.client, choice.job, choice.stream, choice.cache, wait_s=wait_s)
-
-
-def _settings() -> JobSettings:
-    return JobSettings.read(SparkSession.active().conf.get)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What a runner works with, to be replaced where time or Spark is not to be the real one."""
 
-    watch: Callable[[Choice], Watching] = _watch
+    watch: Callable[[Choice], Watching] = watch_of
     """Returns a watch, not started, of a choice's stream."""
     end: Callable[[StreamingQuery, float], bool] = end_between_batches
     """Ends a query between two batches, with so many seconds of patience; returns whether it has ended."""
@@ -253,7 +241,11 @@ class AdaptiveQuery:
     def _watch(self, run: _Run) -> None:
         """Watch the streams of the plan, and no others."""
         # A job with its own pin keeps its bound, so it need not watch.
-        movable = {key: choice for key, choice in run.choices.items() if choice.client and choice.pin is None}
+        movable = {
+            key: choice
+            for key, choice in run.choices.items()
+            if choice.client and choice.settings.pin is None
+        }
         for key in self._watches.keys() - movable.keys():
             self._watches.pop(key).close()
         for key in movable.keys() - self._watches.keys():
@@ -307,7 +299,8 @@ class AdaptiveQuery:
 
     def _mark(self, change: Change) -> None:
         _log.warning("%s; the query ended after a batch, to be started again from outside", change)
-        marker = self._marker or _settings().restart_marker
+        markers = {choice.key: choice.settings.restart_marker for choice in self._built}
+        marker = self._marker or markers[change.key]
         if marker is not None:
             write_marker(marker, change, self._parts.clock_us())
 

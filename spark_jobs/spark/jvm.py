@@ -262,4 +262,30 @@ def member_of(node: Any, name: str, older: str) -> str:
     return name if name in dir(node) else older
 
 
+def with_ids(old: Any, made: Any) -> Any:
+    """Return a plan whose columns have the expression ids that the nodes above know."""
+    before, now = items(old.output()), items(made.output())
+    if [_kind(each) for each in before] != [_kind(each) for each in now]:
+        raise ValueError(f"other columns: {made.output().toString()} instead of {old.output().toString()}")
+    if all(was.exprId().equals(this.exprId()) for was, this in zip(before, now, strict=True)):
+        return made
+    columns = [
+        this if was.exprId().equals(this.exprId()) else aliased(this, this.name(), was, None)
+        for was, this in zip(before, now, strict=True)
+    ]
+    jvm: Any = SparkContext._jvm  # noqa: SLF001 - the one way to the JVM
+    return find(PROJECT)(jvm.PythonUtils.toSeq(columns), made)
+
+
+def _kind(column: Any) -> tuple[str, str]:
+    return column.name(), column.dataType().json()
+
+
+def aliased(child: Any, name: str, as_: Any, metadata: Any | None) -> Any:
+    """Return an expression as a column with the name, and the id of another one."""
+    jvm: Any = SparkContext._jvm  # noqa: SLF001 - the one way to the JVM
+    none = jvm.PythonUtils.toSeq([])
+    return find(ALIAS)(child, name, as_.exprId(), as_.qualifier(), jvm.scala.Option.apply(metadata), none)
+
+
 __all__ = ["JavaClass", "Py4JError", "Py4JJavaError", "SparkContext", "get_field"]

@@ -136,7 +136,7 @@ def test_the_exit_code_is_the_runners(path: Path) -> None:
 def test_every_conf_key_is_one_that_a_job_reads(path: Path) -> None:
     named = set(re.findall(r"spark\.tidemark(?:\.\w+)+", path.read_text(encoding="utf-8")))
     assert named
-    assert named <= {setting.key for setting in SETTINGS}
+    assert named <= {setting.key for setting in SETTINGS.values()}
 
 
 def options_of_the_job() -> set[str]:

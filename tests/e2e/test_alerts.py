@@ -64,7 +64,7 @@ def watched(tmp_path: Path) -> Iterator[tuple[str, str, Webhook]]:
     ):
         controller = str(client.base_url)
         config = {
-            "global": {"scrape_interval": "2s", "scrape_timeout": "2s", "evaluation_interval": "2s"},
+            "global": {"scrape_interval": "4s", "scrape_timeout": "4s", "evaluation_interval": "2s"},
             "scrape_configs": [
                 {
                     "job_name": "tidemark",
@@ -144,7 +144,7 @@ def test_only_what_is_wrong_fires_and_it_resolves_when_it_is_mended(tmp_path: Pa
             for alert in message["alerts"]:
                 assert alert["fingerprint"] == fingerprint_of(tuple(alert["labels"].items()))
         assert 'tidemark_partition_skewed{partition="2",spark_job="skewed",stream="stream"} 1' in metrics
-        # One scrape that a busy machine lets take two seconds says "down" until the next.
+        # One scrape that a busy machine lets take four seconds says "down" until the next.
         until(lambda: _healths(prometheus) == ["up"], "a scrape that succeeds")
         body = httpx.get(prometheus + "/api/v1/rules", timeout=PATIENCE_S).json()["data"]["groups"]
         assert {rule["health"] for group in body for rule in group["rules"]} == {"ok"}

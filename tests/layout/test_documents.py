@@ -13,7 +13,6 @@ from click import Context, UsageError
 
 from tidemark.controller.base.settings import Settings
 from tidemark.controller.tools.cli import app
-from tidemark.spark_jobs.attach.settings import ATTACH_SETTINGS
 from tidemark.spark_jobs.core.settings import SETTINGS
 
 from support.docs import DOCS, DOCUMENTS, all_text, anchors, commands, links
@@ -186,7 +185,7 @@ def test_every_file_that_is_named_is_there() -> None:
 
 
 def test_the_conf_keys_of_the_documents_are_those_of_the_code() -> None:
-    keys = {setting.key for setting in (*SETTINGS, *ATTACH_SETTINGS)}
+    keys = {setting.key for setting in SETTINGS.values()}
     body = set(CONF.findall(all_text())) | set(
         CONF.findall((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
     )

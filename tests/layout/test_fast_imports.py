@@ -11,7 +11,7 @@ from support.fast_run import is_slow_throughout
 from support.import_graph import imported_names, our_modules
 from support.tree import ROOT
 
-HEAVY = frozenset({"axe_playwright_python", "matplotlib", "pandas", "playwright", "schemathesis"})
+HEAVY = frozenset({"axe_playwright_python", "pandas", "playwright", "schemathesis"})
 """Packages that few tests need and that take a good part of a second to import: those tests do so when they run."""
 
 
@@ -47,7 +47,7 @@ def test_no_test_that_is_fast_imports_something_heavy_before_it_runs() -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("import matplotlib.figure", ("matplotlib.figure",)),
+        ("import playwright.sync_api", ("playwright.sync_api",)),
         ("try:\n    from pandas import NA\nexcept ImportError:\n    pass", ("pandas.NA",)),
         ("if TYPE_CHECKING:\n    import pandas\nelse:\n    import schemathesis", ("schemathesis",)),
         ("from support.browser import running_browser", ("support.browser.running_browser: playwright",)),

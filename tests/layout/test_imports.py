@@ -52,7 +52,7 @@ RULES = {
     "models": Rule(ours=frozenset({"models"}), extras=(), impure=IMPURE),
     "controller": Rule(
         ours=frozenset({"models", "controller"}),
-        extras=("controller", "postgres", "kafka", "mcp", "trace", "plot"),
+        extras=("controller", "postgres", "kafka", "mcp", "trace"),
     ),
     "spark_jobs": Rule(
         ours=frozenset({"models", "spark_jobs"}), extras=("spark", "kafka", "trace", "postgres")

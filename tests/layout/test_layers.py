@@ -15,6 +15,7 @@ from support.layers import (
     between_folders,
     cycles,
     imports,
+    into_the_laboratory,
     layer_of,
     modules,
     upwards,
@@ -66,6 +67,13 @@ def test_the_check_finds_a_planted_import_upwards() -> None:
     down = Import("models.evidence.sketch", "models.base.text")
     assert upwards([planted, down, Import("models.live.fast", "models.live.control")]) == [planted]
     assert layer_of("models.base.text") < layer_of("models.backtest.run")
+
+
+def test_nothing_that_runs_in_production_imports_the_laboratory() -> None:
+    assert into_the_laboratory(imports(*FOLDERS)) == []
+    planted = Import("controller.control.decide.load", "models.backtest.run")
+    among = Import("controller.lab.backtest.trial", "models.backtest.run")
+    assert into_the_laboratory([planted, among]) == [planted]
 
 
 def test_the_check_finds_all_planted_circles_and_nothing_that_only_leads_to_one() -> None:

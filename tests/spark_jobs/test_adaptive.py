@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         ("5 s", tumbling("10 s"), "3 s", "must divide size"),
         ("5 s", sliding("10 s", "4 s"), "5 s", "must divide size"),
         ("5 s", session("10 s"), "1500 us", "whole milliseconds"),
-        ("5 s", row_level(), "0", "positive"),
+        ("5 s", row_level(), "0", "must be at least 1 ms"),
     ],
 )
 def test_a_wrong_argument_is_rejected_with_what_is_wrong(

@@ -15,7 +15,7 @@ from support.tree import FOLDERS, ROOT
 
 LAYERS: dict[str, tuple[str, ...]] = {
     "models": ("base", "protocol", "evidence", "specs", "recommend", "rollout", "live", "backtest"),
-    "controller": ("base", "specs", "reports", "evidence", "control", "view", "server", "tools"),
+    "controller": ("base", "specs", "reports", "evidence", "control", "view", "server", "tools", "lab"),
     "spark_jobs": (
         "spark",
         "core",
@@ -35,6 +35,13 @@ without any has no layers yet."""
 LOOSE = {"controller": {"__main__"}, "spark_jobs": {"adaptive"}}
 """By tree, the modules that stand outside the folders: those that users start or import. One that is no layer, and the
 tree's own package, stand above all."""
+
+LABORATORY = {
+    "models": {"backtest"},
+    "controller": {"lab"},
+    "spark_jobs": {"demo"},
+}
+"""By tree, the folders of the laboratory: only they import one of them."""
 
 PACKAGES = {"spark_jobs": "adaptive"}
 """By tree, with which layer its own package stands: users import ``adaptive_watermark`` of ``tidemark.spark_jobs``."""
@@ -74,6 +81,16 @@ def imports(*trees: str) -> set[Import]:
             if used in known and used != user:
                 found.add(Import(user, used))
     return found
+
+
+def into_the_laboratory(found: Iterable[Import]) -> list[Import]:
+    """Return the imports of the laboratory by what runs in production."""
+
+    def inside(module: str) -> bool:
+        tree, *rest = module.split(".")
+        return rest[:1] != [] and rest[0] in LABORATORY[tree]
+
+    return sorted(each for each in found if inside(each.used) and not inside(each.user))
 
 
 def layer_of(module: str) -> int:

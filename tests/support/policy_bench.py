@@ -35,7 +35,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from tidemark.controller.tools.traces.format import read_trace
+from tidemark.controller.lab.traces.format import read_trace
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.catalogue import FROM_THE_TRACE
 from tidemark.models.backtest.run import meets, run, score

@@ -25,8 +25,7 @@ _DOCUMENT = """<!-- Written by `make docs`, from what `make benchmark` and `make
 
 # Proof
 
-What Tidemark promises, measured on real engines. Each table has the command that makes it, and any machine with Java 17
-can run it.
+What Tidemark promises, measured on real engines. Each table has the command that makes it.
 
 ## Spark, Tidemark and Flink on one stream
 
@@ -52,8 +51,8 @@ How the comparison is kept fair:
 - Tidemark is told the target and starts cold, with the guess, and waits for no approval and no hour of evidence.
   Nothing was tuned on this stream. Where the bids that warm the systems were all on time, it was taught wrongly, and
   counted 99.4 % and 99.6 % in two runs of three minutes.
-- Spark's queries have a trigger of {trigger:g} s, and so a result that waits for the next batch. Flink moves its
-  watermark every {tick:g} ms and writes at once; it also has a watermark for each partition.
+- Spark's queries have a trigger of {trigger:g} s. Flink moves its watermark every {tick:g} ms and writes at once; it
+  also has a watermark for each partition.
 - Spark's queries run side by side, then Flink's on the same bids again. State is in memory.
 - It is one stream, and short: `make bench-policy` replays hours of many kinds.
 
@@ -71,7 +70,7 @@ make soak
 ```
 
 On real Spark, Kafka, PostgreSQL and controllers. *Rows lost* are neither in the sink nor counted as late. *Verdicts*
-are counts of the ledger, each compared with what the rows, the watermarks in the checkpoint and the sink say.
+are counts of the ledger, each compared with rows, watermarks in the checkpoint and sink.
 
 {faults}
 Recorded on {fault_date} by {by}: {tests}.
@@ -126,9 +125,8 @@ _WEEK = """
 {streams} streams of {kinds} kinds live through {days} days in minutes, on a clock that the test moves half an hour at a
 time: {batches:,} batches, {rows:,} rows, of which {late:,} come late, and {runs:,} runs of their jobs, in all four
 modes. The drivers are simulated by Spark's rules (`tests/support/week_job.py`) and send by the real sender; the
-controller is the real one, in a process of its own, on PostgreSQL. What it says is compared with what became of the
-rows by the watermarks that the drivers had, computed from the rows by none of Tidemark's code
-(`tests/support/week_truth.py`).
+controller is the real one, on PostgreSQL. What it says is compared with what became of the rows, computed by none of
+Tidemark's code (`tests/support/week_truth.py`).
 
 {lost_batches:,} batches were never reported, because their drivers were killed first: they have to be shown as missing.
 

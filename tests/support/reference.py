@@ -26,7 +26,6 @@ from tidemark.controller.server.http.openapi import as_text
 from tidemark.models.base.duration import format_duration
 from tidemark.models.evidence.late_counts import LATE_COUNTS_SCHEMA
 from tidemark.models.protocol.messages import REPORT_SCHEMA
-from tidemark.spark_jobs.attach.settings import ATTACH_SETTINGS
 from tidemark.spark_jobs.core.driver_metrics import GAUGES, gauge_name
 from tidemark.spark_jobs.core.settings import SETTINGS, Setting
 
@@ -56,12 +55,6 @@ def reference() -> dict[Path, str]:
     return {FOLDER / name: _HEAD + make() for name, make in makers.items()}
 
 
-def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    heads = list(heads)
-    lines = [heads, ["---"] * len(heads), *([" ".join(cell.split()) for cell in row] for row in rows)]
-    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
-
-
 def _list(rows: Iterable[tuple[str, str]]) -> str:
     return "".join(f"- {name}: {' '.join(text.split())}\n" for name, text in rows)
 
@@ -82,34 +75,33 @@ def _settings() -> str:
         for name, field in Settings.model_fields.items()
     )
 
-    def keys(settings: Iterable[Setting]) -> Iterator[tuple[str, str]]:
-        for each in settings:
-            yield _code(each.key) + _default_of(each.default), each.meaning
-
-    of_context = ", ".join(_code(each.key) for each in (*SETTINGS, *ATTACH_SETTINGS) if each.of_context)
+    of_context = ", ".join(_code(setting.key) for setting in SETTINGS.values() if setting.of_context)
     return f"""# Settings
 
 ## The controller
 
-A setting comes from the command line, the environment, a TOML file, or its default, in this order. `--config` or
-`TIDEMARK_CONFIG` names the file; it uses the same names in small letters without `TIDEMARK_`, such as
-`tick_seconds = 2`. Unknown keys are rejected. `tidemark settings` shows the settings in force and their sources.
-Defaults are in brackets.
+A setting comes from the command line, the environment, a TOML file, or its default (in brackets), in this order.
+`--config` or `TIDEMARK_CONFIG` names the file; it has the same names in small letters without `TIDEMARK_`, such as
+`tick_seconds = 2`. `tidemark settings` shows the settings in force and their sources.
 
 {_list(controller)}
 ## Jobs
 
-A job reads these keys from its Spark configuration. [Jobs](../how-to/jobs.md) explains how to use them.
+Each is a key of the Spark configuration and an argument of `adaptive_watermark`, such as `idle_timeout`, and the call
+wins. In brackets: what it is, the default, and the argument where it has another name.
+`spark.tidemark.stream.NAME.mode` says of one stream what `spark.tidemark.mode` says of all. [Jobs](../how-to/jobs.md)
+explains how to use them; [with the jar](../how-to/watch-any-job.md), jobs that do not call Tidemark read them too.
 
-{_list(keys(SETTINGS))}
-## Jobs that do not call Tidemark
-
-[With the jar](../how-to/watch-any-job.md) a job reads these keys, too. `spark.tidemark.stream.NAME.mode` says of one
-stream what `spark.tidemark.mode` says of all, and so for each key of both tables that a session may set.
-
-{_list(keys(ATTACH_SETTINGS))}
-The conf that the driver is started with decides alone, and not a session's, which a client of Spark Connect may set, on
+{_list(map(_setting, SETTINGS.values()))}
+For a job that does not call Tidemark only the conf that the driver is started with decides on
 {of_context}."""
+
+
+def _setting(setting: Setting) -> tuple[str, str]:
+    default = "" if setting.default is None else _code(str(setting.default))
+    return _code(
+        setting.key
+    ) + f" ({'; '.join(filter(None, (setting.rule.what, default, setting.instead)))})", setting.meaning
 
 
 def _default_of(value: object) -> str:
@@ -121,26 +113,26 @@ def _default_of(value: object) -> str:
 
 _METRICS_HEAD = """# Metrics
 
-The controller's `/metrics` exposes these in Prometheus' text format. [Alerts and metrics](../how-to/alerts.md) explains
-how to scrape them. The Spark job's label is `spark_job`, because Prometheus keeps `job` for what it scrapes. Those with
-*detail* come only with `/metrics?detail=all`; of those with *not 0* a 0 is left out without it.
+[Alerts and metrics](../how-to/alerts.md) explains how to scrape `/metrics`. The label of a Spark job is `spark_job`.
+Those with *detail* come only with `/metrics?detail=all`; of those with *not 0* a 0 is left out without it. What says
+*whether* is 1 or 0.
 """
 
 _DRIVER_METRICS = """
 ## In the driver of a job
 
-Spark's metrics of a query have these gauges for each stream, beside Spark's own, with
-`spark.sql.streaming.metricsEnabled=true`. Their names begin with `tidemark-STREAM-`; in the stream's name, everything
-but letters, digits and `_` becomes `_`. Counts begin with the run of the query. What is not known is `NaN`. [Late rows
-in Spark's own metrics](../how-to/jobs.md#late-rows-in-sparks-own-metrics) has the names that Prometheus sees.
+Spark's metrics of a query have these gauges for each stream ([how to see
+them](../how-to/jobs.md#late-rows-in-sparks-own-metrics)). Their names begin with `tidemark-STREAM-`; in the stream's
+name, everything but letters, digits and `_` becomes `_`. Counts begin with the run of the query. What is not known is
+`NaN`.
 
 """
 
 _ALERTS_HEAD = """# Alerts
 
-Each alert links to its runbook. A `page` wakes somebody; a `ticket` waits for the morning. An alert fires once its
-condition has held for the time in brackets. [Alerts and metrics](../how-to/alerts.md) explains how to install
-the rules.
+Each alert links to its runbook, and fires once its condition has held for the time in brackets. A `page` wakes
+somebody; all others are tickets, which wait for the morning. [How to install
+the rules](../how-to/alerts.md#install-the-rules).
 
 """
 
@@ -150,7 +142,9 @@ def _metrics() -> str:
     for labels, names in groupby(HELP, key=lambda name: LABELS[name]):
         listed = ", ".join(map(_code, labels))
         parts.append(f"\n## {f'Labels {listed}' if labels else 'No labels'}\n\n")
-        parts.append(_list((_code(name) + _scraped(name), HELP[name]) for name in names))
+        parts.append(
+            _list((_code(name) + _scraped(name), HELP[name].replace(": 1 or 0", "")) for name in names)
+        )
     gauges = ((_code(gauge_name("", name).rpartition("-")[2]), GAUGES[name]) for name in GAUGES)
     return "".join([*parts, _DRIVER_METRICS, _list(gauges)])
 
@@ -165,7 +159,7 @@ def _alerts() -> str:
 
 def _alert(alert: Alert) -> str:
     link = f"[`{alert.name}`](../../controller/server/runbooks/{alert.name}.md)"
-    return f"{link} ({alert.severity}, {format_duration(alert.hold_us)})"
+    return f"{link} ({'page, ' if alert.severity == 'page' else ''}{format_duration(alert.hold_us)})"
 
 
 # -- the interface --------------------------------------------------------------------------------------------------
@@ -193,7 +187,7 @@ def _api() -> str:
         parts.append(_list(rows))
     for title, operation_id in (("SLO", "putSlo"), ("Policy", "putPolicy")):
         parts.append(f"\n## {title}\n\n")
-        parts.append(_table(("field", "default", "meaning"), _fields(document, operation_id)))
+        parts.append(_list(_fields(document, operation_id)))
     parts.append(
         "\n## Problem types\n\nThe `type` of a problem is `"
         + errors.TYPE_PREFIX
@@ -205,8 +199,7 @@ def _api() -> str:
 
 _API_HEAD = """# The REST interface
 
-`/openapi.json` serves the whole interface; `controller/openapi.json` is the same document. [Work over
-REST](../how-to/rest.md) shows each task by curl, beside its command.
+`/openapi.json` has the whole interface. [Work over REST](../how-to/rest.md) shows each task by curl.
 
 - Errors are `application/problem+json` (RFC 9457).
 - Times are integers in microseconds (`_us`) or milliseconds (`_ms`). Shares are integers in parts per million (`_ppm`)
@@ -214,51 +207,51 @@ REST](../how-to/rest.md) shows each task by curl, beside its command.
 - Lists come in pages: pass `limit`, and as `cursor` the `next_cursor` of the page before.
 - The first `PUT` of an SLO or a policy needs no condition. A later one needs `If-Match` with the ETag of what it
   replaces: without it the answer is 428, and 412 when somebody else was faster. Setting what is set changes nothing.
-- `?dryRun=true`, or `All`, answers as the request would, with its consequences and its cost, and changes nothing.
+- `?dryRun=true`, or `All`, answers as the request would, with its consequences, and changes nothing.
 - `?reason=...` goes into the event that a change leaves.
-- Reports and acknowledgements are idempotent: sent again they answer 200 and change nothing.
+- Reports and acknowledgements are idempotent: sent again they answer 200.
 - `GET .../bound` with `If-None-Match` and `Prefer: wait=N` waits up to N (60) seconds for another answer.
 
 ## Releases side by side
 
 A job and its controller may be of different releases, in either order.
 
-- Whoever reads what a job or a controller wrote ignores fields that it does not know, in every object: reports,
-  acknowledgements, counts of late rows, all answers, and the files that a job keeps in its cache and its checkpoint. A
-  field that is missing has its default.
+- Whoever reads what a job or a controller wrote, files in cache and checkpoint too, ignores fields that it does not
+  know. A field that is missing has its default.
 - A value that only a later release knows moves no bound and claims nothing. With such a mode the job keeps its own
-  bound, with such a pin it is held to its ceiling, or its own bound without one, and its log says so. In an
-  acknowledgement the controller takes such a mode for `Off`, such a source for `job`, and leaves out such a treatment
-  of late rows.
+  bound, with such a pin it is held to its ceiling, or its own bound without one, and its log says so.
 - Refused, in words, is only a new major version: another `schema_version` of a report (this release reads {reports})
-  or of counts of late rows ({counts}). For all other bodies the version is the one in the path, `/v1`. What an earlier
-  reader would count wrongly, such as another kind of operator, comes with a new version.
-- What people write is different: an SLO, a policy, a pin, a join, a token or a reason with an unknown field is refused,
-  and the problem names the field. It is a slip of the pen.
+  or of counts of late rows ({counts}). For all other bodies the version is the one in the path, `/v1`.
+- What people write (an SLO, a policy, a pin, a join, a token, a reason) with an unknown field is refused; the problem
+  names the field.
 
 ## Operations
 
-The first sentence of each; the document has the rest. In brackets are the parameters of the query, without those of
-pages, and who may: *read* is viewers, operators and admins, *write* operators and admins.
+`/openapi.json` has more of each. In brackets are the parameters of the query, without those of pages, and who may if
+not viewers, operators and admins: *write* is operators and admins.
 """
 
 
-_ROLES = {("viewer", "operator", "admin"): "read", ("operator", "admin"): "write"}
-"""How the document names the roles that most operations need."""
+_ROLES = {("viewer", "operator", "admin"): "", ("operator", "admin"): "write"}
+"""How the document names the roles that most operations need; those of everybody who reads are not named."""
+
+_SAID = re.compile(r" (In (parts per million|milliseconds)(; null for none)?|Null for none)\.")
+"""What name and default of a field say already."""
 
 
 def _operation(method: str, path: str, operation: Mapping[str, Any]) -> tuple[str, str]:
     need = need_of(operation["operationId"])
     said, _, _ = operation.get("description", operation["summary"]).partition("\n\nRoles:")
-    first = re.split(r"(?<=\.) (?=[A-Z`])", " ".join(said.split()), maxsplit=1)[0]
+    first = re.split(r"[.:;]+ ", " ".join(said.split()), maxsplit=1)[0].removesuffix(".") + "."
     names = [one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"]
     query = ", ".join(_code(name) for name in names if name not in {"limit", "cursor"})
     roles = "everybody" if need is None else _ROLES.get(tuple(need.roles), ", ".join(need.roles))
-    return _code(f"{method.upper()} {path}"), f"{first} ({f'{query}; ' if query else ''}*{roles}*)"
+    bracket = "; ".join(part for part in (query, roles and f"*{roles}*") if part)
+    return _code(f"{method.upper()} {path}"), f"{first} ({bracket})" if bracket else first
 
 
-def _fields(document: Mapping[str, Any], operation_id: str) -> Iterator[tuple[str, str, str]]:
-    """Yield name, default and meaning of each field of an operation's body."""
+def _fields(document: Mapping[str, Any], operation_id: str) -> Iterator[tuple[str, str]]:
+    """Yield each field of an operation's body with its default, and its meaning."""
     (body,) = (
         operation["requestBody"]
         for operations in document["paths"].values()
@@ -269,10 +262,11 @@ def _fields(document: Mapping[str, Any], operation_id: str) -> Iterator[tuple[st
     found = schemas[body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]]
     for name, field in found["properties"].items():
         values = [one for part in (field, *field.get("anyOf", ())) for one in _values(part, schemas)]
-        meaning = field.get("description", "")
-        if values:
+        # The end of a name says the unit, and the default whether there need be one.
+        meaning = _SAID.sub("", field.get("description", "")).replace(" In milliseconds; null:", " Null:")
+        if not all(re.search(rf"\b{value}\b", meaning) for value in values):
             meaning += f" One of {', '.join(map(_code, values))}."
-        yield _code(name), _default(name, field, found), meaning
+        yield f"{_code(name)} ({_default(name, field, found)})", meaning
 
 
 def _values(part: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[str]:

@@ -33,25 +33,17 @@ COMMON = 3
 
 _HEAD = """# The command line
 
-Tables are for people. Every command that prints data takes `-o json` (or `--json`) and `-o yaml`, with the names of the
-API. `--dry-run` says what would follow and changes nothing; `--reason` goes into the event that a change leaves. `set`
-changes only the fields that are named. Values such as those of `--mode` are taken in any case. Where no terminal is, as
-in a pipe, each row of a table is one line. In bash, `eval "$(_TIDEMARK_COMPLETE=bash_source tidemark)"` completes
-commands, options, and the names of jobs and streams; zsh and fish have `zsh_source` and `fish_source`.
+`set` changes only the fields that are named. Values such as those of `--mode` are taken in any case. Where no terminal
+is, as in a pipe, each row of a table is one line. In bash, `eval "$(_TIDEMARK_COMPLETE=bash_source tidemark)"`
+completes commands, options, and the names of jobs and streams; zsh and fish have `zsh_source` and `fish_source`.
 
-| exit code | meaning |
-| --- | --- |
-| 0 | done |
-| 1 | the controller rejected it or does not answer; for `tidemark doctor`: something is missing; \
-for `tidemark apply --dry-run --exit-code`: something differs; for `tidemark lint`: an error |
-| 2 | the command line makes no sense; for `tidemark doctor`: the controller could not be asked; \
-for `tidemark lint`: the job cannot be checked |
+Exit codes: 0, done; 1, the controller rejected it or does not answer; 2, the command line makes no sense. `tidemark
+doctor`, `lint`, `inspect` and `apply --exit-code` end with 1 when something is wrong, with 2 when they could not look.
 
 ## Common arguments and options
 
-What several commands take means the same everywhere. What is in brackets may be left out. Commands that print data take
-`-o` and `--json`, and those that ask the controller `--url` and `--token-file`: these are not named again, and a
-command's own options follow its text. `--help` says more of each.
+What is in brackets may be left out. `-o` and `--json` of commands that print data, and `--url` and `--token-file` of
+those that ask the controller, are not named again. `--help` says more of each.
 
 """
 

@@ -15,7 +15,7 @@ _KEPT: dict[Kept, str] = {
     "watermark": "until the watermark passes its key",
     "watermark + bound": "until it is the bound beyond its key",
     "watermark + range": "until it is the range of the join beyond its key",
-    "function": "as the function, its timers, timeout or TTL say",
+    "function": "as its function says",
     "keys": "for ever, one row for each key",
     "ever": "for ever",
     "one row": "no row: one sum for all",
@@ -40,20 +40,17 @@ one another the first one drops, and the others get nothing that is late. Under
 `spark.sql.streaming.statefulOperator.allowMultiple=false` it would be the watermark of the batch itself:
 `adaptive_watermark` refuses that setting.
 
-Where a row is kept *for ever*, the state grows as long as the query runs, whatever the bound is: the start of the query
-and `tidemark lint` say so, the condition `StateGrows` stays, no saving of state is foretold, and the SLO's cap on state
-decides nothing. A function may let rows go by the event time or not; the plan does not say, so there nothing is
-foretold either, nor where several operators keep rows, which Spark counts together.
+Where a row is kept *for ever*, the state grows under any bound: `tidemark lint` and the condition `StateGrows` say so,
+no saving of state is foretold, and the SLO's cap on state decides nothing. Nothing is foretold for functions either,
+nor where several operators keep rows, which Spark counts together.
 
 | operator | what decides | late rows are dropped by | a row is kept | what Spark did |
 | --- | --- | --- | --- | --- |
 {rows}
 
-The last column is what came of small queries, one or more for each row, with a watermark that passed the keys of old
-rows, then went on by the bound and by the range of a join, then far ahead: whether late rows were missing in the sink,
-and when the old ones were gone from the state, on {versions}; where no version stands, on all of them, and
-*the same* is what the row says.
-`make operators` runs them and writes this page. PySpark before 4.0 has no `transformWithState`.
+The last column is what came of small queries (`make operators`) on {versions}: whether late rows were missing in the
+sink, and when old ones were gone from the state, as the watermark passed their keys, then the bound and the range of a
+join, then all. *The same* is what the row says. PySpark before 4.0 has no `transformWithState`.
 """
 
 

@@ -26,14 +26,12 @@ log says why, and the job goes on with its own watermark.
 
 {matrix}
 `make matrix` makes this table and the next, on Java 17 and Python 3.11. The other tests, of Kafka, late rows and
-corrected windows among them, run on 4.2.0 alone, to which the lock files are pinned: it is the newest version for which
-the Kafka connector is published.
+corrected windows among them, run on 4.2.0 alone, the newest version for which the Kafka connector is published.
 
 ## Front ends
 
-One job of 240 rows, written as people write it in each front end, on 4.2.0, without an edit of it but in the first:
-{fronts}. *12=12* means that the ledger has 12 late
-rows, and that 12 rows are missing in the sink. Where the ledger is [an
+One job of 240 rows in each front end, on 4.2.0, without an edit but in the first: {fronts}.
+*12=12* means that the ledger has 12 late rows, and that 12 rows are missing in the sink. Where the ledger is [an
 interval](../explanation/late-rows.md#the-ledger), the sink is in it. In OnRestart and Live the bound comes from a
 controller.
 
@@ -55,10 +53,9 @@ counted as one, and the log says so: give a column of type int. A key has 53 bit
 1 ms partitions are numbered up to 254 (up to 510 with a declared operator), with 100 ms up to 32,766 (65,534), and
 others are counted as `other`; times before 1828 and after 2112 are not counted by granule.
 
-Nothing limits how many keys `histogram_numeric` holds: a batch needs about 40 bytes for each distinct pair of partition
-and granule, in the driver and in each task that has it, and its time grows with them. Limit what a batch reads
-(`maxOffsetsPerTrigger`, `maxFilesPerTrigger`) before a job works off days of backlog. Counts of more than `max_keys`
-pairs are not used, as on every version.
+A batch needs about 40 bytes for each distinct pair of partition and granule, in the driver and in each task that has
+it, and its time grows with them. Limit what a batch reads (`maxOffsetsPerTrigger`, `maxFilesPerTrigger`) before a job
+works off days of backlog.
 
 ## Spark Connect
 
@@ -68,14 +65,10 @@ clients without a JVM, over restarts with other bounds; "exact" is as above. {co
 {connect_table}
 Unknown rows and missing batches make a ledger that is never exact, and completeness is not known for them.
 
-A client uses these private names of PySpark's: `StreamingQuery._execute_streaming_query_cmd`,
-`StreamingQueryManager._sqlb` with `_listener_bus`, `_execution_thread` and `_lock`, and `SparkSession.client`.
-
 ## Real-time mode
 
-`trigger(realTime="5 minutes")` is in PySpark from 4.2 on. Rows are processed as they come, but a batch still ends with
-each interval: its metrics are observed, its listeners are notified, and the watermark moves once a batch by the rule of
-micro-batches. So a narrow bound closes windows no sooner than the interval allows.
+With `trigger(realTime="5 minutes")`, in PySpark from 4.2 on, the watermark still moves once an interval. So a narrow
+bound closes windows no sooner.
 
 | PySpark | what Spark runs in it | what Tidemark does |
 | --- | --- | --- |
@@ -90,7 +83,6 @@ Live is rejected (4.3.0, seen with batches of 20 s):
 - `current_timestamp()` is one time for the whole batch, that of its start. A row that comes later in the interval is
   ahead of it, and `future_rows=` would set its event time back or take it out.
 - Spark writes a batch's offsets when the batch ends. So a batch that runs again could have another watermark.
-- The watermark moves once an interval, as Spark's own does: OnRestart loses nothing against it.
 
 Mode Restart and `late=` are rejected, too; they are not tried. Off and OnRestart were tried on 4.3.0 with Spark's
 source in memory and, by hand, with Kafka by the connector of 4.2.0.
@@ -109,10 +101,7 @@ _CONNECT = (
     ("`Restart`", "exact; where batches run back to back, a restart may cut one off, which then runs again"),
     (
         "`Live`",
-        (
-            "refused. What moves the watermark is a Java class in the driver, and a client of Spark Connect cannot "
-            "give the server one"
-        ),
+        ("refused: a client cannot give the server the Java class that moves the watermark"),
     ),
     (
         "`late=side(...)`, `late=revise(...)`",
@@ -129,7 +118,6 @@ _CONNECT = (
         "the output mode",
         "from the text of `query.explain()`; where that shows no stateful operator, no row is judged",
     ),
-    ("the watermark in force", "from the progress of each batch"),
     (
         "the first batch of a run, and after a gap",
         (
@@ -139,7 +127,7 @@ _CONNECT = (
     ),
     (
         "no client",
-        "the query goes on in the server and nobody reports it: its batches are missing until a client starts it again",
+        "the query goes on in the server, and its batches are missing until a client starts it again",
     ),
     (
         "a broken connection",

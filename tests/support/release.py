@@ -41,7 +41,7 @@ __all__ = [
 
 SUMS = "SHA256SUMS"
 PYTHONS = ("3.11", "3.12", "3.13")
-EXTRAS = "controller,spark,kafka,plot"
+EXTRAS = "controller,spark,kafka"
 LOCKS = ROOT / "deploy" / "requirements"
 UV = Path(sys.prefix, "bin", "uv")
 

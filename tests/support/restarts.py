@@ -77,7 +77,7 @@ class RestartedJob(LiveJob):
         """Start the query with what the controllers say now."""
         with starting() as choices:
             query = super().start(frame)
-        chosen = {choice.stream: choice.chosen.bound_ms for choice in choices}
+        chosen = {choice.settings.stream: choice.chosen.bound_ms for choice in choices}
         self.query = query
         self.bounds_ms[str(query.runId)] = tuple(chosen[entry.name] for entry in self.inputs)
         return query

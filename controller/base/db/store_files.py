@@ -1,8 +1,9 @@
 """The files of a SQLite store: the database, its log (`-wal`) and the log's index (`-shm`) are one store.
 
 A log that is played over another file, or a file without its log, loses what was acknowledged, and SQLite says nothing.
-So a closed store is the file alone, whose header says that it has no log, and an open one has a log. A file that does
-not fit what is beside it is refused, and so is everything once one of the three is not the one that was opened.
+So a closed store is the file alone, whose header says that it has no log, and an open one has a log that is not empty:
+whoever merely looks at a file without its log leaves an empty one. A file that does not fit what is beside it is
+refused, and so is everything once one of the three is not the one that was opened.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from tidemark.controller.base.errors import StoreUnavailableError, StoreUnusable
 
 BUSY_SECONDS = 10.0
 """How long a write waits for another one."""
+
+_CLOSED, _OPEN = 0, 1
+"""The file's user version. While it says closed, all that was acknowledged is in the file, whatever is beside it."""
 
 _RETRY_SECONDS, _RETRIES = 0.05, 40
 """A store that another process opens or closes may look as if it did not fit for a moment."""
@@ -44,13 +48,14 @@ class StoreFiles:
         """
         with self._lock:
             if self._keeper is None:
-                self._check_log()
+                begun = self._check_log()
                 with suppress(OSError):
                     self._log.touch()  # before the header says that there is one
                 keeper = sqlite3.connect(
                     self._file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
                 )
-                _use_log(keeper)
+                if not begun:
+                    _begin_log(keeper)
                 keeper.execute("SELECT count(*) FROM sqlite_master").fetchone()
                 self._opened = {
                     f"{self._file}{part}": _identity(f"{self._file}{part}") for part in ("", "-wal", "-shm")
@@ -84,23 +89,26 @@ class StoreFiles:
                 with suppress(sqlite3.Error):
                     keeper.execute("PRAGMA busy_timeout=0")
                     keeper.execute("PRAGMA journal_mode=DELETE")
+                    keeper.execute(f"PRAGMA user_version={_CLOSED}")
             self._opened = {}
             keeper.close()
 
-    def _check_log(self) -> None:
+    def _check_log(self) -> bool:
+        """Return whether the store has a log that holds commits, and says so."""
         problem = None
         for _ in range(_RETRIES):
-            length = self._log.stat().st_size if self._log.exists() else None
+            length = self._log.stat().st_size if self._log.exists() else 0
+            wants_log, version = _header(self._file)
             problem = None
-            if _wants_log(self._file) and length is None:
+            if wants_log and version != _CLOSED and not length:
                 problem = (
-                    f"it was not closed, and its log {self._log} is missing, with what was acknowledged last; put that "
-                    "back, or take the file as it is (tidemark restore)"
+                    f"it was not closed, and its log {self._log} is missing or empty, with what was acknowledged last; "
+                    "put that back, or take the file as it is (tidemark restore)"
                 )
-            elif length and not _wants_log(self._file):
+            elif length and not wants_log:
                 problem = f"the log {self._log} is of another file"
             if problem is None:
-                return
+                return length > 0 and version != _CLOSED
             time.sleep(_RETRY_SECONDS)
         raise StoreUnusableError(
             f"database file {self._file}: {problem}; a backup is restored by tidemark restore FILE"
@@ -126,14 +134,15 @@ def take_over(file: Path) -> None:
         Path(f"{file}{part}").unlink(missing_ok=True)
 
 
-def _wants_log(file: Path) -> bool:
-    """Return whether a file's header says that its newest commits are in a log (https://sqlite.org/fileformat.html)."""
+def _header(file: Path) -> tuple[bool, int]:
+    """Return whether a file's newest commits are in a log, and its user version (https://sqlite.org/fileformat.html)."""
     # To close a file drops every lock that this process has on it, so this comes before any connection.
     try:
-        with file.open("rb") as found:
-            return found.read(20)[18:19] == b"\2"
+        with file.open("rb") as opened:
+            header = opened.read(64)
     except OSError:
-        return False
+        header = b""
+    return header[18:19] == b"\2", int.from_bytes(header[60:64], "big")
 
 
 def _identity(path: str) -> tuple[int, int] | None:
@@ -145,15 +154,19 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _use_log(connection: sqlite3.Connection) -> None:
+def _begin_log(connection: sqlite3.Connection) -> None:
+    """Give a store its log, and let the file itself say so, before anything is acknowledged."""
     # Of two connections that switch a new file at the same time, SQLite fails one at once, whatever its timeout is.
     end_s = time.monotonic() + BUSY_SECONDS
     while True:
         try:
+            connection.execute(f"PRAGMA user_version={_CLOSED}")
             connection.execute("PRAGMA journal_mode=WAL")
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end_s:
                 raise
             time.sleep(_RETRY_SECONDS)
         else:
-            return
+            break
+    connection.execute(f"PRAGMA user_version={_OPEN}")
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)")

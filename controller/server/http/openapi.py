@@ -346,19 +346,18 @@ def says(
     """Return what a route says of itself in the document, as FastAPI's routes take it.
 
     Args:
-        operation_id: name of the operation.
-        summary: what it does, in a few words.
+        operation_id, summary: the operation's name, and what it does in a few words.
         answer: schema of the answer on success.
         statuses: those beside 422 and 503, which every route has, and those that a body brings.
         body: schema of the body that it takes; empty for none.
         kinds: by status, the kind of problem whose example to show instead of the usual one.
     """
-    found = sorted({*statuses, 422, 503, *((400, 408, 413, 415) if body else ())})
+    statuses_shown = sorted({*statuses, 422, 503, *((400, 408, 413, 415) if body else ())})
     return {
         "operation_id": operation_id,
         "summary": summary,
         "status_code": 201 if 201 in statuses else 200,
-        "responses": answers(answer, *found, kinds=kinds),
+        "responses": answers(answer, *statuses_shown, kinds=kinds),
         "openapi_extra": takes(body) if body else None,
     }
 

@@ -60,7 +60,7 @@ _UNSEEN = OverviewRow(
     provisional=True,
     partitions=PartitionsInState(total=0, idle=0, behind=0, skewed=0, future=0),
 )
-"""Of a stream without a snapshot; all else is unknown."""
+"""Of a stream without a snapshot of now; all else is unknown."""
 
 
 @_fleet.get("/v1/fleet", response_model=FleetPage, **says("listFleet", "List the fleet", "FleetPage", 304))
@@ -113,8 +113,10 @@ def _totals(verdicts: Sequence[Verdict]) -> FleetTotals:
 def _stream(state: Row[Any], pin: StoredPin | None, kinds: Sequence[ConditionType]) -> FleetStream:
     seen: OverviewRow = state.OverviewRow or _UNSEEN
     rollout = state.RolloutRow
+    # Shares and a budget of minutes ago would stand there as if they were of now.
+    verdict = _UNSEEN if "VerdictOld" in kinds else seen
     return FleetStream.of(
-        seen,
+        verdict,
         job=state.job,
         stream=state.stream,
         mode=state.mode,
@@ -122,9 +124,9 @@ def _stream(state: Row[Any], pin: StoredPin | None, kinds: Sequence[ConditionTyp
         paused=bool(state.paused),
         pin=pin,
         target_ppm=state.target_ppm,
-        completeness_min_ppm=seen.now_min_ppm,
-        completeness_max_ppm=seen.now_max_ppm,
-        budget_remaining_ppm=seen.remaining_ppm,
+        completeness_min_ppm=verdict.now_min_ppm,
+        completeness_max_ppm=verdict.now_max_ppm,
+        budget_remaining_ppm=verdict.remaining_ppm,
         budget_course_ppm=_course(seen, state.slo_generation),
         recommended_bound_ms=state.recommended_bound_ms,
         # What an SLO needs says nothing once it is deleted.

@@ -15,7 +15,8 @@ class FleetStream(OfStream):
     """A stream in the list of the fleet.
 
     Specifications, pins, rollouts, the newest batch, bounds but the effective one, and whether it is silent are as of
-    now; the rest is as of ``updated_us``.
+    now; the rest is as of ``updated_us``. Shares, the budget and the effective bound are null while that is too long
+    ago to say anything of now (``VerdictOld``).
     """
 
     mode: Mode

@@ -7,17 +7,22 @@ from typing import Any
 
 import click
 
-from tidemark.controller.tools.cli import commands, commands_operate, commands_spark
-from tidemark.controller.tools.cli.commands_traces import TRACES
-from tidemark.controller.tools.cli.parameters import common
+from tidemark.controller.tools.cli import commands
+from tidemark.controller.tools.cli.command_table import rows
+from tidemark.controller.tools.cli.commands_analyse import ANALYSE
+from tidemark.controller.tools.cli.commands_operate import OPERATE
+from tidemark.controller.tools.cli.parameters import SHARED, common
 from tidemark.controller.tools.cli.shape import Command, Commands, Group, Row
 
 PANELS: dict[str, tuple[Row, ...]] = {
-    "Watch": commands.SHOW,
-    "Set": commands.SET,
-    "Roll out and hold": commands.ROLL_OUT,
-    "Analyse": (*TRACES, *commands_spark.PROGRAMS),
-    "Operate": (*commands_spark.JARS, *commands_operate.OPERATE, *commands_spark.LATE),
+    title: rows(table, SHARED)
+    for title, table in {
+        "Watch": commands.WATCH,
+        "Set": commands.SET,
+        "Roll out and hold": commands.ROLL_OUT,
+        "Analyse": ANALYSE,
+        "Operate": OPERATE,
+    }.items()
 }
 """The commands by task, in the order in which the help lists them."""
 
@@ -32,10 +37,10 @@ GROUPS = {
 """By name, what a group of commands is for."""
 
 
-def _commands(rows: Sequence[Row]) -> dict[str, click.Command]:
+def _commands(panel: Sequence[Row]) -> dict[str, click.Command]:
     """Return commands by name; those whose names begin with the same word are a group."""
     made: dict[str, click.Command] = {}
-    for row in rows:
+    for row in panel:
         command, (first, *rest) = Command(row, common(row), _run), row.name.split(" ")
         if not rest:
             made[first] = command
@@ -77,7 +82,7 @@ _VERSION = click.Option(
     help="Show the version and exit.",
 )
 
-app = Commands({title: _commands(rows) for title, rows in PANELS.items()}, [_VERSION])
+app = Commands({title: _commands(panel) for title, panel in PANELS.items()}, [_VERSION])
 
 
 def main() -> None:

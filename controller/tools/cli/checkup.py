@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -90,6 +91,22 @@ class Place:
             f"{self.start()}; if it runs already, see what its driver's log says of the controller: in Kubernetes a "
             "job of another namespace is shut out until the chart's networkPolicy.from names it"
         )
+
+    def filled(self, text: str) -> str:
+        """Return a text in which each part in braces is the command that it stands for.
+
+        That is ``start``, ``first_start``, ``curl`` or a command of tidemark about JOB and STREAM; or ``stream``.
+        """
+        return re.sub(r"{([^}]*)}", lambda part: self._command(part[1]), text)
+
+    def _command(self, text: str) -> str:
+        if text == "stream":
+            return self.stream
+        if text in {"start", "first_start", "curl"}:
+            return str(getattr(self, text)())
+        command, about, options = text.partition(" JOB")
+        names = {"JOB": self.job, "STREAM": self.stream}
+        return self.tidemark(command, *(names.get(word, word) for word in f"{about}{options}".split()))
 
     def _token(self) -> list[str]:
         if self.token_file is not None:
@@ -213,21 +230,20 @@ class _Checkup:
         return next((one.get("severity") for one in self.status["conditions"] if one["type"] == kind), None)
 
     def _step(self, kind: str) -> str:
-        step = STEPS.get(kind)
-        return self.place.curl() if step is None else step(self.status, self.place)
+        step = STEPS.get(kind, "{curl}")
+        return self.place.filled(step if isinstance(step, str) else step(self.status))
 
 
 def _bound(bound_ms: int) -> str:
     return format_duration(bound_ms * 1_000)
 
 
-def _unpin(status: Mapping[str, Any], place: Place) -> str:
+def _unpin(status: Mapping[str, Any]) -> str:
     scope = (status.get("pin") or {}).get("scope", "stream")
-    options = {"fleet": ["--fleet"], "job": [place.job]}.get(scope, [place.job, place.stream])
-    return place.tidemark("unpin", *options)
+    return {"fleet": "{unpin --fleet}", "job": "{unpin JOB}"}.get(scope, "{unpin JOB STREAM}")
 
 
-def _gaps(status: Mapping[str, Any], place: Place) -> str:
+def _gaps(status: Mapping[str, Any]) -> str:
     gaps = [gap for query in status["coverage"] for gap in query["missing"][-1:]]
     newest = ""
     if gaps:
@@ -238,25 +254,17 @@ def _gaps(status: Mapping[str, Any], place: Place) -> str:
             else f"the newest are batches {first} to {last}; "
         )
     until = "nothing is narrowed before they leave the horizon"
-    return f"{newest}{until}; see what the driver's log says of reports; {place.curl()}"
+    return f"{newest}{until}; see what the driver's log says of reports; {{curl}}"
 
 
-def _partitions(place: Place) -> str:
-    return place.tidemark("partitions", place.job, place.stream)
-
-
-def _rollouts(place: Place, what: str) -> str:
-    return f"{what}: {place.tidemark('rollouts', place.job, place.stream, '--all')}"
-
-
-def _approve(status: Mapping[str, Any], place: Place) -> str:
+def _approve(status: Mapping[str, Any]) -> str:
     rollout = status.get("rollout") or {}
     if rollout.get("state") != "AwaitingApproval":
-        return _rollouts(place, "let it wait, or change what holds it")
-    return place.tidemark("approve", str(rollout["id"]), "--reason", "...")
+        return f"let it wait, or change what holds it: {_ROLLOUTS}"
+    return f"{{approve {rollout['id']} --reason ...}}"
 
 
-def _last_windows(status: Mapping[str, Any], _: Place) -> str:
+def _last_windows(status: Mapping[str, Any]) -> str:
     """Return what closes the last windows of a job whose runs end by themselves; empty for other jobs."""
     found = last_windows((status.get("applied") or {}).get("run_end"))
     return "" if found is None else found.instead
@@ -267,102 +275,82 @@ def _is_called(status: Mapping[str, Any]) -> bool:
     return bool((status.get("applied") or {}).get("called", True))
 
 
-def _say(status: Mapping[str, Any], place: Place, what: str, which: str) -> str:
+def _say(status: Mapping[str, Any], what: str, which: str) -> str:
     """Return where a job says something else of a stream: in its call, or by conf where nobody edited it."""
-    where = f"spark.tidemark.stream.{place.stream}.{what}"
+    where = f"spark.tidemark.stream.{{stream}}.{what}"
     given = f"give the job's call {which} {what}=" if _is_called(status) else f"set {which} {where}"
-    return f"{given}, and start it again: {place.start()}"
+    return f"{given}, {_STARTED_AGAIN}"
 
 
-STEPS: Mapping[str, Callable[[Mapping[str, Any], Place], str]] = {
-    "NoReportYet": lambda _, place: place.first_start(),
-    "NoRecentReport": lambda _, place: (
-        f"if the job has ended, {place.start()}, or when it should stay so, "
-        f"{place.tidemark('pause', place.job, place.stream, '--reason', '...')}; else see the driver's log"
+_ROLLOUTS = "{rollouts JOB STREAM --all}"
+_PARTITIONS = "{partitions JOB STREAM}"
+_STARTED_AGAIN = "and start it again: {start}"
+
+STEPS: Mapping[str, str | Callable[[Mapping[str, Any]], str]] = {
+    "NoReportYet": "{first_start}",
+    "NoRecentReport": (
+        "if the job has ended, {start}, or when it should stay so, {pause JOB STREAM --reason ...}; else see the "
+        "driver's log"
     ),
-    "NoSlo": lambda _, place: place.tidemark("slo set", place.job, place.stream, "--target", "0.99"),
-    "NotEnoughEvidence": lambda _, place: (
-        f"let the job run, then {place.tidemark('doctor', place.job, place.stream)}"
+    "NoSlo": "{slo set JOB STREAM --target 0.99}",
+    "NotEnoughEvidence": "let the job run, then {doctor JOB STREAM}",
+    "ConstraintsConflict": (
+        "say which of the two may be missed, or raise the cap: {slo set JOB STREAM --on-conflict ...}"
     ),
-    "ConstraintsConflict": lambda _, place: (
-        "say which of the two may be missed, or raise the cap: "
-        + place.tidemark("slo set", place.job, place.stream, "--on-conflict", "...")
+    "Off": "{policy set JOB STREAM --mode OnRestart}",
+    "WaitsForStart": "the job takes it when it next starts: {start}",
+    "BoundNotAcknowledged in Restart": (
+        "the job takes it by itself where its query is started by run_adaptive(build); else start it again: {start}"
     ),
-    "Off": lambda _, place: place.tidemark("policy set", place.job, place.stream, "--mode", "OnRestart"),
-    "WaitsForStart": lambda _, place: f"the job takes it when it next starts: {place.start()}",
-    "BoundNotAcknowledged in Restart": lambda _, place: (
-        "the job takes it by itself where its query is started by run_adaptive(build); else start it again: "
-        f"{place.start()}"
-    ),
-    "BoundNotAcknowledged in Live": lambda _, place: (
-        f"a job takes it by itself once it was started in Live: {place.start()}"
-    ),
+    "BoundNotAcknowledged in Live": "a job takes it by itself once it was started in Live: {start}",
     **dict.fromkeys(
-        ("LiveFailed", "LiveWithoutCeiling"),
-        lambda _, place: f"read the job's log for what is in the way, and start it again: {place.start()}",
+        ("LiveFailed", "LiveWithoutCeiling"), f"read the job's log for what is in the way, {_STARTED_AGAIN}"
     ),
     **dict.fromkeys(
         ("SkewBeyondCeiling", "CeilingNear"),
-        lambda status, place: (
-            f"see what is behind: {_partitions(place)}; else {_say(status, place, 'ceiling', 'a larger')}"
-        ),
+        lambda status: f"see what is behind: {_PARTITIONS}; else {_say(status, 'ceiling', 'a larger')}",
     ),
     "Pinned": _unpin,
-    "Paused": lambda _, place: place.tidemark("resume", place.job, place.stream, "--reason", "..."),
+    "Paused": "{resume JOB STREAM --reason ...}",
     "RolloutHeld": _approve,
-    "TargetMissed": lambda _, place: _rollouts(place, "see its outcome, and what is recommended now"),
-    "JoinMissesTarget": lambda _, place: (
-        f"see which stream loses most, and what holds its bound: {place.tidemark('join get', place.job, '...')}"
-    ),
-    "RolledBack": lambda _, place: _rollouts(
-        place, "see why, and whether the SLO or the policy should change"
-    ),
+    "TargetMissed": f"see its outcome, and what is recommended now: {_ROLLOUTS}",
+    "JoinMissesTarget": "see which stream loses most, and what holds its bound: {join get JOB ...}",
+    "RolledBack": f"see why, and whether the SLO or the policy should change: {_ROLLOUTS}",
     "CoverageGap": _gaps,
     # It is of lists alone: what is asked for one stream is worked out then.
-    "VerdictOld": lambda _, place: place.tidemark("status", place.job, place.stream),
-    "ClockWrong": lambda _, place: (
+    "VerdictOld": "{status JOB STREAM}",
+    "ClockWrong": (
         "set the clocks of the driver, of the senders of its rows and of the controller right; then see "
-        f"{place.tidemark('status', place.job, place.stream)}"
+        "{status JOB STREAM}"
     ),
-    **dict.fromkeys(
-        ("PartitionsSilent", "PartitionSkewed", "FutureRows", "MisdatedRows"),
-        lambda _, place: _partitions(place),
-    ),
-    "LossIsBiased": lambda _, place: place.tidemark("lost", place.job, place.stream),
-    "LatePolicyNotFollowed": lambda _, place: (
-        f"make the job able to, or {place.tidemark('policy set', place.job, place.stream, '--late', 'call')}"
-    ),
-    "RowsNotCounted": lambda status, place: _say(status, place, "granule", "a coarser"),
-    "OperatorContradicted": lambda status, place: (
-        f"declare the operator that the query has, and start it again: {place.start()}"
+    **dict.fromkeys(("PartitionsSilent", "PartitionSkewed", "FutureRows", "MisdatedRows"), _PARTITIONS),
+    "LossIsBiased": "{lost JOB STREAM}",
+    "LatePolicyNotFollowed": "make the job able to, or {policy set JOB STREAM --late call}",
+    "RowsNotCounted": lambda status: _say(status, "granule", "a coarser"),
+    "OperatorContradicted": lambda status: (
+        f"declare the operator that the query has, {_STARTED_AGAIN}"
         if _is_called(status)
-        else f"nothing, or {_say(status, place, 'enabled', 'no')}, which leaves it alone"
+        else f"nothing, or {_say(status, 'enabled', 'no')}, which leaves it alone"
     ),
-    "SeveralQueries": lambda status, place: (
+    "SeveralQueries": lambda status: (
         f"give each query a stream of its own ({'stream=...' if _is_called(status) else 'by its name or checkpoint'}), "
-        f"and start it again: {place.start()}"
+        f"{_STARTED_AGAIN}"
     ),
-    "AdoptionAsked": lambda _, place: (
-        f"see above, or {place.tidemark('slo set', place.job, place.stream, '--target', '0.99')}"
-    ),
-    "ConfLeftOut": lambda _, place: (
-        f"set what it names, or take it out, and start the job again: {place.start()}"
-    ),
+    "AdoptionAsked": "see above, or {slo set JOB STREAM --target 0.99}",
+    "ConfLeftOut": "set what it names, or take it out, and start the job again: {start}",
     "LastWindowsOpen": _last_windows,
-    "StateGrows": lambda _, __: "tidemark lint JOB.py says what to write instead",
-    "WatermarkStandsStill": lambda status, place: (
-        _last_windows(status, place)
+    "StateGrows": "tidemark lint JOB.py says what to write instead",
+    "WatermarkStandsStill": lambda status: (
+        _last_windows(status)
         or (
-            f"tidemark lint JOB.py names a withWatermark behind an aggregate; else see which input has no rows: "
-            f"{place.tidemark('status', place.job, place.stream)}"
+            "tidemark lint JOB.py names a withWatermark behind an aggregate; else see which input has no rows: "
+            "{status JOB STREAM}"
         )
     ),
-    "BatchesRanAgain": lambda _, place: (
-        f"this ends when those batches leave the horizon; see them: {place.curl()}"
-    ),
+    "BatchesRanAgain": "this ends when those batches leave the horizon; see them: {curl}",
     **dict.fromkeys(
         ("NeedsUnknown", "CountsExcessive", "ReadOutOfOrder"),
-        lambda _, place: f"this ends when those rows leave the horizon; the stream's batches: {place.curl()}",
+        "this ends when those rows leave the horizon; the stream's batches: {curl}",
     ),
 }
-"""What to do next, by what is missing."""
+"""What to do next, by what is missing; in braces what a place makes commands of."""

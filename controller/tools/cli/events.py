@@ -5,77 +5,38 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import islice, takewhile
-from pathlib import Path
-from time import sleep, time_ns
+from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from tidemark.controller.base.sentences import did_you_mean
 from tidemark.controller.tools.cli.options import duration_of
-from tidemark.controller.tools.cli.run import Format, check_job, open_client, write
+from tidemark.controller.tools.cli.run import CommandAnswer, check_job
 from tidemark.controller.tools.cli.shape import fail_request
-from tidemark.controller.tools.cli.show import brief, duration, moment, percent, say, table
+from tidemark.controller.tools.cli.show import brief, duration, moment, percent, table
 
 if TYPE_CHECKING:
     from tidemark.controller.server.schemas.rollouts import Event
     from tidemark.controller.tools.client.client import Client
-
-_FOLLOW_SECONDS = 2.0
-"""Time between two looks for new events."""
 
 _KINDS_IN = 1_000
 """Among how many events a kind is looked for that has none."""
 
 
 def events(
-    job: str | None,
-    stream: str | None,
-    *,
-    kind: str | None,
-    since: str | None,
-    follow: bool,
-    limit: int,
-    url: str,
-    token_file: Path | None,
-    output: Format,
-) -> None:
+    tidemark: Client, job: str | None, stream: str | None, *, kind: str | None, since: str | None, limit: int
+) -> CommandAnswer:
     """Show what changed, from what to what, why and by whom, the newest first."""
-    with open_client(url, token_file) as tidemark:
-        since_us = 0 if since is None else time_ns() // 1_000 - duration_of(since, "--since")
-        newest = tidemark.events(job, stream, kind=kind)
-        rows = list(islice(takewhile(lambda row: row.last_us >= since_us, newest), limit))
-        if follow:
-            # Ctrl-C is how it ends.
-            with suppress(KeyboardInterrupt):
-                for row in _followed(tidemark, job, stream, kind, rows):
-                    say("  ".join(_cells(row))) if output == "table" else write(row, output)
-            return
-        if not rows:
-            check_job(tidemark, job)
-            if kind is not None:
-                _check_kind(tidemark, job, stream, kind)
-    if output != "table":
-        write({"events": rows}, output)
-        return
+    since_us = 0 if since is None else time_ns() // 1_000 - duration_of(since, "--since")
+    newest = tidemark.events(job, stream, kind=kind)
+    rows = list(islice(takewhile(lambda row: row.last_us >= since_us, newest), limit))
+    if not rows:
+        check_job(tidemark, job)
+        if kind is not None:
+            _check_kind(tidemark, job, stream, kind)
     columns = ("last", "stream", "what", "change", "by", "why")
-    table(columns, map(_cells, rows), "nothing has happened yet" if since is None else f"nothing in {since}")
-
-
-def _followed(
-    tidemark: Client, job: str | None, stream: str | None, kind: str | None, rows: list[Event]
-) -> Iterator[Event]:
-    """Yield the events that there are and those that come, the oldest first, without end."""
-    last = 0
-    while True:
-        yield from reversed(rows)
-        last = max([last, *(row.id for row in rows)])
-        sleep(_FOLLOW_SECONDS)
-        rows = _newer_than(last, tidemark.events(job, stream, kind=kind))
-
-
-def _newer_than(last: int, newest: Iterator[Event]) -> list[Event]:
-    return list(takewhile(lambda row: row.id > last, newest))
+    empty = "nothing has happened yet" if since is None else f"nothing in {since}"
+    return CommandAnswer({"events": rows}, lambda: table(columns, map(_cells, rows), empty))
 
 
 def _cells(row: Event) -> tuple[str, ...]:

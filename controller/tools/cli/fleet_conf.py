@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from json import dumps
 from pathlib import Path
 from shlex import quote
@@ -116,16 +115,12 @@ def check_conf(conf: Mapping[str, str]) -> Iterator[Check]:
 
 def _unknown_keys(conf: Mapping[str, str]) -> Iterator[Check]:
     try:
-        found = spark_side("attach.settings")
+        settings = spark_side("core.settings")
     except ImportError:  # PySpark is elsewhere
         return
-    known = {setting.key.removeprefix(_PREFIX) for setting in (*found.SETTINGS, *found.ATTACH_SETTINGS)}
-    for key in conf:
-        name = key.removeprefix(_PREFIX)
-        if key.startswith(_PREFIX) and name not in known and not name.startswith("stream."):
-            close = get_close_matches(name, known, 1)
-            what = f"write {_PREFIX}{close[0]}" if close else "tidemark spark-conf prints the keys of a fleet"
-            yield Check(f"{key} is no key of Tidemark, and has no effect", what)
+    for key, near in settings.unknown_keys(conf):
+        what = f"write {near}" if near else "tidemark spark-conf prints the keys of a fleet"
+        yield Check(f"{key} is no key of Tidemark, and has no effect", what)
 
 
 def _jar(conf: Mapping[str, str]) -> Check:

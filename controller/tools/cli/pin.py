@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.controller.tools.cli.ask import confirm
 from tidemark.controller.tools.cli.run import CommandAnswer, check_job
-from tidemark.controller.tools.cli.show import moment, say
+from tidemark.controller.tools.cli.show import done, moment, say
 from tidemark.controller.tools.client.errors import RequestRejectedError
 from tidemark.models.base.text import plural
 from tidemark.models.protocol.messages import Pin
@@ -37,7 +37,8 @@ def pin(
         confirm(f"pin {_all_of(tried)} to {tried.to}", "--fleet")
     pinned = tidemark.pin(_PIN_NAMES[to], reason, job, stream, fleet=fleet, dry_run=dry_run)
     meant = _meant(tidemark, pinned)
-    text = f"{'would pin' if dry_run else 'pinned'} {_scope(pinned)} to {pinned.to}: {pinned.reason}"
+    verb = done("pin", "pinned", dry_run=dry_run)
+    text = f"{verb} {_scope(pinned)} to {pinned.to}: {pinned.reason}"
     return CommandAnswer(pinned, lambda: _show(text, pinned, meant))
 
 
@@ -57,7 +58,7 @@ def unpin(
         tried = tidemark.unpin(fleet=True, dry_run=True)
         confirm(f"unpin {_all_of(tried)} from {tried.to}", "--fleet")
     removed = tidemark.unpin(job, stream, fleet=fleet, reason=reason, dry_run=dry_run)
-    verb = "would unpin" if dry_run else "unpinned"
+    verb = done("unpin", "unpinned", dry_run=dry_run)
     text = f"{verb} {_scope(removed)}, which was pinned to {removed.to}: {removed.reason}"
     return CommandAnswer(removed, lambda: _show(text, removed))
 

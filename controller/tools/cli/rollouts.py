@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 
 from tidemark.controller.tools.cli.run import CommandAnswer, check_job
 from tidemark.controller.tools.cli.shape import fail_request
-from tidemark.controller.tools.cli.show import approval_command, duration, moment, say, table
+from tidemark.controller.tools.cli.show import approval_command, done, duration, moment, say, table
 from tidemark.controller.tools.cli.status import why_text
 from tidemark.controller.tools.client.errors import RequestRejectedError
 from tidemark.models.base.text import plural
@@ -86,38 +86,33 @@ def approve(
         raise ValueError("give the number of a ROLLOUT, or --all for those that await approval")
     if rollout is None:
         return _approve_all(tidemark, reason, dry_run or not yes)
-    return _act(
-        tidemark,
-        rollout,
-        tidemark.approve,
-        "would approve" if dry_run else "approved",
-        reason=reason,
-        dry_run=dry_run,
-    )
+    return _act(tidemark, rollout, tidemark.approve, ("approve", "approved"), reason=reason, dry_run=dry_run)
 
 
 def _approve_all(tidemark: Client, reason: str, dry_run: bool) -> CommandAnswer:
     """Approve all rollouts that await it, the oldest first; one that is refused does not keep the others."""
     waiting = sorted(tidemark.rollouts(states=("AwaitingApproval",)), key=lambda row: row.id)
-    done, refused = [], []
+    approved, refused = [], []
     for row in waiting:
         try:
-            done.append(tidemark.approve(row.job, row.stream, row.id, reason, dry_run))
+            approved.append(tidemark.approve(row.job, row.stream, row.id, reason, dry_run))
         except RequestRejectedError as error:
             refused.append(f"rollout {row.id} of {row.job}/{row.stream}: {error}")
     limit = tidemark.narrowing()
 
     def show() -> None:
-        rows = [(str(row.id), f"{row.job}/{row.stream}", row.state, _change(row), row.reason) for row in done]
+        rows = [
+            (str(row.id), f"{row.job}/{row.stream}", row.state, _change(row), row.reason) for row in approved
+        ]
         columns = ("id", "stream", "then" if dry_run else "now", "change", "why")
         table(columns, rows, "no rollout awaits approval" if not waiting else "none can be approved")
-        if done:
-            many = plural(len(done), "rollout")
+        if approved:
+            many = plural(len(approved), "rollout")
             say(f"would approve {many}; --yes approves" if dry_run else f"approved {many}")
         if dry_run:
-            say_turns(done, limit)
+            say_turns(approved, limit)
 
-    return CommandAnswer({"rollouts": done}, show, "; ".join(refused) or None)
+    return CommandAnswer({"rollouts": approved}, show, "; ".join(refused) or None)
 
 
 def say_turns(tried: Sequence[RolloutAnswer], limit: Narrowing) -> None:
@@ -133,20 +128,13 @@ def say_turns(tried: Sequence[RolloutAnswer], limit: Narrowing) -> None:
 
 def discard(tidemark: Client, rollout: int, *, reason: str, dry_run: bool) -> CommandAnswer:
     """Discard a rollout that is not published yet."""
-    return _act(
-        tidemark,
-        rollout,
-        tidemark.discard,
-        "would discard" if dry_run else "discarded",
-        reason=reason,
-        dry_run=dry_run,
-    )
+    return _act(tidemark, rollout, tidemark.discard, ("discard", "discarded"), reason=reason, dry_run=dry_run)
 
 
 def lift(tidemark: Client, rollout: int, *, reason: str, dry_run: bool) -> CommandAnswer:
     """Lift the veto on a rollout."""
-    verb = f"{'would lift' if dry_run else 'lifted'} the veto on"
-    return _act(tidemark, rollout, tidemark.lift, verb, reason=reason, dry_run=dry_run)
+    words = ("lift the veto on", "lifted the veto on")
+    return _act(tidemark, rollout, tidemark.lift, words, reason=reason, dry_run=dry_run)
 
 
 def rollback(tidemark: Client, job: str, stream: str, *, reason: str, dry_run: bool) -> CommandAnswer:
@@ -155,29 +143,28 @@ def rollback(tidemark: Client, job: str, stream: str, *, reason: str, dry_run: b
     if newest is None:
         fail_request(f"{job}/{stream} has no rollout to roll back; `tidemark rollouts --all` lists them")
     after = tidemark.roll_back(job, stream, newest.id, reason, dry_run)
-    return CommandAnswer(after, lambda: _show("would roll back" if dry_run else "rolled back", after))
+    return CommandAnswer(after, lambda: _show(done("roll back", "rolled back", dry_run=dry_run), after))
 
 
 def pause(tidemark: Client, job: str, stream: str, *, reason: str, dry_run: bool) -> CommandAnswer:
     """Start no new rollout for a stream."""
     policy = tidemark.pause(job, stream, reason, dry_run)
-    verb = "would pause" if dry_run else "paused"
+    verb = done("pause", "paused", dry_run=dry_run)
     return CommandAnswer(policy, lambda: say(f"{verb} {job}/{stream}: no new rollout starts: {reason}"))
 
 
 def resume(tidemark: Client, job: str, stream: str, *, reason: str, dry_run: bool) -> CommandAnswer:
     """End a pause."""
     policy = tidemark.resume(job, stream, reason, dry_run)
-    return CommandAnswer(
-        policy, lambda: say(f"{'would resume' if dry_run else 'resumed'} {job}/{stream}: {reason}")
-    )
+    verb = done("resume", "resumed", dry_run=dry_run)
+    return CommandAnswer(policy, lambda: say(f"{verb} {job}/{stream}: {reason}"))
 
 
 def _act(
     tidemark: Client,
     rollout: int,
     act: Callable[..., RolloutAnswer],
-    verb: str,
+    words: tuple[str, str],
     *,
     reason: str,
     dry_run: bool,
@@ -187,7 +174,7 @@ def _act(
     if before is None:
         fail_request(f"there is no rollout {rollout}; `tidemark rollouts --all` lists all")
     after = act(before.job, before.stream, rollout, reason, dry_run)
-    return CommandAnswer(after, lambda: _show(verb, after))
+    return CommandAnswer(after, lambda: _show(done(*words, dry_run=dry_run), after))
 
 
 def _states(names: Sequence[str]) -> tuple[State, ...]:

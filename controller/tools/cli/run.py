@@ -58,7 +58,8 @@ class CommandAnswer(NamedTuple):
 def run_row(row: Row, options: dict[str, Any]) -> None:
     """Run the command of a row with the options that a command line has."""
     module, _, name = row.run.partition(":")
-    function = getattr(import_module(f"tidemark.controller.tools.cli.{module}"), name)
+    home = "tidemark.controller" if "." in module else "tidemark.controller.tools.cli"
+    function = getattr(import_module(f"{home}.{module}"), name)
     if row.kind == "plain":
         return function(**options)  # type: ignore[no-any-return]
     output: Format = options.pop("output")

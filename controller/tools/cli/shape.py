@@ -20,6 +20,8 @@ Kind = Literal["call", "answer", "itself", "plain"]
 itself: it prints, and takes ``output``; plain: it prints, in one form alone."""
 
 Params = Sequence[click.Parameter]
+Param = click.Parameter | Callable[[str], Params]
+"""What a command takes; or makes it of the command's name when it is asked for, since that needs more modules."""
 
 REQUEST_FAILED = 1
 """Exit code when the controller rejects the request or does not answer."""
@@ -38,13 +40,11 @@ class Row:
     name: str
     """Its name, behind that of its group where it is in one."""
     run: str
-    """The function: its module beside this one, a colon, and its name."""
+    """The function: its module beside this one, or in the laboratory with its dotted name, a colon, and its name."""
     help: str
     """What it does; the first paragraph stands in lists."""
-    params: Params = ()
+    params: Sequence[Param] = ()
     """What it takes beside what all of its kind take."""
-    later: Callable[[], Params] | None = None
-    """Makes what it takes when that is asked for, since it needs more modules; None when it does not."""
     kind: Kind = "call"
     """How it runs."""
     watched: bool = False
@@ -53,11 +53,6 @@ class Row:
     """Extra of the distribution that brings what it needs; None when the controller's own is enough."""
     whole: bool = False
     """Whether all that follows its first argument is its arguments, options too."""
-
-
-def row(name: str, run: str, text: str, *params: click.Parameter, **more: Any) -> Row:
-    """Return a row."""
-    return Row(name, run, text, params, **more)
 
 
 class Words(click.Choice[str]):
@@ -131,8 +126,9 @@ class Command(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return what it takes; some of it is made only when it is asked for."""
         if not self.params:
-            own = self.row.params if self.row.later is None else self.row.later()
-            self.params = [*own, *self._common]
+            for item in self.row.params:
+                self.params += [item] if isinstance(item, click.Parameter) else item(self.row.name)
+            self.params += self._common
         return super().get_params(ctx)
 
     def _run(self, **options: Any) -> None:

@@ -38,8 +38,10 @@ def say(text: str) -> None:
     click.echo(plain(text))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> None:
-    """Print a table, or ``empty`` when it has no rows.
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str = "", *, figures: bool = False
+) -> None:
+    """Print a table, or ``empty`` when it has no rows; with ``figures`` all but the first column stand at the right.
 
     Its rows are broken to the width of a terminal, or of ``COLUMNS``; a program behind a pipe gets each in one line.
     """
@@ -47,8 +49,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> 
     from rich.table import Table  # noqa: PLC0415
 
     rows_shown = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        rows_shown.add_column(column, overflow="fold")
+    for number, column in enumerate(columns):
+        rows_shown.add_column(column, overflow="fold", justify="right" if figures and number else "left")
     for row in rows:
         rows_shown.add_row(*map(plain, row))
     if not rows_shown.row_count:
@@ -61,6 +63,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> 
         console.print(rows_shown)
     for line in lines.get().splitlines():
         click.echo(line.rstrip())
+
+
+def done(would: str, did: str, *, dry_run: bool) -> str:
+    """Return what a command did, or in a dry run what it would do."""
+    return f"would {would}" if dry_run else did
 
 
 def show_facts(facts: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""``tidemark token``: creates, lists, rotates and revokes tokens, through a controller or directly in its store.
+"""``tidemark token``: creates, lists, rotates and revokes tokens of a controller, and creates them in its store.
 
 A controller that others can reach does not start without a token, so it cannot create the first one. Whoever can write
 to the store creates it there; that also helps when the last admin's token is lost.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,20 +24,38 @@ from tidemark.models.base.text import plain
 
 if TYPE_CHECKING:
     from tidemark.controller.server.schemas.service import TokenAnswer, TokenMade
-    from tidemark.controller.tools.cli.stored_tokens import StoredTokens
     from tidemark.controller.tools.client.client import Client
 
 
 def create(
-    name: str | None, *, role: Role, job: tuple[str, ...], expires: str | None, **place: Any
+    name: str | None,
+    *,
+    role: Role,
+    job: tuple[str, ...],
+    expires: str | None,
+    url: str,
+    token_file: Path | None,
+    database_url: str | None,
 ) -> CommandAnswer:
     """Create a token and print it."""
     body: dict[str, Any] = {"name": name or role, "role": role, "jobs": list(job) or ["*"]}
-    with _open_tokens(**place) as tokens:
-        if expires is not None:
-            body["lifetime_ms"] = duration_of(expires, "--expires") // 1_000
-        first = not list(tokens.tokens())
-        made = tokens.create_token(body)
+    if expires is not None:
+        body["lifetime_ms"] = duration_of(expires, "--expires") // 1_000
+    named = url != DEFAULT_URL or token_file is not None or os.environ.get(TOKEN_VARIABLE)
+    store = database_url or (None if named else _named_store())
+    if store is None:
+        with connect(url, token_file) as tidemark:
+            first = not list(tidemark.tokens())
+            made = tidemark.create_token(body)
+    else:
+        # A controller's tokens need no store here.
+        from tidemark.controller.base.errors import TidemarkError  # noqa: PLC0415
+        from tidemark.controller.tools.cli.stored_tokens import create_in_store  # noqa: PLC0415
+
+        try:
+            made, first = create_in_store(store, body)
+        except TidemarkError as error:
+            fail_usage(error.detail)
     return _made(
         made, "from now on every request needs a token, those of running jobs too" if first else None
     )
@@ -50,30 +66,27 @@ def mint(role: Role) -> None:
     click.echo(make_token(role, secrets.token_bytes(SECRET_BYTES)))
 
 
-def list_tokens(**place: Any) -> CommandAnswer:
+def list_tokens(tidemark: Client) -> CommandAnswer:
     """List the tokens, expired and revoked ones too."""
-    with _open_tokens(**place) as tokens:
-        listed = list(tokens.tokens())
+    listed = list(tidemark.tokens())
     columns = ("number", "name", "role", "jobs", "state", "used")
     rows = [(*_cells(token), moment(token.last_used_us)) for token in listed]
     return CommandAnswer({"tokens": listed}, lambda: table(columns, rows, "there are no tokens"))
 
 
-def rotate(name: str, **place: Any) -> CommandAnswer:
+def rotate(tidemark: Client, name: str) -> CommandAnswer:
     """Create a second token of the same name, role, jobs and lifetime."""
-    with _open_tokens(**place) as tokens:
-        *_, newest = _live(tokens, name)
-        return _made(tokens.rotate_token(newest.id, {}))
+    *_, newest = _live(tidemark, name)
+    return _made(tidemark.rotate_token(newest.id, {}))
 
 
-def revoke(name: str, *, token_id: int | None, **place: Any) -> CommandAnswer:
+def revoke(tidemark: Client, name: str, *, token_id: int | None) -> CommandAnswer:
     """Revoke a token."""
-    with _open_tokens(**place) as tokens:
-        live = _live(tokens, name)
-        chosen = live[0] if token_id is None else next((one for one in live if one.id == token_id), None)
-        if chosen is None:
-            raise ValueError(f"no valid token of {name!r} has the number {token_id}; see tidemark token list")
-        revoked = tokens.revoke_token(chosen.id)
+    live = _live(tidemark, name)
+    chosen = live[0] if token_id is None else next((one for one in live if one.id == token_id), None)
+    if chosen is None:
+        raise ValueError(f"no valid token of {name!r} has the number {token_id}; see tidemark token list")
+    revoked = tidemark.revoke_token(chosen.id)
 
     def show() -> None:
         say(f"revoked token {revoked.id} of {name}")
@@ -82,29 +95,6 @@ def revoke(name: str, *, token_id: int | None, **place: Any) -> CommandAnswer:
                 say(f"token {other.id} of {name} is still valid")
 
     return CommandAnswer(revoked, show)
-
-
-@contextmanager
-def _open_tokens(
-    url: str, token_file: Path | None, database_url: str | None
-) -> Iterator[Client | StoredTokens]:
-    """Open the tokens of the controller or of the store."""
-    named = url != DEFAULT_URL or token_file is not None or os.environ.get(TOKEN_VARIABLE)
-    if database_url is None and not named:
-        database_url = _named_store()
-    if database_url is None:
-        with connect(url, token_file) as tidemark:
-            yield tidemark
-        return
-    # A controller's tokens need no store here.
-    from tidemark.controller.base.errors import TidemarkError  # noqa: PLC0415
-    from tidemark.controller.tools.cli.stored_tokens import open_store  # noqa: PLC0415
-
-    try:
-        with open_store(database_url) as tokens:
-            yield tokens
-    except TidemarkError as error:
-        fail_usage(error.detail)
 
 
 def _named_store() -> str | None:
@@ -119,8 +109,8 @@ def _named_store() -> str | None:
         fail_usage(str(error))
 
 
-def _live(tokens: Client | StoredTokens, name: str) -> list[TokenAnswer]:
-    live = [token for token in tokens.tokens(name) if token.live]
+def _live(tidemark: Client, name: str) -> list[TokenAnswer]:
+    live = [token for token in tidemark.tokens(name) if token.live]
     if not live:
         raise ValueError(f"there is no valid token of {name!r}; see tidemark token list")
     return live

@@ -133,7 +133,8 @@ def _verdict(row: Row[Any], now_us: int) -> Verdict:
     if not row.paused and (gap_us := _gap_us(row)) and now_us - row.received_us > NO_DATA_GAPS * gap_us:
         kinds |= {"NoRecentReport"}
     conditions = sorted(kinds, key=[*CONDITION_TYPES].index)
-    return Verdict(row.id, row.job, row.stream, row.mode, row.remaining_ppm, conditions)
+    remaining_ppm = None if "VerdictOld" in kinds else row.remaining_ppm
+    return Verdict(row.id, row.job, row.stream, row.mode, remaining_ppm, conditions)
 
 
 def _gap_us(row: Row[Any]) -> int | None:

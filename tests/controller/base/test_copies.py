@@ -121,6 +121,31 @@ def test_once_the_log_is_taken_away_nothing_is_acknowledged_and_nothing_is_misse
     else:
         server.kill()
         server.refuses("its log")
+        # Who looks at it leaves an empty log, which must not pass for a log.
+        with closing(sqlite3.connect(f"{server.file.as_uri()}?mode=ro", uri=True)) as reader:
+            reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        assert log.read_bytes() == b""
+        server.refuses("missing or empty")
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_store_whose_controller_died_before_it_acknowledged_anything_starts_again(
+    tmp_path: Path, version: int
+) -> None:
+    """It died between the file's word that there is a log and the first commit in that."""
+    file, log = tmp_path / "tidemark.db", tmp_path / "tidemark.db-wal"
+    with closing(Database(f"sqlite:///{file}")) as database:
+        database.migrate()
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute(f"PRAGMA user_version={version}")
+    with file.open("r+b") as header:
+        if version == 0:
+            header.seek(18)
+            header.write(b"\2\2")
+    log.touch()
+    with closing(Database(f"sqlite:///{file}")) as database:
+        database.migrate()
+        assert log.stat().st_size > 0
 
 
 def empty(file: Path) -> None:

@@ -18,9 +18,10 @@ from tidemark.models.base.ranges import WIRE
 from tidemark.models.base.read_json import read_object
 from tidemark.models.evidence.late_counts import LateCounts
 from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer, Report, to_json_object
-from tidemark.spark_jobs.core.bound import BoundCache, choose_bound_at_start
+from tidemark.spark_jobs.core.bound import BoundCache, OwnBounds, choose_bound_at_start
 from tidemark.spark_jobs.core.client import ControllerClient
 from tidemark.spark_jobs.core.watch import BoundWatch
+from tidemark.spark_jobs.core.wishes import read_settings
 
 from support.controller_app import STREAM, Controller
 from support.other_releases import DOCUMENT, OtherRelease, with_unknown, without_optional
@@ -165,14 +166,15 @@ def test_a_driver_fails_open_for_a_mode_and_a_pin_that_it_does_not_know_and_says
     """From the wire, and from what a later driver left on disk."""
     answers = httpx.MockTransport(lambda _: httpx.Response(200, json={**to_json_object(ANSWER), **changes}))
     client = ControllerClient("http://controller", transport=answers)
-    start = partial(choose_bound_at_start, "j", "s", 60_000, cache=BoundCache(tmp_path), ceiling_ms=90_000)
-    chosen = start(client=client)
+    settings = read_settings(dict[str, str]().get, job="j", stream="s", cache_dir=tmp_path)
+    start = partial(choose_bound_at_start, settings, OwnBounds(60_000, 90_000))
+    chosen = start(client).chosen
     assert (chosen.bound_ms, chosen.source) == (bound_ms, "job")
     assert [record.levelname for record in caplog.records if said in record.getMessage()] == ["WARNING"]
     (path,) = tmp_path.rglob("*.json")
     path.write_text(json.dumps({**to_json_object(ANSWER), **changes}))
     away = ControllerClient("http://controller", transport=httpx.MockTransport(lambda _: httpx.Response(502)))
-    chosen = start(client=away)
+    chosen = start(away).chosen
     assert (chosen.bound_ms, chosen.source) == (bound_ms, "job")
 
 

@@ -180,6 +180,10 @@ def written(controller: Controller) -> list[dict[str, Any]]:
         return sorted(rows, key=repr)
 
 
+SHARES = ("completeness_min", "completeness_max", "window_min", "window_max", "budget_remaining")
+"""What a list says of how complete a stream is, in parts per million."""
+
+
 def listed(controller: Controller) -> tuple[list[str], str | None, str | None]:
     """What the fleet's list says of the one stream, its totals, and the list of jobs."""
     fleet = controller.http.get("/v1/fleet").json()
@@ -209,6 +213,9 @@ def test_lists_say_as_the_status_does_whether_reports_come_however_old_the_snaps
         assert total == of_job == next(iter(alerts), None)
         assert ("NoRecentReport" in alerts) == ("NoRecentReport" in conditions(controller))
         assert ("VerdictOld" in alerts) == (silent_s > 120)
+        (row,) = controller.http.get("/v1/fleet").json()["streams"]
+        shares = [row[f"{share}_ppm"] for share in SHARES]
+        assert [share is None for share in shares] == [silent_s > 120] * len(SHARES)
         # One report ends the silence, without a snapshot, and a pause says that it is meant.
         controller.put("/policy", {"mode": "OnRestart", "paused": True})
         assert "NoRecentReport" not in listed(controller)[0]

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 import pytest
 
-from tidemark.spark_jobs.attach.settings import ATTACH_SETTINGS, StreamCall, StreamConf, read_conf
-from tidemark.spark_jobs.core.arguments import WrongValueError
-from tidemark.spark_jobs.core.settings import SETTINGS
+from tidemark.spark_jobs.attach.names import job_name
+from tidemark.spark_jobs.attach.watermark import of_stream
+from tidemark.spark_jobs.core.settings import SETTINGS, JobSettings
+from tidemark.spark_jobs.core.wishes import Wishes
 
 from support.tree import ROOT
 
 STREAM = "counts.clicks.ts"
 
 
-def read(session: dict[str, str], context: dict[str, str] | None = None) -> StreamCall | None:
-    conf = StreamConf(session.get, (context or {}).get, STREAM)
-    return read_conf(conf, STREAM, "counts", "10000 milliseconds")
-
-
-def wanted(session: dict[str, str], context: dict[str, str] | None = None) -> StreamCall:
-    found = read(session, context)
-    assert found is not None
-    return found
+def wanted(
+    session: dict[str, str], context: dict[str, str] | None = None, *, taken: Collection[str] = ()
+) -> JobSettings:
+    wishes = Wishes(session.get, STREAM, (context or {}).get)
+    return wishes.first_that_fits(
+        lambda settings: of_stream(settings, wishes, STREAM, "10000 milliseconds", taken=taken)
+    )
 
 
 def test_without_a_conf_a_stream_is_only_watched_and_no_query_is_rejected() -> None:
     found = wanted({})
-    assert found.own_bound == "10000 milliseconds"
-    assert (found.call["mode"], found.call["ceiling"], found.call["partition"]) == ("Off", None, "partition")
-    assert not found.settings.called
+    assert found.bound == "10000 milliseconds"
+    assert (found.mode, found.ceiling, found.partition) == ("Off", None, "partition")
+    assert not found.called
 
 
 def test_what_is_said_of_one_stream_goes_before_what_is_said_of_all() -> None:
@@ -42,26 +42,26 @@ def test_what_is_said_of_one_stream_goes_before_what_is_said_of_all() -> None:
             f"spark.tidemark.stream.{STREAM}.pin": "off",
         }
     )
-    assert found.call["mode"] == "Live"
-    assert found.settings.pin == "Off"
+    assert found.mode == "Live"
+    assert found.pin == "Off"
 
 
 def test_one_stream_can_be_renamed_and_left_alone() -> None:
-    assert wanted({f"spark.tidemark.stream.{STREAM}.name": "clicks"}).settings.stream == "clicks"
-    assert wanted({"spark.tidemark.name": "all"}).settings.stream == STREAM
-    assert read({f"spark.tidemark.stream.{STREAM}.enabled": "false"}) is None
+    assert wanted({f"spark.tidemark.stream.{STREAM}.name": "clicks"}).stream == "clicks"
+    assert wanted({"spark.tidemark.name": "all"}).stream == STREAM
+    assert wanted({f"spark.tidemark.stream.{STREAM}.enabled": "false"}).enabled is False
 
 
 @pytest.mark.parametrize(
-    ("start", "request_ms", "limit_s"), [("20s", None, 3.0), ("4s", None, 2.0), ("20s", "9000", 9.0)]
+    ("start", "request_ms", "limit_ms"), [("20s", None, 3_000), ("4s", None, 2_000), ("20s", "9000", 9_000)]
 )
 def test_a_request_at_the_start_fits_into_the_time_that_the_start_may_wait(
-    start: str, request_ms: str | None, limit_s: float
+    start: str, request_ms: str | None, limit_ms: int
 ) -> None:
     """Else the side process is ended, while the controller is away, and nothing is watched."""
     context = {"spark.tidemark.start.timeout": start}
     context |= {} if request_ms is None else {"spark.tidemark.timeout.ms": request_ms}
-    assert wanted({}, context).settings.timeout_s == limit_s
+    assert wanted({}, context).timeout_ms == limit_ms
 
 
 @pytest.mark.parametrize(
@@ -73,36 +73,38 @@ def test_a_request_at_the_start_fits_into_the_time_that_the_start_may_wait(
     ],
 )
 def test_what_the_start_cannot_wait_for_is_named(context: dict[str, str]) -> None:
-    with pytest.raises(WrongValueError) as error:
-        read({}, context)
-    assert error.value.name in context
+    (line,) = wanted({}, context).left_out
+    (key,) = context
+    assert line.startswith(f"{key} is left out")
 
 
 def test_two_streams_of_a_query_do_not_get_one_name() -> None:
-    session: dict[str, str] = {f"spark.tidemark.stream.{STREAM}.name": "clicks"}
-    context: dict[str, str] = {}
-    with pytest.raises(WrongValueError, match="another stream"):
-        read_conf(StreamConf(session.get, context.get, STREAM), STREAM, "counts", "10 s", taken=["clicks"])
+    settings = wanted({f"spark.tidemark.stream.{STREAM}.name": "clicks"}, taken=["clicks"])
+    assert settings.stream == STREAM
+    assert ["'clicks' is another stream of the query" in line for line in settings.left_out] == [True]
 
 
 def test_in_live_there_is_no_ceiling_but_the_one_that_is_set() -> None:
-    assert wanted({"spark.tidemark.mode": "Live"}).call["ceiling"] is None
-    assert wanted({"spark.tidemark.mode": "Live", "spark.tidemark.ceiling": "1h"}).call["ceiling"] == "1h"
+    assert wanted({"spark.tidemark.mode": "Live"}).ceiling is None
+    assert (
+        wanted({"spark.tidemark.mode": "Live", "spark.tidemark.ceiling": "1h"}).ceiling
+        == "3600000 milliseconds"
+    )
 
 
 def test_addresses_files_and_folders_come_from_the_context_alone() -> None:
     """A client of a Connect server sets the conf of its session; the token is the server's."""
-    keys = {setting.key for setting in (*SETTINGS, *ATTACH_SETTINGS) if setting.of_context}
+    keys = {setting.key for setting in SETTINGS.values() if setting.of_context}
     assert keys >= {f"spark.tidemark.{key}" for key in ("controller.url", "token.file", "cache.dir")}
     session = dict.fromkeys(keys, "http://elsewhere")
     session |= {
         f"spark.tidemark.stream.{STREAM}.{key.removeprefix('spark.tidemark.')}": "http://x" for key in keys
     }
     context = {"spark.tidemark.controller.url": "http://controller", "spark.tidemark.token.file": "/token"}
-    settings = wanted(session, context).settings
+    settings = wanted(session, context)
     assert settings.controller_url == "http://controller"
     assert str(settings.token_file) == "/token"
-    assert settings == wanted({}, context).settings
+    assert settings == wanted({}, context)
 
 
 @pytest.mark.parametrize(
@@ -118,8 +120,7 @@ def test_addresses_files_and_folders_come_from_the_context_alone() -> None:
     ],
 )
 def test_a_job_is_called_as_its_application_if_somebody_named_that(application: str, job: str) -> None:
-    assert wanted({"spark.app.name": application}).settings.job == job
-    assert wanted({"spark.app.name": application, "spark.tidemark.job": "mine"}).settings.job == "mine"
+    assert job_name(application, "counts") == job
 
 
 def test_what_the_jar_reads_stands_in_the_table() -> None:
@@ -130,4 +131,4 @@ def test_what_the_jar_reads_stands_in_the_table() -> None:
         for key in re.findall(r'"(spark\.tidemark\.[\w.]+)"', path.read_text())
     }
     assert "spark.tidemark.python" in read_there
-    assert read_there <= {setting.key for setting in (*SETTINGS, *ATTACH_SETTINGS)}
+    assert read_there <= {setting.key for setting in SETTINGS.values()}

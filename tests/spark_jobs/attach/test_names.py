@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.spark_jobs.attach.names import place_of, stream_name
-from tidemark.spark_jobs.core.settings import JobSettings
+from tidemark.spark_jobs.core.wishes import read_settings
 
 
 @pytest.mark.parametrize(
@@ -79,5 +79,5 @@ def test_equal_names_are_numbered_in_the_order_of_the_plan() -> None:
 def test_a_name_is_one_that_the_controller_takes(place: str, sources: list[str], column: str) -> None:
     taken = [stream_name(place_of(place, None), sources, column, [])]
     taken.append(stream_name(place_of(place, None), sources, column, taken))
-    read = [JobSettings.read(lambda _, default: default, stream=each).stream for each in taken]
+    read = [read_settings(lambda _, default: default, stream=each).stream for each in taken]
     assert read == taken

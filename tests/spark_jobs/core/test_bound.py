@@ -15,11 +15,13 @@ from tidemark.models.protocol.messages import BoundAnswer, Envelope, Pin, to_jso
 from tidemark.spark_jobs.core.bound import (
     BoundCache,
     ChosenBound,
+    OwnBounds,
     choose_bound_at_start,
     starting,
 )
 from tidemark.spark_jobs.core.client import ControllerClient
 from tidemark.spark_jobs.core.settings import SETTINGS, JobSettings
+from tidemark.spark_jobs.core.wishes import read_settings
 
 ANSWER = BoundAnswer(
     job="a/b", stream="s", mode="OnRestart", generation=4, bound_ms=12_300, reason="certified"
@@ -41,14 +43,20 @@ def _away(_: httpx.Request) -> httpx.Response:
     raise httpx.ConnectError("refused")
 
 
-def _start(client: ControllerClient | None, cache: BoundCache) -> ChosenBound:
-    return choose_bound_at_start("a/b", "s", 60_000, client, cache)
+def _settings(folder: Path, stream: str = "s", pin: Pin | None = None, url: str | None = None) -> JobSettings:
+    nothing = dict[str, str]()
+    settings = read_settings(nothing.get, stream=stream, pin=pin, cache_dir=folder, controller_url=url)
+    return replace(settings, job="a/b")
+
+
+def _start(client: ControllerClient | None, folder: Path, url: str | None = None) -> ChosenBound:
+    return choose_bound_at_start(_settings(folder, url=url), OwnBounds(60_000), client).chosen
 
 
 def test_the_controllers_bound_is_used_and_kept(tmp_path: Path) -> None:
     """The next start may find the controller away."""
     cache = BoundCache(tmp_path)
-    chosen = _start(_answering(ANSWER), cache)
+    chosen = _start(_answering(ANSWER), tmp_path)
 
     assert (chosen.bound_ms, chosen.source, chosen.generation, chosen.mode) == (
         12_300,
@@ -61,9 +69,8 @@ def test_the_controllers_bound_is_used_and_kept(tmp_path: Path) -> None:
 
 def test_an_outage_brings_the_last_good_bound_from_disk(tmp_path: Path) -> None:
     """An outage must not throw a job back to a guess."""
-    cache = BoundCache(tmp_path)
-    _start(_answering(ANSWER), cache)
-    chosen = _start(_client(_away), cache)
+    _start(_answering(ANSWER), tmp_path)
+    chosen = _start(_client(_away), tmp_path)
 
     assert (chosen.bound_ms, chosen.source, chosen.generation) == (12_300, "disk", 4)
     assert "refused" in chosen.reason
@@ -71,10 +78,9 @@ def test_an_outage_brings_the_last_good_bound_from_disk(tmp_path: Path) -> None:
 
 def test_an_outage_does_not_revive_a_bound_that_was_taken_back(tmp_path: Path) -> None:
     """Off must stay Off."""
-    cache = BoundCache(tmp_path)
-    _start(_answering(ANSWER), cache)
-    _start(_answering(OFF), cache)
-    chosen = _start(_client(_away), cache)
+    _start(_answering(ANSWER), tmp_path)
+    _start(_answering(OFF), tmp_path)
+    chosen = _start(_client(_away), tmp_path)
 
     assert (chosen.bound_ms, chosen.source, chosen.generation, chosen.mode) == (60_000, "job", None, "Off")
 
@@ -100,14 +106,14 @@ def test_without_a_usable_answer_and_without_a_disk_copy_the_job_keeps_its_own_b
     tmp_path: Path, answer: Callable[[httpx.Request], httpx.Response]
 ) -> None:
     """Fail open, whatever comes back."""
-    chosen = _start(_client(answer), BoundCache(tmp_path))
+    chosen = _start(_client(answer), tmp_path)
 
     assert (chosen.bound_ms, chosen.source, chosen.mode) == (60_000, "job", "Off")
 
 
 def test_a_job_without_a_controller_keeps_its_own_bound(tmp_path: Path) -> None:
     """Tidemark must be harmless where it is not set up."""
-    assert _start(None, BoundCache(tmp_path)).source == "job"
+    assert _start(None, tmp_path).source == "job"
 
 
 def test_a_damaged_or_unwritable_disk_copy_is_said_and_stops_nothing(
@@ -134,10 +140,10 @@ def test_arguments_win_over_conf_and_conf_over_defaults() -> None:
         "spark.app.name": "app",
         "spark.tidemark.controller.url": "http://c",
     }
-    settings = JobSettings.read(conf.get, stream="given")
+    settings = read_settings(conf.get, stream="given")
 
     assert (settings.job, settings.stream, settings.controller_url) == ("app", "given", "http://c")
-    assert JobSettings.read(conf.get).stream == "from-conf"
+    assert read_settings(conf.get).stream == "from-conf"
 
 
 @pytest.mark.parametrize(
@@ -145,13 +151,13 @@ def test_arguments_win_over_conf_and_conf_over_defaults() -> None:
     [
         ("spark.tidemark.job", "a/b", "no slash"),
         ("spark.tidemark.stream", " padded", "no space around"),
-        ("spark.tidemark.controller.url", "tidemark:8642", "must start with http"),
-        ("spark.tidemark.timeout.ms", "soon", "must be a whole number"),
-        ("spark.tidemark.own.event.time.confirmed", "yes", "must be true or false"),
+        ("spark.tidemark.controller.url", "tidemark:8642", "that starts with http"),
+        ("spark.tidemark.timeout.ms", "soon", "must be a whole number, at least 1 and at most 600,000"),
+        ("spark.tidemark.own.event.time.confirmed", "yes", "must be True or False"),
         ("spark.tidemark.tap", "fast", "must be compiled or observe"),
-        ("spark.tidemark.queue.reports", "0", "must be at least 1"),
-        ("spark.tidemark.pin", "live", "must be off or ceiling"),
-        ("spark.tidemark.watch.seconds", "0", "must be at least 1"),
+        ("spark.tidemark.queue.reports", "0", "at least 1"),
+        ("spark.tidemark.pin", "live", "must be Off or Ceiling"),
+        ("spark.tidemark.watch.seconds", "0", "at least 1"),
         ("spark.tidemark.token", "s3cr3t", "spark.tidemark.token.file, or .* TIDEMARK_TOKEN"),
     ],
 )
@@ -160,7 +166,7 @@ def test_a_wrong_setting_is_left_out_and_names_its_key_and_the_way_out(
 ) -> None:
     """A fleet's conf is a wish: no job ends for a typo in it, and it is said at the start."""
     conf = {key: value}
-    (line,) = JobSettings.read(conf.get).left_out
+    (line,) = read_settings(conf.get).left_out
 
     assert line.startswith(f"{key} is left out")
     assert re.search(message, line)
@@ -170,38 +176,38 @@ def test_a_wrong_setting_is_left_out_and_names_its_key_and_the_way_out(
     "argument", [{"job": "a/b"}, {"controller_url": "tidemark:8642"}, {"close_at_end": "soon"}]
 )
 def test_an_argument_is_a_demand(argument: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="it must"):
-        JobSettings.read(lambda _, default: default, **argument)
+    with pytest.raises(ValueError, match=r"it must|close_at_end: "):
+        read_settings(lambda _, default: default, **argument)
 
 
 def test_a_kill_switch_that_is_misspelled_holds() -> None:
     conf = {"spark.tidemark.pin": "offf"}
-    assert JobSettings.read(conf.get).pin == "Off"
+    assert read_settings(conf.get).pin == "Off"
 
 
 def test_the_name_of_the_application_is_made_to_fit_since_nobody_chose_it_for_this() -> None:
     """A slash in it would have every report rejected."""
     conf = {"spark.app.name": "etl/clicks\n"}
 
-    assert JobSettings.read(conf.get).job == "etl_clicks_"
+    assert read_settings(conf.get).job == "etl_clicks_"
 
 
 def test_an_answer_of_one_controller_is_not_used_for_another(tmp_path: Path) -> None:
     """Staging and production may run on one machine."""
-    _start(_answering(ANSWER), BoundCache(tmp_path, "http://staging"))
+    _start(_answering(ANSWER), tmp_path, "http://staging")
 
-    assert _start(_client(_away), BoundCache(tmp_path, "http://production")).source == "job"
+    assert _start(_client(_away), tmp_path, "http://production").source == "job"
 
 
 def test_every_conf_key_starts_with_spark_since_spark_submit_drops_the_others() -> None:
     """DESIGN 2.7, and the only namespace that is ours."""
-    assert all(setting.key.startswith("spark.tidemark.") for setting in SETTINGS)
+    assert all(setting.key.startswith("spark.tidemark.") for setting in SETTINGS.values())
 
 
 def test_a_token_in_the_conf_is_not_used_and_not_shown_once_more() -> None:
     """Spark's UI and event log have shown it already; the driver's log need not."""
     conf = {"spark.tidemark.token": "s3cr3t"}
-    (line,) = JobSettings.read(conf.get).left_out
+    (line,) = read_settings(conf.get).left_out
 
     assert "must not be set" in line
     assert "s3cr3t" not in line
@@ -214,11 +220,11 @@ def test_the_settings_of_watch_pin_and_marker_are_read() -> None:
         "spark.tidemark.restart.marker": "run/marker.json",
     }
     nothing: dict[str, str] = {}
-    settings, unset = JobSettings.read(conf.get), JobSettings.read(nothing.get)
+    settings, unset = read_settings(conf.get), read_settings(nothing.get)
 
-    assert (settings.pin, settings.watch_s) == ("Ceiling", 45.0)
+    assert (settings.pin, settings.watch_seconds) == ("Ceiling", 45)
     assert settings.restart_marker == Path("run/marker.json")
-    assert (unset.pin, unset.watch_s, unset.restart_marker) == (None, 30.0, None)
+    assert (unset.pin, unset.watch_seconds, unset.restart_marker) == (None, 30, None)
 
 
 # -- the whole answer and pins ----------------------------------------------------------------------------------
@@ -238,20 +244,17 @@ def test_the_disk_keeps_the_whole_answer_with_envelope_and_pin(tmp_path: Path) -
 
 def test_the_whole_answer_comes_with_the_bound(tmp_path: Path) -> None:
     """Mode Live needs its envelope."""
-    cache = BoundCache(tmp_path)
 
-    assert _start(_answering(LIVE), cache).answer == LIVE
-    assert _start(_client(_away), cache).answer == LIVE
-    assert _start(_client(_away), BoundCache(tmp_path / "other")).answer is None
+    assert _start(_answering(LIVE), tmp_path).answer == LIVE
+    assert _start(_client(_away), tmp_path).answer == LIVE
+    assert _start(_client(_away), tmp_path / "other").answer is None
 
 
 def _pinned(
     answer: BoundAnswer | None, folder: Path, *, pin: Pin | None = None, ceiling_ms: int | None = None
 ) -> ChosenBound:
     client = _client(_away) if answer is None else _answering(answer)
-    return choose_bound_at_start(
-        "a/b", "s", 60_000, client, BoundCache(folder), pin=pin, ceiling_ms=ceiling_ms
-    )
+    return choose_bound_at_start(_settings(folder, pin=pin), OwnBounds(60_000, ceiling_ms), client).chosen
 
 
 def test_the_jobs_own_pin_wins_over_the_controller_and_does_not_ask_it(tmp_path: Path) -> None:
@@ -262,7 +265,7 @@ def test_the_jobs_own_pin_wins_over_the_controller_and_does_not_ask_it(tmp_path:
         asked.append(request)
         return httpx.Response(200, json=to_json_object(ANSWER))
 
-    chosen = choose_bound_at_start("a/b", "s", 60_000, _client(answer), BoundCache(tmp_path), pin="Off")
+    chosen = choose_bound_at_start(_settings(tmp_path, pin="Off"), OwnBounds(60_000), _client(answer)).chosen
 
     assert (chosen.bound_ms, chosen.source, chosen.generation, chosen.pin) == (60_000, "job", None, "Off")
     assert asked == []
@@ -304,21 +307,21 @@ def test_the_reason_of_a_pin_says_who_pinned_and_what_it_costs(tmp_path: Path) -
 
 
 def test_choices_are_collected_while_somebody_asks_for_them(tmp_path: Path) -> None:
-    client, cache = _answering(ANSWER), BoundCache(tmp_path)
+    client = _answering(ANSWER)
     with starting() as choices, starting() as the_same:
-        _start(client, cache)
-    _start(client, cache)
+        _start(client, tmp_path)
+    _start(client, tmp_path)
     (choice,) = choices
 
     assert the_same == choices
     assert choice.key == ("a/b", "s")
-    assert (choice.client, choice.cache, choice.own_bound_ms) == (client, cache, 60_000)
+    assert (choice.client, choice.own.bound_ms) == (client, 60_000)
     assert choice.chosen.bound_ms == 12_300
 
 
 def test_a_choice_tells_what_another_answer_would_have_made_of_it(tmp_path: Path) -> None:
     with starting() as choices:
-        _start(_answering(ANSWER), BoundCache(tmp_path))
+        _start(_answering(ANSWER), tmp_path)
         _pinned(ANSWER, tmp_path, pin="Off")
     free, pinned = choices
     wider = replace(ANSWER, generation=5, bound_ms=20_000)
@@ -331,13 +334,12 @@ def test_a_choice_tells_what_another_answer_would_have_made_of_it(tmp_path: Path
 def test_a_held_bound_goes_before_the_controllers_and_after_the_jobs_own_pin(tmp_path: Path) -> None:
     """A bound that failed must not be given out again by the next start."""
     held = ChosenBound(7_000, "controller", 3, "Restart", "it worked")
-    cache = BoundCache(tmp_path)
     with starting({("a/b", "s"): held}):
-        assert _start(_answering(ANSWER), cache) == held
+        assert _start(_answering(ANSWER), tmp_path) == held
         assert _pinned(ANSWER, tmp_path, pin="Off").bound_ms == 60_000
-        assert choose_bound_at_start("a/b", "other", 5, None, cache).bound_ms == 5
+        assert choose_bound_at_start(_settings(tmp_path, "other"), OwnBounds(5), None).chosen.bound_ms == 5
 
-    assert _start(_answering(ANSWER), cache).bound_ms == 12_300
+    assert _start(_answering(ANSWER), tmp_path).bound_ms == 12_300
 
 
 def test_what_one_thread_holds_or_collects_is_not_anothers(tmp_path: Path) -> None:
@@ -345,9 +347,7 @@ def test_what_one_thread_holds_or_collects_is_not_anothers(tmp_path: Path) -> No
     held = ChosenBound(7_000, "controller", 3, "Restart", "it worked")
     seen: list[int] = []
     with starting({("a/b", "s"): held}) as choices:
-        thread = threading.Thread(
-            target=lambda: seen.append(_start(_answering(ANSWER), BoundCache(tmp_path)).bound_ms)
-        )
+        thread = threading.Thread(target=lambda: seen.append(_start(_answering(ANSWER), tmp_path).bound_ms))
         thread.start()
         thread.join()
 
@@ -357,6 +357,6 @@ def test_what_one_thread_holds_or_collects_is_not_anothers(tmp_path: Path) -> No
 
 def test_a_stream_that_takes_other_bounds_without_a_restart_is_none_of_the_runners(tmp_path: Path) -> None:
     with starting() as choices:
-        choose_bound_at_start("a/b", "s", 60_000, None, BoundCache(tmp_path), restarts=False)
+        choose_bound_at_start(_settings(tmp_path), OwnBounds(60_000), None, restarts=False)
 
     assert choices == []

@@ -11,14 +11,15 @@ import httpx
 import pytest
 
 from tidemark.models.protocol.messages import BoundAnswer, to_json_object
-from tidemark.spark_jobs.core.bound import BoundCache
+from tidemark.spark_jobs.core.bound import BoundCache, OwnBounds, choose_bound_at_start
 from tidemark.spark_jobs.core.client import (
     ControllerClient,
     ControllerUnavailable,
     RequestRejected,
     TokenRejected,
 )
-from tidemark.spark_jobs.core.watch import BoundWatch
+from tidemark.spark_jobs.core.watch import BoundWatch, watch_of
+from tidemark.spark_jobs.core.wishes import read_settings
 
 from support.bound_server import BoundServer
 from support.patience import PATIENCE_S, until
@@ -298,3 +299,23 @@ def test_not_modified_is_an_answer_only_to_who_asked_for_news() -> None:
     assert client.watch("j", "s", '"1"', 1.0) is None
     with pytest.raises(ControllerUnavailable, match="304"):
         client.bound("j", "s")
+
+
+def test_the_watch_of_a_start_lets_the_controller_hold_a_request_as_long_as_the_call_says(
+    tmp_path: Path,
+) -> None:
+    held = threading.Event()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.headers.get("Prefer") == "wait=7":
+            held.set()
+        return httpx.Response(200, json=to_json_object(FIRST), headers={"ETag": '"1"'})
+
+    settings = read_settings(dict[str, str]().get, job="j", stream="s", cache_dir=tmp_path, watch_seconds=7)
+    client = ControllerClient("http://controller", transport=httpx.MockTransport(answer))
+    watch = watch_of(choose_bound_at_start(settings, OwnBounds(60_000), client))
+    watch.start()
+    try:
+        assert held.wait(PATIENCE_S)
+    finally:
+        watch.close()

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from tidemark.controller.lab.traces.format import Trace, write_trace
 from tidemark.controller.tools.cli import app
-from tidemark.controller.tools.traces.format import Trace, write_trace
 from tidemark.models.base.operators import tumbling
 from tidemark.models.evidence.ledger import judge
 from tidemark.models.protocol.messages import Report

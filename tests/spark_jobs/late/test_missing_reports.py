@@ -19,6 +19,7 @@ from tidemark.spark_jobs import side
 from tidemark.spark_jobs.core.binding import Binding
 from tidemark.spark_jobs.core.client import LedgerGaps
 from tidemark.spark_jobs.core.tap import Tap
+from tidemark.spark_jobs.core.wishes import read_settings
 from tidemark.spark_jobs.late.late_rows import FutureRowTreatment, LateRule
 from tidemark.spark_jobs.late.missing_reports import MissingReports
 from tidemark.spark_jobs.late.origin import Origin
@@ -147,8 +148,7 @@ def made_anew(
             source="0",
         ),
         binding=Binding(
-            job=first.job,
-            stream=first.stream,
+            settings=read_settings(dict[str, str]().get, job=first.job, stream=first.stream),
             tap=Tap("ts", "partition", granules.granule_us, granules.closed),
             operator=operator,
             bound_ms=first.bound_ms,

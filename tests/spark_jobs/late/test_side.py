@@ -102,6 +102,27 @@ def test_batches_that_spark_purged_before_anybody_kept_their_rows_are_unknown_an
     assert "raise spark.sql.streaming.minBatchesToRetain" in caplog.text
 
 
+def test_the_conf_keeps_the_late_rows_of_a_call_that_does_not_say_what_becomes_of_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    said, by_call = tmp_path / "said", tmp_path / "by call"
+    spark.conf.set("spark.tidemark.late.folder", str(said))
+    try:
+        job = Job(spark, tmp_path, OPERATORS["tumbling"], parse=parse_rows)
+        job.write(random_batches(7, 4))
+        job.run_available("1 second")
+        late = late_by_batch(spark, said / job.stream)
+        assert late == late_in_ledger(job.recorded.reports)
+        assert late
+        job.late = side(str(by_call), parse=parse_rows)
+        job.write(random_batches(8, 2))
+        job.run_available("1 second")
+    finally:
+        spark.conf.unset("spark.tidemark.late.folder")
+    assert late_by_batch(spark, said / job.stream) == late, "the call wins"
+    assert late_by_batch(spark, by_call) == late_in_ledger(job.recorded.reports)
+
+
 def test_a_stream_that_cannot_be_read_again_is_refused_with_the_way_out(
     spark: SparkSession, tmp_path: Path
 ) -> None:

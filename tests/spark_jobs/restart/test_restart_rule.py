@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tidemark.models.protocol.messages import BoundAnswer
-from tidemark.spark_jobs.core.bound import BoundCache, Choice, ChosenBound
+from tidemark.spark_jobs.core.bound import BoundCache, Choice, ChosenBound, OwnBounds
+from tidemark.spark_jobs.core.wishes import read_settings
 from tidemark.spark_jobs.restart.restart_rule import Change, DueChange, ProvenBounds, RestartRule, change_of
 
 COOLDOWN_S = 300.0
@@ -33,16 +34,8 @@ def _chosen(generation: int, bound_ms: int) -> ChosenBound:
 
 
 def _choice(chosen: ChosenBound) -> Choice:
-    return Choice(
-        job="j",
-        stream="s",
-        own_bound_ms=60_000,
-        ceiling_ms=None,
-        pin=None,
-        client=None,
-        cache=BoundCache(Path("unused")),
-        chosen=chosen,
-    )
+    settings = read_settings(dict[str, str]().get, job="j", stream="s")
+    return Choice(settings, OwnBounds(60_000), None, BoundCache(Path("unused")), chosen)
 
 
 # -- what is a change -------------------------------------------------------------------------------------------

@@ -13,12 +13,25 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidemark.models.protocol.messages import BoundAnswer, Mode, Pin
-from tidemark.spark_jobs.core.bound import BoundCache, Choice, ChosenBound, choose_bound_at_start
+from tidemark.spark_jobs.core.bound import Choice, ChosenBound, OwnBounds, choose_bound_at_start
 from tidemark.spark_jobs.core.client import ControllerClient, ControllerUnavailable
+from tidemark.spark_jobs.core.wishes import read_settings
 from tidemark.spark_jobs.restart.runner import EXIT_NEW_BOUND, AdaptiveQuery, Parts
 
 OWN_MS = 60_000
 COOLDOWN_S = 300.0
+
+
+def choose(folder: Path, stream: str, client: ControllerClient | None, pin: Pin | None = None) -> ChosenBound:
+    settings = read_settings(
+        dict[str, str]().get,
+        job="j",
+        stream=stream,
+        pin=pin,
+        cache_dir=folder,
+        restart_marker=folder / "by conf",
+    )
+    return choose_bound_at_start(settings, OwnBounds(OWN_MS), client).chosen
 
 
 class FakeQuery(StreamingQuery):
@@ -109,8 +122,7 @@ class World:
 
     def build(self) -> FakeQuery:
         """Build the plan, as a user's function would."""
-        client, cache = cast("ControllerClient", self), BoundCache(self.folder)
-        chosen = choose_bound_at_start("j", "s", OWN_MS, client, cache, pin=self.pin)
+        chosen = choose(self.folder, "s", cast("ControllerClient", self), self.pin)
         if chosen.bound_ms in self.does_not_start_with:
             raise RuntimeError("no such topic")
         self.queries.append(FakeQuery(self, chosen))
@@ -432,6 +444,12 @@ def test_a_job_under_a_scheduler_exits_with_a_code_and_a_marker(world: World) ->
     }
 
 
+def test_the_conf_names_the_marker_where_the_call_does_not(world: World) -> None:
+    world.at(400, lambda: world.publish(9_000))
+    assert world.run_until(1_000, exit_on_new_bound=True) == EXIT_NEW_BOUND
+    assert json.loads((world.folder / "by conf").read_text())["bound_ms"] == 9_000
+
+
 def test_a_job_under_a_scheduler_runs_for_a_cooldown_at_least(world: World) -> None:
     """Its start may have been for a bound already."""
     world.at(10, lambda: world.publish(9_000))
@@ -465,10 +483,8 @@ def test_only_streams_that_can_be_moved_are_watched(world: World) -> None:
     watched: list[Choice] = []
 
     def build() -> FakeQuery:
-        cache = BoundCache(world.folder)
-        client = cast("ControllerClient", world)
-        choose_bound_at_start("j", "alone", OWN_MS, None, cache)
-        choose_bound_at_start("j", "pinned", OWN_MS, client, cache, pin="Off")
+        choose(world.folder, "alone", None)
+        choose(world.folder, "pinned", cast("ControllerClient", world), "Off")
         return world.build()
 
     def watch(choice: Choice) -> FakeWatch:
@@ -478,4 +494,4 @@ def test_only_streams_that_can_be_moved_are_watched(world: World) -> None:
     world.at(5, world.finish)
     AdaptiveQuery(build, parts=Parts(watch=watch, end=world.end)).run()
 
-    assert [choice.stream for choice in watched] == ["s"]
+    assert [choice.settings.stream for choice in watched] == ["s"]

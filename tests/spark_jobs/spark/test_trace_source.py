@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidemark.controller.tools.traces.format import COLUMNS
+from tidemark.controller.lab.traces.format import COLUMNS
 from tidemark.spark_jobs.spark.trace_source import TRACE_COLUMNS, TraceStreamReader, register_trace_source
 
 if TYPE_CHECKING:

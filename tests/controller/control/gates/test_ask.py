@@ -96,6 +96,7 @@ def test_a_gate_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.Monke
             over.set()
             thread.join()
     assert reply == Reply("unknown", "no answer within 0.3 s")
+    monkeypatch.undo()
     gone = ask(WebhookGate(webhook=f"http://127.0.0.1:{port}/secret"), QUESTION)
     assert gone == Reply("unknown", "it cannot be reached (ConnectError)")
 

@@ -1,4 +1,4 @@
-"""``-o``, ``--watch``, ``events --follow``, and a reason that is asked for, against a real controller."""
+"""``-o``, ``--watch``, and a reason that is asked for, against a real controller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from tidemark.controller.tools.cli import app, ask, events, run
+from tidemark.controller.tools.cli import app, ask, run
 from tidemark.controller.tools.cli.events import change_text
 
 from support.controller_app import Controller
@@ -100,24 +100,6 @@ def test_a_change_is_said_field_by_field_with_its_units(
 ) -> None:
     found = change_text(before, after)
     assert found == text if text is not None else found.endswith("f5 5, and 2 more")
-
-
-def test_events_are_followed_oldest_first_until_ctrl_c(
-    controller: Controller, tidemark: Tidemark, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def something_happens(_: float) -> None:
-        if controller.http.get("/v1/jobs/shop/streams/orders/slo").status_code == 200:
-            raise KeyboardInterrupt
-        controller.http.put("/v1/jobs/shop/streams/orders/slo", json={"target_ppm": 900_000})
-
-    monkeypatch.setattr(events, "sleep", something_happens)
-    lines = said(tidemark("events shop --follow --kind SloSet"))
-    assert [line.split()[3:5] for line in lines] == [
-        ["shop/clicks", "SloSet"],
-        ["shop/orders", "SloSet"],
-    ]
-    monkeypatch.undo()
-    assert len(said(tidemark("events shop --kind SloSet"))) == 3
 
 
 def test_what_is_watched_is_shown_when_it_changes_and_survives_a_controller_that_is_away(

@@ -103,14 +103,14 @@ def test_commands_that_call_a_controller_import_nothing_heavy(controller: Contro
 
 def test_a_command_without_its_extra_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.delitem(sys.modules, "tidemark.controller.tools.traces.format", raising=False)
+    monkeypatch.delitem(sys.modules, "tidemark.controller.lab.traces.format", raising=False)
     done = CliRunner().invoke(app, ["curve", "t.parquet"])
     assert done.exit_code == 2
     assert done.stderr == "tidemark: `tidemark curve` needs pyarrow: pip install 'tidemark[trace]'\n"
 
 
 def test_a_module_of_our_own_that_is_missing_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tidemark.controller.tools.cli.lab.trace_curve", None)
+    monkeypatch.setitem(sys.modules, "tidemark.controller.lab.curve.of_trace", None)
     done = CliRunner().invoke(app, ["curve", "t.parquet"])
     assert isinstance(done.exception, ModuleNotFoundError)
 

@@ -1,1 +1,0 @@
-"""The laboratory: commands over traces, each imported when it runs."""
