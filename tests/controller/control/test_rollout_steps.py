@@ -43,6 +43,7 @@ from tidemark.controller.control.rollout.store import (
 from tidemark.controller.specs.store import Spec
 from tidemark.controller.specs.streams import lock_or_make
 from tidemark.models.base.defaults import FAILED_LONGEST_MS, FAILED_MS
+from tidemark.models.protocol.messages import Envelope
 from tidemark.models.rollout.states import Failure, Move
 from tidemark.models.specs.slo import Policy, Slo
 
@@ -284,31 +285,27 @@ def test_a_rollout_that_missed_its_target_is_found_while_what_is_published_follo
 
 
 def test_an_envelope_counts_as_failed_until_its_time_and_a_vetoed_one_for_good(session: Session) -> None:
-    row = rollout_row(session, cause="Operator", to_envelope='{"failed": 1}')
-    rollout_row(session, cause="Operator", to_envelope='{"vetoed": 1}', vetoed=True)
-    rollout_row(session, cause="Decision", to_envelope='{"of a bound": 1}', vetoed=True)
+    lost, vetoed, of_a_bound, other = (Envelope(max_bound_ms=limit) for limit in range(4))
+    row = rollout_row(session, cause="Operator", to_envelope=lost)
+    rollout_row(session, cause="Operator", to_envelope=vetoed, vetoed=True)
+    rollout_row(session, cause="Decision", to_envelope=of_a_bound, vetoed=True)
     keep_failure(session, row, "Completeness", "it lost rows", 0, slo_generation=1, policy_generation=1)
     session.flush()
 
-    def failed(name: str, now_us: int = 0, policy_generation: int = 1) -> bool:
+    def failed(envelope: Envelope, now_us: int = 0, policy_generation: int = 1) -> bool:
         return envelope_failed(
             session,
             row.stream_id,
-            f'{{"{name}": 1}}',
+            envelope,
             now_us,
             slo_generation=1,
             policy_generation=policy_generation,
         )
 
-    assert [failed(name) for name in ("failed", "vetoed", "of a bound", "other")] == [
-        True,
-        True,
-        False,
-        False,
-    ]
+    assert [failed(each) for each in (lost, vetoed, of_a_bound, other)] == [True, True, False, False]
     until_us = FAILED_MS * 1_000
-    assert [failed("failed", at_us) for at_us in (until_us - 1, until_us)] == [True, False]
-    assert [failed(name, until_us, policy_generation=2) for name in ("failed", "vetoed")] == [False, True]
+    assert [failed(lost, at_us) for at_us in (until_us - 1, until_us)] == [True, False]
+    assert [failed(each, until_us, policy_generation=2) for each in (lost, vetoed)] == [False, True]
 
 
 def test_what_a_person_vetoed_is_not_kept_as_failed_for_a_while(session: Session) -> None:

@@ -21,7 +21,8 @@ from tidemark.controller.base.db.tables.columns import (
 )
 from tidemark.models.protocol.messages import Envelope, Mode, Pin
 from tidemark.models.recommend.promise import Expected
-from tidemark.models.rollout.states import NOTHING_JUDGED, Judged
+from tidemark.models.rollout.evidence import Judged
+from tidemark.models.rollout.states import NOTHING_JUDGED
 
 
 class RecommendationRow(Base):

@@ -17,7 +17,8 @@ from tidemark.controller.base.db.tables.columns import (
 )
 from tidemark.models.protocol.messages import Envelope, Mode
 from tidemark.models.recommend.promise import NOTHING_PROMISED, Promise
-from tidemark.models.rollout.states import NOTHING_JUDGED, Approved, Cause, Gate, GateAnswer, Judged, State
+from tidemark.models.rollout.evidence import Judged
+from tidemark.models.rollout.states import NOTHING_JUDGED, Approved, Cause, Gate, GateAnswer, State
 from tidemark.models.specs.slo import Direction
 
 
