@@ -225,7 +225,7 @@ def test_the_time_until_a_failed_bound_is_tried_again_doubles_up_to_the_longest(
 def test_a_failed_bound_counts_under_its_slo_and_policy_until_its_time_and_a_veto_for_good(
     session: Session,
 ) -> None:
-    row, envelope = rollout_row(session), rollout_row(session, cause="Operator", to_envelope="{}")
+    row, envelope = rollout_row(session), rollout_row(session, cause="Operator", to_envelope=Envelope())
     rollout_row(session, state="RolledBack", reason="rolled back: INC-7", vetoed=True, to_bound_ms=4_000)
     for failing in (row, envelope):
         keep_failure(session, failing, "Latency", "too slow", 0, slo_generation=1, policy_generation=1)
