@@ -150,11 +150,11 @@ def verdict(trial: Trial) -> str:
         kept = f"misses the target of {_goal(trial)}{capped} and {kept}"
     if outcome.score.latency_mean_us is None:
         return f"On this trace {name} {kept}; no window of it can be scored, so no latency is known."
-    said = f"On this trace {name} {kept} at a mean latency of {_latency(outcome.score)}"
+    text = f"On this trace {name} {kept} at a mean latency of {_latency(outcome.score)}"
     if outcome.policy == FIXED_HINDSIGHT:
-        return f"{said}."
+        return f"{text}."
     return (
-        f"{said}; {_constant(trial, outcome)}{_spark_own(trial)}."
+        f"{text}; {_constant(trial, outcome)}{_spark_own(trial)}."
         f"{_once_known(trial, outcome)}{_with_live(trial, outcome)}"
     )
 
@@ -200,12 +200,12 @@ def short_trace_warning(trial: Trial) -> str | None:
     arrivals, setup = trial.arrivals, trial.setup
     if not any(outcome.policy == TIDEMARK for outcome in trial.outcomes):
         return None
-    found = learning_of(setup, arrivals.pairs, arrivals.last_us - arrivals.first_us)
-    if found is None or found.enough:
+    learning = learning_of(setup, arrivals.pairs, arrivals.last_us - arrivals.first_us)
+    if learning is None or learning.enough:
         return None
-    needed, seen = (format_about(keys * found.key_us) for keys in (found.needed, found.seen))
+    needed, seen = (format_about(keys * learning.key_us) for keys in (learning.needed, learning.seen))
     if isinstance(setup.operator, TimeWindow):
-        needed, seen = f"{plural(found.needed, 'window')} ({needed})", f"{found.seen:,}"
+        needed, seen = f"{plural(learning.needed, 'window')} ({needed})", f"{learning.seen:,}"
     return (
         f"warning: this trace is too short to learn from: Tidemark needs {needed} before it trusts what it has seen, "
         f"and the trace has {seen}"

@@ -83,13 +83,13 @@ class Trial:
     """With restarts and Tidemark: what Live would have done on the same trace; else None."""
 
 
-def choose_policies(given: Sequence[str], setup: Setup) -> list[str]:
+def choose_policies(wanted: Sequence[str], setup: Setup) -> list[str]:
     """Return the names without repetitions, ``all`` spelled out.
 
     Raises:
         ValueError: when a name is not that of a policy.
     """
-    names = [name for one in given for name in (policy_names() if one.strip() == ALL else [one.strip()])]
+    names = [name for one in wanted for name in (policy_names() if one.strip() == ALL else [one.strip()])]
     for name in names:
         if name not in FROM_THE_TRACE:
             make_policy(name, setup)

@@ -79,13 +79,13 @@ def show_trace_curve(
         target_ppm, confidence_ppm = parse_target(target), _confidence(confidence)
         cap_us = None if latency_cap is None else duration_of(latency_cap, "--latency-cap")
         tick_us = SPARK_TICK_US if engine == "spark" else 1
-        given = None if bounds is None else bounds_of(bounds, "--bounds", tick_us)
+        asked_us = None if bounds is None else bounds_of(bounds, "--bounds", tick_us)
         recorded, notes = _read(path)
         graces = [] if grace is None else bounds_of(grace, "--grace", tick_us)
         replay = _replay(recorded, operator, engine, trigger_us)
         replayed = Curve.of_replay(replay, operator)
         points = [
-            replayed.at(bound) for bound in given or _ladder(replayed.needs, target_ppm, confidence_ppm)
+            replayed.at(bound) for bound in asked_us or _ladder(replayed.needs, target_ppm, confidence_ppm)
         ]
         # Rows are judged by base - (bound + grace), the watermark under which a corrected window is final.
         corrected = [[(after, replayed.at(point.bound_us + after)) for after in graces] for point in points]
@@ -115,10 +115,10 @@ def _confidence(text: str) -> int | None:
     Raises:
         ValueError: when it is no share between 0 and 1.
     """
-    found = read_option(read_share, text, "--confidence")
-    if found is not None and not 0 < found < PPM:
+    share = read_option(read_share, text, "--confidence")
+    if share is not None and not 0 < share < PPM:
         raise ValueError(f"--confidence {text!r} must lie between 0 and 1, both excluded")
-    return found
+    return share
 
 
 def _ladder(needs: NeedDistribution, target_ppm: int, confidence_ppm: int | None) -> list[int]:
