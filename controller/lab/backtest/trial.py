@@ -42,9 +42,6 @@ class Yardstick:
     """What was possible."""
 
     fixed: ConstantBound
-    """The one of the setup's scope."""
-    spark: ConstantBound | None
-    """Spark's own, one for the stream, where ``fixed`` is one of each partition; else None."""
     clairvoyant_us: float | None
     """A mean latency that no policy can go below; None when no window is scored."""
 
@@ -137,14 +134,12 @@ def judge(
         on_progress: called with the name of what runs and the number of slots that are done.
 
     Raises:
-        ValueError: when a policy requires what the engine cannot do.
+        ValueError: when a policy requires what Spark cannot do.
     """
     on_progress(FIXED_HINDSIGHT, 0)
-    fixed, spark = ConstantBound(*fixed_hindsight(arrivals, setup)), None
-    if setup.engine == "spark" and setup.scope == "partition":
-        spark = ConstantBound(*fixed_hindsight(arrivals, replace(setup, scope="global")))
+    fixed = ConstantBound(*fixed_hindsight(arrivals, setup))
     on_progress("clairvoyant", 0)
-    yardstick = Yardstick(fixed, spark, clairvoyant(arrivals, setup))
+    yardstick = Yardstick(fixed, clairvoyant(arrivals, setup))
     outcomes = []
     for name in policies:
         policy = Fixed(fixed.bound_us) if name == FIXED_HINDSIGHT else policy_for(name, arrivals, setup)
@@ -170,7 +165,7 @@ def replay(
     """Return what a policy does with ``arrivals``; ``name`` is what progress and result call it.
 
     Raises:
-        ValueError: when the policy requires what the engine cannot do.
+        ValueError: when the policy requires what Spark cannot do.
     """
     ran = run(arrivals, setup, policy, on_slot=_throttled(name, arrivals.slots, on_progress))
     scored = score(arrivals, setup, ran)
