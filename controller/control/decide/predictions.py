@@ -90,9 +90,7 @@ def score_predictions(
     prediction.counted_report_id = newest_report_id
     prediction.restored_ms = json.dumps(found.restored_ms)
     prediction.became_effective_us = found.since_us
-    prediction.judged_rows = found.judged.rows
-    prediction.judged_late_min = found.judged.late_min
-    prediction.judged_late_max = found.judged.late_max
+    prediction.judged = found.judged
     rows = prediction.expected.rows
     per_event = rows_per_event(rows, prediction.expected.events)
     outcome = score(rows, prediction.expected.late, found.judged, confidence_ppm, per_event)
@@ -115,7 +113,7 @@ def _counted_on(session: Session, prediction: PredictionRow, newest_report_id: i
     counted = UnderBound(
         json.loads(prediction.restored_ms),
         prediction.became_effective_us,
-        Judged(prediction.judged_rows, prediction.judged_late_min, prediction.judged_late_max),
+        prediction.judged,
     )
     under = (prediction.generation, prediction.expected.bound_ms)
     return counted.with_batches(
