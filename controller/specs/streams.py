@@ -187,6 +187,7 @@ def add_event(
         EventRow(
             stream_id=stream_id,
             at_us=at_us,
+            last_us=at_us,
             kind=kind,
             reason=reason,
             before=before,

@@ -20,6 +20,8 @@ class Promise:
     """(Row, key) pairs that the completeness rests on."""
     late: int
     """How many of them would have been late."""
+    events: int
+    """How many independent events the pairs amount to."""
     min_ppm: int | None
     """Lower end of the interval of the completeness at the SLO's confidence at every look, in parts per million; the
     pairs that the sketch cannot place count as late."""
@@ -30,6 +32,11 @@ class Promise:
     windows had closed to measure it."""
     state_rows: int | None
     """Rows of state once it is in effect: an estimate, in proportion to the event time that is open."""
+
+
+NOTHING_PROMISED = Promise(
+    rows=0, late=0, events=0, min_ppm=None, max_ppm=None, latency_wall_ms=None, state_rows=None
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +58,6 @@ class Expected(Promise):
     """Rows admitted to them so far."""
     state_bytes: int | None
     """Memory of the state then, in bytes: the same estimate."""
-    events: int
-    """How many independent events the pairs amount to."""
     completeness_ppm: int | None
     """Share of the pairs that will be admitted, in parts per million, rounded down; null without pairs."""
     latency_base_ms: int | None

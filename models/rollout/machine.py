@@ -132,7 +132,7 @@ def _verified(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Move | None
 def _out_of_time(rollout: Rollout, now_us: int) -> Move | None:
     since_us = rollout.acknowledged_us or rollout.changed_us
     # With long windows or bounds the required event time alone may exceed a week.
-    limit_us = VERIFY_MS * 1_000 + rollout.needed_event_us
+    limit_us = VERIFY_MS * 1_000 + rollout.needed_event_ms * 1_000
     if now_us - since_us <= limit_us:
         return None
     within = format_duration(limit_us)

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tidemark.models.protocol.messages import Mode
-from tidemark.models.rollout.evidence import Judged
+from tidemark.models.protocol.messages import Envelope, Mode
+from tidemark.models.recommend.promise import NOTHING_PROMISED, Promise
+from tidemark.models.rollout.evidence import Judged, rows_per_event
 from tidemark.models.specs.slo import Direction, Policy, Slo
 
 if TYPE_CHECKING:
@@ -123,36 +124,100 @@ NOTHING_JUDGED = Judged(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rollout:
-    """One change of what is published to a job."""
+class Approved:
+    """Who approved a rollout."""
 
+    at_us: int
+    """When, in microseconds since the epoch."""
+    by: str | None
+    """Who; null without authentication."""
+    reason: str
+    """Why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutBounds:
+    """The state of a rollout, and the bounds that it goes between."""
+
+    id: int = 0
+    """Its number; later ones have higher numbers."""
     state: State
+    """Its state."""
+    held_by: Gate | None = None
+    """The gate that holds it; null when none does."""
+    from_bound_ms: int | None = None
+    """The bound published before it, in milliseconds, to which a rollback returns; null: the job kept its own."""
+    to_bound_ms: int | None
+    """The bound that it publishes, in milliseconds; null: the job keeps its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutTimes(RolloutBounds):
+    """The same, and when it came into force."""
+
+    published_us: int | None = None
+    """When it was published, in microseconds since the epoch; null before."""
+    effective_us: int | None = None
+    """Trigger time of the first batch whose watermark followed it, in microseconds since the epoch; null before."""
+    ended_us: int | None = None
+    """When it was verified or ended otherwise, in microseconds since the epoch; null while it is open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout(RolloutTimes):
+    """One change of the published bound or envelope, from the recommendation to its end."""
+
+    reason: str = ""
+    """Why it is in this state, or what it waits for."""
     cause: Cause
+    """Its cause: a decision from rows (Decision), the policy without data (NoData), or a write in Live (Operator)."""
     direction: Direction
     """Which way it changes the bound, or in Live the envelope."""
     first: bool
-    """Whether no bound was published to the job before."""
+    """Whether no bound was published before it."""
     mode: Mode
-    to_bound_ms: int | None
-    """The bound to publish, in milliseconds; None: the job keeps its own."""
-    changed_us: int
-    """When its state changed last, in microseconds."""
-    approved: bool = False
-    """Whether a person approved it."""
-    published_us: int | None = None
-    """When it was published, in microseconds; None before it."""
-    acknowledged_us: int | None = None
-    """When the job was first known to apply it, in microseconds; None before it."""
+    """Mode of the stream."""
+    from_envelope: Envelope | None = None
+    """In Live: the envelope published before it; null in every other mode."""
+    to_envelope: Envelope | None = None
+    """In Live: the envelope that it publishes; null in every other mode."""
+    in_use_bound_ms: int | None = None
+    """The bound in the plan of the newest batch when it was proposed, in milliseconds; null when it is not known."""
+    generation: int | None = None
+    """Generation that published it first; null before."""
+    newest_report: int | None = None
+    """Number of the newest report that it rests on; null without any."""
+    predicted: Promise = NOTHING_PROMISED
+    """Its prediction."""
+    judged: Judged = NOTHING_JUDGED
+    """(Row, key) pairs judged while it was in effect."""
+    at_risk: Judged = NOTHING_JUDGED
+    """Those judged after whole windows had opened and closed under it: they verify it."""
     needed_rows: int = 0
-    """(Row, key) pairs that must have been at risk under it before it is verified."""
-    needed_event_us: int = 0
-    """Event time that must have passed under it before it is verified, in microseconds."""
-    missed: bool = False
-    """Whether it missed its target after it was verified."""
-    min_ppm: int | None = None
-    """Lower end of the completeness that was predicted, in parts per million; None when nothing was."""
-    rows_per_event: float = 1.0
-    """How many pairs share their fate, by the evidence that the prediction rests on."""
+    """How many of those are needed to verify it."""
+    event_ms: int = 0
+    """How far the watermark has moved since it took effect, in milliseconds of event time."""
+    needed_event_ms: int = 0
+    """How far it must move to verify it, in milliseconds; 0 before it is in effect."""
+    approved: Approved | None = None
+    """Who approved it; null when nobody has."""
+    gate_answers: tuple[GateAnswer, ...] = ()
+    """The newest answer about it of each outside gate that was asked."""
+    vetoed: bool = False
+    """Whether a person discarded it or rolled it back, and nobody has lifted that: its bound is not tried again."""
+    created_us: int = 0
+    """When it was proposed, in microseconds since the epoch."""
+    changed_us: int
+    """When its state last changed, in microseconds since the epoch."""
+    acknowledged_us: int | None = None
+    """When the job was first known to have it, in microseconds since the epoch; null before."""
+    missed_us: int | None = None
+    """When it missed its target after it was verified; null when it did not, or meets it again."""
+
+    @property
+    def rows_per_event(self) -> float:
+        """How many pairs share their fate, by the evidence that the prediction rests on."""
+        return rows_per_event(self.predicted.rows, self.predicted.events)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def verify(rollout: Rollout, facts: RolloutFacts) -> Move:
         for above in (_too_slow(facts), _too_large(facts)):
             if above is not None:
                 return above
-    if at_risk.known < rollout.needed_rows or facts.event_us < rollout.needed_event_us:
+    if at_risk.known < rollout.needed_rows or facts.event_us < rollout.needed_event_ms * 1_000:
         return Move("Effective", _still_needed(rollout, facts))
     return _verdict(rollout, facts)
 
@@ -62,11 +62,11 @@ def judge_on(rollout: Rollout, facts: RolloutFacts) -> Move | None:
     lost = _loses(rollout, facts, facts.at_risk)
     if lost is None:
         # Not before the share itself has recovered: near the limit of certainty the state would flap.
-        return _verdict(rollout, facts) if rollout.missed and _recovered(facts) else None
+        return _verdict(rollout, facts) if rollout.missed_us is not None and _recovered(facts) else None
     if rollout.direction == "Narrow":
         reason = f"after it was verified, {lost}; the previous bound is published again"
         return Move("RolledBack", reason, failure="Completeness")
-    if rollout.missed:
+    if rollout.missed_us is not None:
         return None
     reason = f"after it was verified, {lost}; it stays: a narrower bound would lose more"
     return Move("Verified", reason, failure="Completeness")
@@ -90,7 +90,7 @@ def _verdict(rollout: Rollout, facts: RolloutFacts) -> Move:
 
 def _still_needed(rollout: Rollout, facts: RolloutFacts) -> str:
     """Return how far verification has come, and what is missing."""
-    rows, needed_us = facts.at_risk.known, rollout.needed_event_us
+    rows, needed_us = facts.at_risk.known, rollout.needed_event_ms * 1_000
     enough = "" if rows < rollout.needed_rows else ", which is enough"
     reason = f"in effect; rows at risk: {rows:,}, needed {rollout.needed_rows:,}{enough}"
     if needed_us:
@@ -110,16 +110,20 @@ def _loses(rollout: Rollout, facts: RolloutFacts, judged: Judged) -> str | None:
     _, max_ppm = interval_ppm(
         judged.late_min, judged.late_max, rows, slo.confidence_ppm, rollout.rows_per_event
     )
-    floor_ppm = slo.target_ppm if rollout.min_ppm is None else min(slo.target_ppm, rollout.min_ppm)
+    floor_ppm = (
+        slo.target_ppm
+        if rollout.predicted.min_ppm is None
+        else min(slo.target_ppm, rollout.predicted.min_ppm)
+    )
     if max_ppm is None or max_ppm >= floor_ppm:
         return None
     admitted = percent_of(judged.rows - judged.late_min, judged.rows)
     target = format_target(slo.target_ppm)
-    if rollout.min_ppm is None:
+    if rollout.predicted.min_ppm is None:
         return f"{admitted} of {judged.rows:,} rows were admitted: fewer than the target, {target}"
     return (
         f"{admitted} of {judged.rows:,} rows were admitted: fewer than predicted "
-        f"(at least {_share(rollout.min_ppm)}) and than the target, {target}"
+        f"(at least {_share(rollout.predicted.min_ppm)}) and than the target, {target}"
     )
 
 
@@ -149,18 +153,18 @@ def _too_large(facts: RolloutFacts) -> Move | None:
 def _against(rollout: Rollout, facts: RolloutFacts) -> str:
     """Return how that compares with the prediction."""
     at_risk = facts.at_risk
-    if rollout.min_ppm is None:
+    if rollout.predicted.min_ppm is None:
         return "; nothing could be predicted"
     # If all of those were lost of which it is unknown, and if none was.
     least_ppm, most_ppm = (
         interval_ppm(late, late, at_risk.rows, facts.slo.confidence_ppm, rollout.rows_per_event)[1]
         for late in (at_risk.late_max, at_risk.late_min)
     )
-    if least_ppm is None or least_ppm >= rollout.min_ppm:
+    if least_ppm is None or least_ppm >= rollout.predicted.min_ppm:
         return ", as predicted"
-    if most_ppm is None or most_ppm >= rollout.min_ppm:
+    if most_ppm is None or most_ppm >= rollout.predicted.min_ppm:
         return "; whether that is as predicted is unknown, too"
-    reason = f", fewer than predicted (at least {_share(rollout.min_ppm)})"
+    reason = f", fewer than predicted (at least {_share(rollout.predicted.min_ppm)})"
     if rollout.direction == "Widen":
         return f"{reason}; a rollback to a narrower bound would admit even fewer"
     return f"{reason}, but not below the target"

@@ -18,6 +18,8 @@ from tidemark.controller.base.db.tables import (
 )
 from tidemark.controller.specs.store import policy_values
 from tidemark.models.protocol.messages import Report
+from tidemark.models.recommend.promise import NOTHING_PROMISED
+from tidemark.models.rollout.evidence import Judged
 from tidemark.models.specs.slo import Policy
 
 from support.recommendations import expected
@@ -84,7 +86,7 @@ def steer(database: Database, stream_id: int) -> None:
                     counted_report_id=newest.id,
                     restored_ms=json.dumps({first.query_id: first.watermark_ms}),
                     became_effective_us=began_us,
-                    judged_rows=1_000_000,
+                    judged=Judged(1_000_000, 0, 0),
                 ),
                 RolloutRow(
                     **of_stream,
@@ -99,9 +101,7 @@ def steer(database: Database, stream_id: int) -> None:
                     slo_generation=1,
                     policy_generation=1,
                     report_id=first.id,
-                    rows=1_000_000,
-                    late=1_000,
-                    events=100_000,
+                    predicted=replace(NOTHING_PROMISED, rows=1_000_000, late=1_000, events=100_000),
                     created_us=began_us - 60_000_000,
                     changed_us=began_us,
                     published_us=began_us - 60_000_000,
@@ -111,7 +111,7 @@ def steer(database: Database, stream_id: int) -> None:
                     effective_watermark_ms=first.watermark_ms,
                     at_risk_from_ms=first.watermark_ms + 60_000,
                     counted_report_id=newest.id,
-                    at_risk_rows=1_000_000,
+                    at_risk=Judged(1_000_000, 0, 0),
                 ),
             ]
         )

@@ -10,11 +10,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import ScalarSelect, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
+from tidemark.controller.base.answer import made_of
 from tidemark.controller.base.db.tables import (
     AcknowledgementRow,
     PublishedRow,
@@ -26,10 +27,9 @@ from tidemark.controller.control.bounds.acknowledgements import downstream_in, l
 from tidemark.controller.reports.store import newest_report
 from tidemark.controller.specs.streams import add_event, lock_by_id
 from tidemark.models.base.duration import format_duration
-from tidemark.models.base.read_json import read_object
 from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.protocol.late_policy import REVISED
-from tidemark.models.protocol.messages import Envelope, Mode, Pin, PublishedAnswer
+from tidemark.models.protocol.messages import PublishedAnswer
 from tidemark.models.rollout.states import OPEN
 from tidemark.models.specs.slo import Policy
 
@@ -119,25 +119,9 @@ def list_published(
     return session.scalars(query.order_by(PublishedRow.generation.desc()).limit(limit)).all()
 
 
-def envelope_json(envelope: Envelope | None) -> str | None:
-    """Return an envelope as it is stored; None for None."""
-    return None if envelope is None else json.dumps(asdict(envelope))
-
-
-def envelope_of(text: str | None) -> Envelope | None:
-    """Return the envelope that is stored as ``text``; None for None."""
-    return None if text is None else read_object(Envelope, json.loads(text))
-
-
 def answer_of(row: PublishedRow) -> PublishedAnswer:
     """Return a published row as an answer."""
-    return PublishedAnswer(
-        cast("Mode", row.mode),
-        row.bound_ms,
-        row.reason,
-        envelope_of(row.envelope),
-        cast("Pin | None", row.pin),
-    )
+    return made_of(PublishedAnswer, row)
 
 
 class SteeredStream:
@@ -264,7 +248,7 @@ def publish(stream: SteeredStream, answer: PublishedAnswer, *, carried: Carried 
         bound_ms=answer.bound_ms,
         reason=answer.reason,
         published_us=stream.now_us,
-        envelope=envelope_json(answer.envelope),
+        envelope=answer.envelope,
         pin=answer.pin,
         rollout_id=carried.rollout_id,
         rolled_back_id=carried.rolled_back_id,

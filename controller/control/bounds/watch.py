@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, cast
 
 from fastapi.concurrency import run_in_threadpool
-from sqlalchemy import and_
+from sqlalchemy import Text, and_, type_coerce
 from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.database import Database
@@ -205,7 +205,7 @@ def versions(session: Session, streams: Collection[tuple[str, str]]) -> dict[tup
         PublishedRow.published_us,
         PublishedRow.mode,
         PublishedRow.bound_ms,
-        PublishedRow.envelope,
+        type_coerce(PublishedRow.envelope, Text).label("envelope"),
         PublishedRow.pin,
     )
     query = named_streams(

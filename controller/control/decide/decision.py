@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy import bindparam, select
 
+from tidemark.controller.base.answer import made_of
 from tidemark.controller.base.db.statements import upsert_many
 from tidemark.controller.base.db.tables import RecommendationRow
 from tidemark.controller.control.bounds.publication import SteeredStream
@@ -25,7 +26,7 @@ from tidemark.controller.control.decide.predictions import (
 from tidemark.controller.control.rollout.advance import advance_rollout
 from tidemark.controller.control.rollout.propose import propose
 from tidemark.controller.control.rollout.publish import republish_under
-from tidemark.controller.control.rollout.store import Proposal, RolloutRules, set_predicted
+from tidemark.controller.control.rollout.store import Proposal, RolloutRules
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon
 from tidemark.controller.reports.store import newest_report_id
@@ -34,7 +35,7 @@ from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.controller.specs.streams import add_event
 from tidemark.models.base.duration import format_about
 from tidemark.models.evidence.progress import Progress
-from tidemark.models.recommend.promise import Transition
+from tidemark.models.recommend.promise import Promise, Transition
 from tidemark.models.recommend.recommendation import recommend
 from tidemark.models.recommend.steps import Recommendation, StepKind, deciding_step
 from tidemark.models.recommend.transition import cut_bucket, transition_to
@@ -199,7 +200,7 @@ def _predict_published(stream: SteeredStream, decision: StreamDecision) -> None:
     # A bound has one prediction, the one that is scored, whether a recommendation or an operator led to the bound.
     row = stream.newest_rollout
     if row is not None and row.state != "Verified" and row.id == published.rollout_id:
-        set_predicted(row, predicted)
+        row.predicted = made_of(Promise, predicted)
     session.flush()
 
 

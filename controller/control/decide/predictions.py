@@ -90,9 +90,7 @@ def score_predictions(
     prediction.counted_report_id = newest_report_id
     prediction.restored_ms = json.dumps(counted.restored_ms)
     prediction.became_effective_us = counted.since_us
-    prediction.judged_rows = counted.judged.rows
-    prediction.judged_late_min = counted.judged.late_min
-    prediction.judged_late_max = counted.judged.late_max
+    prediction.judged = counted.judged
     rows = prediction.expected.rows
     per_event = rows_per_event(rows, prediction.expected.events)
     outcome = score(rows, prediction.expected.late, counted.judged, confidence_ppm, per_event)
@@ -115,7 +113,7 @@ def _counted_on(session: Session, prediction: PredictionRow, newest_report_id: i
     counted = UnderBound(
         json.loads(prediction.restored_ms),
         prediction.became_effective_us,
-        Judged(prediction.judged_rows, prediction.judged_late_min, prediction.judged_late_max),
+        prediction.judged,
     )
     under = (prediction.generation, prediction.expected.bound_ms)
     return counted.with_batches(

@@ -29,7 +29,7 @@ from tidemark.controller.base.errors import LeaseLostError
 from tidemark.controller.base.fetch import NoAnswer, TokenFileError, bearer, fetch
 from tidemark.controller.base.operator_file import Gate, PrometheusGate, WebhookGate
 from tidemark.controller.control.decide.decider import Decider
-from tidemark.controller.control.rollout.store import gate_answers_json, gate_answers_of, model_of
+from tidemark.controller.control.rollout.store import model_of
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.specs.streams import EventBasis, add_event, lock_by_id
 from tidemark.models.base.text import format_number
@@ -68,7 +68,7 @@ def open_questions(session: Session, now_us: int, shown: Shown) -> Iterator[Open
     for row, stream in session.execute(_OPEN):
         rollout = model_of(row)
         gates = get_policy(session, row.stream_id).value.gates
-        asked = due(gates, gate_answers_of(row.gate_answers), rollout, now_us)
+        asked = due(gates, row.gate_answers, rollout, now_us)
         phase = phase_of(rollout.state)
         if not asked or phase is None or rollout.to_bound_ms is None:
             continue
@@ -107,7 +107,7 @@ def keep_reply(session: Session, asked: OpenQuestion, reply: Reply, now_us: int)
     row = session.get(RolloutRow, asked.rollout_id, populate_existing=True)
     if row is None or phase_of(model_of(row).state) != question.phase:
         return False
-    known = {answer.gate: answer for answer in gate_answers_of(row.gate_answers)}
+    known = {answer.gate: answer for answer in row.gate_answers}
     before = known.get(question.gate)
     said = GateAnswer(
         gate=question.gate,
@@ -118,7 +118,7 @@ def keep_reply(session: Session, asked: OpenQuestion, reply: Reply, now_us: int)
         at_us=now_us,
     )
     known[question.gate] = after = counted_after(before, said)
-    row.gate_answers = gate_answers_json(known.values())
+    row.gate_answers = tuple(known.values())
     if before is None or (before.phase, before.verdict) != (after.phase, after.verdict):
         answer = "gives no answer" if after.verdict == "unknown" else f"says {after.verdict}"
         add_event(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import cast
 
 from sqlalchemy.orm import Session
 
@@ -24,7 +23,7 @@ from tidemark.models.base.read_json import read_object
 from tidemark.models.recommend.promise import Transition
 from tidemark.models.rollout.machine import allowed
 from tidemark.models.rollout.restarts import FleetLimits
-from tidemark.models.rollout.states import OPEN, Act, Move, State, state_text
+from tidemark.models.rollout.states import OPEN, Act, Move, state_text
 from tidemark.models.specs.slo import Policy, Slo
 
 _WORDS: Mapping[Act, tuple[str, str]] = {
@@ -130,7 +129,7 @@ def _changed(
 
 def _checked(stream: SteeredStream, row: RolloutRow, act: Act, fleet: FleetLimits) -> RolloutRules:
     """Return the rules of a stream, having checked that a person may do this with one of its rollouts."""
-    state = cast("State", row.state)
+    state = row.state
     acts = allowed(state, vetoed=row.vetoed)
     if act not in acts:
         raise RolloutStateError(
@@ -151,7 +150,7 @@ def _instead(stream: SteeredStream, row: RolloutRow, acts: tuple[Act, ...]) -> s
     newest = stream.newest_rollout
     if newest is None or newest.id == row.id:
         return "the next one begins when another bound is recommended"
-    return f"the newest one is rollout {newest.id}, which is {state_text(cast('State', newest.state))}"
+    return f"the newest one is rollout {newest.id}, which is {state_text(newest.state)}"
 
 
 def republish(session: Session, stream_id: int, policy: Policy, now_us: int) -> int:

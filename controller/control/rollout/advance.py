@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import cast
 
 from sqlalchemy import JSON, ColumnElement, Select, and_, func, literal, or_, select, type_coerce
 from sqlalchemy.orm import Session
@@ -31,7 +30,7 @@ from tidemark.controller.control.rollout.store import (
 from tidemark.models.base.defaults import ACKNOWLEDGE_MS, RESTART_LOOK_MS, RESTART_LOSS_MS
 from tidemark.models.rollout.machine import advance, restores_previous
 from tidemark.models.rollout.restarts import FLEET, RestartingJob, RestartLine, limited, restarts_job
-from tidemark.models.rollout.states import CANDIDATE, OPEN, UNDER_WAY, Move, RolloutFacts, State
+from tidemark.models.rollout.states import CANDIDATE, OPEN, UNDER_WAY, Move, RolloutFacts
 
 
 def advance_rollout(stream: SteeredStream, rules: RolloutRules) -> RolloutRow | None:
@@ -57,9 +56,7 @@ def advance_rollout(stream: SteeredStream, rules: RolloutRules) -> RolloutRow | 
         if row.state == "Effective":
             count_at_risk(stream, row)
         facts = read_facts(stream, row, rules)
-        row.judged_rows = facts.judged.rows
-        row.judged_late_min = facts.judged.late_min
-        row.judged_late_max = facts.judged.late_max
+        row.judged = facts.judged
         if row.acknowledged_us is None:
             row.acknowledged_us = facts.acknowledged_us
         move = _next_move(stream, row, facts, rules)
@@ -108,7 +105,7 @@ def apply_move(stream: SteeredStream, row: RolloutRow, move: Move, rules: Rollou
                 return
         _stay(session, row, move, now_us)
         return
-    before = cast("State", row.state)
+    before = row.state
     back = restores_previous(before, move, model_of(row))
     row.state, row.reason, row.held_by, row.changed_us = move.state, move.reason, move.gate, now_us
     if move.state not in CANDIDATE | UNDER_WAY:

@@ -184,9 +184,9 @@ def read_effect(
         return RolloutEffect(acknowledged_us, row.effective_us), ()
     since_us = min(each.became_effective_us or 0 for each in found)
     judged = Judged(
-        sum(each.judged_rows for each in found),
-        sum(each.judged_late_min for each in found),
-        sum(each.judged_late_max for each in found),
+        sum(each.judged.rows for each in found),
+        sum(each.judged.late_min for each in found),
+        sum(each.judged.late_max for each in found),
     )
     newest = stream.newest
     state_rows = newest.state_rows if newest is not None and batches.have(newest) else None
@@ -257,9 +257,11 @@ def count_at_risk(stream: SteeredStream, row: RolloutRow) -> None:
     ran = [report for report in new if batches.have(report)]
     at_risk = [each for each in ran if each.late_watermark_ms is None or each.late_watermark_ms > from_ms]
     unknown = sum(report.unknown for report in at_risk)
-    row.at_risk_rows += sum(report.pairs for report in at_risk) + unknown
-    row.at_risk_late_min += sum(report.late_min for report in at_risk)
-    row.at_risk_late_max += sum(report.late_max for report in at_risk) + unknown
+    row.at_risk = Judged(
+        row.at_risk.rows + sum(report.pairs for report in at_risk) + unknown,
+        row.at_risk.late_min + sum(report.late_min for report in at_risk),
+        row.at_risk.late_max + sum(report.late_max for report in at_risk) + unknown,
+    )
     passed_ms = (min(each.watermark_ms, each.latest_us // SPARK_TICK_US) for each in ran)
     row.event_ms = max([row.event_ms, *(watermark_ms - effective_ms for watermark_ms in passed_ms)])
 

@@ -12,7 +12,6 @@ from tidemark.controller.control.rollout.effect import read_effect, read_latency
 from tidemark.controller.control.rollout.failed_bounds import read_failures
 from tidemark.controller.control.rollout.store import (
     RolloutRules,
-    gate_answers_of,
     narrowed_us,
     published_before,
     read_fleet_share,
@@ -24,7 +23,7 @@ from tidemark.controller.evidence.rollups import Span
 from tidemark.controller.reports.live import newest_state
 from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.models.base.operators import Int64s
-from tidemark.models.rollout.evidence import EvidenceSpan, Judged, evidence_span
+from tidemark.models.rollout.evidence import EvidenceSpan, evidence_span
 from tidemark.models.rollout.gate import DAY_US
 from tidemark.models.rollout.states import CANDIDATE, RolloutFacts
 from tidemark.models.specs.slo import Policy
@@ -34,10 +33,8 @@ def read_facts(stream: SteeredStream, row: RolloutRow, rules: RolloutRules) -> R
     """Return the facts about a rollout of a stream."""
     policy, slo, session = rules.policy.value, rules.slo.value, stream.session
     pinned = None if rules.pin is None else rules.pin.why
-    at_risk = Judged(row.at_risk_rows, row.at_risk_late_min, row.at_risk_late_max)
     if row.state == "Verified":
-        return RolloutFacts(policy=policy, slo=slo, pinned=pinned, at_risk=at_risk)
-    answers = gate_answers_of(row.gate_answers)
+        return RolloutFacts(policy=policy, slo=slo, pinned=pinned, at_risk=row.at_risk)
     live = None if stream.newest is None else newest_state(session, stream.newest).live
     last_contact_us = None if live is None else live.last_contact_us
     if row.state in CANDIDATE:
@@ -64,7 +61,7 @@ def read_facts(stream: SteeredStream, row: RolloutRow, rules: RolloutRules) -> R
             fleet_narrowing=narrowing,
             fleet_max=maximum,
             published_ms=None if stream.unpinned is None else stream.unpinned.bound_ms,
-            gate_answers=answers,
+            gate_answers=row.gate_answers,
         )
     effect, under = read_effect(stream, row, last_contact_us)
     timed = slo.latency_cap_ms is not None and under
@@ -75,14 +72,14 @@ def read_facts(stream: SteeredStream, row: RolloutRow, rules: RolloutRules) -> R
         acknowledged_us=effect.acknowledged_us,
         effective_us=effect.effective_us,
         judged=effect.judged,
-        at_risk=at_risk,
+        at_risk=row.at_risk,
         event_us=row.event_ms * 1_000,
         latency_us=read_latency_us(stream, under) if timed else None,
         # What Spark never forgets grows with time, and no other bound ends that.
         state_rows=None
         if stream.downstream is not None and stream.downstream.state_grows
         else effect.state_rows,
-        gate_answers=answers,
+        gate_answers=row.gate_answers,
     )
 
 

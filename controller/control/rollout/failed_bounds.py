@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.tables import FailedBoundRow, RolloutRow
 from tidemark.models.base.defaults import FAILED_LONGEST_MS, FAILED_MS
+from tidemark.models.protocol.messages import Envelope
 from tidemark.models.rollout.states import Failure, FailureKind
-from tidemark.models.specs.slo import Direction
 
 _VETOES = 1_000
 """Maximum number of vetoes of a stream that count, the newest first."""
@@ -68,7 +67,7 @@ def read_failures(
     """Return the bounds that are vetoed, then those that still count as failed under an SLO and a policy."""
     vetoes = [
         Failure(
-            cast("Direction", row.direction),
+            row.direction,
             row.to_bound_ms,
             None,
             f"rollout {row.id} was {row.reason}",
@@ -78,7 +77,7 @@ def read_failures(
         if row.cause != "Operator"
     ]
     failed = [
-        Failure(cast("Direction", row.direction), row.bound_ms, row.until_us, row.why, row.rollout_id)
+        Failure(row.direction, row.bound_ms, row.until_us, row.why, row.rollout_id)
         for row in _in_force(session, stream_id, slo_generation, policy_generation, now_us)
         if row.bound_ms is not None
     ]
@@ -88,13 +87,13 @@ def read_failures(
 def envelope_failed(
     session: Session,
     stream_id: int,
-    envelope: str,
+    envelope: Envelope,
     now_us: int,
     *,
     slo_generation: int,
     policy_generation: int,
 ) -> bool:
-    """Return whether an envelope, as it is stored, is vetoed or still counts as failed under an SLO and a policy."""
+    """Return whether an envelope is vetoed or still counts as failed under an SLO and a policy."""
     vetoed = (row.to_envelope for row in _vetoed(session, stream_id) if row.cause == "Operator")
     found = _in_force(session, stream_id, slo_generation, policy_generation, now_us)
     return envelope in vetoed or any(row.envelope == envelope for row in found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidemark.controller.base.db.tables import RolloutRow
 from tidemark.controller.control.bounds.acknowledgements import own_bound_ms
 from tidemark.controller.control.bounds.publication import SteeredStream
@@ -9,7 +11,6 @@ from tidemark.controller.control.rollout.facts import read_facts
 from tidemark.controller.control.rollout.publish import current_answer, within_limits
 from tidemark.controller.control.rollout.store import (
     Proposal,
-    RolloutChange,
     RolloutRules,
     end_rollout,
     model_of,
@@ -44,7 +45,7 @@ def propose(stream: SteeredStream, rules: RolloutRules, proposal: Proposal | Non
         reason = f"{what} is recommended any more"
         end_rollout(stream.session, row, "Superseded", reason, stream.now_us)
         return True
-    candidate = new_rollout(stream, rules, proposal, _change(rules, proposal, current, row, own_ms=own_ms))
+    candidate = _candidate(stream, rules, proposal, current, own_ms)
     if row is None:
         open_rollout_row(stream, candidate)
         return True
@@ -72,26 +73,26 @@ def _unchanged(current: PublishedAnswer, proposal: Proposal, own_ms: int | None)
     return {current.bound_ms}
 
 
-def _change(
+def _candidate(
+    stream: SteeredStream,
     rules: RolloutRules,
     proposal: Proposal,
     current: PublishedAnswer,
-    before: RolloutRow | None,
-    *,
     own_ms: int | None,
-) -> RolloutChange:
-    """Return the change from what is published to what is proposed."""
-    to_ms = _limited(rules.policy.value, proposal)
+) -> RolloutRow:
+    """Return the rollout from what is published to what is proposed."""
+    to_ms, before = _limited(rules.policy.value, proposal), stream.open_rollout
     # A bound that nobody has taken up is neither the start of a change nor what a rollback returns to.
     untaken = before if before is not None and before.state == "Published" else None
     from_ms = current.bound_ms if untaken is None else untaken.from_bound_ms
     direction = direction_of(own_ms if from_ms is None else from_ms, to_ms)
-    return RolloutChange(
+    return new_rollout(
+        stream,
+        rules,
+        proposal,
+        replace(current, bound_ms=from_ms),
+        replace(current, bound_ms=to_ms),
         direction="Widen" if proposal.cause == "NoData" else direction,
-        from_bound_ms=from_ms,
-        to_bound_ms=to_ms,
-        from_envelope=current.envelope,
-        to_envelope=current.envelope,
         first=from_ms is None,
     )
 
@@ -113,13 +114,7 @@ _REVISED = (
     "slo_generation",
     "policy_generation",
     "report_id",
-    "rows",
-    "late",
-    "events",
-    "min_ppm",
-    "max_ppm",
-    "latency_wall_ms",
-    "state_rows",
+    "predicted",
     "needed_rows",
 )
 """What a rollout that nobody was asked to approve takes over from the newest recommendation."""

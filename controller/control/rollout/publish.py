@@ -13,8 +13,6 @@ from tidemark.controller.control.bounds.publication import (
     Carried,
     SteeredStream,
     answer_of,
-    envelope_json,
-    envelope_of,
     publish,
     read_carried,
 )
@@ -22,7 +20,6 @@ from tidemark.controller.control.bounds.recommendations import because_of
 from tidemark.controller.control.rollout.failed_bounds import envelope_failed
 from tidemark.controller.control.rollout.store import (
     Proposal,
-    RolloutChange,
     RolloutRules,
     end_rollout,
     new_rollout,
@@ -95,7 +92,7 @@ def publish_rollout(stream: SteeredStream, row: RolloutRow, rules: RolloutRules)
     reason = row.reason if recommended is None else because_of(recommended)
     answer = answer_for(policy, row.to_bound_ms, reason, envelope)
     # The policy's limits may have changed since the proposal.
-    row.to_bound_ms, row.to_envelope, row.mode = answer.bound_ms, envelope_json(envelope), policy.mode
+    row.to_bound_ms, row.to_envelope, row.mode = answer.bound_ms, envelope, policy.mode
     row.generation = publish(stream, answer, carried=Carried(row.id))
     row.published_us = stream.now_us
 
@@ -106,7 +103,7 @@ def publish_previous(stream: SteeredStream, row: RolloutRow, rules: RolloutRules
     if following is not None:
         reason = f"rollout {row.id}, which it followed, is rolled back"
         end_rollout(stream.session, following, "Superseded", reason, stream.now_us)
-    envelope = envelope_of(row.from_envelope) if policy.mode == "Live" else None
+    envelope = row.from_envelope if policy.mode == "Live" else None
     bound_ms, reason = row.from_bound_ms, f"rollback: {row.reason}"
     if downstream is not None and downstream.unsafe and (bound_ms is None or bound_ms < policy.min_bound_ms):
         # The bound in use; the job's own may be narrower.
@@ -124,13 +121,12 @@ def _read_envelope(
 ) -> Envelope | None:
     """Return the envelope that follows from the policy and the SLO, or the published one where that failed before."""
     required = envelope_for(policy, None if slo is None else slo.value, stream.downstream)
-    text = envelope_json(required)
-    if text is None or slo is None or held is None or held.envelope is None or held.envelope == required:
+    if required is None or slo is None or held is None or held.envelope is None or held.envelope == required:
         return required
     failed = envelope_failed(
         stream.session,
         stream.id,
-        text,
+        required,
         stream.now_us,
         slo_generation=slo.generation,
         policy_generation=get_policy(stream.session, stream.id).generation,
@@ -152,16 +148,10 @@ def _open_envelope_rollout(stream: SteeredStream, before: PublishedAnswer, slo: 
         None if newest is None else newest.bound_ms,
         0 if newest is None else newest.id,
     )
-    change = RolloutChange(
-        direction=envelope_direction(before.envelope, after.envelope),
-        from_bound_ms=before.bound_ms,
-        to_bound_ms=after.bound_ms,
-        from_envelope=before.envelope,
-        to_envelope=after.envelope,
-    )
+    direction = envelope_direction(before.envelope, after.envelope)
     # No pin is in force here, and an envelope takes no place in the fleet's share.
     rules = RolloutRules(slo, get_policy(stream.session, stream.id), pin=None, fleet=None)
-    row = new_rollout(stream, rules, proposal, change)
+    row = new_rollout(stream, rules, proposal, before, after, direction=direction, first=False)
     row.state, row.generation, row.published_us = "Published", published.generation, stream.now_us
     open_rollout_row(stream, row)
     published.rollout_id, published.rolled_back_id = row.id, None

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, cast
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from sqlalchemy import ColumnElement, ScalarSelect, and_, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
+from tidemark.controller.base.answer import made_of
 from tidemark.controller.base.db.tables import PolicyRow, PublishedRow, RolloutRow, StreamRow
-from tidemark.controller.control.bounds.publication import SteeredStream, envelope_json, newest_rollout
+from tidemark.controller.control.bounds.publication import SteeredStream, newest_rollout
 from tidemark.controller.specs.joins import join_of
 from tidemark.controller.specs.pins import pin_in_force
 from tidemark.controller.specs.store import Spec, get_specs
 from tidemark.controller.specs.streams import EventBasis, add_event
-from tidemark.models.base.read_json import read_object
-from tidemark.models.protocol.messages import Envelope, Mode
-from tidemark.models.recommend.promise import Transition
+from tidemark.models.protocol.messages import PublishedAnswer
+from tidemark.models.recommend.promise import NOTHING_PROMISED, Promise, Transition
 from tidemark.models.rollout.evidence import rows_per_event
 from tidemark.models.rollout.restarts import FleetLimits
-from tidemark.models.rollout.states import OPEN, UNDER_WAY, Cause, GateAnswer, Rollout, State
+from tidemark.models.rollout.states import OPEN, UNDER_WAY, Cause, Rollout, State
 from tidemark.models.rollout.verification import needed_rows
 from tidemark.models.specs.pin import StoredPin
 from tidemark.models.specs.slo import Direction, Policy, Slo
@@ -30,42 +30,9 @@ _FLEET_LOCK = 0x7469_6466
 """Key of the PostgreSQL advisory lock under which the limits of the fleet are counted and used."""
 
 
-def gate_answers_json(answers: Iterable[GateAnswer]) -> str:
-    """Return answers of outside gates as they are stored."""
-    return json.dumps([asdict(answer) for answer in answers])
-
-
-def gate_answers_of(text: str | None) -> tuple[GateAnswer, ...]:
-    """Return the answers of outside gates that are stored as ``text``; none for None."""
-    return () if text is None else tuple(read_object(GateAnswer, each) for each in json.loads(text))
-
-
 def model_of(row: RolloutRow) -> Rollout:
     """Return a rollout as the state machine takes it."""
-    return Rollout(
-        state=cast("State", row.state),
-        cause=cast("Cause", row.cause),
-        direction=cast("Direction", row.direction),
-        first=row.first,
-        mode=cast("Mode", row.mode),
-        to_bound_ms=row.to_bound_ms,
-        changed_us=row.changed_us,
-        approved=row.approved_us is not None,
-        published_us=row.published_us,
-        acknowledged_us=row.acknowledged_us,
-        needed_rows=row.needed_rows,
-        needed_event_us=row.needed_event_ms * 1_000,
-        missed=row.missed_us is not None,
-        min_ppm=row.min_ppm,
-        rows_per_event=rows_per_event(row.rows, row.events),
-    )
-
-
-def set_predicted(row: RolloutRow, predicted: Transition) -> None:
-    """Set a rollout's prediction."""
-    row.rows, row.late, row.events = predicted.rows, predicted.late, predicted.events
-    row.min_ppm, row.max_ppm = predicted.min_ppm, predicted.max_ppm
-    row.latency_wall_ms, row.state_rows = predicted.latency_wall_ms, predicted.state_rows
+    return made_of(Rollout, row, newest_report=row.report_id or None)
 
 
 def open_rollout(session: Session, stream_id: int) -> RolloutRow | None:
@@ -243,23 +210,6 @@ class Proposal:
     """The bound that the rows require, where the one in use is only held because no report comes; None otherwise."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolloutChange:
-    """What a rollout changes. Bounds are in milliseconds; None: the job keeps its own."""
-
-    direction: Direction
-    from_bound_ms: int | None
-    """The bound published before it."""
-    to_bound_ms: int | None
-    """The bound that it publishes."""
-    from_envelope: Envelope | None
-    """In Live: the envelope published before it."""
-    to_envelope: Envelope | None
-    """In Live: the envelope that it publishes."""
-    first: bool = False
-    """Whether no bound was published before it."""
-
-
 @dataclass(frozen=True, slots=True)
 class RolloutRules:
     """What a rollout of a stream must keep to."""
@@ -288,41 +238,44 @@ def read_rules(stream: SteeredStream, fleet: FleetLimits | None) -> RolloutRules
 
 
 def new_rollout(
-    stream: SteeredStream, rules: RolloutRules, proposal: Proposal, change: RolloutChange
+    stream: SteeredStream,
+    rules: RolloutRules,
+    proposal: Proposal,
+    before: PublishedAnswer,
+    after: PublishedAnswer,
+    *,
+    direction: Direction,
+    first: bool,
 ) -> RolloutRow:
-    """Return a rollout of a proposal that is not opened yet."""
-    row = RolloutRow(
+    """Return a rollout of a proposal from what is published to what is to be, that is not opened yet."""
+    predicted = NOTHING_PROMISED if proposal.predicted is None else made_of(Promise, proposal.predicted)
+    return RolloutRow(
         stream_id=stream.id,
         state="Recommended",
         reason=proposal.reason,
         cause=proposal.cause,
-        direction=change.direction,
-        first=change.first,
+        direction=direction,
+        first=first,
         mode=rules.policy.value.mode,
-        from_bound_ms=change.from_bound_ms,
-        to_bound_ms=change.to_bound_ms,
-        from_envelope=envelope_json(change.from_envelope),
-        to_envelope=envelope_json(change.to_envelope),
+        from_bound_ms=before.bound_ms,
+        to_bound_ms=after.bound_ms,
+        from_envelope=before.envelope,
+        to_envelope=after.envelope,
         in_use_bound_ms=proposal.in_use_bound_ms,
         slo_generation=rules.slo.generation,
         policy_generation=rules.policy.generation,
         report_id=proposal.report_id,
-        rows=0,
-        late=0,
-        events=0,
-        needed_rows=0,
+        predicted=predicted,
+        gate_answers=(),
+        needed_rows=needed_rows(
+            rules.slo.value.target_ppm,
+            stream.row.pairs // max(stream.row.reports, 1),
+            rows_per_event(predicted.rows, predicted.events),
+        ),
         needed_event_ms=0,
         created_us=stream.now_us,
         changed_us=stream.now_us,
     )
-    if proposal.predicted is not None:
-        set_predicted(row, proposal.predicted)
-    row.needed_rows = needed_rows(
-        rules.slo.value.target_ppm,
-        stream.row.pairs // max(stream.row.reports, 1),
-        rows_per_event(row.rows, row.events),
-    )
-    return row
 
 
 def open_rollout_row(stream: SteeredStream, row: RolloutRow) -> None:
@@ -369,7 +322,7 @@ def add_rollout_event(
         after=json.dumps(_summary(row, row.state)),
         reason_class=reason_class,
         evidence=EventBasis(
-            rollout_id=row.id, rows=row.judged_rows or row.rows, report_id=row.report_id or None
+            rollout_id=row.id, rows=row.judged.rows or row.predicted.rows, report_id=row.report_id or None
         ),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import scipy.special  # noqa: F401 - `models` loads it when it is first needed, and here a request would wait for it
 from prometheus_client import CollectorRegistry
@@ -170,7 +170,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
             database,
             decider,
             gates,
-            lambda row, stream: rollout_answer(row, stream).model_dump(mode="json"),
+            lambda row, stream: asdict(rollout_answer(row, stream)),
             counters=GateCounters(registry, gates),
             clock=clock,
             every_seconds=settings.tick_seconds,

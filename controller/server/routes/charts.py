@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.base.answer import made_of
 from tidemark.controller.base.db.tables import LedgerKeyRow, PartitionRow
 from tidemark.controller.base.errors import InvalidParameterError
 from tidemark.controller.evidence.horizon import Horizon, horizon_of, open_keys
@@ -29,7 +30,6 @@ from tidemark.controller.server.schemas.charts import (
     History,
     HistorySlot,
 )
-from tidemark.controller.server.schemas.rollouts import RolloutTimes
 from tidemark.controller.specs.store import get_slo, share_ppm_of
 from tidemark.controller.specs.streams import get_stream
 from tidemark.controller.view.charts.store import (
@@ -48,6 +48,7 @@ from tidemark.controller.view.state.budget import Spent, read_budget, read_spent
 from tidemark.models.base.ranges import MAX_TIME_US
 from tidemark.models.base.target import PPM, burn_rate_ppm, exhausted_in_ms
 from tidemark.models.evidence.slots import DAY_US, SLOT_US, Levels, Slots, edge_us, slots_of
+from tidemark.models.rollout.states import RolloutTimes
 from tidemark.models.specs.slo import Slo
 
 FromUs = Annotated[
@@ -113,7 +114,9 @@ def get_history(
         share_ppm = share_ppm_of(session, stream_id)
         found = history_by_slot(session, stream_id, slots, share_ppm)
         published = published_by_slot(session, stream_id, slots)
-        rollouts = [RolloutTimes.of(row) for row in rollouts_in(session, stream_id, slots, _MAX_ROLLOUTS)]
+        rollouts = [
+            made_of(RolloutTimes, row) for row in rollouts_in(session, stream_id, slots, _MAX_ROLLOUTS)
+        ]
     return History(
         job=which.job,
         stream=which.stream,

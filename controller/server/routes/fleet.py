@@ -10,6 +10,7 @@ from fastapi import APIRouter, Response
 from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
+from tidemark.controller.base.answer import made_of
 from tidemark.controller.base.db.tables import OverviewRow
 from tidemark.controller.control.rollout.store import read_fleet_share
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
@@ -31,7 +32,6 @@ from tidemark.controller.server.schemas.fleet import (
     Narrowing,
     WorstCount,
 )
-from tidemark.controller.server.schemas.rollouts import RolloutBounds
 from tidemark.controller.specs.pins import pin_in_force
 from tidemark.controller.specs.streams import list_jobs, streams_of_job
 from tidemark.controller.view.state.answers import (
@@ -50,6 +50,7 @@ from tidemark.controller.view.state.provisional_bound import provisional_from_js
 from tidemark.controller.view.state.state import StreamState
 from tidemark.models.evidence.partition_counts import PartitionsInState
 from tidemark.models.protocol.messages import Mode
+from tidemark.models.rollout.states import RolloutBounds
 from tidemark.models.specs.pin import StoredPin
 
 _fleet = APIRouter(tags=["streams"])
@@ -134,7 +135,7 @@ def _stream(state: Row[Any], pin: StoredPin | None, kinds: Sequence[ConditionTyp
         applied_bound_ms=state.applied_bound_ms,
         in_use_bound_ms=state.in_use_bound_ms,
         last_batch_us=state.last_batch_us,
-        rollout=None if rollout is None else RolloutBounds.of(rollout),
+        rollout=None if rollout is None else made_of(RolloutBounds, rollout),
         worst=summary_of(kinds[0]) if kinds else None,
         alerts=[kind for kind in kinds if CONDITION_TYPES[kind].problem],
         partitions=seen.partitions,

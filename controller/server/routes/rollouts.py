@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import TypeAdapter
 
+from tidemark.controller.base.answer import made_of
 from tidemark.controller.base.db.tables import EventRow, RolloutRow, StreamRow
 from tidemark.controller.base.operator_file import PrometheusGate
 from tidemark.controller.base.parse_body import parse_body
@@ -143,9 +144,8 @@ def read(which: WhichStream, rollout_id: _RolloutId, service: TheService) -> Rol
         stream = get_stream(session, which.job, which.stream)
         row = get_rollout(session, stream.id, rollout_id)
         history = history_of(session, stream.id, row.id, _HISTORY)
-        return RolloutDetail(
-            **dict(rollout_answer(row, stream)), history=[event_answer(event, stream) for event in history]
-        )
+        shown = [event_answer(event, stream) for event in history]
+        return made_of(RolloutDetail, rollout_answer(row, stream), history=shown)
 
 
 @_action("approve", "approveRollout", "Approve a rollout")

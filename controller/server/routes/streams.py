@@ -70,9 +70,9 @@ def _prediction(row: PredictionRow) -> Prediction:
         made_us=row.made_us,
         realised=Realised.of(
             row,
-            rows=row.judged_rows,
-            late_min=row.judged_late_min,
-            late_max=row.judged_late_max,
+            rows=row.judged.rows,
+            late_min=row.judged.late_min,
+            late_max=row.judged.late_max,
             completeness_ppm=row.realised_ppm,
         ),
     )

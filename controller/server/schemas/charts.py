@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tidemark.controller.base.answer import Answer, OfStream
-from tidemark.controller.server.schemas.rollouts import RolloutTimes
 from tidemark.controller.view.state.answers import Budget
 from tidemark.models.protocol.messages import LatencyUnknown, PartitionState
+from tidemark.models.rollout.states import RolloutTimes
 
 
 class HistorySlot(Answer):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tidemark.controller.base.answer import Answer, OfStream
-from tidemark.controller.server.schemas.rollouts import RolloutBounds
 from tidemark.controller.view.state.answers import Condition, ConditionSummary, ConditionType, Severity
 from tidemark.models.evidence.partition_counts import PartitionsInState, SkewCost
 from tidemark.models.protocol.messages import Mode
 from tidemark.models.recommend.promise import ProvisionalBound
+from tidemark.models.rollout.states import RolloutBounds
 from tidemark.models.specs.pin import StoredPin
 
 

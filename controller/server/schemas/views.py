@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import cast
 
 from sqlalchemy.orm import Session
 
@@ -21,21 +20,18 @@ from tidemark.controller.control.bounds.publication import (
     NO_REPORT,
     OFF,
     answer_of,
-    envelope_of,
     last_published,
 )
 from tidemark.controller.control.bounds.recommendations import steps_of
 from tidemark.controller.control.decide.load import is_current
-from tidemark.controller.control.rollout.store import gate_answers_of
+from tidemark.controller.control.rollout.store import model_of
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import open_keys
 from tidemark.controller.reports.live import NewestState
 from tidemark.controller.server.schemas.bounds import Published, RecommendationAnswer
 from tidemark.controller.server.schemas.rollouts import (
-    Approved,
     Event,
     EventEvidence,
-    Proof,
     RolloutAnswer,
 )
 from tidemark.controller.server.schemas.specs import SloAnswer
@@ -62,10 +58,9 @@ from tidemark.models.evidence.coverage import Coverage
 from tidemark.models.protocol.late_policy import late_text
 from tidemark.models.protocol.messages import Applied, BoundAnswer
 from tidemark.models.recommend.choice import rows_that_certify
-from tidemark.models.recommend.promise import Promise, Transition
+from tidemark.models.recommend.promise import Transition
 from tidemark.models.recommend.steps import because, deciding_step
 from tidemark.models.rollout.machine import allowed
-from tidemark.models.rollout.states import State
 from tidemark.models.specs.fields import values_of
 from tidemark.models.specs.pin import StoredPin
 
@@ -152,34 +147,14 @@ def event_answer(row: EventRow, stream: StreamRow | None) -> Event:
         row,
         job=None if stream is None else stream.job,
         stream=None if stream is None else stream.shown_name,
-        last_us=row.at_us if row.last_us is None else row.last_us,
         evidence=EventEvidence(rows=row.rows, newest_report=row.report_id, rollout=row.rollout_id),
     )
 
 
 def rollout_answer(row: RolloutRow, stream: StreamRow) -> RolloutAnswer:
     """Return a rollout as an API answer."""
-    return RolloutAnswer.of(
-        row,
-        job=stream.job,
-        stream=stream.stream,
-        from_envelope=envelope_of(row.from_envelope),
-        to_envelope=envelope_of(row.to_envelope),
-        newest_report=row.report_id or None,
-        predicted=made_of(Promise, row),
-        judged=Proof.of(
-            row, rows=row.judged_rows, late_min=row.judged_late_min, late_max=row.judged_late_max
-        ),
-        approved=_approved(row),
-        gate_answers=[*gate_answers_of(row.gate_answers)],
-        may=list(allowed(cast("State", row.state), vetoed=row.vetoed)),
-    )
-
-
-def _approved(row: RolloutRow) -> Approved | None:
-    if row.approved_us is None:
-        return None
-    return Approved(at_us=row.approved_us, by=row.approved_by, reason=row.approval_reason or "")
+    may = allowed(row.state, vetoed=row.vetoed)
+    return made_of(RolloutAnswer, model_of(row), job=stream.job, stream=stream.stream, may=may)
 
 
 _MAX_RANGES = 100

@@ -21,7 +21,7 @@ from tidemark.models.evidence.progress import UNKNOWN_PROGRESS, Progress
 from tidemark.models.protocol.late_policy import why_not_followed
 from tidemark.models.protocol.messages import LOSES_NONE, RunEnd
 from tidemark.models.rollout.gate import when
-from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY, State, rollout_text
+from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY, rollout_text
 from tidemark.models.specs.run_end import NEVER_MOVED, last_windows
 
 
@@ -257,7 +257,7 @@ def _rollouts(state: StreamState) -> Iterator[Condition]:
 
 
 def _rollout(rollout: RolloutRow) -> Iterator[Condition]:
-    detail = f"rollout {rollout_text(rollout.id, cast('State', rollout.state), rollout.reason)}"
+    detail = f"rollout {rollout_text(rollout.id, rollout.state, rollout.reason)}"
     if rollout.state in UNDER_WAY:
         yield condition("Rolling", detail)
     elif rollout.state in CANDIDATE:

@@ -177,7 +177,7 @@ class StreamState:
         return has_applied(
             acknowledged,
             generation=published.generation,
-            mode=cast("Mode", published.mode),
+            mode=published.mode,
             bound_ms=published.bound_ms,
             published_us=published.published_us,
         )

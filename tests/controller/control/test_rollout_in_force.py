@@ -131,11 +131,11 @@ def test_what_runs_while_a_pin_holds_does_not_count_for_the_rollout(
     unpin(job)
     controller.tick()
     (stays,) = [one for one in job.rollouts() if one["state"] == "Verified"]
-    before = stays["judged"]["at_risk_rows"]
+    before = stays["at_risk"]["rows"]
     job.restart()
     job.run(5, 30.0)
     (after,) = [one for one in job.rollouts() if one["id"] == stays["id"]]
-    assert (after["state"], after["judged"]["at_risk_rows"] > before) == ("Verified", True)
+    assert (after["state"], after["at_risk"]["rows"] > before) == ("Verified", True)
 
 
 def test_a_rollout_under_way_goes_on_after_a_pin_with_what_was_counted_before_it(
@@ -156,7 +156,7 @@ def test_a_rollout_under_way_goes_on_after_a_pin_with_what_was_counted_before_it
     after = job.rollout()
     assert (after["id"], after["generation"]) == (before["id"], before["generation"])
     assert after["judged"]["rows"] > before["judged"]["rows"] > 0
-    assert after["judged"]["at_risk_rows"] > before["judged"]["at_risk_rows"]
+    assert after["at_risk"]["rows"] > before["at_risk"]["rows"]
 
 
 def test_when_a_rollout_is_rolled_back_the_one_before_it_is_in_force_again_and_watched(

@@ -43,6 +43,7 @@ from tidemark.controller.control.rollout.store import (
 from tidemark.controller.specs.store import Spec
 from tidemark.controller.specs.streams import lock_or_make
 from tidemark.models.base.defaults import FAILED_LONGEST_MS, FAILED_MS
+from tidemark.models.protocol.messages import Envelope
 from tidemark.models.rollout.states import Failure, Move
 from tidemark.models.specs.slo import Policy, Slo
 
@@ -88,7 +89,7 @@ def rollout_row(session: Session, **changes: Any) -> RolloutRow:
         "effective_us": START_US,
         "effective_watermark_ms": 0,
         "at_risk_from_ms": 0,
-        **dict.fromkeys(("needed_rows", "needed_event_ms", "rows", "late", "events", "report_id"), 0),
+        **dict.fromkeys(("needed_rows", "needed_event_ms", "report_id"), 0),
         **dict.fromkeys(("slo_generation", "policy_generation"), 1),
         **dict.fromkeys(("created_us", "changed_us"), START_US),
     }
@@ -125,7 +126,7 @@ def test_rows_that_come_under_a_pin_are_not_at_risk_under_the_rollout_that_it_ho
     carry(session, row, GENERATION + 1, pin="Ceiling", published_us=reports[6].seen_us)
     count_at_risk(steered(session), row)
     before = [each for each in reports[:6] if each.late_watermark_ms]
-    assert row.at_risk_rows == sum(each.pairs for each in before) > 0
+    assert row.at_risk.rows == sum(each.pairs for each in before) > 0
     assert row.event_ms == max(each.watermark_ms for each in reports[:6])
     # The others have passed all the same, and are not made up for.
     assert row.counted_report_id == reports[-1].id
@@ -161,16 +162,16 @@ def test_only_rows_judged_above_the_first_watermark_at_risk_under_the_rollouts_o
     count_at_risk(steered(session), row)
     above = [each for each in reports if (each.late_watermark_ms or 0) > from_ms]
     assert 0 < len(above) < 4
-    assert row.at_risk_rows == sum(each.pairs for each in above)
-    assert row.at_risk_late_max == sum(each.late_max for each in above)
+    assert row.at_risk.rows == sum(each.pairs for each in above)
+    assert row.at_risk.late_max == sum(each.late_max for each in above)
     other = rollout_row(session, generation=GENERATION + 1)
     carry(session, other, GENERATION + 1)
     count_at_risk(steered(session), other)
-    assert (other.at_risk_rows, other.event_ms) == (0, 0)
+    assert (other.at_risk.rows, other.event_ms) == (0, 0)
     live = rollout_row(session, generation=GENERATION + 2, mode="Live")
     carry(session, live, GENERATION + 2)
     count_at_risk(steered(session), live)
-    assert live.at_risk_rows == sum(each.pairs for each in reports if each.late_watermark_ms)
+    assert live.at_risk.rows == sum(each.pairs for each in reports if each.late_watermark_ms)
 
 
 @pytest.mark.parametrize(("before", "missed"), [("Verified", True), ("Effective", False)])
@@ -224,7 +225,7 @@ def test_the_time_until_a_failed_bound_is_tried_again_doubles_up_to_the_longest(
 def test_a_failed_bound_counts_under_its_slo_and_policy_until_its_time_and_a_veto_for_good(
     session: Session,
 ) -> None:
-    row, envelope = rollout_row(session), rollout_row(session, cause="Operator", to_envelope="{}")
+    row, envelope = rollout_row(session), rollout_row(session, cause="Operator", to_envelope=Envelope())
     rollout_row(session, state="RolledBack", reason="rolled back: INC-7", vetoed=True, to_bound_ms=4_000)
     for failing in (row, envelope):
         keep_failure(session, failing, "Latency", "too slow", 0, slo_generation=1, policy_generation=1)
@@ -284,31 +285,27 @@ def test_a_rollout_that_missed_its_target_is_found_while_what_is_published_follo
 
 
 def test_an_envelope_counts_as_failed_until_its_time_and_a_vetoed_one_for_good(session: Session) -> None:
-    row = rollout_row(session, cause="Operator", to_envelope='{"failed": 1}')
-    rollout_row(session, cause="Operator", to_envelope='{"vetoed": 1}', vetoed=True)
-    rollout_row(session, cause="Decision", to_envelope='{"of a bound": 1}', vetoed=True)
+    lost, vetoed, of_a_bound, other = (Envelope(max_bound_ms=limit) for limit in range(4))
+    row = rollout_row(session, cause="Operator", to_envelope=lost)
+    rollout_row(session, cause="Operator", to_envelope=vetoed, vetoed=True)
+    rollout_row(session, cause="Decision", to_envelope=of_a_bound, vetoed=True)
     keep_failure(session, row, "Completeness", "it lost rows", 0, slo_generation=1, policy_generation=1)
     session.flush()
 
-    def failed(name: str, now_us: int = 0, policy_generation: int = 1) -> bool:
+    def failed(envelope: Envelope, now_us: int = 0, policy_generation: int = 1) -> bool:
         return envelope_failed(
             session,
             row.stream_id,
-            f'{{"{name}": 1}}',
+            envelope,
             now_us,
             slo_generation=1,
             policy_generation=policy_generation,
         )
 
-    assert [failed(name) for name in ("failed", "vetoed", "of a bound", "other")] == [
-        True,
-        True,
-        False,
-        False,
-    ]
+    assert [failed(each) for each in (lost, vetoed, of_a_bound, other)] == [True, True, False, False]
     until_us = FAILED_MS * 1_000
-    assert [failed("failed", at_us) for at_us in (until_us - 1, until_us)] == [True, False]
-    assert [failed(name, until_us, policy_generation=2) for name in ("failed", "vetoed")] == [False, True]
+    assert [failed(lost, at_us) for at_us in (until_us - 1, until_us)] == [True, False]
+    assert [failed(each, until_us, policy_generation=2) for each in (lost, vetoed)] == [False, True]
 
 
 def test_what_a_person_vetoed_is_not_kept_as_failed_for_a_while(session: Session) -> None:

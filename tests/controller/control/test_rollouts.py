@@ -68,7 +68,7 @@ def test_a_first_bound_is_published_acknowledged_effective_and_verified(controll
     )
     assert one["to_bound_ms"] == job.published()["bound_ms"] < 30_000
     assert one["generation"] == job.published()["generation"]
-    assert (one["predicted"]["rows"], one["judged"]["needed_rows"]) == (38 * 60, 1_741)
+    assert (one["predicted"]["rows"], one["needed_rows"]) == (38 * 60, 1_741)
     assert "Rolling" in conditions(job)
     job.restart()
     controller.tick()
@@ -83,8 +83,8 @@ def test_a_first_bound_is_published_acknowledged_effective_and_verified(controll
     controller.tick()
     done = job.rollout()
     assert (done["state"], done["may"]) == ("Verified", ["rollback"])
-    assert done["judged"]["at_risk_rows"] >= 1_741
-    assert done["judged"]["event_ms"] >= done["judged"]["needed_event_ms"] == 220_000
+    assert done["at_risk"]["rows"] >= 1_741
+    assert done["event_ms"] >= done["needed_event_ms"] == 220_000
     assert done["published_us"] <= done["acknowledged_us"] <= done["ended_us"] == controller.clock.now_us
     assert conditions(job) == {}
     detail = controller.http.get(f"{job.path}/rollouts/{done['id']}").json()

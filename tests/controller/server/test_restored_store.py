@@ -182,7 +182,7 @@ def test_a_report_under_a_generation_that_meant_another_bound_counts_for_no_publ
     assert [each["realised"]["rows"] for each in predictions if each["generation"] >= 3] == [0] * len(
         [each for each in predictions if each["generation"] >= 3]
     )
-    assert all(one["judged"]["rows"] == one["judged"]["at_risk_rows"] == 0 for one in job.rollouts())
+    assert all(one["judged"]["rows"] == one["at_risk"]["rows"] == 0 for one in job.rollouts())
 
 
 def test_a_write_that_rests_on_what_was_read_before_a_restore_is_rejected_once_it_is_announced(

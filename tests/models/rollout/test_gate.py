@@ -14,7 +14,7 @@ from tidemark.models.rollout.machine import restores_previous, revise
 from tidemark.models.rollout.states import Failure
 from tidemark.models.specs.slo import Direction, FreezeWindow, Policy
 
-from support.rollouts import HOUR_US, NOW_US, facts, moved, policy, rollout
+from support.rollouts import APPROVED, HOUR_US, NOW_US, facts, moved, policy, rollout
 
 
 def test_a_rollout_that_no_gate_holds_is_published() -> None:
@@ -146,7 +146,7 @@ def test_after_a_veto_a_person_approves_the_next_best_bound_in_its_direction() -
     move = moved(rollout(to_bound_ms=20_001), known)
     assert (move.state, move.gate) == ("AwaitingApproval", "Approval")
     assert move.reason == "a person has to approve it: rollout 7 was rolled back: INC-7"
-    assert moved(rollout(to_bound_ms=20_001, approved=True), known).state == "Published"
+    assert moved(rollout(to_bound_ms=20_001, approved=APPROVED), known).state == "Published"
     assert moved(rollout(to_bound_ms=20_001, direction="Widen"), known).state == "Published"
 
 
@@ -186,8 +186,8 @@ def test_approval_comes_last_and_an_approved_rollout_still_passes_every_gate() -
     paused = facts(policy=replace(asks, paused=True))
     assert moved(rollout(), paused).state == "Recommended"
     assert moved(rollout("AwaitingApproval"), paused).state == "AwaitingApproval"
-    assert moved(rollout("AwaitingApproval", approved=True), paused).gate == "Paused"
-    assert moved(rollout("AwaitingApproval", approved=True), facts(policy=asks)).state == "Published"
+    assert moved(rollout("AwaitingApproval", approved=APPROVED), paused).gate == "Paused"
+    assert moved(rollout("AwaitingApproval", approved=APPROVED), facts(policy=asks)).state == "Published"
     assert moved(rollout("AwaitingApproval"), facts()).state == "Published"
 
 
@@ -210,7 +210,7 @@ def test_a_rollout_that_nobody_approves_expires_and_publishes_nothing() -> None:
 
 
 def test_a_rollout_that_a_person_approved_does_not_expire_while_a_gate_holds_it() -> None:
-    one, late_us = rollout("AwaitingApproval", approved=True), NOW_US + APPROVE_MS * 1_000 + 1
+    one, late_us = rollout("AwaitingApproval", approved=APPROVED), NOW_US + APPROVE_MS * 1_000 + 1
     held = facts(policy=policy(approval="all", paused=True), last_contact_us=late_us)
     assert moved(one, held, late_us).gate == "Paused"
     assert moved(one, replace(held, policy=policy(approval="all")), late_us).state == "Published"
@@ -224,4 +224,4 @@ def test_a_proposal_that_waits_for_approval_stays_while_it_is_wide_enough() -> N
     assert revise(asked, 90_000, "Widen") == "replace"
     assert revise(asked, 15_000, "Widen") == "replace"
     assert revise(rollout("Recommended"), 15_000, "Narrow") == "update"
-    assert revise(rollout("Recommended", approved=True), 15_000, "Narrow") == "keep"
+    assert revise(rollout("Recommended", approved=APPROVED), 15_000, "Narrow") == "keep"

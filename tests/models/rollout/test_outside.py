@@ -11,7 +11,7 @@ from tidemark.models.rollout.evidence import Judged
 from tidemark.models.rollout.gate import at_outside_gate, counted_after, due
 from tidemark.models.rollout.states import GateAnswer, Phase, RolloutFacts
 
-from support.rollouts import NOW_US, facts, moved, policy, rollout
+from support.rollouts import APPROVED, NOW_US, facts, moved, policy, rollout
 
 GATES = policy(gates=("calendar", "errors"))
 
@@ -71,7 +71,7 @@ def test_gates_are_asked_last_and_after_the_approval() -> None:
     assert moved(rollout(), known).gate == "Paused"
     known = facts(policy=policy(gates=("calendar",), approval="all"))
     assert moved(rollout(), known).state == "AwaitingApproval"
-    assert moved(rollout("AwaitingApproval", approved=True), known).gate == "Outside"
+    assert moved(rollout("AwaitingApproval", approved=APPROVED), known).gate == "Outside"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from tidemark.models.rollout.states import (
 from tidemark.models.specs.slo import Approval, Day, Direction, FreezeWindow, Policy, Slo
 
 from support.examples import examples
-from support.rollouts import NOW_US, STATES, moved
+from support.rollouts import APPROVED, NOW_US, STATES, moved, promise
 
 pytestmark = pytest.mark.slow
 
@@ -126,13 +126,13 @@ all_rollouts = st.builds(
     mode=st.sampled_from(["OnRestart", "Restart", "Live"]),
     to_bound_ms=st.none() | st.integers(0, 50_000),
     changed_us=times,
-    approved=st.booleans(),
+    approved=st.none() | st.just(APPROVED),
     published_us=maybe_time,
     acknowledged_us=maybe_time,
     needed_rows=st.integers(0, 2_000),
-    needed_event_us=st.integers(0, 10_000),
-    missed=st.booleans(),
-    min_ppm=st.none() | st.integers(900_000, 1_000_000),
+    needed_event_ms=st.integers(0, 10),
+    missed_us=maybe_time,
+    predicted=st.builds(promise, st.none() | st.integers(900_000, 1_000_000)),
 )
 
 
@@ -154,7 +154,7 @@ def test_only_legal_moves_are_made_and_each_has_a_reason(
         assert one.state in UNDER_WAY | {"Verified"}
     if move.state == "Verified" and one.state == "Effective":
         assert known.at_risk.rows >= one.needed_rows
-        assert known.event_us >= one.needed_event_us
+        assert known.event_us >= one.needed_event_ms * 1_000
     if one.state == "Verified" and move.state == "RolledBack":
         assert one.direction == "Narrow"
 

@@ -17,7 +17,7 @@ from tidemark.models.rollout.machine import advance, restores_previous
 from tidemark.models.rollout.verification import needed_event_us, needed_rows
 from tidemark.models.specs.slo import Slo
 
-from support.rollouts import NOW_US, SLO, facts, moved, rollout
+from support.rollouts import NOW_US, SLO, facts, moved, promise, rollout
 
 
 def test_the_event_time_needed_holds_ten_windows_and_the_wider_bound() -> None:
@@ -43,7 +43,7 @@ def test_a_bound_is_verified_once_enough_rows_were_at_risk_and_says_how_many_bef
 
 
 def test_a_bound_is_verified_once_enough_event_time_has_passed_and_says_how_much_before() -> None:
-    one = rollout("Effective", needed_event_us=160_000_000)
+    one = rollout("Effective", needed_event_ms=160_000)
     early = facts(judged=Judged(1_452, 0, 0), event_us=40_000_000)
     move = moved(one, early)
     assert (move.state, move.reason) == (
@@ -62,12 +62,12 @@ def test_without_a_prediction_the_verdict_says_so() -> None:
     assert moved(rollout("Effective"), known).reason == (
         "99.50 % of 1,000 rows at risk were admitted, as predicted"
     )
-    unpredicted = moved(rollout("Effective", min_ppm=None), known)
+    unpredicted = moved(rollout("Effective", predicted=promise(None)), known)
     assert unpredicted.reason.endswith(" were admitted; nothing could be predicted")
 
 
 def test_a_rollout_that_needs_more_than_a_week_of_event_time_gets_it() -> None:
-    one = rollout("Effective", acknowledged_us=NOW_US, needed_event_us=10 * DAY_US)
+    one = rollout("Effective", acknowledged_us=NOW_US, needed_event_ms=10 * DAY_US // 1_000)
     late_us = NOW_US + VERIFY_MS * 1_000 + 10 * DAY_US
     assert moved(one, facts(), late_us).state == "Effective"
     assert moved(one, facts(), late_us + 1).state == "Expired"
@@ -90,11 +90,11 @@ def test_a_narrowing_is_rolled_back_for_what_was_judged_before_rows_were_at_risk
 def test_a_narrowing_is_rolled_back_for_the_rows_at_risk_alone_and_not_for_what_was_predicted() -> None:
     losing = facts(judged=Judged(100_000, 30, 30), at_risk=Judged(1_000, 30, 30))
     assert moved(rollout("Effective"), losing).state == "RolledBack"
-    assert moved(rollout("Effective", min_ppm=950_000), losing).state == "Verified"
+    assert moved(rollout("Effective", predicted=promise(950_000)), losing).state == "Verified"
 
 
 def test_a_narrowing_within_the_target_is_verified_though_worse_than_predicted() -> None:
-    one = rollout("Effective", min_ppm=999_000)
+    one = rollout("Effective", predicted=promise(999_000))
     move = moved(one, facts(judged=Judged(1_000, 9, 9)))
     assert move.state == "Verified"
     assert "fewer than predicted (at least 99.90 %), but not below the target" in move.reason
@@ -104,7 +104,7 @@ def test_a_share_whose_certain_maximum_is_just_what_was_predicted_is_as_predicte
     _, max_ppm = interval_ppm(9, 9, 1_000, SLO.confidence_ppm)
     assert max_ppm is not None
     for min_ppm, said in ((max_ppm, ", as predicted"), (max_ppm + 1, "fewer than predicted")):
-        move = moved(rollout("Effective", min_ppm=min_ppm), facts(judged=Judged(1_000, 9, 9)))
+        move = moved(rollout("Effective", predicted=promise(min_ppm)), facts(judged=Judged(1_000, 9, 9)))
         assert said in move.reason
 
 
@@ -173,7 +173,7 @@ def test_a_verified_widening_that_misses_its_target_stays_and_says_so_once() -> 
     assert (move.state, move.failure) == ("Verified", "Completeness")
     assert move.reason.endswith("it stays: a narrower bound would lose more")
     assert not restores_previous("Verified", move, verified)
-    missed = replace(verified, missed=True)
+    missed = replace(verified, missed_us=NOW_US)
     assert advance(missed, missing, NOW_US) is None
     # No longer certain is not enough: the share itself is back.
     assert advance(missed, facts(judged=Judged(100_000, 1_001, 1_001)), NOW_US) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Index, UniqueConstraint, text
+from sqlalchemy import Index, String, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tidemark.controller.base.db.tables.columns import (
@@ -19,7 +19,10 @@ from tidemark.controller.base.db.tables.columns import (
     Whole,
     Word,
 )
+from tidemark.models.protocol.messages import Envelope, Mode, Pin
 from tidemark.models.recommend.promise import Expected
+from tidemark.models.rollout.evidence import Judged
+from tidemark.models.rollout.states import NOTHING_JUDGED
 
 
 class RecommendationRow(Base):
@@ -66,13 +69,13 @@ class PublishedRow(Base):
 
     stream_id: Mapped[OfStream]
     generation: Mapped[KeyNumber]
-    mode: Mapped[Word]
+    mode: Mapped[Mode] = mapped_column(String(20))
     bound_ms: Mapped[Whole | None]
     reason: Mapped[Long]
     published_us: Mapped[Whole]
-    envelope: Mapped[Long | None]
-    """What the fast policy has to do, as JSON; null outside Live."""
-    pin: Mapped[Word | None]
+    envelope: Mapped[Envelope | None] = mapped_column(AsJson(Envelope))
+    """What the fast policy has to do; null outside Live."""
+    pin: Mapped[Pin | None] = mapped_column(String(20))
     """What a pin held the job to; null without one."""
     rollout_id: Mapped[Whole | None]
     """The rollout that it carries: the one whose bound (or envelope) it is; null for none, and under a pin."""
@@ -98,10 +101,8 @@ class PredictionRow(Base):
     """Reports up to this one are counted; 0 to count all again."""
     restored_ms: Mapped[Long] = mapped_column(default="{}", server_default="{}")
     """By query, the watermark that its first batch under the bound restored, as JSON."""
-    judged_rows: Mapped[Counter]
+    judged: Mapped[Judged] = mapped_column(AsJson(Judged), default=NOTHING_JUDGED)
     """(Row, key) pairs judged while the bound was in effect."""
-    judged_late_min: Mapped[Counter]
-    judged_late_max: Mapped[Counter]
     scored_us: Mapped[Whole | None]
     """When it was last scored; null while too few rows are judged."""
     realised_ppm: Mapped[Whole | None]

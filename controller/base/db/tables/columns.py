@@ -49,7 +49,7 @@ class Base(DeclarativeBase):
 
 
 class AsJson(TypeDecorator[T]):
-    """A dataclass as JSON: what another release wrote is read as ``read_object`` reads it."""
+    """A dataclass as JSON, or several in a tuple: what another release wrote is read as ``read_object`` reads it."""
 
     impl = Text
     cache_ok = True
@@ -61,8 +61,13 @@ class AsJson(TypeDecorator[T]):
 
     def process_bind_param(self, value: Any, _dialect: object) -> str | None:
         """Return what is stored."""
-        return None if value is None else json.dumps(asdict(value))
+        if value is None:
+            return None
+        return json.dumps([asdict(one) for one in value] if isinstance(value, tuple) else asdict(value))
 
-    def process_result_value(self, value: Any, _dialect: object) -> T | None:
+    def process_result_value(self, value: Any, _dialect: object) -> Any:
         """Return what was stored."""
-        return None if value is None else read_object(self.kind, json.loads(value))
+        found = None if value is None else json.loads(value)
+        if isinstance(found, list):
+            return tuple(read_object(self.kind, one) for one in found)
+        return None if found is None else read_object(self.kind, found)

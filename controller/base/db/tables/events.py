@@ -33,11 +33,11 @@ class EventRow(Base):
     reason_class: Mapped[Kind | None]
     """Class of the reason; null when only equal wording is the same reason."""
     count: Mapped[Whole] = mapped_column(default=1, server_default="1")
-    """How often it happened in a row."""
-    last_us: Mapped[Whole | None]
-    """When it last happened; null when it happened once."""
+    """How often it came about in a row."""
+    last_us: Mapped[Whole]
+    """When it came about last, in microseconds since the epoch."""
     by: Mapped[Name | None]
-    """Who did it; null for the controller itself, or without authentication."""
+    """Who did it; null when the controller did, or when nobody had to say who they are."""
     rollout_id: Mapped[Whole | None]
     """Its rollout; null for none."""
     rows: Mapped[Whole | None]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from tidemark.controller.base.answer import made_of
 from tidemark.controller.server.schemas.fleet import Narrowing
 from tidemark.controller.server.schemas.rollouts import RolloutAnswer
 from tidemark.controller.tools.cli import app
@@ -22,6 +24,7 @@ from support.controller_app import Controller
 from support.http_job import HttpJob
 from support.policies import at_once
 from support.reports import START_US
+from support.rollouts import rollout
 from support.seeded import continued
 from support.served import served
 
@@ -183,7 +186,10 @@ def test_a_dry_run_of_all_says_how_many_would_wait_for_the_limit_of_the_fleet(
 ) -> None:
     narrows: dict[str, Any] = {"state": "Published", "direction": "Narrow", "first": False}
     others: list[dict[str, Any]] = [{"direction": "Widen"}, {"first": True}, {"state": "Recommended"}]
-    tried = [RolloutAnswer.model_construct(**{**narrows, **change}) for change in ({}, {}, *others)]
+    tried = [
+        made_of(RolloutAnswer, rollout(**{**narrows, **change}), job="shop", stream="clicks", may=())
+        for change in ({}, {}, *others)
+    ]
     say_turns(tried, Narrowing(streams=narrowing, max_streams=2))
     said = capsys.readouterr().out
     assert said.startswith(waits)
@@ -200,7 +206,7 @@ def test_one_that_is_refused_does_not_keep_the_others_from_being_approved(
     def with_one_gone(self: Client, *given: Any, **options: Any) -> Iterator[Any]:
         rows = list(listed(self, *given, **options))
         # As when somebody deletes the stream between the list and the approval.
-        return iter([*rows, *(row.model_copy(update={"id": 1_000, "stream": "gone"}) for row in rows)])
+        return iter([*rows, *(replace(row, id=1_000, stream="gone") for row in rows)])
 
     monkeypatch.setattr(Client, "rollouts", with_one_gone)
     done = tidemark("approve", "--all", "--reason", "savings", "--yes")
