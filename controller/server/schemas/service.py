@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tidemark.controller.base.answer import Answer
+from tidemark.controller.base.answer import Answer, Page
 from tidemark.controller.base.principal import Right, Role
 
 
@@ -103,10 +103,8 @@ class TokenMade(TokenAnswer):
     """The token itself, shown here and never again."""
 
 
-class TokenPage(Answer):
+class TokenPage(Page):
     """A page of tokens by number."""
 
     tokens: list[TokenAnswer]
     """The tokens."""
-    next_cursor: str | None
-    """Where the next page begins; null on the last."""
